@@ -10,7 +10,18 @@ NAMES = {
     *{"Image", "Message", "ProtocolError", "Question", "RegistrationError", "ResourceContent", "ResourceLink", "Retry"},
     *{"Root", "Roots", "Sampled", "Server", "Settings", "Step", "TaskStore", "Text", "ToolError", "ToolResult"},
     *{"Workflow", "WorkflowError"},
-    *{"constant", "elicitation", "prompt_arg", "roots", "sampling", "step_output", "task_variable", "url_elicitation"},
+    *{
+        "constant",
+        "elicitation",
+        "fetch",
+        "prompt_arg",
+        "roots",
+        "sampling",
+        "step",
+        "step_output",
+        "task_variable",
+        "url_elicitation",
+    },
 }
 TOOLS = Path(__file__).parents[2] / "docs" / "tools.md"
 

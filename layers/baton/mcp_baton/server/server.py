@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
 from mcp_baton.definition_errors import collector, defining, refuse
 from mcp_baton.exceptions import RegistrationError, WorkflowError
@@ -27,6 +27,9 @@ from mcp_baton.server.definitions.tool import Tool, ToolOptions, task_support
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.view import Options, ServerView, TaskIds
 from mcp_baton.workflow.definition import ToolFunction, Workflow
+
+if TYPE_CHECKING:
+    from mcp_baton.server.definitions.workflow_function import WorkflowOptions
 
 
 class Registrar(Protocol):
@@ -186,15 +189,12 @@ class Server:
             RegistrationError: the URI is taken or reserved for Baton, or its `{name}`s are not the function's
                 parameters.
         """
-        given: object = uri
-        if not isinstance(given, str):
-            refuse(RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')"), uri)
         what = f"resource {uri!r}"
+        with defining(uri):
+            _check_uri(uri)
 
         def register[F: Callable[..., object]](function: F, /) -> F:
             with defining(function):
-                if is_own(uri) or uri.lower() == APP_URI:
-                    raise RegistrationError(f"{what}: {SCHEME} and {APP_URI} are reserved for Baton; use another URI")
                 own = labels_of(labels, what, ("name", "requires", "mime_type"))
                 made = Resource(uri, function, name or name_of(function), own, mime_type, required(requires, what))
                 self._add("resource", uri, made, self.resources)
@@ -230,6 +230,29 @@ class Server:
                 shown = labels_of(labels, what, ("name", "requires"))
                 made = Prompt(function, own, shown, required(requires, what))
                 self._add("prompt", own, made, self.prompts, self.workflows)
+            return function
+
+        return _decorated(function, register)
+
+    @overload
+    def workflow[F: Callable[..., object]](self, function: F, /) -> F: ...
+    @overload
+    def workflow(self, *, name: str | None = None, **options: "Unpack[WorkflowOptions]") -> Registrar: ...
+    def workflow(self, function: Any = None, *, name: str | None = None, **options: "Unpack[WorkflowOptions]") -> Any:
+        """Publish a workflow that a function describes; with or without parentheses (docs/workflows.md).
+
+        The function is called once, here. Its calls of `step(tool)(…)` and `fetch(…)` are recorded as the steps;
+        nothing runs. Its parameters are the workflow's arguments, its docstring is the description.
+
+        Raises:
+            WorkflowError: The function cannot describe a workflow; names its file and line, and what to write instead.
+        """
+        from mcp_baton.server.definitions.workflow_function import workflow_of_function
+
+        def register[F: Callable[..., object]](function: F, /) -> F:
+            with defining(name or getattr(function, "__name__", None)):
+                functions = {name: tool.decorated for name, tool in self.tools.items()}
+                self.add_workflow(workflow_of_function(function, name, functions, options))
             return function
 
         return _decorated(function, register)
@@ -426,6 +449,13 @@ class Server:
             raise RegistrationError(
                 f"{kind} {name!r}: handler(server) has checked and closed the server; add it before that call"
             )
+
+
+def _check_uri(uri: object) -> None:
+    if not isinstance(uri, str):
+        raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
+    if is_own(uri) or uri.lower() == APP_URI:
+        raise RegistrationError(f"resource {uri!r}: {SCHEME} and {APP_URI} are reserved for Baton; use another URI")
 
 
 def _decorated(function: Any, register: Registrar) -> Any:
