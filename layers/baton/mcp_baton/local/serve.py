@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import RegistrationError, SettingsError
 from mcp_baton.local.background import Background
 from mcp_baton.local.httpd import Function, LambdaHandler, LocalServer
@@ -107,7 +107,7 @@ def _serve_from(options: Options, settings: Settings, database: Database) -> int
 
     def make() -> LambdaHandler:
         server = load_checked(options.target)
-        made = handler(server, settings=settings, store=store, dispatcher=background, call_method=watched())
+        made = compose(server, settings, store=store, dispatcher=background, call_method=watched())
         return with_refusals(made)
 
     if options.reload:
