@@ -32,7 +32,6 @@ NOT_RUN = {
     "docs/commands.md": 4,
     "docs/console.md": 1,
     "docs/deploying.md": 5,
-    "docs/guarantees.md": 1,
     "docs/hosts.md": 1,
     "docs/install.md": 3,
     "docs/local.md": 1,
