@@ -234,7 +234,7 @@ def dispatcher_of(server: Server, **given: Any) -> Any:
     """The dispatcher that the handler's endpoint is given."""
     with patch("mcp_baton.aws.Endpoint", wraps=Endpoint) as endpoint:
         handler(server, **given)
-    return endpoint.call_args.kwargs["dispatcher"]
+    return endpoint.call_args.args[0].dispatcher
 
 
 def test_the_settings_name_the_worker_that_is_invoked(server: Server) -> None:
