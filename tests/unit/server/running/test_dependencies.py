@@ -40,7 +40,7 @@ def loaded(code: str) -> set[str]:
 
 
 ROOM = "mcp_baton.server.running"
-DECLARED = {f"mcp_baton.server.schema.{name}" for name in ("dependency", "provider")}
+DECLARED = {"mcp_baton.server.schema.provider"}
 MADE = {f"{ROOM}.{name}" for name in ("awaiting", "dependencies")}
 
 
