@@ -22,7 +22,7 @@ from mcp_baton.server.workflows.recording import (
     unrecorded,
     written,
 )
-from mcp_baton.server.workflows.task_meta import unrecorded_meta
+from mcp_baton.server.workflows.result_meta import unrecorded_meta
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch, Timing
 from mcp_baton.tasks.variables import TaskVariables
