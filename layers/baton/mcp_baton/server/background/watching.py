@@ -108,7 +108,7 @@ def awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
 
 def _left_s(request: Request, since_s: float) -> float:
     """Seconds that the request may still wait, where it has waited since then."""
-    limit_s = request.server.result_wait_s
+    limit_s = request.server.options.result_wait_s
     if not request.reply.can_stream:
         limit_s = min(limit_s, WHOLE_S)
     left_s, function_s = limit_s - (request.services.clock() - since_s), request.left_s()
