@@ -182,7 +182,7 @@ docs-serve: setup-tests ## Show the documentation at http://127.0.0.1:8001, and 
 	@$(MKDOCS) serve --dev-addr 127.0.0.1:8001 $(ARGS)
 
 .PHONY: settings-page
-settings-page: setup ## Make docs/settings.md anew, from the template and the settings' docstring
+settings-page: setup ## Generate docs/settings.md from template.yaml and settings.py
 	@$(RUN) python -m tests.site.settings_page
 
 .PHONY: record

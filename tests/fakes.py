@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Concatenate, Self, cast
 
 from mcp_baton.protocol import jsonrpc
+from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.state import Seal
+from mcp_baton.protocol.state import Seal, seal_of
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.request import Request
 from mcp_baton.server.server import Server
+from mcp_baton.server.services import Services
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.jobs import JobStore
@@ -137,21 +139,32 @@ class Line:
 
 
 def request_of(method: str, params: JsonObject, line: Line | None = None, **changes: Any) -> Request:
-    """A request of kim's in the 2026 era, without a store; `changes` are members of it."""
+    """A request of kim's in the 2026 era, without a store; `changes` are members of it or of its services."""
     exchange = line or Line()
-    given: dict[str, Any] = {
-        "server": Server("shop"),
-        "store": None,
-        "settings": Settings(),
-        "message": jsonrpc.Request(1, method, params),
-        "envelope": Envelope(Era.STATELESS, "2026-07-28", {}, {}, "t", None),
+    server, store = changes.pop("server", None) or Server("shop"), changes.pop("store", None)
+    given = {name: changes.pop(name) for name in Services.__struct_fields__ if name in changes}
+    given = {"settings": Settings(), "seal": Seal(lambda: (b"k" * 32,)), **given}
+    services = Services(server=server, store=store, **given)
+    own: dict[str, Any] = {
+        "services": services,
+        "server": server,
+        "store": store,
         "owner": "kim",
+        "claims": {},
+        "envelope": Envelope(Era.STATELESS, "2026-07-28", {}, {}, "t", None),
         "exchange": exchange,
-        "reply": Reply(exchange, streams=True),
-        "seal": Seal(lambda: (b"k" * 32,)),
+        "message": jsonrpc.Request(1, method, params),
         "headers": {},
+        "reply": Reply(exchange, streams=True),
+        "budget": Budget(),
+        "began_s": services.clock(),
     }
-    return Request(**{**given, **changes})
+    return Request(**{**own, **changes})
+
+
+def services_of(server: Server, store: TaskStore | None, settings: Settings, **others: Any) -> Services:
+    """The services of a process, as `aws.handler` makes them."""
+    return Services(server=server, store=store, settings=settings, seal=seal_of(settings), **others)
 
 
 @dataclass(slots=True)
@@ -346,7 +359,7 @@ class RecordingStore:
         return self.created[-1]
 
     get = _asked(TaskStore.get)
-    look = _asked(TaskStore.look)
+    read_status = _asked(TaskStore.read_status)
     list = _asked(TaskStore.list)
     take = _asked(TaskStore.take)
     renew = _asked(TaskStore.renew)

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from mcp_baton import Workflow
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.background import listening
 from mcp_baton.server.methods import prompts, tasks
-from mcp_baton.server.request import Request
-from mcp_baton.server.workflows import recording, task_meta
-from mcp_baton.server.workflows import task_view as shown_tasks
-from mcp_baton.server.workflows import task_view as task_values
+from mcp_baton.server.workflows import recording, result_meta, task_view
+from mcp_baton.server.workflows.task_view import ViewOptions
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.overflow import RecentWrites
@@ -83,31 +82,33 @@ def _completed_steps_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def _with_another_status(patch: pytest.MonkeyPatch) -> None:
-    def other(request: Request, task: TaskRecord) -> dict[str, Json]:
-        told = shown_tasks.shown(request, task)
-        return told | {"status": "working" if told["status"] == "completed" else told["status"]}
+    def other(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+        view = task_view.task_view(task, options)
+        return view | {"status": "working" if view["status"] == "completed" else view["status"]}
 
-    patch.setattr(tasks, "shown", other)
+    patch.setattr(tasks, "task_view", other)
 
 
 def _without_variables(patch: pytest.MonkeyPatch) -> None:
-    def without(request: Request, task: TaskRecord, made: dict[str, Json], _wanted: str | None) -> dict[str, Json]:
-        return task_values.with_values(request, task, made, task_values.NONE)
+    def without(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+        return task_view.task_view(task, structs.replace(options, values=task_view.NONE))
 
-    patch.setattr(tasks, "with_values", without)
+    patch.setattr(tasks, "task_view", without)
 
 
 def _unmarked_results(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(task_values, "result_mark", lambda _task: {})
+    patch.setattr(task_view, "facts_of", lambda _task: {})
+    patch.setattr(task_view, "result_mark", lambda _task: {})
 
 
 def _all_results_marked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(task_values, "result_mark", lambda _task: {task_values.RESULT_BY_KEY: "client"})
+    patch.setattr(task_view, "facts_of", lambda _task: {"result_by": "client"})
+    patch.setattr(task_view, "result_mark", lambda _task: {task_view.RESULT_BY_KEY: "client"})
 
 
 def _all_completed(patch: pytest.MonkeyPatch) -> None:
     def completed(*given: Any) -> dict[str, Json]:
-        meta = task_meta.recorded_meta(*given)
+        meta = result_meta.recorded_meta(*given)
         steps = cast("list[dict[str, Json]]", meta["steps"])
         return meta | {"steps": [step | {"status": "completed"} for step in steps]}
 
@@ -115,11 +116,13 @@ def _all_completed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _always_unknown(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recording, "recorded_meta", lambda *given: task_meta.recorded_meta(*given) | {"recorded": "unknown"})
+    patch.setattr(
+        recording, "recorded_meta", lambda *given: result_meta.recorded_meta(*given) | {"recorded": "unknown"}
+    )
 
 
 def _runs_always_unknown(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(prompts, "run_meta", lambda *given: task_meta.run_meta(*given) | {"persisted": "unknown"})
+    patch.setattr(prompts, "run_meta", lambda *given: result_meta.run_meta(*given) | {"persisted": "unknown"})
 
 
 def _expiry(expires: Callable[[int], int]) -> Rewrite:
@@ -153,7 +156,7 @@ def _one_shard_listed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_listed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tasks, "listed_meta", lambda _task, _now_ms: {})
+    patch.setattr(task_view, "listed_meta", lambda _task, _now_ms: {})
 
 
 def _nothing_counted(patch: pytest.MonkeyPatch) -> None:
@@ -174,7 +177,7 @@ def _silent_streams(patch: pytest.MonkeyPatch) -> None:
 
 def _values_of_all_tasks(patch: pytest.MonkeyPatch) -> None:
     pointer, note = RecentWrites.pointer, RecentWrites.note
-    patch.setattr(RecentWrites, "pointer", lambda self, _owner, _task, digest: pointer(self, "", "", digest))
+    patch.setattr(RecentWrites, "pointer", lambda self, _owner, _task, *digest: pointer(self, "", "", *digest))
     patch.setattr(RecentWrites, "note", lambda self, _owner, _task, *written: note(self, "", "", *written))
 
 
@@ -208,10 +211,10 @@ MUTANTS = (
     Mutant("a new task takes the place of another", without_condition(r"attribute_not_exists\(pk", "PutItem")),
     Mutant("a step is written whatever its status", without_condition(STEP)),
     Mutant("progress is replaced whatever it was", without_condition(r"variables\._workflow\.progress="), is_rare=True),
-    Mutant("a run writes without its claim", without_condition(r"run\.i=")),
-    Mutant("a live claim can be taken", without_condition(r"\(run\.u<")),
-    Mutant("takers are not counted", without_action(r"SET run\.n=")),
-    Mutant("a run does not give its claim up", without_action(r"SET run\.u=")),
+    Mutant("a run writes without its claim", without_condition(r"run\.id=")),
+    Mutant("a live claim can be taken", without_condition(r"\(run\.until<")),
+    Mutant("takers are not counted", without_action(r"SET run\.number=")),
+    Mutant("a run does not give its claim up", without_action(r"SET run\.until=")),
     Mutant("a poll tells another status", patch=_with_another_status),
     Mutant("a poll of a job tells another status", patch=_with_another_status, kind=JobWorld),
     Mutant("a poll tells no variables", patch=_without_variables),
@@ -239,22 +242,22 @@ MUTANTS = (
     *(
         Mutant(name, rewrite, kind=JobWorld, is_rare=is_rare)
         for name, rewrite, is_rare in (
-            ("a job is begun that another worker holds", without_condition(r"\(run\.u<"), False),
+            ("a job is begun that another worker holds", without_condition(r"\(run\.until<"), False),
             ("a job is begun that waits for its client", without_condition("status="), False),
-            ("a job is begun any number of times", without_condition(r"run\.n<allowed"), False),
-            ("attempts are not counted", without_action(r"SET run\.n="), False),
+            ("a job is begun any number of times", without_condition(r"run\.number<allowed"), False),
+            ("attempts are not counted", without_action(r"SET run\.number="), False),
             ("a job is dispatched again before it is due", without_condition("due<"), True),
             ("a job that is dispatched again stays due", without_action("SET due="), False),
-            ("a job is dispatched again or given up that a worker holds", without_condition(r"run\.u<"), True),
-            ("a job is given up that has attempts left", without_condition(r"run\.n>="), True),
-            ("a worker writes without its claim", without_condition(r"run\.i="), False),
-            ("a worker writes that has given its job up", without_condition(r"run\.u>"), True),
+            ("a job is dispatched again or given up that a worker holds", without_condition(r"run\.until<"), True),
+            ("a job is given up that has attempts left", without_condition(r"run\.number>="), True),
+            ("a worker writes without its claim", without_condition(r"run\.id="), False),
+            ("a worker writes that has given its job up", without_condition(r"run\.until>"), True),
             ("a job that is over is written to", without_condition("status IN"), False),
             ("answers are decided on what was long ago", without_condition("version="), False),
             ("attempts are not counted anew after an answer", without_action("SET allowed="), False),
             ("writes of jobs are applied however often they are sent", without_condition(r"NOT contains\(w"), True),
         )
     ),
-    Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.u="), kind=BackgroundWorld),
+    Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until="), kind=BackgroundWorld),
     Mutant("a worker runs completed steps again", patch=_completed_steps_forgotten, kind=BackgroundWorld),
 )

@@ -1,6 +1,6 @@
-"""Makes docs/settings.md from `template.yaml` and the docstring of `mcp_baton.settings`: `make settings-page`.
+"""Generates docs/settings.md from `template.yaml` and `mcp_baton.settings`: `make settings-page`.
 
-A test holds that the page is what this makes, so that no parameter and no variable is missing there.
+A test compares the page with the generated one.
 """
 
 import re
@@ -19,13 +19,13 @@ LONGEST_CHOICE: Final = 6
 
 _BEGIN = """# Settings
 
-A deployed server is set by the parameters of `template.yaml`, which become environment variables of its functions.
-Elsewhere (`baton serve`, a function of your own) the variables are set directly. What is one server's, the same
-wherever it runs, are arguments of [`Server`](reference/server.md).
+To configure a deployed server, set the parameters of `template.yaml`: they become environment variables of its
+functions. Elsewhere (`baton serve`, your own functions), set the variables directly. Options that belong to the server
+itself are arguments of [`Server`](reference/server.md).
 
 ## Parameters of the template
 
-They stand in `samconfig.toml`, as `parameter_overrides`, or on the command line. All have defaults.
+Set them in `samconfig.toml`, as `parameter_overrides`, or on the command line. All have defaults.
 
 <!-- not run: it needs an AWS account -->
 ```sh
@@ -33,47 +33,41 @@ sam deploy --parameter-overrides Auth=IAM MemorySize=1024
 ```
 
 """
-_BETWEEN = """[Deploying](deploying.md#who-may-call) says more of who may call,
-[Operating](operating.md#what-bounds-it) of what bounds the cost.
+_BETWEEN = """See [Deploying](deploying.md#who-may-call) for authentication,
+and [Operating](operating.md#what-bounds-it) for limits on cost.
 
 ## Environment variables
+
+An empty or blank variable counts as not set.
 
 | variable | in a stack | meaning | default |
 |---|---|---|---|
 """
-# What the template puts into a variable where that is no parameter's value as it is.
-_IN_A_STACK = {
-    "BATON_TABLE": "the stack's",
-    "BATON_OVERFLOW_BUCKET": "by `Overflow`",
-    "BATON_ALLOW_ANONYMOUS": "by `Auth`",
-    "BATON_STREAMING": "`on`",
-    "BATON_WORKER": "the stack's",
-    "BATON_STATE_KEY_SECRET": "the stack's",
-}
+_END = """
+Baton also reads these variables of Lambda and Powertools: `AWS_LAMBDA_FUNCTION_NAME` (if it is set, Baton writes logs,
+metrics and traces), `AWS_LAMBDA_INITIALIZATION_TYPE`, `AWS_LAMBDA_LOG_LEVEL`, `POWERTOOLS_SERVICE_NAME` and
+`POWERTOOLS_METRICS_NAMESPACE` (default `Baton`). `sam local` sets `AWS_SAM_LOCAL`.
+"""
+_UNITS = ((3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
-# Reads CloudFormation's short forms (`!Ref`) and other tags as nothing: what is looked at has none.
+# Reads values with a tag, such as CloudFormation's `!Ref`, as `None`.
 _Loader: Any = type("_Loader", (yaml.SafeLoader,), {})
 _Loader.add_multi_constructor("", lambda *_: None)
 
 
 def read(text: str) -> Any:
-    """A YAML document, without what its tags stand for."""
+    """Return a YAML document. Values with a tag are `None`."""
     return yaml.load(text, _Loader)  # noqa: S506 - a safe loader with one more constructor
 
 
 def page() -> str:
-    """The page's text."""
-    return "".join([_BEGIN, *_parameters(), _BETWEEN, *_variables()])
-
-
-def documented() -> list[tuple[str, str, str]]:
-    """Each variable's name, meaning and default, as the docstring has them."""
-    return re.findall(r"^\| `(BATON_\w+)` \| (.+?) \| (.+?) \|$", settings.__doc__ or "", re.MULTILINE)
+    """Return the page's text."""
+    return "".join([_BEGIN, *_parameters(), _BETWEEN, *_variables(), _END])
 
 
 def template() -> dict[str, Any]:
-    """The template, without its references."""
+    """Return the template. Values with a tag are `None`."""
     loaded: dict[str, Any] = read(TEMPLATE)
     return loaded
 
@@ -98,12 +92,35 @@ def _row(name: str, parameter: dict[str, Any]) -> str:
 
 
 def _variables() -> Iterator[str]:
-    referred = dict(re.findall(r"^        (BATON_\w+): !Ref (\w+)$", TEMPLATE, re.MULTILINE))
-    for name, meaning, default in documented():
-        place = _IN_A_STACK.get(name) or (f"`{referred[name]}`" if name in referred else "not set")
-        yield f"| `{name}` | {place} | {meaning} | {default} |\n"
-    doc = settings.__doc__ or ""
-    yield "\n" + doc[doc.rindex(" |\n") + 3 :].strip() + "\n"
+    defaults = settings.Settings()
+    for variable, (name, setting) in settings.SETTINGS.items():
+        default = setting.default or _shown(name, getattr(defaults, name))
+        yield f"| `{variable}` | {_in_a_stack(variable)} | {setting.meaning} | {default} |\n"
+
+
+def _in_a_stack(variable: str) -> str:
+    """Say how the template sets a variable."""
+    value = re.search(rf"^ +{variable}: (.+)$", TEMPLATE, re.MULTILINE)
+    if value is None:
+        return "not set"
+    reference = re.match(r"!(?:Ref |If \[)(\w+)", value[1])
+    name = reference[1] if reference else ""
+    condition = re.search(rf"^  {name}: !Equals \[!Ref (\w+)", TEMPLATE, re.MULTILINE)
+    parameter = condition[1] if condition else name
+    return f"`{parameter}`" if parameter in template()["Parameters"] else "set"
+
+
+def _shown(name: str, default: object) -> str:
+    match default:
+        case None:
+            return "none"
+        case bool():
+            return "`on`" if default else "`off`"
+        case int() if name.endswith("_ms"):
+            unit, symbol = next(unit for unit in _UNITS if default % unit[0] == 0)
+            return f"`{default}` ({default // unit} {symbol})"
+        case _:
+            return f"`{default}`"
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def test_a_misspelt_setting_is_warned_of_with_the_first_request(
     made(post("ping"), FunctionContext())
     made(post("ping"), FunctionContext())
 
-    said = "BATON_SHARD is no setting; did you mean 'BATON_SHARDS'?"
+    said = "BATON_SHARD is not a setting; did you mean 'BATON_SHARDS'?"
     assert [text for text in warnings(caplog) if "BATON_SHARD" in text] == [said]
 
 
@@ -234,7 +234,7 @@ def dispatcher_of(server: Server, **given: Any) -> Any:
     """The dispatcher that the handler's endpoint is given."""
     with patch("mcp_baton.aws.Endpoint", wraps=Endpoint) as endpoint:
         handler(server, **given)
-    return endpoint.call_args.kwargs["dispatcher"]
+    return endpoint.call_args.args[0].dispatcher
 
 
 def test_the_settings_name_the_worker_that_is_invoked(server: Server) -> None:

@@ -22,7 +22,7 @@ FLOORS = {
     "protocol": ("protocol",),
     "tasks": ("tasks", "protocol.json"),
     "workflow": ("workflow", "tasks", "protocol.json"),
-    "console": ("console", "protocol.http"),
+    "console": ("console", "workflow", "tasks", "protocol.http", "protocol.json"),
     "server": ("server", "workflow", "tasks", "protocol", "console"),
     "transport": ("transport", "protocol.http", "protocol.json"),
     "state_keys.py": ("protocol",),
@@ -41,7 +41,7 @@ NOT_DEPLOYED = ("cli/*", "local/*", "testing/*")
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
 AWS_SDK_USERS = (
-    *(f"tasks/dynamodb/{name}.py" for name in ("failures", "s3", "sending", "table")),
+    *(f"tasks/dynamodb/{name}.py" for name in ("s3", "table")),
     "state_keys.py",
     "dispatching.py",
     "aws.py",

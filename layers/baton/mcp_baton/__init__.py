@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from mcp_baton.server.context import Context
     from mcp_baton.server.definitions.param_headers import Header
+    from mcp_baton.server.definitions.workflow_function import fetch, step
     from mcp_baton.server.schema.dependency import Depends
     from mcp_baton.server.server import Server
     from mcp_baton.settings import Settings
@@ -74,9 +75,11 @@ __all__ = [
     "WorkflowError",
     "constant",
     "elicitation",
+    "fetch",
     "prompt_arg",
     "roots",
     "sampling",
+    "step",
     "step_output",
     "task_variable",
     "url_elicitation",
@@ -114,6 +117,7 @@ _HOMES = {
         "url_elicitation",
     ),
     "server.definitions.param_headers": ("Header",),
+    "server.definitions.workflow_function": ("fetch", "step"),
     "server.schema.dependency": ("Depends",),
     "server.server": ("Server",),
     "workflow.definition": (

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from mcp_baton.clients import WorkerDispatcher, dynamodb_client, given_client, s3_client, secrets_client
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.state import seal_of
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.server import Server
+from mcp_baton.server.services import Services
 from mcp_baton.settings import AUTO, INIT, Settings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
@@ -106,17 +108,17 @@ def handler(
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:
         dispatcher = WorkerDispatcher(settings.worker, telemetry)
-    endpoint = Endpoint(
-        server,
+    services = Services(
+        server=server,
         store=store,
         settings=settings,
+        seal=seal_of(settings, _state_keys(settings, telemetry, clock)),
         telemetry=telemetry,
         clock=clock,
         sleep=sleep,
-        keys=_state_keys(settings, telemetry, clock),
         dispatcher=dispatcher,
-        call_method=call_method,
     )
+    endpoint = Endpoint(services, call_method=call_method)
     app: Application = _Warning(endpoint, NO_TABLE) if store is None else endpoint
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
         warnings.append(ANYBODY)
@@ -182,7 +184,8 @@ def dynamodb_store(
     from mcp_baton.tasks.dynamodb.items import Limits, values_ms
     from mcp_baton.tasks.dynamodb.retry_policy import random_fraction
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-    from mcp_baton.tasks.dynamodb.table import system_ms
+    from mcp_baton.tasks.dynamodb.table import Connection, TaskTable, system_ms
+    from mcp_baton.tasks.dynamodb.task_items import TaskItems
 
     limits = Limits(
         default_ttl_ms=settings.default_ttl_ms,
@@ -191,17 +194,17 @@ def dynamodb_store(
         values_ms=values_ms(settings.write_reserve_ms),
         shards=settings.shards,
     )
-    return DynamoDBTaskStore(
+    requests = TaskTable(
         table,
-        dynamodb_client if connect is None else connect,
-        limits=limits,
-        objects=_overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry),
-        now_ms=system_ms if now_ms is None else now_ms,
+        Connection(dynamodb_client if connect is None else connect),
+        telemetry,
+        clock_ms=system_ms if now_ms is None else now_ms,
         monotonic=monotonic,
         sleep=sleep,
-        random=random_fraction if random is None else random,
-        telemetry=telemetry,
+        rng=random_fraction if random is None else random,
     )
+    objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
+    return DynamoDBTaskStore(TaskItems(requests, limits, objects))
 
 
 def _connected() -> "Connect":

@@ -9,7 +9,7 @@ import pytest
 from mcp_baton import Context, ProtocolError, Server, ToolError
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.background import watching
+from mcp_baton.server.background import job
 from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.texts import VALUE_BYTES
@@ -152,7 +152,7 @@ def test_a_worker_that_stood_still_changes_nothing_once_another_has_taken_its_ta
     jobs: Background, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its thread that watches over the claim stands still, too.
-    monkeypatch.setattr(watching, "LOOK_AFTER_S", 60.0)
+    monkeypatch.setattr(job, "LOOK_AFTER_S", 60.0)
     task = jobs.begin("report")
 
     def taken_over() -> None:

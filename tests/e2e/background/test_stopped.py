@@ -17,6 +17,7 @@ from mcp_baton.transport.adapter import LambdaAdapter
 from tests.e2e import support
 from tests.e2e.conftest import MakeClient, Streaming
 from tests.e2e.support import BOUND_S, Sink, Table
+from tests.fakes import services_of
 from tests.sent import Requests
 
 LISTENING = {"progressToken": "t"}
@@ -151,13 +152,9 @@ def test_a_run_that_was_stopped_is_no_run_that_completed_paused_or_was_lost(
             [item] = table.items
             make_client(Server("other")).task("cancel", item["sk"]["S"].removeprefix("TASK#"))
 
-    endpoint = Endpoint(
-        three_steps(run=run),
-        store=dynamodb_store(table.name, settings, connect=lambda: table.client),
-        settings=settings,
-        telemetry=collector,
-        clock=lambda: passed_s[0],
-    )
+    store = dynamodb_store(table.name, settings, connect=lambda: table.client)
+    server = three_steps(run=run)
+    endpoint = Endpoint(services_of(server, store, settings, telemetry=collector, clock=lambda: passed_s[0]))
     answer = support.Client(LambdaAdapter(endpoint, allow_anonymous=False, streaming=False)).get_prompt("flow")
     assert answer.meta["task_status"] == "cancelled"
     noted = [(measured.metric, measured.value) for measured in collector.take().measurements]

@@ -15,7 +15,7 @@ from mcp_baton.settings import Settings
 from mcp_baton.telemetry import Collector
 from tests.e2e.background_support import Queue
 from tests.e2e.support import Table
-from tests.fakes import Line
+from tests.fakes import Line, services_of
 
 
 class Shop:
@@ -43,13 +43,9 @@ class Shop:
         self.queue = Queue()
         self.heard: list[str] = []
         self.telemetry.begin(self.heard.append)
-        self.endpoint = Endpoint(
-            server,
-            store=dynamodb_store(table.name, settings, lambda: table.client),
-            settings=settings,
-            telemetry=self.telemetry,
-            dispatcher=self.queue,
-        )
+        store = dynamodb_store(table.name, settings, lambda: table.client)
+        services = services_of(server, store, settings, telemetry=self.telemetry, dispatcher=self.queue)
+        self.endpoint = Endpoint(services)
 
     def call(self, request_id: str, tool: str = "count") -> None:
         params = {"name": tool, "arguments": {}, "task": {"ttl": 60_000}}

@@ -149,7 +149,7 @@ def test_prompts_and_resources_ask_as_tools_do(
 def test_a_state_is_good_in_every_process_with_the_key_and_after_a_rotation(make_client: MakeClient) -> None:
     _, state = asked(talk(make_client(asking_server(), era="2026", state_key=OLD), name="who").round())
 
-    rotated = make_client(asking_server(), era="2026", state_key=NEW, previous_state_key=OLD)
+    rotated = make_client(asking_server(), era="2026", state_key=NEW, state_key_previous=OLD)
     forgotten = make_client(asking_server(), era="2026", state_key=NEW)
 
     assert text_of(talk(rotated, name="who").round(state, {"name": ACCEPTED})) == "Hello Kim"

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from mcp_baton import Context, Server
-from mcp_baton.server.background import watching
+from mcp_baton.server.background import job
 from mcp_baton.workflow import lease as holding
 from tests.e2e.background_support import Background, MakeBackground
 from tests.e2e.support import BOUND_S, Era, Table
@@ -38,7 +38,7 @@ def work() -> Work:
 def jobs(background: MakeBackground, work: Work, monkeypatch: pytest.MonkeyPatch) -> Background:
     """Tools that go on for ever, and one that takes no notice. Workers look often, so that no test waits for them."""
     monkeypatch.setattr(holding, "LOOK_AFTER_S", 0.0)
-    monkeypatch.setattr(watching, "LOOK_AFTER_S", 0.01)
+    monkeypatch.setattr(job, "LOOK_AFTER_S", 0.01)
     server = Server("s")
 
     @server.tool(task="optional")

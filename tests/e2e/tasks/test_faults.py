@@ -17,7 +17,7 @@ from mcp_baton import Server, Step, Workflow
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import prompts
-from mcp_baton.server.workflows.runs import run_workflow
+from mcp_baton.server.workflows.runs import answer_with_run
 from mcp_baton.settings import Settings
 from mcp_baton.telemetry import RECORDINGS_LOST, Collector
 from mcp_baton.testing.store import refusal
@@ -27,7 +27,7 @@ from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.run import Invocation
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Script, Table
-from tests.fakes import Pauses
+from tests.fakes import Pauses, services_of
 
 type Kind = Literal["unreachable", "lost", "throttled", "broken"]
 type Extent = Literal["once", "one call", "from then on"]
@@ -235,7 +235,7 @@ def test_a_run_whose_last_write_was_not_made_counts_as_lost(flow: Flow, call: in
     collector, settings, pauses = Collector(), Settings(table=flow.table.name), Pauses()
     times: dict[str, Any] = {"monotonic": pauses.monotonic, "sleep": pauses.sleep}
     store = dynamodb_store(flow.table.name, settings, connect=lambda: flow.table.client, **times)
-    endpoint = Endpoint(flow_server(flow.script), store=store, settings=settings, telemetry=collector)
+    endpoint = Endpoint(services_of(flow_server(flow.script), store, settings, telemetry=collector))
     with flow.broken_at(call, "unreachable"):
         Client(LambdaAdapter(endpoint, allow_anonymous=False, streaming=False)).get_prompt("flow")
     counted = [measured.value for measured in collector.take().measurements if measured.metric is RECORDINGS_LOST]
@@ -276,14 +276,14 @@ def test_a_run_whose_last_write_was_made_is_told_as_the_task_stands_whatever_is_
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsure(*arguments: Any) -> EndedRun:
-        return replace(run_workflow(*arguments), persisted="unknown")
+        return replace(answer_with_run(*arguments), persisted="unknown")
 
     def completed_meanwhile() -> None:
         [item] = flow.table.items
         flow.client.call_tool("third", task=item["sk"]["S"].removeprefix("TASK#"))
         flow.script.errors = {"third": "no"}
 
-    monkeypatch.setattr(prompts, "run_workflow", unsure)
+    monkeypatch.setattr(prompts, "answer_with_run", unsure)
     flow.script.meanwhile["third"] = completed_meanwhile
     answer = flow.client.get_prompt("flow")
     assert answer.meta["persisted"] == "unknown"

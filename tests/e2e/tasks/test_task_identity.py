@@ -153,7 +153,7 @@ def test_an_error_in_a_worker_is_masked_and_its_id_is_the_one_in_the_workers_log
     assert "request worker-1: internal error in breaks" in caplog.text
     assert "s3cret" in caplog.text
     # From there the log leads to the request that created the task.
-    assert f"task {task}, made by request api-1: attempt 1" in caplog.text
+    assert f"task {task}, created by request api-1: attempt 1" in caplog.text
 
 
 def test_nothing_that_vouched_for_the_caller_is_kept(jobs: Background) -> None:

@@ -308,12 +308,12 @@ def test_a_client_that_cannot_be_asked_makes_the_tool_fail_and_nobody_waits(jobs
     assert "has not declared the capability 'elicitation'" in result["content"][0]["text"]
 
 
-def test_questions_that_are_too_long_to_be_kept_end_the_task_and_say_so(jobs: Background) -> None:
+def test_questions_that_are_too_long_to_store_end_the_task_with_an_error(jobs: Background) -> None:
     task = begin(jobs, "long_question")
 
     assert jobs.work() == "completed"
     result = jobs.client().task("get", task).result["result"]
-    assert (result["isError"], "questions cannot be kept" in result["content"][0]["text"]) == (True, True)
+    assert (result["isError"], "questions cannot be stored" in result["content"][0]["text"]) == (True, True)
 
 
 def respond(client: Client, question: JsonDict, **message: Any) -> Answer:

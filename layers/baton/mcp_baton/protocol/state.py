@@ -46,9 +46,11 @@ class Seal(Struct, frozen=True):
 
     Attributes:
         keys: What it signs with. Whoever makes them up may raise `KeyUnavailable`.
+        is_temporary: Whether the key was created by this process, so that other processes reject its states.
     """
 
     keys: Keys
+    is_temporary: bool = False
 
     def seal(self, content: JsonObject, binding: str, now_s: int, lifetime_s: int = LIFETIME_S) -> str:
         """A state.
@@ -140,5 +142,5 @@ def seal_of(settings: Settings, keys: Keys | None = None) -> Seal:
     """What signs this server's states. A key made here is good for one process, so only for a server of one's own."""
     if keys is not None:
         return Seal(keys)
-    known = tuple(key for key in (settings.state_key or os.urandom(32), settings.previous_state_key) if key is not None)
-    return Seal(lambda: known)
+    known = tuple(key for key in (settings.state_key or os.urandom(32), settings.state_key_previous) if key is not None)
+    return Seal(lambda: known, is_temporary=settings.state_key is None)

@@ -4,9 +4,7 @@ Every request stands alone: nothing is kept between two but what the task store 
 """
 
 import logging
-import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
@@ -26,23 +24,16 @@ from mcp_baton.protocol.jsonrpc import (
     parse_body,
     result_message,
 )
-from mcp_baton.protocol.state import Keys, seal_of
 from mcp_baton.server.access import ForeignPage, Origins, early_answer, refusal
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.deliver_answer import take_answer
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.methods.lifecycle import finished
-from mcp_baton.server.registry import seen_by
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import CallerGone
-from mcp_baton.server.server import Server
-from mcp_baton.settings import Settings
-from mcp_baton.tasks.store import TaskStore
-from mcp_baton.telemetry import INTERNAL_ERRORS, SILENT, Telemetry
-
-if TYPE_CHECKING:
-    from mcp_baton.tasks.jobs import Dispatcher
+from mcp_baton.server.services import Services
+from mcp_baton.telemetry import INTERNAL_ERRORS
 
 logger = logging.getLogger(__name__)
 
@@ -53,39 +44,15 @@ class Endpoint:
     """Answers MCP requests. Implements `protocol.http.Application`.
 
     Args:
-        server: What is published.
-        store: Where tasks are kept; `None` where there is no store: workflows then run without tasks.
-        settings: The operator's choices.
-        telemetry: Where runs, tools and failures are noted.
-        clock: Seconds, from any moment on.
-        keys: What signs states, where the settings do not say it themselves.
-        dispatcher: Invokes the worker; `None` where there is none.
-        call_method: Gives a request's result. One that is put around the usual one sees each request and its result.
+        services: The services of the process.
+        call_method: Returns a request's result. Tests and the local server replace it by a function that sees each
+            request and its result.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        *,
-        store: TaskStore | None,
-        settings: Settings,
-        telemetry: Telemetry = SILENT,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-        keys: Keys | None = None,
-        dispatcher: "Dispatcher | None" = None,
-        call_method: Method = call_method,
-    ) -> None:
-        self._server = server
-        self._store = store
-        self._settings = settings
-        self._telemetry = telemetry
-        self._clock = clock
-        self._sleep = sleep
-        self._dispatcher = dispatcher
+    def __init__(self, services: Services, *, call_method: Method = call_method) -> None:
+        settings = services.settings
+        self._services = services
         self._call_method = call_method
-        self._seal = seal_of(settings, keys)
-        self._made_key = keys is None and settings.state_key is None
         self._origins = Origins(settings.allowed_origins, settings.local_only, settings.console)
         self._warned = False
 
@@ -96,7 +63,7 @@ class Endpoint:
             return refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
         if caller is not None:
             exchange.add_headers(caller.headers)
-        early = early_answer(request, caller, self._settings)
+        early = early_answer(request, caller, self._services.settings)
         if early:
             return early
         try:
@@ -108,10 +75,10 @@ class Endpoint:
         return self._answer(message, request, exchange)
 
     def work(self, named: JsonObject, exchange: Exchange) -> JsonObject:
-        """Work on the task that an asynchronous invocation's event names: see `background.worker.work`."""
+        """Run the background job that an asynchronous invocation's event names: see `background.worker.work`."""
         from mcp_baton.server.background.worker import work
 
-        return work(self._request, named, exchange)
+        return work(self._services, named, exchange)
 
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
         """A batch, which revision 2025-03-26 alone has; answered whole, in order."""
@@ -130,7 +97,7 @@ class Endpoint:
     ) -> HttpResponse | None:
         """A message's answer, as long as the batch's has room for it and time is left; else one that says so."""
         left_ms = exchange.remaining_ms()
-        is_over = left_ms is not None and left_ms <= self._settings.write_reserve_ms
+        is_over = left_ms is not None and left_ms <= self._services.settings.write_reserve_ms
         if is_over and isinstance(message, jsonrpc.Request | Response):
             known = message.id if isinstance(message, jsonrpc.Request) else None
             return whole(200, error_message(known, ProtocolError(INTERNAL_ERROR, NOT_RUN)))
@@ -149,8 +116,8 @@ class Endpoint:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
-            tasks = _tasks_of(self._store, seen_by(self._server, request.claims)) if self._store else None
-            return take_answer(tasks, request.owner, message, self._dispatcher, self._telemetry)
+            _, tasks = self._services.for_caller(request.claims, exchange)
+            return take_answer(tasks, request.owner, message, self._services)
         envelope = classify(message, request.headers)
         if isinstance(envelope, Refusal):
             error = ProtocolError(envelope.code, envelope.message, envelope.data)
@@ -174,9 +141,20 @@ class Endpoint:
         takes_stream = _takes_stream(request) and batch is None
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
-        budget = batch or Budget()
-        asked = self._request(
-            *(message, envelope, request.owner, request.claims, exchange, reply, request.headers, budget),
+        server, store = self._services.for_caller(request.claims, exchange)
+        asked = Request(
+            services=self._services,
+            server=server,
+            store=store,
+            owner=request.owner,
+            claims=request.claims,
+            envelope=envelope,
+            exchange=exchange,
+            message=message,
+            headers=request.headers,
+            reply=reply,
+            budget=batch or Budget(),
+            began_s=self._services.clock(),
             may_wait=batch is None,
         )
         try:
@@ -186,65 +164,22 @@ class Endpoint:
         except CallerGone:
             return None
         except InputRequired as required:
-            self._warn_of_made_key()
+            self._warn_of_temporary_key()
             result = required.result
         except Exception:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
-            self._telemetry.add(INTERNAL_ERRORS)
+            self._services.telemetry.add(INTERNAL_ERRORS)
             return reply.error(200, _internal_error(message.id, exchange.request_id))
         shaped = finished(asked, result) if envelope.era is Era.STATELESS else result
         return reply.result(result_message(message.id, shaped))
 
-    def _request(
-        self,
-        message: jsonrpc.Request,
-        envelope: Envelope,
-        owner: str | None,
-        claims: Mapping[str, object],
-        exchange: Exchange,
-        reply: Reply,
-        headers: Mapping[str, str],
-        budget: Budget,
-        may_wait: bool = True,
-    ) -> Request:
-        seen = seen_by(self._server, claims)
-        return Request(
-            server=seen,
-            store=_tasks_of(self._store.within(exchange.remaining_ms), seen) if self._store else None,
-            settings=self._settings,
-            message=message,
-            envelope=envelope,
-            owner=owner,
-            exchange=exchange,
-            reply=reply,
-            seal=self._seal,
-            headers=headers,
-            telemetry=self._telemetry,
-            clock=self._clock,
-            sleep=self._sleep,
-            began_s=self._clock(),
-            budget=budget,
-            may_wait=may_wait,
-            claims=claims,
-            dispatcher=self._dispatcher,
-        )
-
-    def _warn_of_made_key(self) -> None:
-        if self._made_key and not self._warned:
+    def _warn_of_temporary_key(self) -> None:
+        if self._services.seal.is_temporary and not self._warned:
             self._warned = True
             logger.warning(
                 "BATON_STATE_KEY is not set: a round that reaches another process than the one before will be refused. "
                 "Set it to 32 random characters or more."
             )
-
-
-def _tasks_of(store: TaskStore, seen: Server) -> TaskStore:
-    """The tasks that a caller may use, who sees this of the server."""
-    if not seen.lacks_tools:
-        return store
-    from mcp_baton.server.callers_tasks import callers_tasks
-
-    return callers_tasks(store, seen)
 
 
 def _takes_stream(request: HttpRequest) -> bool:

@@ -1,75 +1,42 @@
-"""One MCP request that is being answered: what was asked, by whom, and what can be used to answer it."""
+"""One MCP request: the message, the caller and the reply."""
 
-import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from msgspec import Struct, field
-
-from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
-from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, TASK_ID_KEY, Envelope, Era
-from mcp_baton.protocol.http import Exchange
+from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.protocol.state import Seal
-from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, CannotAsk
 from mcp_baton.server.asking.rounds import Rounds, StoreAsker, open_rounds
+from mcp_baton.server.execution import Asking, Execution
 from mcp_baton.server.reply import Reply
-from mcp_baton.server.server import Server
-from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
-from mcp_baton.tasks.store import TaskStore
-from mcp_baton.telemetry import SILENT, Telemetry
-
-if TYPE_CHECKING:
-    from mcp_baton.tasks.jobs import Dispatcher
-
-type Ask = Callable[[str, str, JsonObject], None]
-"""Sends the client a question: id, method, params. From any thread."""
-
-type Asking = Callable[[Ask, Callable[[], bool]], Asker]
-"""From what sends a running function's questions, and whether the request waits for it, to what answers them."""
 
 
-class Request(Struct, frozen=True):
+class Request(Execution, frozen=True, kw_only=True):
     """One MCP request.
 
     Attributes:
-        message: What was asked, as JSON-RPC has it.
-        owner: The authenticated identity; `None` for a caller without one, who has no tasks.
-        store: Where tasks are kept; `None` where there is no store.
-        seal: Signs what travels through the client.
-        headers: HTTP headers, names in lower case.
-        telemetry: Where what is done for it is noted.
-        budget: What is left of its answer's length, where the answer is of Baton's own making.
-        clock: Seconds, from any moment on.
-        sleep: Lets so many seconds pass.
-        began_s: When the request came in, on that clock.
-        claims: What the authorizer found out about the caller.
-        dispatcher: Invokes the worker; `None` where there is none, and so no work in the background.
+        message: The JSON-RPC request.
+        headers: The HTTP headers, names in lower case.
+        reply: Writes the answer.
+        budget: How much Baton's own answers may still hold. The messages of a batch share it.
+        began_s: When the HTTP request arrived, on `Services.clock`.
         may_wait: Whether the answer may wait for a task. In a batch it may not: the waits would add up.
     """
 
-    server: Server
-    store: TaskStore | None
-    settings: Settings
     message: jsonrpc.Request
-    envelope: Envelope
-    owner: str | None
-    exchange: Exchange
-    reply: Reply
-    seal: Seal
     headers: Mapping[str, str]
-    telemetry: Telemetry = SILENT
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    budget: Budget = field(default_factory=Budget)
-    began_s: float = field(default_factory=time.monotonic)
-    claims: Mapping[str, object] = field(default_factory=dict)
-    dispatcher: "Dispatcher | None" = None
+    reply: Reply
+    budget: Budget
+    began_s: float
     may_wait: bool = True
+
+    @property
+    def listener(self) -> Reply:
+        """Receives the notifications and questions of running functions: the client's stream."""
+        return self.reply
 
     @property
     def params(self) -> JsonObject:
@@ -77,92 +44,56 @@ class Request(Struct, frozen=True):
         return self.message.params
 
     @property
-    def stateless(self) -> bool:
-        """Whether the request is of the 2026 era."""
-        return self.envelope.era is Era.STATELESS
-
-    @property
     def may_have_tasks(self) -> bool:
-        """Whether the client can have a call's task: it has declared that it can (2026), or asks for one (2025)."""
+        """Whether the client accepts a task as the result of a call: it has declared that (2026), or asks for it in
+        this call (2025)."""
         return self.envelope.speaks_tasks if self.stateless else "task" in self.params
 
     @property
     def has_workers(self) -> bool:
-        """Whether a call can become a task that a worker works on."""
-        return self.store is not None and self.owner is not None and self.dispatcher is not None
+        """Whether a call can become a task that a worker runs."""
+        return self.store is not None and self.owner is not None and self.services.dispatcher is not None
 
     def rounds(self) -> Rounds | None:
-        """The rounds that the request continues or begins, where it calls a function alone; `None` in the handshake
-        era, which has none.
+        """The rounds that the request continues or begins, for a call of a single function. `None` in the handshake
+        era, which has no rounds.
 
         Raises:
-            ProtocolError: the request continues earlier rounds in a way that cannot be.
+            ProtocolError: the request does not continue its earlier rounds correctly.
         """
         if not self.stateless:
             return None
-        return open_rounds(self.seal, self.owner, self.message.method, self.params, self.envelope.capabilities)
+        seal, capabilities = self.services.seal, self.envelope.capabilities
+        return open_rounds(seal, self.owner, self.message.method, self.params, capabilities)
 
     def asking(self, rounds: Rounds | None) -> Asking:
-        """Makes what a function's questions to the client go through, where the request calls that function alone."""
+        """How a function asks the client, if the request calls this function alone."""
         return self._asking_through_the_store() if rounds is None else lambda _ask, _waited_for: rounds
 
     def asking_in_workflow(self) -> Asking:
-        """The same for the steps of a workflow. One that ran again from its start would make its calls again."""
-        if not self.stateless:
-            return self._asking_through_the_store()
-        return self._unable("a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow)
+        """How a step of a workflow asks the client. In the 2026 era it cannot."""
+        return super().asking_in_workflow() if self.stateless else self._asking_through_the_store()
 
     def _asking_through_the_store(self) -> Asking:
         store, owner = self.store, self.owner
         if store is None:
-            return self._unable("there is no store where the answer could arrive")
+            return self.cannot_ask("there is no store where the answer could arrive")
         if owner is None:
-            return self._unable("the caller has no identity")
+            return self.cannot_ask("the caller has no identity")
         if not self.reply.may_ask:
-            return self._unable("the client does not take a stream")
-        limit_s, clock, envelope = self.settings.question_ms / 1000, self.clock, self.envelope
+            return self.cannot_ask("the client does not take a stream")
+        limit_s, clock, envelope = self.services.settings.question_ms / 1000, self.services.clock, self.envelope
         return lambda ask, waited_for: StoreAsker(
             store.answers, owner, ask, new_question, waited_for, limit_s, clock=clock, envelope=envelope
         )
 
-    def _unable(self, why: str, refusal: type[ToolError] = ToolError) -> Asking:
-        return lambda _ask, _waited_for: CannotAsk(why, refusal, self.envelope)
-
-    def words(self, name: str, error: BaseException) -> str:
-        """An exception in words for the client: a `ToolError`'s text, which is meant for it; of any other one an id to
-        find it by in the log (docs/tools.md, Errors).
-
-        Args:
-            name: The tool, resource, prompt or step that it ended.
-            error: The exception.
-        """
-        error_id = self.error_id(error)
-        if error_id is not None:
-            return f"internal error in {name} (id {error_id})"
-        return str(error) or type(error).__name__
-
-    def error_id(self, error: BaseException) -> str | None:
-        """What finds an exception in the log, if its text is hidden from clients."""
-        masked = self.server.mask_errors and not isinstance(error, ToolError)
-        return self.exchange.request_id if masked else None
-
-    def now_ms(self) -> int:
-        """The time by which claims end, epoch milliseconds; 0 where there is no store, and so no claim."""
-        return self.store.now_ms() if self.store else 0
-
-    def left_ms(self) -> int | None:
-        """Milliseconds until the write reserve begins; `None` where nothing stops the function."""
-        remaining = self.exchange.remaining_ms()
-        return None if remaining is None else remaining - self.settings.write_reserve_ms
-
-    def left_s(self) -> float | None:
-        """The same, seconds."""
-        left = self.left_ms()
-        return None if left is None else left / 1000
-
     def elapsed_s(self) -> float:
-        """Seconds since the request came in."""
-        return self.clock() - self.began_s
+        """Seconds since the HTTP request arrived."""
+        return self.services.clock() - self.began_s
+
+    def reply_due_s(self) -> float:
+        """When the client stops waiting for the reply, on `Services.clock` (docs/workflows.md, As a tool)."""
+        return self.began_s + self.server.reply_budget_s
 
     def text(self, name: str) -> str:
         """A param that must be a string.

@@ -25,6 +25,7 @@ from mcp_baton.server.definitions.tool import Tool, ToolOptions, task_support
 from mcp_baton.server.registry import Handles, Registry, set_by_tool
 
 if TYPE_CHECKING:
+    from mcp_baton.server.definitions.workflow_function import WorkflowOptions
     from mcp_baton.server.running.dependencies import Override
 
 
@@ -201,6 +202,28 @@ class Server(Registry):
             what = f"prompt {(own := name or name_of(function))!r}"
             made = labels_of(labels, what, ("name", "requires"))
             self.publish_prompt(Prompt(function, own, made, required(requires, what)))
+            return function
+
+        return register if function is None else register(function)
+
+    @overload
+    def workflow[F: Callable[..., object]](self, function: F, /) -> F: ...
+    @overload
+    def workflow(self, *, name: str | None = None, **options: "Unpack[WorkflowOptions]") -> Registrar: ...
+    def workflow(self, function: Any = None, *, name: str | None = None, **options: "Unpack[WorkflowOptions]") -> Any:
+        """Publish a workflow that a function describes; with or without parentheses (docs/workflows.md).
+
+        The function is called once, here. Its calls of `step(tool)(…)` and `fetch(…)` are recorded as the steps;
+        nothing runs. Its parameters are the workflow's arguments, its docstring is the description.
+
+        Raises:
+            WorkflowError: The function cannot describe a workflow; names its file and line, and what to write instead.
+        """
+        from mcp_baton.server.definitions.workflow_function import workflow_of_function
+
+        def register[F: Callable[..., object]](function: F, /) -> F:
+            functions = {name: tool.decorated for name, tool in self.tools.items()}
+            self.add_workflow(workflow_of_function(function, name, functions, options))
             return function
 
         return register if function is None else register(function)

@@ -8,8 +8,9 @@ from typing import Any, Final, cast
 
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
+from mcp_baton.workflow.reference import Reference, source_of
 from mcp_baton.workflow.retry import Retry
-from mcp_baton.workflow.sources import Source, StepOutput, described, placeholders
+from mcp_baton.workflow.sources import PromptArg, Source, StepOutput, described, placeholders
 
 NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
 """The rule, in words."""
@@ -55,7 +56,7 @@ class Argument:
     """A prompt argument.
 
     Attributes:
-        name: Its name.
+        name: Its name. A workflow function takes it from the parameter: `Annotated[str, Argument(secret=True)]`.
         description: What it is, for the person or model that fills it in.
         required: Whether the prompt can be used without it.
         type: What the string that a client sends is converted to: any type that pydantic knows.
@@ -65,7 +66,7 @@ class Argument:
             are shown, and it must be given again with a resume (docs/workflows.md, Secret arguments).
     """
 
-    name: str
+    name: str = ""
     description: str = ""
     required: bool = False
     type: Any = str
@@ -93,7 +94,7 @@ class Step(_Kept):
     """One step: a tool call with argument sources, or one or more resources to fetch, or both.
 
     Attributes:
-        name: Unique in its workflow.
+        name: Unique in its workflow. May be the tool's function, which then gives the step its name and its tool.
         tool: The name of the tool to call; `None` for a step that only fetches resources. May be given as the decorated
             function itself: a `ToolFunction` stands for it until the server is checked.
         arguments: Sources by the tool's parameter.
@@ -124,18 +125,20 @@ class Step(_Kept):
 
     def __init__(
         self,
-        name: str,
+        name: str | Callable[..., object],
+        arguments: Mapping[str, Any] | None = None,
         *,
         tool: str | Callable[..., object] | None = None,
-        arguments: Mapping[str, Source] | None = None,
         binding: str | None = None,
         guidance: str | None = None,
         resources: Sequence[str] = (),
-        template_bindings: Mapping[str, Source] | None = None,
+        template_bindings: Mapping[str, Any] | None = None,
         retryable: bool = False,
         checkpoint: bool = False,
         retry: Retry | None = None,
     ) -> None:
+        if callable(name) and tool is None:
+            name, tool = getattr(name, "__name__", ""), name
         is_tool = tool is None or isinstance(tool, str) or callable(tool)
         is_retry = retry is None or (tool is not None and isinstance(retry, Retry))
         are_maps = _is_map(arguments) and _is_map(template_bindings)
@@ -147,15 +150,19 @@ class Step(_Kept):
             self,
             name=name,
             tool=tool_of(tool),
-            arguments=MappingProxyType(dict(arguments or {})),
+            arguments=_sources(arguments),
             binding=binding or name,
             guidance=guidance,
             resources=tuple(resources),
-            template_bindings=MappingProxyType(dict(template_bindings or {})),
+            template_bindings=_sources(template_bindings),
             retryable=retryable,
             checkpoint=checkpoint,
             retry=retry,
         )
+
+    def __getitem__(self, field: str | int) -> Reference:
+        """A field of this step's output, as a source for a later step: `find["shelf"]`."""
+        return Reference(StepOutput(self.binding))[field]
 
     def calling(self, tool: str) -> "Step":
         """The step with this tool: the one that its function is published as."""
@@ -270,6 +277,17 @@ def _members(workflow: str, field: str, given: object, kind: type) -> tuple[obje
     from mcp_baton.workflow.misuse import wrong_members
 
     raise wrong_members(workflow, field, given, kind)
+
+
+def _sources(given: Mapping[str, Any] | None) -> Mapping[str, Source]:
+    """Sources as a step keeps them: steps, arguments and references are replaced by what they refer to."""
+    return MappingProxyType({name: _source(value) for name, value in (given or {}).items()})
+
+
+def _source(value: Any) -> Any:
+    if isinstance(value, Step):
+        return StepOutput(value.binding)
+    return PromptArg(value.name) if isinstance(value, Argument) else source_of(value)
 
 
 def _is_map(given: object) -> bool:

@@ -68,9 +68,9 @@ def around() -> Around:
 
 
 def test_an_event_that_was_taken_and_one_that_was_not_are_counted(around: Around) -> None:
-    assert dispatch(around.request(), TASK)
+    assert dispatch(around.request().services, TASK)
     around.refuses = True
-    assert not dispatch(around.request(), TASK)
+    assert not dispatch(around.request().services, TASK)
     assert around.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 1}}]
     assert around.counted == [TASKS_DISPATCHED, DISPATCHES_FAILED]
 

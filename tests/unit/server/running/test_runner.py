@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import pytest
-from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, Field, field_serializer
 
 from mcp_baton import Argument, Audio, Context, EmbeddedResource, Image, Message, Server, Step, ToolError, Workflow
@@ -19,30 +18,34 @@ from mcp_baton.server.definitions.labels import Labels
 from mcp_baton.server.definitions.prompt import Prompt, messages_of
 from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.methods.calling import outcome_of
+from mcp_baton.server.methods.calling import call_alone, outcome_alone
 from mcp_baton.server.methods.prompts import get_prompt
 from mcp_baton.server.methods.resources import find_resource, read
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.bound_function import prompt_work
 from mcp_baton.server.running.runner import CallOptions
-from mcp_baton.server.running.runner import call as run_call
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.telemetry import ABANDONED_THREADS, Collector
+from mcp_baton.telemetry import ABANDONED_THREADS, SILENT, Collector, Telemetry
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
 from tests.fakes import Line, request_of
 
 
 def call(
-    server: Server | None = None, line: Line | None = None, meta: dict[str, Json] | None = None, **params: Json
+    server: Server | None = None,
+    line: Line | None = None,
+    meta: dict[str, Json] | None = None,
+    telemetry: Telemetry = SILENT,
+    **params: Json,
 ) -> Request:
     """A request that calls one of a server's functions."""
     envelope = Envelope(Era.STATELESS, "2026-07-28", meta or {}, {}, "t", None)
-    return request_of("prompts/get", params, line, server=server or Server("shop"), envelope=envelope)
+    server = server or Server("shop")
+    return request_of("prompts/get", params, line, server=server, envelope=envelope, telemetry=telemetry)
 
 
 def outcome_in(request: Request, function: Callable[..., object], **arguments: Json) -> Outcome:
-    return outcome_of(request, Tool(function, "do", Labels()), arguments)
+    return outcome_alone(request, Tool(function, "do", Labels()), arguments)
 
 
 def called(function: Callable[..., object], **arguments: Json) -> Outcome:
@@ -148,7 +151,7 @@ def test_a_tool_gets_its_context_and_its_tasks_variables() -> None:
         return [ctx.owner, ctx.request_id]
 
     variables = TaskVariables({})
-    outcome = outcome_of(call(), Tool(do, "do", Labels()), {"name": "x"}, CallOptions(variables))
+    outcome = outcome_alone(call(), Tool(do, "do", Labels()), {"name": "x"}, CallOptions(variables))
 
     assert outcome == Succeeded(["kim", "r-1"])
     assert variables.changed == {"seen": "x"}
@@ -237,7 +240,7 @@ def text(words: str, role: str = "user") -> JsonObject:
 )
 def test_a_prompt_yields_texts_content_and_messages(returned: object, messages: list[Json]) -> None:
     assert messages_of(returned) == messages
-    assert run_call(call(), prompt_work(Prompt(returning(returned), "p", Labels())), {}) == messages
+    assert call_alone(call(), prompt_work(Prompt(returning(returned), "p", Labels())), {}) == messages
 
 
 @pytest.mark.parametrize(
@@ -253,7 +256,7 @@ def test_a_prompt_that_raises_is_a_failure_in_words_for_the_client() -> None:
         (raising(ToolError("no")), "no"),
         (raising(RuntimeError("no")), "internal error in p (id r-1)"),
     ):
-        assert run_call(call(), prompt_work(Prompt(function, "p", Labels())), {}) == Failed(told)
+        assert call_alone(call(), prompt_work(Prompt(function, "p", Labels())), {}) == Failed(told)
 
 
 @pytest.fixture
@@ -403,7 +406,7 @@ def test_a_thread_that_is_left_running_is_counted_once() -> None:
         let_go.wait(10)
 
     def counted() -> list[float]:
-        outcome_of(replace(call(line=line), telemetry=collector), Tool(do, "do", Labels()), {})
+        outcome_alone(call(line=line, telemetry=collector), Tool(do, "do", Labels()), {})
         return [item.value for item in collector.take().measurements if item.metric is ABANDONED_THREADS]
 
     assert counted() == [1]

@@ -1,19 +1,15 @@
 """Taking a client's answer to a question that another invocation waits for (revisions up to 2025-11-25)."""
 
 import logging
-from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import StoreError, TaskNotFound, TooLarge
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import Response
 from mcp_baton.server.access import refusal
+from mcp_baton.server.services import Services
 from mcp_baton.tasks.ids import asked_by, is_question
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.telemetry import SILENT, Telemetry
-
-if TYPE_CHECKING:
-    from mcp_baton.tasks.jobs import Dispatcher
 
 logger = logging.getLogger(__name__)
 
@@ -22,8 +18,7 @@ def take_answer(
     store: TaskStore | None,
     owner: str | None,
     response: Response,
-    dispatcher: "Dispatcher | None" = None,
-    telemetry: Telemetry = SILENT,
+    services: Services,
 ) -> HttpResponse:
     """Put an answer where whoever waits for it looks, or give it to the task that has asked.
 
@@ -31,8 +26,7 @@ def take_answer(
         store: Where that is.
         owner: Who has sent it.
         response: The answer.
-        dispatcher: Invokes a worker for the task.
-        telemetry: Where that is noted.
+        services: Invoke a worker for the task.
 
     Returns:
         What the client is told.
@@ -41,7 +35,7 @@ def take_answer(
     if asker is not None and store is not None and owner is not None:
         from mcp_baton.server.background.questions import Taker
 
-        return Taker(store, dispatcher, telemetry).take(owner, *asker, response)
+        return Taker(store, services).take(owner, *asker, response)
     if store is None or owner is None or not is_question(str(response.id)):
         return refusal(400, "Invalid request: nobody has asked this")
     answer: dict[str, Json] = {"result": response.result} if response.error is None else {"error": response.error}

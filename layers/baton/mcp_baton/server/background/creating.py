@@ -34,13 +34,13 @@ from mcp_baton.server.background.questions import declared
 from mcp_baton.server.definitions.labels import scopes_in
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
-from mcp_baton.server.methods.calling import outcome_of, result_of
+from mcp_baton.server.methods.calling import outcome_alone, result_of
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.bound_function import tool_work
 from mcp_baton.server.running.runner import CallOptions, prepared_for
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_invocation, resumed_invocation
-from mcp_baton.server.workflows.task_view import shown
+from mcp_baton.server.workflows.task_view import options_of, task_summary
 from mcp_baton.tasks.record import NewTask, TaskRecord
 from mcp_baton.tasks.work import ATTEMPTS, WORKFLOW_TASK, Work
 from mcp_baton.workflow.definition import Workflow
@@ -94,7 +94,7 @@ def _until_it_begins(request: Request, tool: Tool, arguments: JsonObject) -> Jso
         ProtocolError: the function wants the request answered with it, or the task could not be created.
     """
     try:
-        outcome = outcome_of(request, tool, arguments, CallOptions(starts_task=True))
+        outcome = outcome_alone(request, tool, arguments, CallOptions(starts_task=True))
     except TaskBegins as begins:
         return begun(request, tool, arguments, answers=begins.answers, key=begins.key)
     result = result_of(tool, outcome)
@@ -135,7 +135,7 @@ def begun(
         ProtocolError: it could not be created.
     """
     task = created(request, tool, arguments, answers=answers, key=key)
-    dispatch(request, task)
+    dispatch(request.services, task)
     return as_created(request, task)
 
 
@@ -161,7 +161,7 @@ def work_of(request: Request, called: Tool | WorkflowTool) -> Work:
 
 def as_created(request: Request, task: TaskRecord) -> JsonObject:
     """A task as the answer to the call that made it."""
-    made = shown(request, task)
+    made = task_summary(task, options_of(request))
     return {"resultType": "task", **made} if request.stateless else {"task": made}
 
 
@@ -286,14 +286,14 @@ def _begun(request: Request, twin: WorkflowTool, workflow_task: str, arguments: 
     names: JsonObject = {WORKFLOW_TASK: workflow_task}
     new = NewTask(request.owner or "", names, arguments=arguments, ttl_ms=asked_ttl(request), work=work)
     task = stored(request, new)
-    dispatch(request, task)
+    dispatch(request.services, task)
     return as_created(request, task)
 
 
 def _own_ttl(request: Request) -> int | None:
     """The lifetime of the workflow's own task: as long as the call's, and no shorter than any task's."""
     asked = asked_ttl(request)
-    return None if asked is None else max(asked, request.settings.default_ttl_ms)
+    return None if asked is None else max(asked, request.services.settings.default_ttl_ms)
 
 
 def _check_resumable(request: Request, workflow: Workflow, task_id: str, arguments: JsonObject) -> None:

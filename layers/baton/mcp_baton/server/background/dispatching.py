@@ -1,60 +1,51 @@
-"""Sending for a worker, and sending again where nobody came (docs/background.md, When something fails)."""
+"""Dispatching tasks to the worker, and again if no worker came (docs/background.md, When something fails)."""
 
 import logging
-from typing import Protocol
 
 from mcp_baton.exceptions import NotDispatched, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.jobs import Dispatcher, event_of
+from mcp_baton.server.services import Services
+from mcp_baton.tasks.jobs import event_of
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
+from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tasks.work import Job
-from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, Telemetry
+from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP
 
 logger = logging.getLogger(__name__)
 
 
-class Sender(Protocol):
-    """What a worker is sent for with: a `Request`, or what it is made of."""
-
-    @property
-    def dispatcher(self) -> Dispatcher | None:
-        """Invokes the worker."""
-
-    @property
-    def telemetry(self) -> Telemetry:
-        """Where it is noted."""
-
-
-def dispatch(sender: Sender, task: TaskRecord) -> bool:
-    """Send for a worker. Where that fails the task is sent for again by a poll, once it is due.
+def dispatch(services: Services, task: TaskRecord) -> bool:
+    """Send the worker the event that names a task. If that fails, a later poll sends it again.
 
     Returns:
-        Whether the event was taken.
+        Whether Lambda accepted the event.
     """
-    if sender.dispatcher is None or task.job is None:
+    if services.dispatcher is None or task.job is None:
         return False
     try:
-        sender.dispatcher.dispatch(event_of(task, task.job.dispatches))
+        services.dispatcher.dispatch(event_of(task, task.job.dispatches))
     except NotDispatched:
-        logger.exception("task %s: no worker could be sent for", task.task_id)
-        sender.telemetry.add(DISPATCHES_FAILED)
+        logger.exception("task %s: the worker could not be invoked", task.task_id)
+        services.telemetry.add(DISPATCHES_FAILED)
         return False
-    sender.telemetry.add(TASKS_DISPATCHED)
+    services.telemetry.add(TASKS_DISPATCHED)
     return True
 
 
 def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
-    """A task as a poll leaves it: where its worker died, or never came, another one is sent for; where that has been
-    done often enough, it is given up.
+    """Check a task at a poll: dispatch it again if its worker died or never came, or give it up after its last attempt.
 
-    A failure of the store's is logged, and costs the poll nothing: the next one tries again.
+    A failure of the store is logged only: the next poll tries again.
+
+    Returns:
+        The task as it is now.
 
     Raises:
         TaskNotFound: it has expired meanwhile.
     """
-    job = task.job
+    job, services = task.job, request.services
     if job is None or request.store is None or task.status is not TaskStatus.WORKING:
         return task
     now_ms = request.now_ms()
@@ -62,8 +53,8 @@ def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
         return task
     try:
         if task.claim is not None and task.claim.number >= job.allowed:
-            return given_up(request, task)
-        if job.due_ms >= now_ms or request.dispatcher is None:
+            return give_up(services, request.store, task)
+        if job.due_ms >= now_ms or services.dispatcher is None:
             return task
         again = request.store.jobs.dispatch_again(task)
     except TaskFinished as finished:
@@ -71,32 +62,30 @@ def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
     except TaskNotFound:
         raise
     except StoreError:
-        logger.warning("task %s: it could not be looked after", task.task_id, exc_info=True)
+        logger.warning("task %s: the poll could not dispatch it again", task.task_id, exc_info=True)
         return task
     if again is None:
         return task
-    dispatch(request, again)
+    dispatch(services, again)
     return again
 
 
-def given_up(request: Request, task: TaskRecord) -> TaskRecord:
-    """End a task whose attempts are used up; the task as it stands where somebody else got on with it.
+def give_up(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecord:
+    """End a task that has no attempt left. Returns the task as it is now: another process may have changed it first.
 
     Raises:
         StoreError: it could not be written.
     """
-    if request.store is None or task.job is None:
-        return task
-    ended = request.store.jobs.give_up(task, _died(task.job))
+    ended = None if task.job is None else store.jobs.give_up(task, _died(task.job))
     if ended is None:
         return task
     logger.error("task %s: given up; its workers died", task.task_id)
-    request.telemetry.add(TASKS_GIVEN_UP)
+    services.telemetry.add(TASKS_GIVEN_UP)
     return ended
 
 
 def _died(job: Job) -> JsonObject:
-    """Why a job was given up. What a workflow has done stands in its own task, so the error says how to go on."""
+    """The error of a job that was given up. A workflow's progress is in a task of its own: the error names it."""
     tool, attempts = job.work.tool, job.work.attempts
     if attempts == 1:
         message = f"The worker died while it ran {tool}. Whether it has happened is not known; it is not run again."

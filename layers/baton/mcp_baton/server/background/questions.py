@@ -22,13 +22,12 @@ from mcp_baton.server.asking.asker import InputRequired, Question, refuse_undecl
 from mcp_baton.server.background.dispatching import dispatch
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
+from mcp_baton.server.services import Services
 from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S
 from mcp_baton.tasks.ids import digest_of, new_task_question, sent_mark
-from mcp_baton.tasks.jobs import Dispatcher
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tasks.work import Job, Work
-from mcp_baton.telemetry import Telemetry
 
 
 def questions_open(request: Request, task: TaskRecord) -> TaskRecord | None:
@@ -44,7 +43,7 @@ def questions_open(request: Request, task: TaskRecord) -> TaskRecord | None:
     if request.store is None or not send_questions(request, task):
         return None
     for _ in _pauses(request):
-        if request.store.look(task.owner, task.task_id).status is not TaskStatus.INPUT_REQUIRED:
+        if request.store.read_status(task.owner, task.task_id).status is not TaskStatus.INPUT_REQUIRED:
             return request.store.get(task.owner, task.task_id)
     return None
 
@@ -74,7 +73,7 @@ def _is_due(request: Request, store: TaskStore, task: TaskRecord, key: str) -> b
     """Whether a question is to be sent now. It is marked as sent for this window of time and the next, so that it is
     sent again after one window at the earliest, to a client that has lost it, and after two at the latest; to another
     session at once."""
-    window_s = max(request.settings.question_ms // 1000, 1)
+    window_s = max(request.services.settings.question_ms // 1000, 1)
     window = request.now_ms() // 1000 // window_s
     session = request.headers.get(SESSION_HEADER.lower(), "")
     marks = [sent_mark(task.task_id, key, session, number) for number in (window, window + 1)]
@@ -107,17 +106,17 @@ def _params(task: TaskRecord, key: str, question: JsonObject) -> JsonObject:
 
 def _pauses(request: Request) -> Iterator[None]:
     """Wait ever longer between two looks, up to a second, until the client or the time is gone."""
-    began_s = said_s = request.clock()
+    began_s = said_s = request.services.clock()
     pause_s = FIRST_WAIT_S
-    while request.clock() - began_s < request.settings.question_ms / 1000:
+    while request.services.clock() - began_s < request.services.settings.question_ms / 1000:
         left_s = request.left_s()
         if request.reply.gone or (left_s is not None and left_s <= LONGEST_WAIT_S):
             return
         yield
-        request.sleep(pause_s)
+        request.services.sleep(pause_s)
         pause_s = min(pause_s * 1.5, LONGEST_WAIT_S)
-        if request.clock() - said_s >= KEEP_ALIVE_S:
-            said_s = request.clock()
+        if request.services.clock() - said_s >= KEEP_ALIVE_S:
+            said_s = request.services.clock()
             request.reply.keep_open()
 
 
@@ -193,13 +192,11 @@ class Taker(Struct, frozen=True):
 
     Attributes:
         store: Where the tasks are.
-        dispatcher: Invokes the worker.
-        telemetry: Where that is noted.
+        services: Invoke the worker.
     """
 
     store: TaskStore
-    dispatcher: Dispatcher | None
-    telemetry: Telemetry
+    services: Services
 
     def take(self, owner: str, task_id: str, digest: str, response: Response) -> HttpResponse:
         """Give an answer to its task.
@@ -230,7 +227,7 @@ class Taker(Struct, frozen=True):
         if task is None:
             return refusal(400, NOT_OPEN)
         if task.status is TaskStatus.WORKING:
-            dispatch(self, task)
+            dispatch(self.services, task)
         return HttpResponse(202)
 
 

@@ -24,11 +24,9 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.asking.asker import AskedInWorkflow, CannotAsk
 from mcp_baton.server.background.dispatching import dispatch
-from mcp_baton.server.background.watching import Watch
+from mcp_baton.server.background.job import JobExecution
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
-from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
@@ -67,19 +65,14 @@ class WorkerHost(ServerHost):
     """Implements `workflow.host.Host` for a worker's invocation.
 
     Args:
-        request: The worker's request.
-        watch: Looks after the call's task.
+        execution: The background job.
     """
 
-    def __init__(self, request: Request, watch: Watch) -> None:
-        super().__init__(request)
+    def __init__(self, execution: JobExecution) -> None:
+        super().__init__(execution)
         self.announces = True
-        self._watch = watch
-        refusal = CannotAsk(
-            "a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow, request.envelope
-        )
-        self._asking = lambda _ask, _waited_for: refusal
-        self._given_ms = request.exchange.remaining_ms()
+        self._monitor = execution.monitor
+        self._given_ms = execution.exchange.remaining_ms()
         self._failed = False
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
@@ -107,12 +100,12 @@ class WorkerHost(ServerHost):
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Say in the status of the call's task which step is about to run."""
         super().announce(begun, total, step, task_id)
-        self._watch.say(f"Step {begun}/{total}: {step}")
+        self._monitor.say(f"Step {begun}/{total}: {step}")
 
     def may_start(self, after_s: float = 0.0) -> bool:
         """Whether a step may begin, or a failed one be tried again. A step that follows another begins in a fresh
         invocation, unless this one still is nearly that."""
-        if self._watch.gone or not super().may_start(after_s):
+        if self._monitor.gone or not super().may_start(after_s):
             return False
         return self._failed or not self._begun or self._is_fresh()
 
@@ -120,9 +113,9 @@ class WorkerHost(ServerHost):
         """Let this much time pass, or less where the run is to stop."""
         while seconds > 0:
             part = min(seconds, self._both())
-            if self._watch.gone:
+            if self._monitor.gone:
                 return
-            self._request.sleep(part)
+            self._execution.services.sleep(part)
             seconds -= part
 
     def _is_fresh(self) -> bool:
@@ -138,9 +131,9 @@ class WorkerHost(ServerHost):
         """Renew the claims on both tasks, where that is due."""
         own_s = self.pulse()
         if own_s == math.inf:  # the workflow's task is over, or another run's
-            self._watch.stop()
-        calls_s = self._watch.pulse()
-        return 0 if self._watch.gone else min(own_s, calls_s)
+            self._monitor.stop()
+        calls_s = self._monitor.pulse()
+        return 0 if self._monitor.gone else min(own_s, calls_s)
 
 
 MOST_DISPATCHES: Final = 1_000
@@ -159,18 +152,19 @@ class WorkflowJob:
     """A worker's attempt at a call of a workflow.
 
     Args:
-        request: The worker's request.
-        watch: Looks after the call's task.
-        lease: The worker's claim on it.
-        job: What is to be done.
+        execution: The background job.
+        lease: The worker's claim on the task of the call.
+        job: The job.
+        arguments: The arguments of the workflow.
     """
 
-    def __init__(self, request: Request, watch: Watch, lease: Lease, job: Job) -> None:
-        self._request = request
-        self._watch = watch
+    def __init__(self, execution: JobExecution, lease: Lease, job: Job, arguments: JsonObject) -> None:
+        self._execution = execution
+        self._monitor = execution.monitor
         self._lease = lease
         self._job = job
-        self._lives_ms = max(request.settings.default_ttl_ms, 2 * (request.exchange.remaining_ms() or 0))
+        self._arguments = arguments
+        self._lives_ms = max(execution.services.settings.default_ttl_ms, 2 * (execution.exchange.remaining_ms() or 0))
 
     def run(self, write: Write) -> str:
         """Go on with the workflow, and write what became of the call; what that was, for the log.
@@ -181,66 +175,64 @@ class WorkflowJob:
             NotDispatched: the call was handed over, and nobody could be sent for: as above.
             StoreError: the store does not answer, or the run could not be written: as above.
         """
-        twin, store = self._request.server.twin(self._job.work.tool), self._request.store
+        twin, store = self._execution.server.twin(self._job.work.tool), self._execution.store
         if twin is None or store is None:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
         try:
             self._lease.task = store.jobs.extend(self._lease.task, self._lives_ms)
         except (ClaimLost, TaskFinished, TaskNotFound) as over:
             return f"stopped: {over}"
-        host = WorkerHost(self._request, self._watch)
+        host = WorkerHost(self._execution)
         ended = self._run(twin, host)
-        if self._watch.ended:
+        if self._monitor.ended:
             return "stopped: it is over, or another worker's"
         if isinstance(ended, EndedRun):
             if self._goes_on(ended):
                 return self._handed_over(store, write)
-            ended = result_of_run(self._request, ended, host)
+            ended = result_of_run(self._execution, ended, host)
         return self._completed(store, ended, write)
 
     def _run(self, twin: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
         """The run, which has ended; or, where nothing could be run, what the workflow's tool returns then."""
-        # A workflow that was deployed anew may ask its user; in the background nobody hears it.
-        workflow = replace(twin.workflow, ask=False) if twin.workflow.ask else twin.workflow
-        given, task_id = self._request.object("arguments"), self._job.work.workflow_task or ""
+        workflow, task_id = twin.workflow, self._job.work.workflow_task or ""
         while True:
             try:
-                return run_workflow(self._request, workflow, given, task_id, host, lives_ms=self._lives_ms)
+                return run_workflow(self._execution, workflow, self._arguments, task_id, host, lives_ms=self._lives_ms)
             except TaskHeld as held:
                 if self._may_wait(host, held):
                     continue
                 if not self._is_last():
                     self._give_back()
                     raise
-                return not_run(self._request, twin, task_id, held)
+                return not_run(self._execution, twin, task_id, held)
             except StoreBusy:
                 raise
             except NotRead as refused:
                 if not isinstance(refused.error, ValueLost):
                     raise refused.error from refused
-                return not_run(self._request, twin, task_id, refused)
+                return not_run(self._execution, twin, task_id, refused)
             except (ArgumentRefused, *NOT_RESUMED) as refused:
-                return not_run(self._request, twin, task_id, refused)
+                return not_run(self._execution, twin, task_id, refused)
 
     def _may_wait(self, host: WorkerHost, held: TaskHeld) -> bool:
         """Let some time pass, if there is time: the other run may give the task up, or have died."""
-        until_s = (held.until_ms - self._request.now_ms()) / 1000
+        until_s = (held.until_ms - self._execution.now_ms()) / 1000
         wait_s = min(max(until_s, 0) + 0.1, TAKE_AGAIN_S)
         if not host.may_start(wait_s):
             return False
         host.wait(wait_s)
-        return not self._watch.gone
+        return not self._monitor.gone
 
     def _is_last(self) -> bool:
         claim = self._lease.task.claim
-        return self._watch.gone or (claim is not None and claim.number >= self._job.allowed)
+        return self._monitor.gone or (claim is not None and claim.number >= self._job.allowed)
 
     def _give_back(self) -> None:
         """Give the call's claim up, so that the next delivery of the event need not wait for its end."""
-        if self._request.store is None:
+        if self._execution.store is None:
             return
         try:
-            self._request.store.renew(self._lease.task, replace(self._lease.claim(), until_ms=0))
+            self._execution.store.renew(self._lease.task, replace(self._lease.claim(), until_ms=0))
         except StoreError:
             task_id = self._lease.task.task_id
             logger.warning("task %s: its claim could not be given back; it will run out", task_id, exc_info=True)
@@ -256,7 +248,7 @@ class WorkflowJob:
             return False
         if not run.stored:
             raise StoreUnavailable("the run could not be written; it is to be run again")
-        if self._request.dispatcher is None or self._job.dispatches >= MOST_DISPATCHES:
+        if self._execution.services.dispatcher is None or self._job.dispatches >= MOST_DISPATCHES:
             logger.error("task %s: it is handed over no more; set BATON_WORKER", self._lease.task.task_id)
             return False
         return True
@@ -269,13 +261,13 @@ class WorkflowJob:
 
         outcome = write("handed over", hand_over)
         for task in handed:
-            self._request.telemetry.add(TASKS_HANDED_OVER)
-            if not dispatch(self._request, task):
+            self._execution.services.telemetry.add(TASKS_HANDED_OVER)
+            if not dispatch(self._execution.services, task):
                 raise NotDispatched(f"task {task.task_id}: it was handed over, and no worker could be sent for")
         return outcome
 
     def _completed(self, store: TaskStore, result: JsonObject, write: Write) -> str:
-        batch = Batch(result=_of_call(result), claim=self._lease.claim(), release=True, message=self._watch.unwritten)
+        batch = Batch(result=_of_call(result), claim=self._lease.claim(), release=True, message=self._monitor.unwritten)
         return write("completed", lambda: store.write(self._lease.task, batch))
 
 

@@ -1,23 +1,49 @@
-"""A call of a tool's function, and its outcome as a result (MCP server/tools, Calling Tools)."""
+"""Calls of the author's functions, and their outcomes as MCP results (MCP server/tools, Calling Tools)."""
+
+from dataclasses import replace
+
+from msgspec import structs
 
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.asking.asker import carried_to
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.request import Asking, Request
-from mcp_baton.server.running.bound_function import tool_work
+from mcp_baton.server.execution import Asking, Execution
+from mcp_baton.server.request import Request
+from mcp_baton.server.running.bound_function import Work, tool_work
 from mcp_baton.server.running.runner import STANDALONE, CallOptions, call
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.workflow.host import Failed, Mismatch, Outcome
 
 
+def call_alone[T](
+    request: Request, work: Work[T], arguments: JsonObject, options: CallOptions = STANDALONE
+) -> T | Mismatch | Failed:
+    """Call the only function of a request. It may ask the client, also over several rounds.
+
+    Raises:
+        CallerGone, InputRequired, TaskBegins: see `runner.run`.
+        ProtocolError: see `runner.run`; or the request does not continue its earlier rounds correctly.
+    """
+    rounds = request.rounds()
+    if rounds is not None:
+        rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
+        options = structs.replace(options, attempt=replace(options.attempt, key=rounds.identity.key))
+    return call(request, work, arguments, request.asking(rounds), options)
+
+
+def outcome_alone(request: Request, tool: Tool, arguments: JsonObject, options: CallOptions = STANDALONE) -> Outcome:
+    """The outcome of a tool call that is the only call of its request."""
+    return _outcome(tool, call_alone(request, tool_work(tool), arguments, options))
+
+
 def outcome_of(
-    request: Request,
-    tool: Tool,
-    arguments: JsonObject,
-    options: CallOptions = STANDALONE,
-    asking: Asking | None = None,
+    execution: Execution, tool: Tool, arguments: JsonObject, asking: Asking, options: CallOptions
 ) -> Outcome:
-    """How a call of a tool ends."""
-    ended = call(request, tool_work(tool), arguments, options, asking)
+    """The outcome of a tool call."""
+    return _outcome(tool, call(execution, tool_work(tool), arguments, asking, options))
+
+
+def _outcome(tool: Tool, ended: Outcome | Mismatch) -> Outcome:
     if isinstance(ended, Mismatch):
         return Failed(f"Invalid arguments for tool {tool.name}: {explain(ended)}")
     return ended

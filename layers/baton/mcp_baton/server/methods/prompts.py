@@ -1,6 +1,7 @@
 """`prompts/get`: a function's messages, or a workflow that runs as far as it can (docs/workflows.md)."""
 
 import logging
+import math
 
 from mcp_baton.exceptions import (
     ProtocolError,
@@ -15,15 +16,15 @@ from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.server.definitions.prompt import Prompt
+from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.bound_function import prompt_work
-from mcp_baton.server.running.runner import call
 from mcp_baton.server.schema.prompt_arguments import check_arguments
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, run_workflow
+from mcp_baton.server.workflows.result_meta import run_meta
+from mcp_baton.server.workflows.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, answer_with_run
 from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
-from mcp_baton.server.workflows.task_meta import run_meta
 from mcp_baton.tasks.record import PROGRESS, timestamp
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun
@@ -50,7 +51,7 @@ def get_prompt(request: Request) -> JsonObject:
 
 def _get_messages(request: Request, prompt: Prompt, given: JsonObject) -> JsonObject:
     _, converted = check_arguments(prompt.arguments, given)
-    match call(request, prompt_work(prompt), converted):
+    match call_alone(request, prompt_work(prompt), converted):
         case Mismatch() as mismatch:
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: {explain(mismatch)}")
         case Failed(error):
@@ -62,9 +63,9 @@ def _get_messages(request: Request, prompt: Prompt, given: JsonObject) -> JsonOb
 def _run_workflow(request: Request, workflow: Workflow, given: JsonObject) -> JsonObject:
     task_id, given = _named(request, workflow, given)
     ttl_ms = request.requested_ttl()
-    host = ServerHost(request, reply_budget=request.reply.silent)
+    host = ServerHost(request, until_s=request.reply_due_s() if request.reply.silent else math.inf)
     try:
-        run = run_workflow(request, workflow, given, task_id, host, ttl_ms)
+        run = answer_with_run(request, workflow, given, task_id, host, ttl_ms)
     except NOT_RESUMED as error:
         raise refusal(error, task_id) from error
     return _render(request, run, host)
@@ -126,7 +127,7 @@ def _not_read(task_id: str | None, error: StoreError) -> ProtocolError:
 
 def _render(request: Request, run: EndedRun, host: ServerHost) -> JsonObject:
     in_text = run.stored and request.server.names_tasks_in_text(run.workflow)
-    handle = handle_of(request, run.workflow, run.task.task_id) if in_text and run.task else None
+    handle = handle_of(request.server, run.workflow, run.task.task_id) if in_text and run.task else None
     tools = request.server.tools
     summaries = {step.tool: tools[step.tool].summary for step in run.workflow.steps if step.tool}
     said = messages(run, host, summaries.__getitem__, handle)

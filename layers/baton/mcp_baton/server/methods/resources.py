@@ -8,9 +8,10 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND
 from mcp_baton.protocol.sessions import APP_TYPE
 from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_own, value_at
+from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.bound_function import resource_work
-from mcp_baton.server.running.runner import CallOptions, call
+from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.server import Server
 from mcp_baton.server.workflows.task_view import result_mark
@@ -133,7 +134,7 @@ def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) 
     Raises:
         ResourceUnavailable: its arguments do not fit, or its function failed.
     """
-    return readable(uri, call(request, resource_work(resource, uri), arguments, CallOptions(stay=True)))
+    return readable(uri, call_alone(request, resource_work(resource, uri), arguments, CallOptions(stay=True)))
 
 
 def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:

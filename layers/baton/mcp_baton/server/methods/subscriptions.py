@@ -43,7 +43,7 @@ def listen(request: Request) -> JsonObject:
         if left_s <= 0:
             break
         wait_s = min(KEEP_ALIVE_S - quiet_s, next_s, left_s)
-        request.sleep(wait_s)
+        request.services.sleep(wait_s)
         quiet_s += wait_s
         if quiet_s >= KEEP_ALIVE_S:
             quiet_s = 0.0
@@ -62,5 +62,5 @@ def _tasks(request: Request, wanted: JsonObject, meta: JsonObject) -> "Listened 
 def _left_s(request: Request) -> float:
     """Seconds until the stream is ended: before the function's time is over, or when it has been open long enough."""
     left_ms = request.left_ms()
-    limit_s = request.settings.listen_ms / 1000 - request.elapsed_s()
+    limit_s = request.services.settings.listen_ms / 1000 - request.elapsed_s()
     return limit_s if left_ms is None else min(limit_s, left_ms / 1000)

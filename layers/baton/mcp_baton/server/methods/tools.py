@@ -7,7 +7,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS
 from mcp_baton.server.definitions.param_headers import header_mismatch
 from mcp_baton.server.definitions.tool import Tool, free_name
-from mcp_baton.server.methods.calling import outcome_of, result_of
+from mcp_baton.server.methods.calling import outcome_alone, outcome_of, result_of
 from mcp_baton.server.request import Request
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID
 from mcp_baton.workflow.host import Failed, Outcome
@@ -59,7 +59,7 @@ def _call(
         if answered is not None:
             return answered
     if task_id is None:
-        return result_of(tool, outcome_of(request, tool, arguments))
+        return result_of(tool, outcome_alone(request, tool, arguments))
     return _continue(request, tool, arguments, task_id, told=told)
 
 
@@ -78,7 +78,7 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str,
     begun = begin(request, tool, arguments, task_id)
     outcome: Outcome
     if isinstance(begun, Continuation):
-        outcome = outcome_of(request, tool, begun.call.arguments, begun.options, begun.asking)
+        outcome = outcome_of(request, tool, begun.call.arguments, begun.asking, begun.options)
         recording = begun.record(outcome)
     else:
         outcome, recording = begun.outcome, begun.recording

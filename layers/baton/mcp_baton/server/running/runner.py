@@ -7,19 +7,18 @@ answers or ends the request is an exception.
 import logging
 from base64 import b64decode
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NoReturn, cast
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired, TaskBegins, carried_to
+from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired, TaskBegins
 from mcp_baton.server.content import Contents, ResourceContent
 from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.resource import Resource, contents_of, find_in
-from mcp_baton.server.request import Asking, Request
+from mcp_baton.server.execution import Asking, Execution
 from mcp_baton.server.running.abandoned import MAX_ABANDONED, THREADS
 from mcp_baton.server.running.bound_function import Work
 from mcp_baton.server.running.call import RUNNING, Call, ProgressMap
@@ -76,42 +75,31 @@ STANDALONE = CallOptions()
 
 
 def call[T](
-    request: Request,
-    work: Work[T],
-    arguments: JsonObject,
-    options: CallOptions = STANDALONE,
-    asking: Asking | None = None,
+    execution: Execution, work: Work[T], arguments: JsonObject, asking: Asking, options: CallOptions = STANDALONE
 ) -> T | Mismatch | Failed:
-    """Prepare, then run. Questions go the way of a request that calls this function alone, unless told otherwise.
+    """Validate the arguments, then run the function.
 
     Raises:
-        ProtocolError: the request continues earlier rounds in a way that cannot be.
-        CallerGone, InputRequired, TaskBegins, ProtocolError: as `run`.
+        CallerGone, InputRequired, TaskBegins, ProtocolError: see `run`.
     """
-    if asking is None:
-        rounds = request.rounds()
-        asking = request.asking(rounds)
-        if rounds is not None:
-            rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
-            options = structs.replace(options, attempt=replace(options.attempt, key=rounds.identity.key))
-    prepared = prepared_for(request, work, arguments)
+    prepared = prepared_for(execution, work, arguments)
     if isinstance(prepared, Prepared):
-        return run(request, work, prepared, asking, options)
+        return run(execution, work, prepared, asking, options)
     return prepared
 
 
-def prepared_for[T](request: Request, work: Work[T], arguments: JsonObject) -> Prepared | Mismatch | Failed:
+def prepared_for[T](execution: Execution, work: Work[T], arguments: JsonObject) -> Prepared | Mismatch | Failed:
     """As `Work.prepare`; what a validator of the author's raises is an outcome of the call's, too."""
-    return _by_author(request, work, work.prepare, arguments)
+    return _by_author(execution, work, work.prepare, arguments)
 
 
 def run[T](
-    request: Request, work: Work[T], prepared: Prepared, asking: Asking, options: CallOptions = STANDALONE
+    execution: Execution, work: Work[T], prepared: Prepared, asking: Asking, options: CallOptions = STANDALONE
 ) -> T | Failed:
     """Run a call that is prepared.
 
     Args:
-        request: On whose behalf.
+        execution: The request or the background job.
         work: What is called.
         prepared: With what.
         asking: Makes what the function's questions to the client go through.
@@ -130,26 +118,26 @@ def run[T](
             "the user that the server needs its operator.",
             kind=Failure.NOT_BEGUN,
         )
-    ended = _ended(request, work, prepared.bound, asking, options)
+    ended = _ended(execution, work, prepared.bound, asking, options)
     match ended:
         case Returned():
-            return _by_author(request, work, work.shape, ended.value)
+            return _by_author(execution, work, work.shape, ended.value)
         case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
             raise answer
         case Raised(error):
-            return _failed(request, work.name, error, Failure.RAISED)
+            return _failed(execution, work.name, error, Failure.RAISED)
         case TimedOut(had_s):
             if options.variables is not None:
                 options.variables.close()
-            return Failed(_timed_out(request, work, had_s), kind=Failure.TIMED_OUT)
+            return Failed(_timed_out(execution, work, had_s), kind=Failure.TIMED_OUT)
         case NotBegun(waits_for):
-            return Failed(_not_begun(request, work, waits_for), kind=Failure.NOT_BEGUN)
+            return Failed(_not_begun(execution, work, waits_for), kind=Failure.NOT_BEGUN)
 
 
-def _timed_out(request: Request, work: Work[Any], had_s: float) -> str:
+def _timed_out(execution: Execution, work: Work[Any], had_s: float) -> str:
     """Which limit was met, what raises it, and, where another function blocked the event loop, that one."""
-    blocked = _blocked(request, work)
-    reserve_s = request.settings.write_reserve_ms / 1000
+    blocked = _blocked(execution, work)
+    reserve_s = execution.services.settings.write_reserve_ms / 1000
     return (
         f"{TIMED_OUT}it had {had_s:.3g} s, which is what was left of the function's time without the last "
         f"{reserve_s:.3g} s, in which results are stored (raise FunctionTimeout, in the background WorkerTimeout; with "
@@ -157,14 +145,14 @@ def _timed_out(request: Request, work: Work[Any], had_s: float) -> str:
     )
 
 
-def _not_begun(request: Request, work: Work[Any], waits_for: str | None) -> str:
-    blocked = _blocked(request, work)
+def _not_begun(execution: Execution, work: Work[Any], waits_for: str | None) -> str:
+    blocked = _blocked(execution, work)
     if waits_for and not blocked:
         blocked = f"its dependency {waits_for!r} was not ready"
     return f"{NOT_BEGUN}the time for this request was over{f': {blocked}' if blocked else ''}. Nothing was run."
 
 
-def _blocked(request: Request, work: Work[Any]) -> str:
+def _blocked(execution: Execution, work: Work[Any]) -> str:
     """Which function blocks the event loop that this one needs; empty if none does."""
     if not work.signature.is_async:
         return ""
@@ -177,55 +165,63 @@ def _blocked(request: Request, work: Work[Any]) -> str:
     if what == work.what:
         return f"it blocks the event loop ({UNBLOCK})"
     # A caller who lacks a function's scopes does not learn its name.
-    server = request.server
+    server = execution.server
     seen = (*(f"tool {name}" for name in server.tools), *(f"prompt {name}" for name in server.prompts))
     shown = what if what in (*seen, *(f"resource {uri}" for uri in server.resources)) else "another function"
     return f"{shown} blocks the event loop, on which all async functions run ({UNBLOCK})"
 
 
-def _by_author[T, G, V](request: Request, work: Work[T], make: Callable[[G], V], given: G) -> V | Failed:
+def _by_author[T, G, V](execution: Execution, work: Work[T], make: Callable[[G], V], given: G) -> V | Failed:
     """What validators, serializers and generators of the author's make; only a `ProtocolError` is meant to pass."""
     try:
         return make(given)
     except ProtocolError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the call's outcome; `_failed` logs it
-        return _failed(request, work.name, error, Failure.UNFIT)
+        return _failed(execution, work.name, error, Failure.UNFIT)
 
 
-def _failed(request: Request, name: str, error: BaseException, kind: Failure) -> Failed:
+def _failed(execution: Execution, name: str, error: BaseException, kind: Failure) -> Failed:
     if isinstance(error, WrongResult):
         # Its text names the line. Its traceback has frames of Baton alone.
-        logger.error("request %s: %s", request.exchange.request_id, error, exc_info=error.__cause__)
+        logger.error("request %s: %s", execution.exchange.request_id, error, exc_info=error.__cause__)
     elif not isinstance(error, ToolError):
-        logger.error("request %s: internal error in %s", request.exchange.request_id, name, exc_info=error)
-    return Failed(request.words(name, error), isinstance(error, AskedInWorkflow), kind, error, request.error_id(error))
+        logger.error("request %s: internal error in %s", execution.exchange.request_id, name, exc_info=error)
+    return Failed(
+        execution.client_error_text(name, error),
+        isinstance(error, AskedInWorkflow),
+        kind,
+        error,
+        execution.error_id(error),
+    )
 
 
-def _ended[T](request: Request, work: Work[T], bound: dict[str, Any], asking: Asking, options: CallOptions) -> Ending:
+def _ended[T](
+    execution: Execution, work: Work[T], bound: dict[str, Any], asking: Asking, options: CallOptions
+) -> Ending:
     mailbox, signature, start = Mailbox(), work.signature, Start()
     function = start.guard(work.function)
     own: Call | None = None
     if signature.context or signature.dependencies:
-        own = _call(request, asking, mailbox, options)
+        own = _call(execution, asking, mailbox, options)
         if signature.context:
             bound = bound | {signature.context: Context(own)}
         if signature.dependencies:
             from mcp_baton.server.running.dependencies import with_dependencies
 
-            function = with_dependencies(function, signature, own, request.server.overrides)
+            function = with_dependencies(function, signature, own, execution.server.overrides)
     thread = None if signature.is_async else THREADS.watch(work.own_function, function)
     try:
         RUNNING.set(work.what)
-        with request.telemetry.span(work.what) as span:
+        with execution.services.telemetry.span(work.what) as span:
             ended = run_and_deliver(
                 thread or function,
                 bound,
                 mailbox,
-                request.reply,
+                execution.listener,
                 start,
                 is_async=signature.is_async,
-                left_s=request.left_s,
+                left_s=execution.left_s,
                 stay=options.stay,
                 pulse=options.pulse,
             )
@@ -238,24 +234,24 @@ def _ended[T](request: Request, work: Work[T], bound: dict[str, Any], asking: As
             thread.abandon()
         abandoned = THREADS.take_new()
         if abandoned:
-            request.telemetry.add(ABANDONED_THREADS, abandoned)
+            execution.services.telemetry.add(ABANDONED_THREADS, abandoned)
 
 
-def _call(request: Request, asking: Asking, mailbox: Mailbox, options: CallOptions) -> Call:
+def _call(execution: Execution, asking: Asking, mailbox: Mailbox, options: CallOptions) -> Call:
     """What the `Context` of a function stands on, and what it depends on."""
     own = Call(
-        request_id=request.exchange.request_id,
-        owner=request.owner,
-        envelope=request.envelope,
-        remaining_ms=request.exchange.remaining_ms,
+        request_id=execution.exchange.request_id,
+        owner=execution.owner,
+        envelope=execution.envelope,
+        remaining_ms=execution.exchange.remaining_ms,
         emit=mailbox.notify,
         asker=asking(mailbox.request, lambda: not own.abandoned),
         variables=options.variables,
         progress=options.progress,
         attempt=options.attempt.number,
         key=options.attempt.key or own_key(),
-        read=partial(_read, request.server.resources),
-        claims=request.claims,
+        read=partial(_read, execution.server.resources),
+        claims=execution.claims,
         starts_task=options.starts_task,
     )
     return own

@@ -203,7 +203,7 @@ def _asking(request: Request, task: TaskRecord, missing: Missing, given: Answers
     }
     ends_ms = datetime.fromisoformat(task.created_at).timestamp() * 1_000 + task.ttl_ms
     lifetime_s = max(math.ceil((ends_ms - request.now_ms()) / 1_000), 1)
-    state = request.seal.seal(content, _binding(request), int(time.time()), lifetime_s)
+    state = request.services.seal.seal(content, _binding(request), int(time.time()), lifetime_s)
     requests: dict[str, Json] = {question.key: {"method": question.method, "params": question.params}}
     return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
 
@@ -214,7 +214,9 @@ def _earlier_round(request: Request) -> Round | None:
     if state is None:
         return None
     try:
-        content = request.seal.open(state if isinstance(state, str) else "", _binding(request), int(time.time()))
+        content = request.services.seal.open(
+            state if isinstance(state, str) else "", _binding(request), int(time.time())
+        )
     except ForgedState as error:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: `requestState` cannot be used: {error}") from error
     match content:
@@ -273,10 +275,10 @@ class _Waiting:
     def __init__(self, request: Request, host: ServerHost) -> None:
         self._request = request
         self._host = host
-        self._said_s = request.clock()
+        self._said_s = request.services.clock()
 
     def __call__(self) -> bool:
-        if self._request.clock() - self._said_s >= KEEP_ALIVE_S:
-            self._said_s = self._request.clock()
+        if self._request.services.clock() - self._said_s >= KEEP_ALIVE_S:
+            self._said_s = self._request.services.clock()
             self._request.reply.keep_alive()
         return not self._request.reply.gone and self._host.may_start()

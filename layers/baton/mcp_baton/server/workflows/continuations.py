@@ -10,7 +10,8 @@ from mcp_baton.exceptions import StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import Identity, carried_to
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.request import Asking, Request
+from mcp_baton.server.execution import Asking
+from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.workflows.recording import (
     UNKNOWN_TASK,
@@ -21,7 +22,7 @@ from mcp_baton.server.workflows.recording import (
     unrecorded,
     written,
 )
-from mcp_baton.server.workflows.task_meta import unrecorded_meta
+from mcp_baton.server.workflows.result_meta import unrecorded_meta
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch, Timing
 from mcp_baton.tasks.variables import TaskVariables
@@ -81,7 +82,7 @@ class Continuation(Struct, frozen=True):
         if not isinstance(self.task, Plan):
             return unrecorded(self.task)
         request, plan, batches = self.request, self.task, list[Batch]()
-        timing = Timing(self.at_ms, round((request.clock() - self.began_s) * 1000))
+        timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
 
         def decided(current: TaskRecord) -> Batch:
             batches.append(self._batch(plan, current, outcome, timing))
@@ -130,7 +131,15 @@ def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> 
     variables = TaskVariables(found.task.variables if isinstance(found, Plan) else {})
     call = Call(tool.name, sent.arguments, identity.step, sent.names)
     return Continuation(
-        request, found, call, identity, variables, request.asking(rounds), ranked, request.now_ms(), request.clock()
+        request,
+        found,
+        call,
+        identity,
+        variables,
+        request.asking(rounds),
+        ranked,
+        request.now_ms(),
+        request.services.clock(),
     )
 
 

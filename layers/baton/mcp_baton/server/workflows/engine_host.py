@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.resource import Resource
+from mcp_baton.server.execution import Execution
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
-from mcp_baton.server.request import Request
 from mcp_baton.server.running.bound_function import ToolWorks, Work, resource_work
 from mcp_baton.server.running.runner import CallOptions, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, no_pulse
@@ -19,23 +19,23 @@ START_MARGIN_MS = 1_000
 
 
 class ServerHost:
-    """Implements `workflow.host.Host` for one request.
+    """Implements `workflow.host.Host` for one request or background job.
 
     Args:
-        request: The request.
-        reply_budget: Whether the client gives up on a reply that is late, so that no step is begun once the budget is
-            used up (docs/workflows.md, As a tool).
+        execution: The request or the job.
+        until_s: When the client stops waiting, on `Services.clock`. No step starts after that (docs/workflows.md, As a
+            tool).
     """
 
-    def __init__(self, request: Request, *, reply_budget: bool = False) -> None:
-        self._request = request
-        self.announces = request.envelope.progress_token is not None
-        self.left_ms = request.exchange.remaining_ms
+    def __init__(self, execution: Execution, *, until_s: float = math.inf) -> None:
+        self._execution = execution
+        self.announces = execution.envelope.progress_token is not None
+        self.left_ms = execution.exchange.remaining_ms
         self.pulse: Callable[[], float] = no_pulse
-        self._until_s = request.began_s + request.server.reply_budget_s if reply_budget else math.inf
-        self._kept_ms = request.settings.write_reserve_ms + START_MARGIN_MS
-        self._asking = request.asking_in_workflow()
-        self._works = ToolWorks(request.server.tools)
+        self._until_s = until_s
+        self._kept_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
+        self._asking = execution.asking_in_workflow()
+        self._works = ToolWorks(execution.server.tools)
         self.prepare = self._works.prepare
         self._begun = 0
         self._total = 0
@@ -43,15 +43,15 @@ class ServerHost:
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
-        return self._request.server.tools[tool].signature.required
+        return self._execution.server.tools[tool].signature.required
 
     def carries(self, size: int) -> bool:
         """Whether placeholders may put so many bytes into one call that the client makes."""
-        return size <= self._request.server.placeholder_bytes
+        return size <= self._execution.server.placeholder_bytes
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
-        return self._request.server.tools[tool].canonical(arguments)
+        return self._execution.server.tools[tool].canonical(arguments)
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""
@@ -60,7 +60,7 @@ class ServerHost:
         try:
             if attempt.number > FIRST.number:
                 prepared = _anew(prepared, work)
-            return run(self._request, work, prepared, self._asking, options)
+            return run(self._execution, work, prepared, self._asking, options)
         except ProtocolError as error:
             return Failed(error.message, cause=error)
 
@@ -70,9 +70,9 @@ class ServerHost:
         Raises:
             ResourceUnavailable: there is none at this URI, or reading it failed.
         """
-        found = find_resource(self._request.server, uri)
+        found = find_resource(self._execution.server, uri)
         if found is None:
-            raise ResourceUnavailable(f"there is no resource {uri}{why_not(self._request.server, uri)}")
+            raise ResourceUnavailable(f"there is no resource {uri}{why_not(self._execution.server, uri)}")
         resource, arguments = found
         try:
             return [self._contents(resource, uri, arguments)]
@@ -81,7 +81,7 @@ class ServerHost:
 
     def _contents(self, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
         work, options = resource_work(resource, uri), self._options(None)
-        return readable(uri, call(self._request, work, arguments, options, self._asking))
+        return readable(uri, call(self._execution, work, arguments, self._asking, options))
 
     def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> CallOptions:
         return CallOptions(variables, self._within_step, stay=True, attempt=attempt, pulse=self.pulse)
@@ -97,39 +97,39 @@ class ServerHost:
             # The step was announced already: the workflow goes on with what a person has answered.
             return
         self._shown = float(begun)
-        token = self._request.envelope.progress_token
+        token = self._execution.envelope.progress_token
         if token is None:
             return
         params: dict[str, Json] = {"progressToken": token, "progress": begun, "total": total}
         params["message"] = f"Step {begun}/{total}: {step}"
         if first and task_id is not None:
             params["_meta"] = {"task_id": task_id}
-        self._request.reply.notify("notifications/progress", params)
+        self._execution.listener.notify("notifications/progress", params)
 
     def may_start(self, after_s: float = 0.0) -> bool:
         """Whether enough of the function's time, and of the reply's, is left to start a step, or will be after so many
         seconds."""
-        if self._until_s < math.inf and self._request.clock() + after_s >= self._until_s:
+        if self._until_s < math.inf and self._execution.services.clock() + after_s >= self._until_s:
             return False
-        left = self._request.exchange.remaining_ms()
+        left = self._execution.exchange.remaining_ms()
         return left is None or left - after_s * 1000 > self._kept_ms
 
     def wait(self, seconds: float) -> None:
         """Let this much time pass, and keep the client's stream alive meanwhile."""
         while seconds > 0:
             part = min(seconds, KEEP_ALIVE_S, self.pulse())
-            self._request.sleep(part)
+            self._execution.services.sleep(part)
             seconds -= part
             if seconds > 0:
-                self._request.reply.keep_alive()
+                self._execution.listener.keep_alive()
 
     def words(self, name: str, error: Exception) -> str:
         """An exception in words for the client."""
-        return self._request.words(name, error)
+        return self._execution.client_error_text(name, error)
 
     def error_id(self, error: Exception) -> str | None:
         """What finds an exception in the server's log, if its text is hidden from clients."""
-        return self._request.error_id(error)
+        return self._execution.error_id(error)
 
     def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
         """A function's progress as a fraction of its step; `None` unless the request's progress grows by it.

@@ -11,7 +11,7 @@ from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinis
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import check_arguments
-from mcp_baton.server.workflows.task_meta import recorded_meta, unrecorded_meta
+from mcp_baton.server.workflows.result_meta import recorded_meta, unrecorded_meta
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.telemetry import RECORDINGS_LOST
@@ -57,7 +57,7 @@ def written(request: Request, after: Plan, batch: Batch, oversized: Sequence[str
         from mcp_baton.server.workflows.task_ids import handle_of
         from mcp_baton.workflow.continuation import RecordedCall, recorded_text
 
-        handle = handle_of(request, after.workflow, after.task.task_id) if after.workflow else None
+        handle = handle_of(request.server, after.workflow, after.task.task_id) if after.workflow else None
         following = next_calls(after, _Tools(request), handle)
         return recorded_text(RecordedCall(after, batch, following, handle, oversized, twice))
 
@@ -124,7 +124,7 @@ def remaining(request: Request, plan: Plan) -> list[JsonObject]:
 def refused(request: Request, task_id: str, error: StoreError) -> dict[str, Json]:
     """The `_meta` of a call that could not be recorded."""
     if not isinstance(error, TaskNotFound | TaskFinished):
-        request.telemetry.add(RECORDINGS_LOST)
+        request.services.telemetry.add(RECORDINGS_LOST)
     match error:
         case TaskNotFound():
             return unrecorded_meta(request, task_id, UNKNOWN_TASK)

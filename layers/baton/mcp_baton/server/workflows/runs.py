@@ -1,6 +1,7 @@
 """Running a workflow for a request, from its start or from where a task stands: what a prompt and a tool both do."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from mcp_baton.exceptions import (
     TaskNotFound,
 )
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, check_arguments, stored_arguments
 from mcp_baton.server.workflows.engine_host import ServerHost
@@ -71,61 +73,90 @@ type NotResumed = StoreBusy | TaskNotFound | TaskFinished | TaskHeld | NotOfWork
 NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, NotOfWorkflow, Drifted, NotRead)
 
 
-def run_workflow(
+def answer_with_run(
     request: Request,
     workflow: Workflow,
     given: JsonObject,
     task_id: str | None,
     host: ServerHost,
     ttl_ms: int | None = None,
-    lives_ms: int | None = None,
 ) -> EndedRun:
-    """Run a workflow as far as it can.
+    """Run a workflow for a request. If the workflow asks for missing values, its user may be asked (`Workflow.ask`).
 
     Args:
-        request: On whose behalf.
+        request: The request.
         workflow: The workflow.
-        given: Its arguments; of a resume those that are given again.
-        task_id: The task to go on with; `None` for a new one.
-        host: What it runs in.
-        ttl_ms: The lifetime that the client asked for.
-        lives_ms: How long the task to go on with is to live from now on; `None` leaves it as it is.
+        given: Its arguments; for a resume only those that are given again.
+        task_id: The task to resume. `None` starts a new one.
+        host: The host of the engine.
+        ttl_ms: The lifetime that the client wants for a new task.
 
     Raises:
-        ArgumentRefused: an argument is missing, unknown or does not convert. Nothing was run.
-        NotResumed: nothing was run either.
+        ArgumentRefused, NotResumed: see `run_workflow`.
         InputRequired: the client must ask its user first.
-        ProtocolError: the request continues earlier rounds in a way that cannot be.
+        ProtocolError: the request does not continue its earlier rounds correctly.
     """
-    engine = Engine(host, request.store, request.clock, sleep=request.sleep)
+    if not workflow.ask:
+        return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms)
+    from mcp_baton.server.workflows.client_questions import run_asking
 
     def run(task_id: str | None, answers: Mapping[str, JsonObject]) -> EndedRun:
-        with request.telemetry.span(f"workflow {workflow.name}"):
-            if task_id is None:
-                made = engine.start(workflow, new_invocation(request, workflow, given, ttl_ms))
-            else:
-                made = _resume(request, workflow, engine, given, task_id, answers, lives_ms)
-        _note(request, made)
-        return made
-
-    if not workflow.ask:
-        return run(task_id, {})
-    from mcp_baton.server.workflows.client_questions import run_asking
+        return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms, answers=answers)
 
     return run_asking(request, task_id, host, run)
 
 
-def new_invocation(request: Request, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> Invocation:
+def run_workflow(
+    execution: Execution,
+    workflow: Workflow,
+    given: JsonObject,
+    task_id: str | None,
+    host: ServerHost,
+    *,
+    ttl_ms: int | None = None,
+    lives_ms: int | None = None,
+    answers: Mapping[str, JsonObject] = MappingProxyType({}),
+) -> EndedRun:
+    """Run a workflow as far as possible.
+
+    Args:
+        execution: The request or the background job.
+        workflow: The workflow.
+        given: Its arguments; for a resume only those that are given again.
+        task_id: The task to resume. `None` starts a new one.
+        host: The host of the engine.
+        ttl_ms: The lifetime that the client wants for a new task.
+        lives_ms: How long a resumed task has to live from now on. `None` does not change its lifetime.
+        answers: Arguments that the user has given, by step.
+
+    Raises:
+        ArgumentRefused: an argument is missing, unknown or does not convert. Nothing was run.
+        NotResumed: the task cannot be resumed. Nothing was run.
+    """
+    services = execution.services
+    engine = Engine(host, execution.store, services.clock, sleep=services.sleep)
+    with services.telemetry.span(f"workflow {workflow.name}"):
+        if task_id is None:
+            ended = engine.start(workflow, new_invocation(execution, workflow, given, ttl_ms))
+        else:
+            ended = _resume(execution, workflow, engine, given, task_id, answers, lives_ms)
+    _note(execution, ended)
+    return ended
+
+
+def new_invocation(
+    execution: Execution, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None
+) -> Invocation:
     """How a workflow is invoked with these arguments.
 
     Raises:
         ArgumentRefused: an argument is missing, unknown or does not convert.
     """
-    return _invocation(request, workflow.arguments, given, {}, ttl_ms)
+    return _invocation(execution, workflow.arguments, given, {}, ttl_ms)
 
 
 def _invocation(
-    request: Request,
+    execution: Execution,
     declared: Sequence[Argument],
     given: JsonObject,
     stand_ins: Mapping[str, str],
@@ -133,11 +164,11 @@ def _invocation(
 ) -> Invocation:
     texts, converted = check_arguments(declared, given)
     nulls = frozenset(name for name, value in given.items() if value is None)
-    return Invocation({**texts, **stand_ins}, {**converted, **stand_ins}, request.owner, ttl_ms, nulls)
+    return Invocation({**texts, **stand_ins}, {**converted, **stand_ins}, execution.owner, ttl_ms, nulls)
 
 
 def _resume(
-    request: Request,
+    execution: Execution,
     workflow: Workflow,
     engine: Engine,
     given: JsonObject,
@@ -146,11 +177,11 @@ def _resume(
     lives_ms: int | None,
 ) -> EndedRun:
     """Take the task, and go on with it. A claim under which nothing can be run is given back at once."""
-    task = _taken(request, workflow, engine, task_id)
+    task = _taken(execution, workflow, engine, task_id)
     try:
-        invocation = resumed_invocation(request, workflow, task, given)
-        if lives_ms is not None and request.store is not None:
-            task = request.store.jobs.extend(task, lives_ms)
+        invocation = resumed_invocation(execution, workflow, task, given)
+        if lives_ms is not None and execution.store is not None:
+            task = execution.store.jobs.extend(task, lives_ms)
         return engine.resume(workflow, replace(invocation, answers=answers), task)
     except (TaskFinished, TaskNotFound):
         raise
@@ -164,7 +195,7 @@ def _resume(
         raise
 
 
-def resumed_invocation(request: Request, workflow: Workflow, task: TaskRecord, given: JsonObject) -> Invocation:
+def resumed_invocation(execution: Execution, workflow: Workflow, task: TaskRecord, given: JsonObject) -> Invocation:
     """How a workflow goes on with a task: with the arguments of the first call, and those that are given again.
 
     Raises:
@@ -182,19 +213,19 @@ def resumed_invocation(request: Request, workflow: Workflow, task: TaskRecord, g
         # The run only completes the task: no call is left that needs a secret.
         stand_ins = {name: stand_in(name) for name in lost}
         kept = [argument for argument in workflow.arguments if argument.name not in stand_ins]
-        return _invocation(request, kept, arguments, stand_ins)
+        return _invocation(execution, kept, arguments, stand_ins)
     if lost:
         names = ", ".join(map(repr, lost))
         raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", lost)
-    return new_invocation(request, workflow, arguments)
+    return new_invocation(execution, workflow, arguments)
 
 
-def _taken(request: Request, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
-    """The live task of this very workflow that the request wants to go on with, claimed for it."""
-    if request.store is None or request.owner is None:
+def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
+    """Claim the live task of this workflow."""
+    if execution.store is None or execution.owner is None:
         raise TaskNotFound
     try:
-        return engine.take(workflow, request.owner, task_id)
+        return engine.take(workflow, execution.owner, task_id)
     except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
         raise
     except StoreError as error:
@@ -203,21 +234,21 @@ def _taken(request: Request, workflow: Workflow, engine: Engine, task_id: str) -
         raise NotRead(error) from error
 
 
-def _note(request: Request, run: EndedRun) -> None:
+def _note(execution: Execution, run: EndedRun) -> None:
     """What operators count of runs (docs/operating.md)."""
     ran = [trace.outcome for trace in run.traces if not trace.replayed]
     if ran:
-        request.telemetry.add(STEPS_RUN, len(ran))
+        execution.services.telemetry.add(STEPS_RUN, len(ran))
         if isinstance(ran[-1], Failed):  # a run stops at the first one
-            request.telemetry.add(STEPS_FAILED)
+            execution.services.telemetry.add(STEPS_FAILED)
     again = sum([trace.attempts - 1 for trace in run.traces if trace.attempts])
     if again:
-        request.telemetry.add(STEP_RETRIES, again)
+        execution.services.telemetry.add(STEP_RETRIES, again)
     if run.pause:
-        request.telemetry.add(PAUSES, of=run.pause.type)
+        execution.services.telemetry.add(PAUSES, of=run.pause.type)
     elif run.stop is None:
-        request.telemetry.add(RUNS_COMPLETED)
-    refused = run.task is None and run.workflow.durable and request.store is not None and request.owner is not None
+        execution.services.telemetry.add(RUNS_COMPLETED)
+    refused = run.task is None and run.workflow.durable and execution.store is not None and execution.owner is not None
     over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
     if refused or not (run.stored or over):
-        request.telemetry.add(RECORDINGS_LOST)
+        execution.services.telemetry.add(RECORDINGS_LOST)

@@ -12,10 +12,10 @@ from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.content import ResourceLink
 from mcp_baton.server.definitions.resource import value_uri
-from mcp_baton.server.request import Request
+from mcp_baton.server.execution import Execution
 from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.result_meta import run_meta, task_meta
 from mcp_baton.server.workflows.task_ids import handle_of
-from mcp_baton.server.workflows.task_meta import run_meta, task_meta
 from mcp_baton.server.workflows.task_view import readable
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
@@ -64,11 +64,11 @@ def text_of(result: JsonObject) -> str:
             return ""
 
 
-def result_of_run(request: Request, run: EndedRun, host: ServerHost) -> dict[str, Json]:
+def result_of_run(execution: Execution, run: EndedRun, host: ServerHost) -> dict[str, Json]:
     """What a run did."""
-    meta = run_meta(request, run)
+    meta = run_meta(execution, run)
     known = _known(run, meta)
-    handle = handle_of(request, run.workflow, run.task.task_id) if run.task else None
+    handle = handle_of(execution.server, run.workflow, run.task.task_id) if run.task else None
     stored = run.task.task_id if run.task and run.stored else None
     results = _results_of(run, stored)
     text = told_of_run(run, known, host, handle, lambda step: _uri(stored, step, run))
@@ -80,25 +80,25 @@ def result_of_run(request: Request, run: EndedRun, host: ServerHost) -> dict[str
     warning = [*may_have_run_twice(run.twice), *may_have_run(open_before(run, known))]
     if warning:
         state["warning"] = " ".join(warning)
-    return _made(request, text, state, results, following, meta)
+    return _made(execution, text, state, results, following, meta)
 
 
 def result_of_held(
-    request: Request, workflow: Workflow, task: TaskRecord, until_ms: int, now_ms: int
+    execution: Execution, workflow: Workflow, task: TaskRecord, until_ms: int, now_ms: int
 ) -> dict[str, Json]:
     """That another run holds the task: no error, since the same call will do later."""
     until, seconds = timestamp(until_ms), max((until_ms - now_ms + 999) // 1000, 1)
     text = told_of_held(workflow, _statuses(task), until, seconds, task.task_id)
-    meta = task_meta(request, task)
-    again = handle_of(request, workflow, task.task_id).going_on()
-    made = _made(request, text, meta, Results({}, []), again, meta)
+    meta = task_meta(execution, task)
+    again = handle_of(execution.server, workflow, task.task_id).going_on()
+    made = _made(execution, text, meta, Results({}, []), again, meta)
     structure = made["structuredContent"]
     return made | {"structuredContent": {**structure, "running_until": until}} if isinstance(structure, dict) else made
 
 
-def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
+def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
     """The stored outcome of a task that is over."""
-    meta = task_meta(request, task)
+    meta = task_meta(execution, task)
     completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and "tool" in step]
     results = _stored_results(task, [step["name"] for step in completed])
     values = []
@@ -109,7 +109,7 @@ def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> di
     if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(_by_name(task))):
         values.insert(0, final)
     text = told_of_over(workflow, task.status, _statuses(task), values)
-    return _made(request, text, meta, results, [], meta)
+    return _made(execution, text, meta, results, [], meta)
 
 
 def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
@@ -129,14 +129,14 @@ def _fitting(left: list[JsonObject]) -> list[JsonObject]:
 
 
 def _made(
-    request: Request, text: str, state: JsonObject, results: Results, following: Iterable[Json], meta: JsonObject
+    execution: Execution, text: str, state: JsonObject, results: Results, following: Iterable[Json], meta: JsonObject
 ) -> dict[str, Json]:
     told = {
         name: state[name] for name in ("task_id", "task_status", "steps", "pause_reason", "warning") if name in state
     }
     structure: dict[str, Json] = {"message": text, **told, "results": results.shown, "next": list(following)}
     content: list[Json] = [{"type": "text", "text": text}]
-    if request.envelope.revision != REVISION_WITHOUT_HEADER:  # the first revision has no links
+    if execution.envelope.revision != REVISION_WITHOUT_HEADER:  # the first revision has no links
         content += [link.to_json() for link in results.links]
     made: dict[str, Json] = {"content": content, "structuredContent": structure, "isError": False}
     return made | {"_meta": meta} if meta else made

@@ -6,10 +6,11 @@ from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinis
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.definitions.workflow_tool import REQUIRED, WorkflowTool
+from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, run_workflow
+from mcp_baton.server.workflows.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, answer_with_run
 from mcp_baton.server.workflows.task_ids import NamedWrongly, named_task
 from mcp_baton.server.workflows.workflow_tool_results import (
     error,
@@ -64,8 +65,8 @@ def _answered(request: Request, twin: WorkflowTool, *, as_task: bool) -> JsonObj
             from mcp_baton.server.background.creating import begin
 
             return begin(request, twin, arguments, task_id)
-        host = ServerHost(request, reply_budget=True)
-        return result_of_run(request, run_workflow(request, twin.workflow, arguments, task_id, host), host)
+        host = ServerHost(request, until_s=request.reply_due_s())
+        return result_of_run(request, answer_with_run(request, twin.workflow, arguments, task_id, host), host)
     except (NamedWrongly, Unusable) as refused:
         return error(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
     except (ArgumentRefused, *NOT_RESUMED) as refused:
@@ -93,7 +94,9 @@ def sentence(problem: str) -> str:
     return f"{problem if problem.startswith('task_') else problem[0].upper() + problem[1:]}."
 
 
-def not_run(request: Request, twin: WorkflowTool, task_id: str, refused: NotResumed | ArgumentRefused) -> JsonObject:
+def not_run(
+    execution: Execution, twin: WorkflowTool, task_id: str, refused: NotResumed | ArgumentRefused
+) -> JsonObject:
     """Why nothing was run: an error that says what to do, but for a task that is held or over."""
     workflow = twin.workflow
     anew = f"call {workflow.name} without {TASK_ID} to start anew"
@@ -102,11 +105,11 @@ def not_run(request: Request, twin: WorkflowTool, task_id: str, refused: NotResu
             again = f"call {workflow.name} again with arguments that its input schema allows"
             return error(cut(f"{sentence(problem)} {NOTHING_RUN}: {again}."))
         case TaskHeld(until_ms=until_ms, current=task):
-            return result_of_held(request, workflow, task, until_ms, request.now_ms())
+            return result_of_held(execution, workflow, task, until_ms, execution.now_ms())
         case TaskFinished(current=task) if task.workflow == workflow.name:
-            return result_of_over(request, workflow, task)
+            return result_of_over(execution, workflow, task)
         case TaskFinished(current=task) | NotOfWorkflow(task=task):
-            return _others(request, twin, task)
+            return _others(execution, twin, task)
         case TaskNotFound():
             known = "it never was, it has expired, or it is another's"
             return error(f"There is no such task: {known}. {NOTHING_RUN}: {anew}, with all its arguments.")
@@ -127,13 +130,13 @@ def _unread(cause: StoreError, anew: str) -> str:
     return f"The task's state cannot be read now. {NOTHING_RUN}: make the same call again later."
 
 
-def _others(request: Request, twin: WorkflowTool, task: TaskRecord) -> JsonObject:
+def _others(execution: Execution, twin: WorkflowTool, task: TaskRecord) -> JsonObject:
     """That a task is not one of this workflow, and which call goes on with it. A call in the background has a task of
     its own, beside its workflow's: to start anew would run the workflow twice."""
     if task.job is not None and task.job.work.workflow_task is not None:
         tool, own = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
         return error(f"This task is a call of {tool} in the background. {NOTHING_RUN}: call {tool} with {own}.")
     of = "is not one of this workflow"
-    if task.workflow is not None and request.server.twin(task.workflow) is not None:
+    if task.workflow is not None and execution.server.twin(task.workflow) is not None:
         return error(f"This task {of}. {NOTHING_RUN}: call {task.workflow} with this {TASK_ID}.")
     return error(f"This task {of}. {NOTHING_RUN}: call {twin.workflow.name} without {TASK_ID} to start anew.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from msgspec import structs
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.local.report.log import Entry, Status, one_line
+from mcp_baton.local.log import Entry, Status, one_line
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.methods import Method, call_method
@@ -24,7 +24,7 @@ from mcp_baton.workflow.pause import DeadlineExceeded, parse_pause
 
 if TYPE_CHECKING:
     from mcp_baton.local.gateway import InvocationContext
-    from mcp_baton.local.httpd import LambdaHandler
+    from mcp_baton.local.http_server import LambdaHandler
     from mcp_baton.tasks.store import TaskStore
 
 type Outcome = tuple[Status, str]

@@ -1,4 +1,4 @@
-"""A worker's watch over its task: which of a function's reports are written, and when."""
+"""What `JobMonitor` writes of a function's reports, and when."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -7,10 +7,10 @@ import pytest
 
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable, TaskFinished
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.background.watching import Watch, status_message
+from mcp_baton.server.background.job import JobMonitor, status_message
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.workflow.lease import Lease
-from tests.fakes import Line, RecordingStore
+from tests.fakes import RecordingStore
 
 TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim("me", LEASE_MS))
 
@@ -44,8 +44,8 @@ class Kept(RecordingStore):
             raise self.fails
         return task
 
-    def look(self, _owner: str, _task_id: str) -> TaskStanding:
-        self.asked.append("look")
+    def read_status(self, _owner: str, _task_id: str) -> TaskStanding:
+        self.asked.append("read_status")
         return TaskStanding(TaskStatus.WORKING, TASK.claim)
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
@@ -61,76 +61,79 @@ def store() -> Kept:
 
 
 @pytest.fixture
-def watch(store: Kept) -> Watch:
-    made = Watch(Line())
-    made.begin(Lease(store, TASK, lambda: None, lambda: store.ms / 1000), store.jobs, lambda: store.ms / 1000)
-    return made
+def monitor(store: Kept) -> JobMonitor:
+    def clock() -> float:
+        return store.ms / 1000
+
+    return JobMonitor(Lease(store, TASK, lambda: None, clock), store.jobs, clock)
 
 
-def say(watch: Watch, *numbers: int) -> None:
+def say(monitor: JobMonitor, *numbers: int) -> None:
     for number in numbers:
-        watch.notify("notifications/progress", {"progressToken": "task", "progress": number})
+        monitor.notify("notifications/progress", {"progressToken": "task", "progress": number})
 
 
 def test_of_a_burst_the_first_report_is_written_at_once_and_the_last_when_the_second_is_over(
-    watch: Watch, store: Kept
+    monitor: JobMonitor, store: Kept
 ) -> None:
     waits = list[float]()
     for store.ms, reports in ((0, (1,)), (100, (2, 3)), (900, (4,)), (1_000, ()), (1_500, ()), (2_000, (5,))):
-        say(watch, *reports)
-        waits.append(watch.pulse())
+        say(monitor, *reports)
+        waits.append(monitor.pulse())
     assert store.asked == ["1", "4", "5"]
     assert waits == [2, pytest.approx(0.9), pytest.approx(0.1), 2, 2, 2]
 
 
-def test_what_is_not_written_when_the_function_ends_is_there_for_its_last_write(watch: Watch, store: Kept) -> None:
-    say(watch, 1)
-    watch.pulse()
-    say(watch, 2, 3)
-    watch.pulse()
-    assert (store.asked, watch.unwritten) == (["1"], "3")
-    watch.write_message()
-    assert (store.asked, watch.unwritten) == (["1", "3"], None)
-    watch.write_message()
+def test_a_message_that_is_not_written_when_the_function_ends_is_in_the_last_write(
+    monitor: JobMonitor, store: Kept
+) -> None:
+    say(monitor, 1)
+    monitor.pulse()
+    say(monitor, 2, 3)
+    monitor.pulse()
+    assert (store.asked, monitor.unwritten) == (["1"], "3")
+    monitor.write_message()
+    assert (store.asked, monitor.unwritten) == (["1", "3"], None)
+    monitor.write_message()
     assert store.asked == ["1", "3"]
 
 
-def test_a_report_renews_the_claim_and_tells_how_the_task_stands(watch: Watch, store: Kept) -> None:
+def test_a_report_renews_the_claim_and_tells_how_the_task_stands(monitor: JobMonitor, store: Kept) -> None:
     for store.ms in range(0, 60_000, 1_500):
-        say(watch, store.ms)
-        watch.pulse()
+        say(monitor, store.ms)
+        monitor.pulse()
     assert "renew" not in store.asked
-    assert "look" not in store.asked
+    assert "read_status" not in store.asked
 
 
-def test_a_report_that_cannot_be_written_is_tried_again_after_two_seconds(watch: Watch, store: Kept) -> None:
+def test_a_report_that_cannot_be_written_is_tried_again_after_two_seconds(monitor: JobMonitor, store: Kept) -> None:
     store.fails = StoreUnavailable("down")
-    say(watch, 1)
+    say(monitor, 1)
     for store.ms in (0, 500, 1_999, 2_000):
-        assert watch.pulse() > 0
+        assert monitor.pulse() > 0
     assert store.asked.count("1") == 2
     store.fails = None
     store.ms = 4_000
-    watch.pulse()
+    monitor.pulse()
     assert store.asked.count("1") == 3
-    assert watch.unwritten is None
+    assert monitor.unwritten is None
 
 
 @pytest.mark.parametrize("error", [ClaimLost(TASK), TaskFinished(replace(TASK, status=TaskStatus.CANCELLED))], ids=repr)
-def test_a_report_that_is_refused_ends_the_function(watch: Watch, store: Kept, error: Exception) -> None:
+def test_a_report_that_is_refused_ends_the_function(monitor: JobMonitor, store: Kept, error: Exception) -> None:
     store.fails = error
-    say(watch, 1)
-    assert (watch.pulse(), watch.gone) == (0, True)
+    say(monitor, 1)
+    assert (monitor.pulse(), monitor.gone) == (0, True)
 
 
-def test_a_function_ends_whose_task_was_taken_over_when_it_is_to_live_longer(watch: Watch, store: Kept) -> None:
+def test_a_function_ends_whose_task_was_taken_over_when_it_is_to_live_longer(monitor: JobMonitor, store: Kept) -> None:
     store.fails = ClaimLost(TASK)
-    assert (watch.pulse(), watch.gone) == (0, True)
+    assert (monitor.pulse(), monitor.gone) == (0, True)
 
 
-def test_what_is_logged_is_written_nowhere(watch: Watch, store: Kept) -> None:
-    watch.notify("notifications/message", {"level": "info", "data": "x"})
-    assert (watch.pulse(), store.asked) == (2, [])
+def test_what_is_logged_is_written_nowhere(monitor: JobMonitor, store: Kept) -> None:
+    monitor.notify("notifications/message", {"level": "info", "data": "x"})
+    assert (monitor.pulse(), store.asked) == (2, [])
 
 
 @pytest.mark.parametrize(
@@ -148,10 +151,10 @@ def test_progress_in_words(params: dict[str, Json], message: str) -> None:
 
 @pytest.mark.parametrize(("begins", "gone"), [(True, True), (False, False)])
 def test_a_function_does_not_begin_after_its_claim_and_one_that_runs_is_not_stopped(
-    store: Kept, watch: Watch, begins: bool, gone: bool
+    store: Kept, monitor: JobMonitor, begins: bool, gone: bool
 ) -> None:
     if not begins:
-        watch.pulse()
+        monitor.pulse()
     store.ms, store.takes_ms = 15_000, 60_000
-    watch.pulse()
-    assert (watch.gone, watch.ended) == (gone, False)
+    monitor.pulse()
+    assert (monitor.gone, monitor.ended) == (gone, False)

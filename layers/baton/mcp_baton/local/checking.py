@@ -12,9 +12,9 @@ from unittest.mock import patch
 from mcp_baton import Server, Settings, Workflow
 from mcp_baton.exceptions import RegistrationError, SettingsError, WorkflowError
 from mcp_baton.hints import meant
-from mcp_baton.local.checks.faults import Fault, Site, fault_of, function_site, workflow_site
+from mcp_baton.local.faults import Fault, Site, fault_of, function_site, workflow_site
 from mcp_baton.local.loader import LoadError, find, load
-from mcp_baton.local.report.log import PACKAGE
+from mcp_baton.local.log import PACKAGE
 from mcp_baton.server.definitions.descriptions import undescribed
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_checks import all_workflow_errors

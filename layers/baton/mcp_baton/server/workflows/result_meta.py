@@ -1,28 +1,24 @@
 """What a result's `_meta` says of a task (docs/workflows.md)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
-from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.request import Request
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.execution import Execution
+from mcp_baton.server.workflows.task_view import shown_pause
 from mcp_baton.tasks.record import (
-    PAUSED,
     RESULT_PREFIX,
     StepProgress,
-    StepStatus,
     TaskRecord,
-    TaskStatus,
-    pause_of,
     steps_of,
 )
 from mcp_baton.workflow.ended_run import EndedRun, Superseded, TaskOver
-from mcp_baton.workflow.pause import Interrupted
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import Repeat
 
 
-def run_meta(request: Request, run: EndedRun) -> dict[str, Json]:
+def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
     """The `_meta` of a workflow prompt's reply; nothing for a run without a task.
 
     What was written is told as the store holds it, what could not be from memory. `persisted` is `False` where the
@@ -30,7 +26,7 @@ def run_meta(request: Request, run: EndedRun) -> dict[str, Json]:
     """
     if run.task is None:
         return {}
-    meta = task_meta(request, run.task)
+    meta = task_meta(execution, run.task)
     if not run.stored:
         meta["steps"] = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
         meta.pop("pause_reason", None)
@@ -51,7 +47,7 @@ def run_meta(request: Request, run: EndedRun) -> dict[str, Json]:
 
 
 def recorded_meta(
-    request: Request, plan: Plan, following: Sequence[Json], oversized: Sequence[str], twice: Sequence[Repeat] = ()
+    execution: Execution, plan: Plan, following: Sequence[Json], oversized: Sequence[str], twice: Sequence[Repeat] = ()
 ) -> dict[str, Json]:
     """The `_meta` of a continuation that was recorded.
 
@@ -61,7 +57,7 @@ def recorded_meta(
         oversized: The names of the variables that did not fit.
         twice: The step that the call was recorded as, if a run may have run it before.
     """
-    meta = task_meta(request, plan.task, plan.steps)
+    meta = task_meta(execution, plan.task, plan.steps)
     made: dict[str, Json] = {"next": following, "recorded": True}
     return (
         meta
@@ -73,7 +69,7 @@ def recorded_meta(
 
 
 def unrecorded_meta(
-    request: Request,
+    execution: Execution,
     task_id: str,
     error: str,
     task: TaskRecord | None = None,
@@ -88,11 +84,11 @@ def unrecorded_meta(
     """
     meta: dict[str, Json] = {"task_id": task_id}
     if task:
-        meta = task_meta(request, task) | {"next": following}
+        meta = task_meta(execution, task) | {"next": following}
     return meta | {"recorded": recorded, "record_error": error}
 
 
-def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
+def task_meta(execution: Execution, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
     """A task's id, status, steps and, where it is paused, why; and that a client supplied its result."""
     steps = steps_of(task) if steps is None else steps
     meta: dict[str, Json] = {
@@ -100,65 +96,12 @@ def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] 
         "task_status": task.status.value,
         "steps": [{"name": step["name"], "status": step["status"]} for step in steps],
     }
-    pause = shown_pause(task, request.now_ms)
+    pause = shown_pause(task, execution.now_ms)
     if pause is not None:
         meta["pause_reason"] = pause
     if task.by_client:
         meta["result_by"] = "client"
-    return meta if request.stateless else meta | related_task(task.task_id)
-
-
-def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | None:
-    """Why a task does not go on, as every reader is told (docs/workflows.md, When a run is killed).
-
-    While a run holds the task it is not paused. Where a run's claim has run out and steps are not settled, it was
-    interrupted, whatever an earlier run has stored.
-
-    Args:
-        task: The task.
-        now_ms: The time by which claims end, epoch milliseconds; read where there is a claim.
-    """
-    claim = None if task.status.terminal else task.claim
-    if claim is None:
-        return pause_of(task)
-    at_ms = now_ms()
-    if claim.lapsed_at(at_ms):
-        return interrupted(task) or pause_of(task)
-    return None if claim.holds_at(at_ms) else pause_of(task)
-
-
-def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None:
-    """What is shown beside a task's status: what its worker says, or that the task is paused; `None` for nothing."""
-    if task.status_message or task.status is not TaskStatus.WORKING:
-        return task.status_message
-    return PAUSED if shown_pause(task, now_ms) else None
-
-
-def interrupted(task: TaskRecord) -> JsonObject | None:
-    """The pause reason of a task whose run was killed; `None` where every step is settled."""
-    for step in steps_of(task):
-        if not StepStatus(step["status"]).settled:
-            return Interrupted(step["name"], step.get("tool", "")).to_json()
-    return None
-
-
-def listed_meta(task: TaskRecord, now_ms: int) -> dict[str, Json]:
-    """Where a listed task stands: `{"_meta": {"workflow", "step", "pause_reason"}}`; of one that a worker works on,
-    `{"_meta": {"tool"}}`; nothing for any other.
-
-    `step` is the first step that is not settled. `pause_reason` is without its `error`, which can be of any length;
-    `tasks/get` has it.
-    """
-    if task.workflow is None:
-        return {} if task.job is None else {"_meta": {"tool": task.job.work.tool}}
-    meta: dict[str, Json] = {"workflow": task.workflow}
-    step = next((step["name"] for step in steps_of(task) if not StepStatus(step["status"]).settled), None)
-    if step is not None:
-        meta["step"] = step
-    pause = shown_pause(task, lambda: now_ms)
-    if pause is not None:
-        meta["pause_reason"] = {name: value for name, value in pause.items() if name != "error"}
-    return {"_meta": meta}
+    return meta if execution.stateless else meta | related_task(task.task_id)
 
 
 def _repeats(name: str, repeats: Sequence[Repeat]) -> dict[str, Json]:

@@ -1,0 +1,148 @@
+"""A background job while it runs: its execution, and the monitor that looks after its task."""
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Final
+
+from mcp_baton.exceptions import (
+    ClaimLost,
+    StoreError,
+    TaskFinished,
+    TaskNotFound,
+)
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.execution import Execution
+from mcp_baton.tasks.jobs import JobStore
+from mcp_baton.tasks.record import LEASE_MS
+from mcp_baton.workflow.lease import LOOK_AFTER_S, TRY_AGAIN_MS, Lease
+
+logger = logging.getLogger(__name__)
+
+MESSAGE_S: Final = 1.0
+"""Seconds between two writes of a status message."""
+
+
+class JobMonitor:
+    """Looks after a job's task while its function runs: renews the claim, checks that the task is still this worker's,
+    and writes the status message (docs/background.md, Cancelling; Status and polling).
+
+    Implements `tool_threads.Listener`.
+
+    Args:
+        lease: The worker's claim on the task.
+        jobs: Writes the status message.
+        clock: Returns seconds since an arbitrary moment.
+    """
+
+    def __init__(self, lease: Lease, jobs: JobStore, clock: Callable[[], float]) -> None:
+        self._lease = lease
+        self._jobs = jobs
+        self._clock = clock
+        self._ended = False
+        self._stopped = False
+        self._message: str | None = None
+        self._next_s = -math.inf
+
+    @property
+    def gone(self) -> bool:
+        """Whether the running function has to stop."""
+        return self._ended or self._stopped
+
+    @property
+    def ended(self) -> bool:
+        """Whether the task has finished or belongs to another worker."""
+        return self._ended
+
+    @property
+    def unwritten(self) -> str | None:
+        """The status message that waits for its turn to be written. `None` if there is none."""
+        return self._message
+
+    def stop(self) -> None:
+        """Stop the function, although the job's task goes on: the task of its workflow does not."""
+        self._stopped = True
+
+    def pulse(self) -> float:
+        """Look after the task. Returns the seconds until this is due again."""
+        message_s = self._write_if_due()
+        self._ended = self._ended or self._lease.look() is not None or not self._extend_lifetime()
+        if self._ended:
+            return 0
+        pulse_s = self._lease.pulse()
+        # The claim may have expired before the function begins. The next poll then dispatches the task again.
+        self._stopped = self._stopped or pulse_s == math.inf
+        return min(pulse_s, LOOK_AFTER_S, message_s)
+
+    def write_message(self) -> None:
+        """Write the status message now, if one is waiting."""
+        self._next_s = -math.inf
+        self._write_if_due()
+
+    def notify(self, method: str, params: dict[str, Json]) -> None:
+        """Turn progress into the task's status message. Other notifications are dropped: no client is connected."""
+        if method == "notifications/progress":
+            self._message = status_message(params)
+
+    def say(self, message: str) -> None:
+        """Set the task's status message."""
+        self._message = message
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        """Drop a question: a job asks through its task, see `TaskAsker`."""
+
+    def keep_alive(self) -> None:
+        """Do nothing: there is no connection."""
+
+    def _extend_lifetime(self) -> bool:
+        """Extend the lifetime of the task while its function runs. Returns whether the task is still this worker's."""
+        try:
+            self._lease.task = self._jobs.extend(self._lease.task, 2 * LEASE_MS)
+        except (ClaimLost, TaskFinished, TaskNotFound):
+            return False
+        except StoreError:
+            logger.warning("task %s: its lifetime could not be extended", self._lease.task.task_id, exc_info=True)
+        return True
+
+    def _write_if_due(self) -> float:
+        """Write the status message if it is due. Returns the seconds until the next write."""
+        message = self._message
+        if message is None:
+            return math.inf
+        left_s = self._next_s - self._clock()
+        if left_s > 0:
+            return left_s
+        written = self._lease.renew_by(lambda task, claim: self._jobs.report(task, claim, message))
+        pause_s = MESSAGE_S if written else TRY_AGAIN_MS / 1000
+        self._next_s = self._clock() + pause_s
+        if written:
+            self._message = None
+            return math.inf
+        return pause_s
+
+
+def status_message(params: JsonObject) -> str:
+    """Progress as a text: `3/10: message`, as far as it was reported."""
+    progress, total, message = params.get("progress"), params.get("total"), params.get("message")
+    counted = _number(progress) if total is None else f"{_number(progress)}/{_number(total)}"
+    return f"{counted}: {message}" if message else counted
+
+
+def _number(value: Json) -> str:
+    # 3 instead of 3.0, and 0.3 instead of 0.30000000000000004.
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+class JobExecution(Execution, frozen=True, kw_only=True):
+    """One attempt at a background job. There is no client: the monitor receives what the function reports.
+
+    Attributes:
+        monitor: Looks after the task.
+    """
+
+    monitor: JobMonitor
+
+    @property
+    def listener(self) -> JobMonitor:
+        """Receives the notifications of running functions."""
+        return self.monitor

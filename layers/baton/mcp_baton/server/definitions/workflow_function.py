@@ -1,0 +1,345 @@
+"""Workflow functions: functions whose calls describe a workflow's steps (docs/workflows.md, Workflow functions)."""
+
+import re
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import CodeType
+from typing import Annotated, Any, Concatenate, Final, TypedDict, Unpack, overload
+
+from mcp_baton.exceptions import WorkflowError
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.context import Context
+from mcp_baton.server.definitions.labels import name_of
+from mcp_baton.server.schema.functions import NO_ANNOTATION, clean, is_async, unwrapped
+from mcp_baton.server.schema.signature import Parameter, read_signature
+from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.workflow.reference import Reference, as_source, author_line, reference_to, workflow_of
+from mcp_baton.workflow.retry import Retry
+from mcp_baton.workflow.sources import PromptArg, StepOutput
+
+
+class WorkflowOptions(TypedDict, total=False):
+    """The options of `@server.workflow`, beside its name: see `Workflow`."""
+
+    title: str
+    """A name for people."""
+    description: str
+    """What it does; the function's docstring unless given."""
+    durable: bool
+    """Whether a run creates a task."""
+    tool: bool
+    """Whether a durable workflow is published as a tool, too."""
+    ask: bool
+    """Whether the client's user is asked for arguments that a step lacks."""
+    background: bool
+    """Whether a worker runs it for clients that support tasks."""
+
+
+class StepOptions(TypedDict, total=False):
+    """The options of `step`, beside its name: see `Step`."""
+
+    guidance: str
+    """What a model should bear in mind when it makes this call itself; `{arg}` is replaced."""
+    resources: Sequence[str]
+    """URIs to fetch before the tool is called."""
+    template_bindings: Mapping[str, Any]
+    """Values or references for the `{name}`s in `resources`."""
+    retryable: bool
+    """Whether the same call may succeed if it is made again."""
+    checkpoint: bool
+    """Whether the state is written right after this step."""
+    retry: Retry
+    """How often the tool is called again within a run."""
+
+
+_MONITOR: Final = 4
+"""An identifier of `sys.monitoring` that no usual tool takes."""
+
+
+class _Recording:
+    """The steps that a workflow function has described so far."""
+
+    def __init__(self, workflow: str) -> None:
+        self.workflow = workflow
+        self.steps: list[Step] = []
+        self.uncalled: dict[int, tuple[str, str]] = {}
+
+    def add(self, step: Step) -> Reference:
+        """Add a step.
+
+        Returns:
+            A reference to its result.
+
+        Raises:
+            WorkflowError: Another step has its name, or one of its values belongs to another workflow.
+        """
+        if any(other.name == step.name for other in self.steps):
+            raise self.error(f"a second step is named {step.name!r}; give it another name: name='{step.name}_2'")
+        self.steps.append(step)
+        return reference_to(StepOutput(step.name), self.workflow)
+
+    def source(self, name: str, value: object) -> Any:
+        """A value of a call as a data source.
+
+        Raises:
+            WorkflowError: It is a reference of another workflow, holds references, or is a coroutine.
+        """
+        if isinstance(value, Reference):
+            made_by = workflow_of(value)
+            if made_by is not None and made_by != self.workflow:
+                raise self.error(
+                    f"{name!r} is given a reference of the workflow {made_by!r}; "
+                    "give this workflow an argument or a step of its own"
+                )
+        elif isinstance(value, Coroutine):
+            value.close()
+            raise self.error(
+                f"{name!r} is given a call of an async function, which does not run here; write step(tool)(…)"
+            )
+        elif (found := _inside(value)) is not None:
+            raise self.error(
+                f"{name!r} is given {found!r} inside of a list or an object; give the tool a parameter for it, "
+                "or let a tool build the value"
+            )
+        return as_source(value)
+
+    def error(self, cause: str) -> WorkflowError:
+        """An error that names the author's line."""
+        return WorkflowError(self.workflow, f"{author_line()}: {cause}")
+
+
+def _inside(value: object) -> Reference | None:
+    """A reference inside of a list or an object."""
+    if isinstance(value, Reference):
+        return value
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return next((found for item in items if (found := _inside(item)) is not None), None)
+
+
+_recording: Final[ContextVar[_Recording | None]] = ContextVar("recording", default=None)
+
+
+def _current(function: str) -> _Recording:
+    recording = _recording.get()
+    if recording is None:
+        raise WorkflowError("?", f"{author_line()} calls {function} outside of a function with @server.workflow")
+    return recording
+
+
+@overload
+def step[**P, R](
+    tool: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]],
+    *,
+    name: str | None = None,
+    **options: Unpack[StepOptions],
+) -> Callable[P, R]: ...
+@overload
+def step[**P, R](
+    tool: Callable[Concatenate[Context, P], R], *, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[P, R]: ...
+@overload
+def step[**P, R](
+    tool: Callable[P, Coroutine[Any, Any, R]], *, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[P, R]: ...
+@overload
+def step[**P, R](
+    tool: Callable[P, R], *, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[P, R]: ...
+@overload
+def step(tool: str, *, name: str | None = None, **options: Unpack[StepOptions]) -> Callable[..., Any]: ...
+def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
+    """Describe a step of a workflow function: `book = step(find_book)(title=title)`.
+
+    Args:
+        tool: The decorated function, or a tool's name.
+        name: The step's name; the tool's unless given. A second step with the same tool needs one.
+        options: See `StepOptions`.
+
+    Returns:
+        A callable with the tool's own parameters. Its call adds the step and returns a reference to the step's result.
+
+    Raises:
+        WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
+    """
+    recording = _current("step(…)")
+    own = name or (tool if isinstance(tool, str) else name_of(tool))
+    key = len(recording.uncalled)
+    recording.uncalled[key] = (own, author_line())
+    bindings = {each: recording.source(each, value) for each, value in options.pop("template_bindings", {}).items()}
+
+    def call(*values: object, **named: object) -> Reference:
+        recording.uncalled.pop(key, None)
+        arguments = {**_by_position(recording, own, tool, values), **named}
+        sources = {each: recording.source(each, value) for each, value in arguments.items()}
+        return recording.add(Step(own, tool=tool, arguments=sources, template_bindings=bindings, **options))
+
+    return call
+
+
+def _by_position(recording: _Recording, name: str, tool: Any, values: Sequence[object]) -> dict[str, object]:
+    """The values that were given without a name, by the tool's parameters."""
+    if not values:
+        return {}
+    if isinstance(tool, str):
+        raise recording.error(f"step {name!r}: a tool that is given by its name takes named arguments only")
+    names = [parameter.published for parameter in read_signature(tool, f"tool {name!r}").parameters]
+    if len(values) > len(names):
+        raise recording.error(f"step {name!r}: {len(values)} values for {len(names)} parameters")
+    return dict(zip(names, values, strict=False))
+
+
+def fetch(name: str, uri: str, /, **values: object) -> None:
+    """Describe a step that fetches a resource for the model to read.
+
+    Args:
+        name: The step's name.
+        uri: The resource's URI; `{name}`s are replaced by `values`.
+        values: Values or references.
+
+    Raises:
+        WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
+    """
+    recording = _current("fetch(…)")
+    bindings = {each: recording.source(each, value) for each, value in values.items()}
+    recording.add(Step(name, resources=[uri], template_bindings=bindings))
+
+
+def workflow_of_function(
+    function: Callable[..., object], name: str | None, tools: Mapping[str, Any], options: WorkflowOptions
+) -> Workflow:
+    """The workflow that a function describes. The function is called once, with a reference for each parameter.
+
+    Args:
+        function: The workflow function.
+        name: The workflow's name; the function's unless given.
+        tools: The server's functions that are tools, by name: a direct call of one of them with a reference is refused.
+        options: See `WorkflowOptions`.
+
+    Raises:
+        WorkflowError: The function cannot describe a workflow; names its file and line, and what to write instead.
+        RegistrationError: A parameter cannot be an argument.
+    """
+    own = name or name_of(function)
+    place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+    if is_async(function):
+        raise WorkflowError(own, f"{place}: a workflow function describes steps and waits for none; write def")
+    signature = read_signature(function, f"workflow {own!r}")
+    if signature.context or signature.dependencies:
+        raise WorkflowError(own, f"{place}: a workflow function has no Context and no Depends; tools have them")
+    text, described = _documentation(function.__doc__ or "")
+    arguments = tuple(_argument(parameter, described) for parameter in signature.parameters)
+    recording = _Recording(own)
+    references = {
+        parameter.name: reference_to(PromptArg(argument.name), own)
+        for parameter, argument in zip(signature.parameters, arguments, strict=True)
+    }
+    token = _recording.set(recording)
+    try:
+        with _watching_calls(own, tools):
+            returned = function(**references)
+    finally:
+        _recording.reset(token)
+    for step_name, line in recording.uncalled.values():
+        raise WorkflowError(own, f"{line}: step({step_name}) has no call; write step({step_name})(…)")
+    if returned is not None:
+        raise WorkflowError(own, f"{place}: a workflow function returns nothing; the task has all results")
+    return Workflow(
+        name=own,
+        arguments=arguments,
+        steps=recording.steps,
+        **{"description": text, **options},  # type: ignore[arg-type]
+    )
+
+
+@contextmanager
+def _watching_calls(workflow: str, tools: Mapping[str, Any]) -> Iterator[None]:
+    """Refuse direct calls of tools with references: their results would be taken for constants.
+
+    Uses `sys.monitoring`, which costs nothing outside of the tools' own code. If a debugger has taken the identifier,
+    such a call fails at the first use of the reference.
+    """
+    codes = {unwrapped(tool).__code__: name for name, tool in tools.items() if hasattr(unwrapped(tool), "__code__")}
+    monitoring = sys.monitoring
+    if monitoring.get_tool(_MONITOR) is not None:
+        yield
+        return
+
+    def refuse(code: CodeType, _offset: int) -> None:
+        frame = sys._getframe(1)  # noqa: SLF001 - the frame of the tool that is being called
+        caller = frame.f_back
+        if caller is not None and any(isinstance(value, Reference) for value in frame.f_locals.values()):
+            line, name = f"{caller.f_code.co_filename}:{caller.f_lineno}", codes[code]
+            raise WorkflowError(workflow, f"{line} calls the tool {name!r} directly; write step({name})(…)")
+
+    started = monitoring.events.PY_START
+    monitoring.use_tool_id(_MONITOR, "mcp_baton")
+    monitoring.register_callback(_MONITOR, started, refuse)
+    for code in codes:
+        monitoring.set_local_events(_MONITOR, code, started)
+    try:
+        yield
+    finally:
+        for code in codes:
+            monitoring.set_local_events(_MONITOR, code, monitoring.events.NO_EVENTS)
+        monitoring.register_callback(_MONITOR, started, None)
+        monitoring.free_tool_id(_MONITOR)
+
+
+def _argument(parameter: Parameter, described: Mapping[str, str]) -> Argument:
+    """A parameter of a workflow function as an argument of the workflow."""
+    notes = getattr(parameter.annotation, "__metadata__", ())
+    given = next((note for note in notes if isinstance(note, Argument)), Argument(""))
+    kind: Any = parameter.annotation
+    if notes:
+        others = [note for note in notes if not isinstance(note, str | Argument)]
+        kind = kind.__origin__
+        for note in others:
+            kind = Annotated[kind, note]
+    default: Json = given.default if parameter.default is NO_ANNOTATION else parameter.default
+    return Argument(
+        parameter.published,
+        given.description or parameter.description or described.get(parameter.name, ""),
+        required=parameter.required and given.default is None,
+        type=str if kind is Any else kind,
+        default=default,
+        secret=given.secret,
+    )
+
+
+_SECTION: Final = re.compile(r"\n[ \t]*(?:Args|Arguments|Raises|Returns|Yields|Notes?|Examples?):[ \t]*(?=\n|$)")
+_ENTRY: Final = re.compile(r"(?P<indent>[ \t]*)\*{0,2}(?P<name>\w+)(?:[ \t]*\([^)]*\))?:[ \t]*(?P<text>.*)")
+
+
+def _documentation(docstring: str) -> tuple[str, dict[str, str]]:
+    """Split a docstring in Google style.
+
+    Returns:
+        The text as the end of the sentence "I want to …", and the description of each parameter.
+    """
+    cleaned = clean(docstring)
+    text, *sections = _SECTION.split(f"\n{cleaned}")
+    titles = [title.strip(" \t\n:") for title in _SECTION.findall(f"\n{cleaned}")]
+    described: dict[str, str] = {}
+    for title, section in zip(titles, sections, strict=True):
+        if title in ("Args", "Arguments"):
+            described |= _entries(section)
+    text = text.strip()
+    if text[1:2].islower() or text[1:2] == " ":
+        text = text[:1].lower() + text[1:]
+    return text.removesuffix(".") if text.count(".") == 1 else text, described
+
+
+def _entries(section: str) -> dict[str, str]:
+    """The entries of an `Args:` section."""
+    found: dict[str, str] = {}
+    name, margin = "", None
+    for line in section.splitlines():
+        entry = _ENTRY.fullmatch(line)
+        if entry and (margin is None or len(entry["indent"]) <= margin):
+            name, margin = entry["name"], len(entry["indent"])
+            found[name] = entry["text"].strip()
+        elif name and line.strip():
+            found[name] = f"{found[name]} {line.strip()}"
+    return found

@@ -1,0 +1,95 @@
+"""The surroundings of a function of the server's author, in a request and in a background job alike."""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from mcp_baton.exceptions import ToolError
+from mcp_baton.protocol.envelope import Envelope, Era
+from mcp_baton.protocol.http import Exchange
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, CannotAsk
+from mcp_baton.server.running.tool_threads import Listener
+from mcp_baton.server.server import Server
+from mcp_baton.server.services import Services
+from mcp_baton.tasks.store import TaskStore
+
+type Ask = Callable[[str, str, JsonObject], None]
+"""Sends the client a question: id, method, params. From any thread."""
+
+type Asking = Callable[[Ask, Callable[[], bool]], Asker]
+"""Creates the asker of a running function: takes the function that sends its questions, and one that returns whether
+the function is still waited for."""
+
+
+class Execution(Struct, frozen=True, kw_only=True):
+    """One request or one background job, as the functions that it calls need it.
+
+    Attributes:
+        services: The services of the process.
+        server: The server as the caller sees it.
+        store: The tasks that the caller may use. `None` without a store.
+        owner: The authenticated identity. `None` for a caller without one, who has no tasks.
+        claims: The authorizer's claims about the caller.
+        envelope: The MCP revision and the client's capabilities.
+        exchange: The Lambda invocation.
+    """
+
+    services: Services
+    server: Server
+    store: TaskStore | None
+    owner: str | None
+    claims: Mapping[str, object]
+    envelope: Envelope
+    exchange: Exchange
+
+    @property
+    def listener(self) -> Listener:
+        """Receives the notifications and questions of running functions."""
+        raise NotImplementedError
+
+    @property
+    def stateless(self) -> bool:
+        """Whether the client uses the 2026 era."""
+        return self.envelope.era is Era.STATELESS
+
+    def asking_in_workflow(self) -> Asking:
+        """How a step of a workflow asks the client. By default it cannot: the step would run again from its start, and
+        with it all its calls."""
+        return self.cannot_ask("a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow)
+
+    def cannot_ask(self, why: str, refusal: type[ToolError] = ToolError) -> Asking:
+        """Refuse each question with this reason."""
+        return lambda _ask, _waited_for: CannotAsk(why, refusal, self.envelope)
+
+    def client_error_text(self, name: str, error: BaseException) -> str:
+        """The text of an exception for the client: that of a `ToolError`; of any other exception only an id, by which
+        it is found in the log (docs/tools.md, Errors).
+
+        Args:
+            name: The tool, resource, prompt or step that raised it.
+            error: The exception.
+        """
+        error_id = self.error_id(error)
+        if error_id is not None:
+            return f"internal error in {name} (id {error_id})"
+        return str(error) or type(error).__name__
+
+    def error_id(self, error: BaseException) -> str | None:
+        """The id of an exception in the log. `None` if its text may be shown to clients."""
+        masked = self.server.mask_errors and not isinstance(error, ToolError)
+        return self.exchange.request_id if masked else None
+
+    def now_ms(self) -> int:
+        """The store's time, by which claims expire, epoch milliseconds. 0 without a store: there are no claims then."""
+        return self.store.now_ms() if self.store else 0
+
+    def left_ms(self) -> int | None:
+        """Milliseconds until the write reserve begins. `None` without a time limit."""
+        remaining = self.exchange.remaining_ms()
+        return None if remaining is None else remaining - self.services.settings.write_reserve_ms
+
+    def left_s(self) -> float | None:
+        """Seconds until the write reserve begins. `None` without a time limit."""
+        left = self.left_ms()
+        return None if left is None else left / 1000

@@ -1,0 +1,149 @@
+"""References: values that exist only when a workflow runs (docs/workflows.md, Workflow functions)."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from mcp_baton.exceptions import WorkflowError
+from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, TaskVariable
+
+SOURCES = (PromptArg, Constant, StepOutput, TaskVariable)
+
+
+class NoValueYet(WorkflowError, TypeError):
+    """A workflow function uses a value that exists only when the workflow runs."""
+
+
+class Reference:
+    """A workflow's argument, the result of a step, or a field of that result.
+
+    `reference["key"]`, `reference.attribute` and `reference[0]` refer to fields; an attribute is always a field.
+    Whatever else needs the value raises `NoValueYet`, since there is none while the workflow is being described.
+
+    Args:
+        source: The data source that the reference stands for.
+        workflow: The name of the workflow function that made it; `None` if a `Step` or an `Argument` did.
+    """
+
+    __slots__ = ("__baton_source__", "__baton_workflow__")
+
+    def __init__(self, source: Source, workflow: str | None = None) -> None:
+        self.__baton_source__ = source
+        self.__baton_workflow__ = workflow
+
+    def __repr__(self) -> str:
+        """For debuggers and errors."""
+        return f"<{name_of(self)}>"
+
+    def __getattr__(self, field: str) -> "Reference":
+        """The field of this name. Python's own attributes (`__wrapped__`, …) do not exist."""
+        if field.startswith("__") and field.endswith("__"):
+            raise AttributeError(field)
+        return self[field]
+
+    def __getitem__(self, field: str | int) -> "Reference":
+        """A field of an object, or an element of a list.
+
+        Raises:
+            NoValueYet: The field cannot be written as a path.
+        """
+        source = self.__baton_source__
+        if isinstance(source, PromptArg | Constant):
+            raise no_value(
+                self, f"takes the field {field!r} of", "pass the whole argument; take fields and call methods in a tool"
+            )
+        if isinstance(field, bool) or not isinstance(field, str | int) or (isinstance(field, int) and field < 0):
+            raise no_value(self, f"takes {field!r} of", "use a field's name or an index from 0")
+        if isinstance(field, str) and (not field or "." in field):
+            raise no_value(
+                self, f"takes {field!r} of", "the names of fields have no dots; return it under another name"
+            )
+        path = str(field) if source.path is None else f"{source.path}.{field}"
+        made = StepOutput(source.binding, path) if isinstance(source, StepOutput) else TaskVariable(source.name, path)
+        return Reference(made, self.__baton_workflow__)
+
+
+def reference_to(source: Source, workflow: str | None = None) -> Reference:
+    """A reference to a data source."""
+    return Reference(source, workflow)
+
+
+def source_of(value: object) -> object:
+    """The data source that a reference stands for. Any other value is returned as it is."""
+    return value.__baton_source__ if isinstance(value, Reference) else value
+
+
+def workflow_of(reference: Reference) -> str | None:
+    """The name of the workflow function that made a reference."""
+    return reference.__baton_workflow__
+
+
+def name_of(reference: Reference) -> str:
+    """What a reference stands for, for errors."""
+    match reference.__baton_source__:
+        case PromptArg(name):
+            return f"the argument {name!r}"
+        case StepOutput(binding, None):
+            return f"the result of the step {binding!r}"
+        case StepOutput(binding, path):
+            return f"the field {path!r} of the result of the step {binding!r}"
+        case TaskVariable(name, None):
+            return f"the task variable {name!r}"
+        case TaskVariable(name, path):
+            return f"the field {path!r} of the task variable {name!r}"
+        case source:
+            return f"the constant {source.value!r}"
+
+
+def author_line() -> str:
+    """The author's line that is running, as `FILE:LINE`."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
+    package = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def no_value(reference: Reference, does: str, remedy: str) -> NoValueYet:
+    """The error for a use that needs the value.
+
+    Args:
+        reference: The reference.
+        does: What the line does with it, e.g. `tests`.
+        remedy: What to write instead.
+    """
+    cause = f"{author_line()} {does} {name_of(reference)}, which has no value before the workflow runs; {remedy}"
+    return NoValueYet(workflow_of(reference) or "?", cause)
+
+
+def _refuse(does: str, remedy: str) -> Callable[..., NoReturn]:
+    def refuse(self: Reference, *_given: object, **_named: object) -> NoReturn:
+        raise no_value(self, does, remedy)
+
+    return refuse
+
+
+_IN_A_TOOL = "do it in a tool, and use the tool's result"
+_REFUSED = {
+    "tests": ("bool eq ne lt le gt ge contains", "let a tool decide, and use the tool's result"),
+    "iterates over or counts": ("iter len reversed", "pass the whole list to a tool"),
+    "makes text from": ("str format", "pass it to the tool as an argument of its own"),
+    "calls": ("call", "an attribute is a field of the result; call methods in a tool"),
+    "uses as a key": ("hash", _IN_A_TOOL),
+    "computes with": (
+        "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow and rand or ror xor rxor",
+        _IN_A_TOOL,
+    ),
+    "converts": ("neg pos abs invert round int float index complex trunc floor ceil", _IN_A_TOOL),
+    "awaits": ("await", "write step(tool)(…) without await; Baton awaits the tool when the workflow runs"),
+    "changes": ("setitem delitem", _IN_A_TOOL),
+}
+for _does, (_methods, _remedy) in _REFUSED.items():
+    for _method in _methods.split():
+        setattr(Reference, f"__{_method}__", _refuse(_does, _remedy))
+
+
+def as_source(value: object) -> Source:
+    """A plain value or a reference as a data source."""
+    found: Any = source_of(value)
+    return found if isinstance(found, SOURCES) else Constant(found)

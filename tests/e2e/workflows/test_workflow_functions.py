@@ -1,0 +1,299 @@
+"""Workflow functions (docs/workflows.md, Workflow functions)."""
+
+import linecache
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+
+from mcp_baton import Argument, Context, Retry, Server, Step, Workflow, constant, fetch, prompt_arg, step, step_output
+from mcp_baton.exceptions import RegistrationError, WorkflowError
+from mcp_baton.testing import connect
+from mcp_baton.workflow.reference import NoValueYet, Reference
+
+
+@dataclass
+class Book:
+    shelf: str
+    copies: int
+
+
+def library() -> Server:
+    server = Server("library")
+    server.add_tool(find_book)
+    server.add_tool(lend)
+    server.resource("rules://{shelf}")(rules)
+    return server
+
+
+def find_book(title: str) -> Book:
+    """Find a book."""
+    return Book(f"shelf of {title}", 2)
+
+
+async def lend(ctx: Context, shelf: str, reader: str = "nobody", days: int = 14) -> dict[str, object]:
+    """Lend a book."""
+    return {"shelf": shelf, "reader": reader, "days": days}
+
+
+def rules(shelf: str) -> str:
+    return f"rules of {shelf}"
+
+
+def test_a_workflow_function_makes_the_plan_of_the_layer_below() -> None:
+    server = library()
+
+    @server.workflow(title="Borrow", ask=True)
+    def borrow(
+        title: str,
+        pin: Annotated[str, Argument(description="Your PIN", secret=True)],
+        days: Annotated[int, "How long"] = 7,
+    ) -> None:
+        """Borrow a book.
+
+        Args:
+            title: The book's title, as it is
+                printed on the cover.
+        """
+        book = step(find_book, retry=Retry(attempts=2), retryable=True)(title)
+        fetch("rules", "rules://{shelf}", shelf=book.shelf)
+        step(lend, name="out", guidance="Be quick", checkpoint=True)(shelf=book.shelf, days=days)
+        step("lend")(shelf="QK {title}", reader=pin)
+
+    found = Step("find_book", tool=find_book, arguments={"title": prompt_arg("title")}, retry=Retry(2), retryable=True)
+    assert server.workflows["borrow"] == Workflow(
+        name="borrow",
+        title="Borrow",
+        description="borrow a book",
+        ask=True,
+        arguments=[
+            Argument("title", "The book's title, as it is printed on the cover.", required=True),
+            Argument("pin", "Your PIN", required=True, secret=True),
+            Argument("days", "How long", type=int, default=7),
+        ],
+        steps=[
+            found,
+            Step("rules", resources=["rules://{shelf}"], template_bindings={"shelf": found["shelf"]}),
+            Step(
+                "out",
+                {"shelf": step_output("find_book", "shelf"), "days": prompt_arg("days")},
+                tool=lend,
+                guidance="Be quick",
+                checkpoint=True,
+            ),
+            Step("lend", {"shelf": constant("QK {title}"), "reader": Argument("pin")}, tool="lend"),
+        ],
+    )
+
+
+def test_it_runs_as_any_other_workflow() -> None:
+    server = library()
+
+    @server.workflow
+    def borrow(title: str) -> None:
+        """Borrow a book."""
+        book = step(find_book)(title=title)
+        fetch("rules", "rules://{shelf}", shelf=book.shelf)
+        step(lend)(shelf=book.shelf, reader="kim")
+
+    with connect(server) as client:
+        run = client.get_prompt("borrow", {"title": "Emma"})
+
+    assert run.completed
+    assert run.steps == {"find_book": "completed", "rules": "completed", "lend": "completed"}
+    assert '"shelf": "shelf of Emma"' in run.text
+    assert "rules of shelf of Emma" in run.text
+
+
+def test_a_step_takes_its_name_from_its_tool_and_gives_its_fields_as_sources() -> None:
+    find = Step(find_book, {"title": Argument("title")})
+    order = Step("order", tool="order")
+
+    assert (find.name, find.tool) == ("find_book", "find_book")
+    assert Step("a", {"x": order, "y": order["lines"][0].total}, tool="t").arguments == {
+        "x": step_output("order"),
+        "y": step_output("order", "lines.0.total"),
+    }
+
+
+def test_a_workflow_function_stays_the_function_that_it_was() -> None:
+    server = library()
+
+    def borrow(title: str) -> None:
+        """Borrow a book."""
+        step(find_book)(title=title)
+
+    assert server.workflow(borrow) is borrow
+    assert server.workflow(name="again")(borrow) is borrow
+    assert list(server.workflows) == ["borrow", "again"]
+
+
+kept: list[Any] = []
+"""References that another workflow function left behind."""
+
+
+def condition(title: str) -> None:
+    if step(find_book)(title=title).copies:  # here
+        pass
+
+
+def comparison(title: str) -> None:
+    if step(find_book)(title=title).copies > 0:  # here
+        pass
+
+
+def f_string(title: str) -> None:
+    step(find_book)(title=f"The {title}")  # here
+
+
+def text(title: str) -> None:
+    step(find_book)(title="The " + title)  # here
+
+
+def loop(title: str) -> None:
+    book: Any = step(find_book)(title=title)
+    for _copy in book:  # here
+        pass
+
+
+def length(title: str) -> None:
+    len(title)  # here
+
+
+def method(title: str) -> None:
+    step(lend)(shelf=step(find_book)(title=title).shelf.lower())  # here
+
+
+def field_of_argument(title: str) -> None:
+    step(find_book)(title=title.lower())  # here
+
+
+def direct_call(title: str) -> None:
+    find_book(title)  # here
+
+
+def direct_call_of_an_async_tool(title: str) -> None:
+    book = step(find_book)(title=title)
+    step(find_book, name="again")(title=lend("a", book.shelf))  # type: ignore[arg-type]  # here
+
+
+def same_name(title: str) -> None:
+    step(find_book)(title=title)
+    step(find_book)(title=title)  # here
+
+
+def reference_in_a_list(title: str) -> None:
+    step(find_book)(title=[title])  # type: ignore[arg-type]  # here
+
+
+def other_workflow(title: str) -> None:
+    step(find_book)(title=kept[0])  # here
+
+
+def no_call(title: str) -> None:
+    step(find_book)  # here
+
+
+def too_many_values(title: str) -> None:
+    step(find_book)(title, title)  # type: ignore[call-arg]  # here
+
+
+def key_with_a_dot(title: str) -> None:
+    book: Any = step(find_book)(title=title)
+    step(find_book, name="again")(title=book["a.b"])  # here
+
+
+def dictionary_key(title: str) -> None:
+    names = {title: 1}  # here
+    step(find_book)(title=str(names))
+
+
+async def asynchronous(title: str) -> None:  # here
+    step(find_book)(title=title)
+
+
+def with_a_context(title: str, ctx: Context) -> None:  # here
+    step(find_book)(title=title)
+
+
+def with_a_result(title: str) -> Book:  # here
+    return step(find_book)(title=title)
+
+
+MISTAKES: list[tuple[Callable[..., Any], str]] = [
+    (condition, "let a tool decide"),
+    (comparison, "let a tool decide"),
+    (f_string, "pass it to the tool as an argument of its own"),
+    (text, "do it in a tool"),
+    (loop, "pass the whole list to a tool"),
+    (length, "pass the whole list to a tool"),
+    (method, "call methods in a tool"),
+    (field_of_argument, "call methods in a tool"),
+    (direct_call, "write step(find_book)(…)"),
+    (direct_call_of_an_async_tool, "write step(tool)(…)"),
+    (same_name, "give it another name"),
+    (reference_in_a_list, "give the tool a parameter for it"),
+    (other_workflow, "give this workflow an argument or a step of its own"),
+    (no_call, "write step(find_book)(…)"),
+    (too_many_values, "2 values for 1 parameters"),
+    (key_with_a_dot, "have no dots"),
+    (dictionary_key, "do it in a tool"),
+    (asynchronous, "write def"),
+    (with_a_context, "tools have them"),
+    (with_a_result, "returns nothing"),
+]
+
+
+@pytest.mark.parametrize(("function", "remedy"), MISTAKES, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_mistake_names_the_workflow_its_file_its_line_and_a_remedy(function: Callable[..., Any], remedy: str) -> None:
+    server = library()
+
+    @server.workflow
+    def other(title: str) -> None:
+        """Be another."""
+        kept[:] = [step(find_book)(title=title)]
+
+    with pytest.raises(WorkflowError) as caught:
+        server.workflow(function)
+
+    said = str(caught.value)
+    lines = [line.rstrip() for line in linecache.getlines(__file__)]
+    first = function.__code__.co_firstlineno
+    marked = next(number for number in range(first, len(lines) + 1) if lines[number - 1].endswith("# here"))
+    assert said.startswith(f"workflow {function.__name__!r}: {__file__}:{marked}")
+    assert remedy in said
+    assert function.__name__ not in server.workflows
+
+
+def test_a_use_without_a_value_is_a_type_error_too() -> None:
+    with pytest.raises(TypeError) as caught:
+        library().workflow(condition)
+    assert isinstance(caught.value, NoValueYet)
+
+
+def test_steps_outside_of_a_workflow_function_are_refused() -> None:
+    for call in (lambda: step(find_book), lambda: fetch("rules", "rules://a")):
+        with pytest.raises(RegistrationError, match=re.escape(f"{__file__}:")):
+            call()
+
+
+def test_references_leave_python_s_own_attributes_alone() -> None:
+    reference = Reference(step_output("book"))
+
+    assert repr(reference.shelf) == "<the field 'shelf' of the result of the step 'book'>"
+    assert not hasattr(reference, "__wrapped__")
+
+
+def test_tools_are_not_watched_after_the_workflow_is_described() -> None:
+    server = library()
+
+    @server.workflow
+    def borrow(title: str) -> None:
+        """Borrow a book."""
+        step(find_book)(title=title)
+
+    assert find_book("Emma") == Book("shelf of Emma", 2)
+    assert sys.monitoring.get_tool(4) is None

