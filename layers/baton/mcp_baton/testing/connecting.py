@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcp_baton import Server
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
@@ -112,9 +112,9 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
                 monotonic=clock.monotonic_s,
                 sleep=clock.advance,
             )
-            return handler(
+            return compose(
                 watched,
-                settings=settings,
+                settings,
                 store=tasks,
                 clock=clock.monotonic_s,
                 sleep=clock.advance,
