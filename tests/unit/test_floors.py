@@ -30,7 +30,7 @@ FLOORS = {
 }
 """What a floor may import of the package, besides what all share."""
 
-SHARED = ("exceptions", "hints", "settings", "telemetry")
+SHARED = ("definition_errors", "exceptions", "hints", "settings", "telemetry")
 ROOTS = ("__init__.py", "aws.py", "cli/*", "clients.py", "local/*", "public.py", "testing/*")
 """Where the floors are put together. They may import any of them."""
 
