@@ -21,7 +21,7 @@ FLOORS = {
     "protocol": ("protocol",),
     "tasks": ("tasks", "protocol.json"),
     "workflow": ("workflow", "tasks", "protocol.json"),
-    "console": ("console", "protocol.http"),
+    "console": ("console", "workflow", "tasks", "protocol.http", "protocol.json"),
     "server": ("server", "workflow", "tasks", "protocol", "console"),
     "transport": ("transport", "protocol.http", "protocol.json"),
     "state_keys.py": ("protocol",),
