@@ -1,4 +1,4 @@
-"""docs/operating.md: the table of the most expensive requests is what the code does."""
+"""The table of the most expensive requests in docs/operating.md matches the code."""
 
 import pytest
 

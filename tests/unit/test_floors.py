@@ -21,7 +21,7 @@ FLOORS = {
     "protocol": ("protocol",),
     "tasks": ("tasks", "protocol.json"),
     "workflow": ("workflow", "tasks", "protocol.json"),
-    "console": ("console", "protocol.http"),
+    "console": ("console", "workflow", "tasks", "protocol.http", "protocol.json"),
     "server": ("server", "workflow", "tasks", "protocol", "console"),
     "transport": ("transport", "protocol.http", "protocol.json"),
     "state_keys.py": ("protocol",),
@@ -30,7 +30,7 @@ FLOORS = {
 }
 """What a floor may import of the package, besides what all share."""
 
-SHARED = ("exceptions", "hints", "settings", "telemetry")
+SHARED = ("definition_errors", "exceptions", "hints", "settings", "telemetry")
 ROOTS = ("__init__.py", "aws.py", "cli/*", "clients.py", "local/*", "public.py", "testing/*")
 """Where the floors are put together. They may import any of them."""
 

@@ -136,7 +136,9 @@ def compose(
     collector = Collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
-        if connect is None and (settings.connect == INIT or (settings.connect == AUTO and server.needs_store)):
+        if connect is None and (
+            settings.connect == INIT or (settings.connect == AUTO and server.full_view.needs_store)
+        ):
             connect = _connected()
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:

@@ -17,6 +17,7 @@ from mcp_baton.testing.clock import Clock
 from mcp_baton.testing.controls import Stage
 from mcp_baton.testing.function import Function
 from mcp_baton.testing.invocations import Invocations
+from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.script import Script, Watch
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import REVISIONS, Era
@@ -122,6 +123,7 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
             )
 
         function, worker = Function(make, invocations), Worker(make, invocations, events, workers)
-        return Stage(watched, function, worker, invocations, store, clock, script, answers, started, deploy)
+        overrides = Overrides(watched)
+        return Stage(watched, function, worker, invocations, store, clock, script, answers, started, overrides, deploy)
 
     return deploy(server)

@@ -4,13 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, Claim, StepStatus, TaskRecord, pause_of, statuses_of
+from mcp_baton.tasks.record import (
+    CALL_PREFIX,
+    PROGRESS,
+    Claim,
+    StepStatus,
+    TaskRecord,
+    pause_of,
+    paused_step,
+    statuses_of,
+)
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.drift import Move, carried, left_behind
 from mcp_baton.workflow.ended_run import StepTrace
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
-from mcp_baton.workflow.pause import PauseReason, step_named_by
+from mcp_baton.workflow.pause import PauseReason
 
 
 def status_of(outcome: Outcome) -> StepStatus:
@@ -62,15 +71,9 @@ def run_batch(
         removed=variables.removed | outdated_calls(writes) | (left_behind(task, statuses) if moving else frozenset()),
         result=run_result(after) if completed else None,
         definition=moving.workflow.fingerprint if moving else None,
-        open_steps=0 if completed else writes_to_come(after),
         claim=claim,
         release=release,
     )
-
-
-def writes_to_come(after: Mapping[str, StepStatus]) -> int:
-    """How many writes a task that is not completed can still expect: one for each open step, and at least its end."""
-    return max(1, sum(not status.settled for status in after.values()))
 
 
 def _progress(move: Move, statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
@@ -111,8 +114,8 @@ def _pause_write(
     stored = pause_of(task)
     if stored is None:
         return None
-    named = step_named_by(stored)
+    named = paused_step(stored)
     # The step that it names is done, or there is no such step any more.
-    if finished or (named is not None and after.get(named, StepStatus.COMPLETED) is StepStatus.COMPLETED):
+    if finished or (named is not None and after.get(str(named), StepStatus.COMPLETED) is StepStatus.COMPLETED):
         return ClearPause(stored)
     return None

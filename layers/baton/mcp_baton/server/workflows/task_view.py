@@ -17,7 +17,6 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import (
-    INTERRUPTED,
     PAUSE_REASON,
     PAUSED,
     PROGRESS,
@@ -28,6 +27,7 @@ from mcp_baton.tasks.record import (
     steps_of,
 )
 from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
+from mcp_baton.workflow.pause import Interrupted
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def options_of(
     return ViewOptions(
         now_ms=request.now_ms,
         stateless=request.stateless,
-        poll_interval_s=request.server.poll_interval_s,
+        poll_interval_s=request.server.options.poll_interval_s,
         values=values,
         following=following,
         budget=request.budget,
@@ -222,7 +222,7 @@ def _interrupted(task: TaskRecord) -> JsonObject | None:
     """The pause reason of a task whose run was killed. `None` if every step is settled."""
     for step in steps_of(task):
         if not StepStatus(step["status"]).settled:
-            return {"type": INTERRUPTED, "blockedStep": step["name"], "suggestedTool": step.get("tool", "")}
+            return Interrupted(step["name"], step.get("tool", "")).to_json()
     return None
 
 
