@@ -15,10 +15,9 @@ from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreBusy, StoreErro
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord
-from mcp_baton.tasks.store import Batch, TaskStore, Timing
+from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tasks.writing import write_decided
 from mcp_baton.workflow.batch import run_batch
 from mcp_baton.workflow.definition import Step, Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import carried, move_to

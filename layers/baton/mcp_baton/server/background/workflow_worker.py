@@ -34,10 +34,9 @@ from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow
 from mcp_baton.server.workflows.workflow_tool_results import result_of_run
 from mcp_baton.server.workflows.workflow_tools import not_run
-from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tasks.work import Job
 from mcp_baton.telemetry import TASKS_HANDED_OVER
 from mcp_baton.workflow.host import (
     FIRST,
