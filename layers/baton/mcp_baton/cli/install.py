@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from mcp_baton.cli import values
+from mcp_baton.cli import options
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import Json, JsonObject
 
@@ -54,9 +54,9 @@ def install(
         Literal["claude-code", "claude-desktop", "cursor", "vscode"],
         typer.Argument(metavar="HOST", help="The host to configure."),
     ],
-    url: Annotated[str, typer.Argument(parser=values.endpoint, metavar="URL", help="The server: https://…/mcp.")],
+    url: Annotated[str, typer.Argument(parser=options.endpoint, metavar="URL", help="The server: https://…/mcp.")],
     name: Annotated[
-        str, typer.Option(parser=values.server_name, metavar="NAME", help="The server's name in the host.")
+        str, typer.Option(parser=options.server_name, metavar="NAME", help="The server's name in the host.")
     ] = "baton",
     header: Annotated[
         list[str] | None,

@@ -1,4 +1,4 @@
-"""How commands that speak to a server end: their exit codes, and what is said where they cannot do their work."""
+"""The errors and exit codes of commands that use a server."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -15,20 +15,22 @@ UNREACHABLE: Final = 4
 
 
 class Unreachable(BatonError):
-    """The server does not answer, or what answers is none."""
+    """The server does not answer, or it is not an MCP server."""
 
 
-def faulty(what: str) -> Unreachable:
-    """The error for an answer that breaks the protocol or has no end, in two lines."""
-    return Unreachable(f"{what}\nThe server is faulty or hostile. Nothing more is read from it; tell its operator")
+def faulty(problem: str) -> Unreachable:
+    """Return the error for an answer that breaks the protocol or does not end."""
+    return Unreachable(
+        f"{problem}\nThe server is faulty or hostile. The rest of its answer was not read; tell its operator"
+    )
 
 
 class Denied(BatonError):
-    """The server does not let the caller in."""
+    """The server rejects the caller."""
 
 
 class Failure(BatonError):
-    """What was asked for has failed."""
+    """The requested action failed."""
 
 
 class Rejected(BatonError):
@@ -36,7 +38,7 @@ class Rejected(BatonError):
 
     Attributes:
         code: Its code, e.g. `-32602`.
-        data: Its `data`; `None` where there is none.
+        data: Its `data`; `None` if it has none.
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -46,51 +48,56 @@ class Rejected(BatonError):
 
 
 def code_of(error: BatonError) -> int:
-    """The exit code of a command that an error ends."""
+    """Return the exit code for an error."""
     match error:
         case Unreachable() | Denied() | StoreUnavailable():
             return UNREACHABLE
         case Rejected(code=code):
             return WRONG_USAGE if code in (INVALID_PARAMS, METHOD_NOT_FOUND) else FAILED
         case TaskNotFound():
-            return WRONG_USAGE  # as -32602, which a server answers
+            return WRONG_USAGE  # a server answers -32602
         case Failure() | StoreError():
             return FAILED
         case _:
             return WRONG_USAGE
 
 
-def words_of(error: BatonError) -> str:
-    """An error in words for a terminal."""
+def message_of(error: BatonError) -> str:
+    """Return the message of an error for a terminal."""
     match error:
         case TaskNotFound():
-            return "there is no such task of this owner"
+            return "this owner has no such task"
         case TaskFinished():
-            return f"the task is {error.current.status.value}: nothing changes it"
+            return ended_message("the task", error.current.status.value)
         case Rejected():
-            return f"the server refused the request: {error} ({error.code})"
+            return f"the server rejected the request: {error} ({error.code})"
         case _:
             return str(error)
 
 
-def ends(command: Callable[..., int]) -> Callable[..., int]:
-    """A command that says on the standard error why it cannot do its work, and ends with the fitting code. With
-    `--json` the reason is on the standard output, too: `{"error": {"message", "code"?, "data"?}}`."""
+def ended_message(task: str, status: str) -> str:
+    """Return the message for a command that would change a task that has ended."""
+    return f"{task} is {status} and cannot be changed"
+
+
+def reports_errors(command: Callable[..., int]) -> Callable[..., int]:
+    """Decorate a command: it prints its error on the standard error and returns the exit code. With `--json` it also
+    prints `{"error": {"message", "code"?, "data"?}}` on the standard output."""
 
     @wraps(command)
     def run(*positional: Any, **named: Any) -> int:
         try:
             return command(*positional, **named)
         except BatonError as error:
-            words = words_of(error)
+            message = message_of(error)
             if named.get("as_json"):
                 from mcp_baton.cli.remote.printing import print_json
 
-                told = {"code": error.code, "data": error.data} if isinstance(error, Rejected) else {}
-                print_json({"error": {"message": words, **{name: it for name, it in told.items() if it is not None}}})
+                more = {"code": error.code, "data": error.data} if isinstance(error, Rejected) else {}
+                print_json({"error": {"message": message, **{name: it for name, it in more.items() if it is not None}}})
             from mcp_baton.local.clean_text import echo
 
-            echo(f"baton: {words}", err=True)
+            echo(f"baton: {message}", err=True)
             return code_of(error)
 
     return run
