@@ -42,7 +42,7 @@ def task(database: tuple[TaskStore, str]) -> str:
     write = StepWrite(
         0, "fetch", StepStatus.PENDING, StepStatus.COMPLETED, {"total": 1.5}, timing=Timing(store.now_ms(), 7)
     )
-    store.write(made, Batch(steps=(write,), pause=SetPause(PAUSE), open_steps=1))
+    store.write(made, Batch(steps=(write,), pause=SetPause(PAUSE)))
     return made.task_id
 
 

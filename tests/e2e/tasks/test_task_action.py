@@ -44,7 +44,7 @@ def shown(client: Client, task: str | None, workflow: str = "refund_order") -> A
 
 def is_of_schema(structure: Any) -> bool:
     """Whether it is what the tool declares, to clients that show the page and to others."""
-    twin = orders_server().twin("refund_order")
+    twin = orders_server().full_view.workflow_tool("refund_order")
     assert twin is not None
     schemas: list[Any] = [twin.definition["outputSchema"], twin.definition_for_apps["outputSchema"]]
     return all(validator_for(schema).is_valid(structure) for schema in schemas)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Context, Server, Step, Workflow, prompt_arg
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, own_frames
@@ -56,7 +56,7 @@ class Served:
         create_table(client, "baton")
         chosen = Settings(table="baton", allow_anonymous=True, **settings)
         store = dynamodb_store("baton", chosen, connect=lambda: client)
-        self._handler = with_refusals(handler(shop(), settings=chosen, store=store, call_method=watched()))
+        self._handler = with_refusals(compose(shop(), chosen, store=store, call_method=watched()))
 
     def post(self, body: object, **headers: str) -> Any:
         event = {

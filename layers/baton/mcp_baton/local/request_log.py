@@ -287,7 +287,7 @@ def named(method: str, params: JsonObject) -> str:
 
 def time_over(request: Request) -> str:
     """Which limit a workflow met that had no time for its next step, and where it is set."""
-    budget_s, left_ms = request.server.reply_budget_s, request.left_ms()
+    budget_s, left_ms = request.server.options.reply_budget_s, request.left_ms()
     if request.reply.silent and request.elapsed_s() >= budget_s:
         return f"reply_budget_s={budget_s:g} of the Server, as the client listens to no progress"
     if left_ms is not None and left_ms <= START_MARGIN_MS:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import RegistrationError, SettingsError
 from mcp_baton.local.data_file import DataFile
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
@@ -136,7 +136,7 @@ def _serve_from(options: Options, settings: Settings, database: "Database") -> i
 
     def make() -> LambdaHandler:
         server = load_checked(options.target)
-        made = handler(server, settings=settings, store=store, dispatcher=workers, call_method=watched())
+        made = compose(server, settings, store=store, dispatcher=workers, call_method=watched())
         return with_refusals(made)
 
     if options.reload:

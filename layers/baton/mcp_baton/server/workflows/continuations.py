@@ -115,7 +115,7 @@ def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> 
     rounds = request.rounds()
     plan, found = _find(request, task_id)
     budget = request.budget
-    sent = replaced(arguments, plan, Room(min(request.server.placeholder_bytes, budget.left), budget.unread))
+    sent = replaced(arguments, plan, Room(min(request.server.options.placeholder_bytes, budget.left), budget.unread))
     budget.read(sent.read)
     budget.take(sent.put_in)
     if sent.unknown:

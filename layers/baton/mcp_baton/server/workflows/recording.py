@@ -165,4 +165,4 @@ class _Tools(Struct, frozen=True):
 
     def carries(self, size: int) -> bool:
         """Whether placeholders may put so many bytes into one call."""
-        return size <= self.request.server.placeholder_bytes
+        return size <= self.request.server.options.placeholder_bytes

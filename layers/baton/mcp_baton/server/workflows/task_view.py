@@ -78,7 +78,7 @@ def options_of(
     return ViewOptions(
         now_ms=request.now_ms,
         stateless=request.stateless,
-        poll_interval_s=request.server.poll_interval_s,
+        poll_interval_s=request.server.options.poll_interval_s,
         values=values,
         following=following,
         budget=request.budget,
