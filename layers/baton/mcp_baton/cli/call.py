@@ -32,9 +32,9 @@ def call(
     """
     from mcp_baton.cli.remote.arguments import for_tool, given
     from mcp_baton.cli.remote.connection import connection
-    from mcp_baton.cli.remote.printing import print_json
     from mcp_baton.cli.remote.tools import call as call_tool
     from mcp_baton.cli.remote.tools import find_tool
+    from mcp_baton.local.clean_text import print_json
 
     words = given(arguments or ())
     with connection(options.Way(where, api_key, token, aws, header), as_json=as_json) as connected:

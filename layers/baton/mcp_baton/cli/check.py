@@ -35,9 +35,7 @@ def check(
 
 
 def _print_json(target: str, checked: "Checked") -> None:
-    import json
-
-    from mcp_baton.local.clean_text import escaped
+    from mcp_baton.local.clean_text import print_json
 
     document = {
         "target": target,
@@ -47,7 +45,7 @@ def _print_json(target: str, checked: "Checked") -> None:
         "published": dict(checked.published),
         "whole": checked.whole,
     }
-    typer.echo(escaped(json.dumps(document, ensure_ascii=False, indent=2)))
+    print_json(document)
 
 
 def _as_json(fault: "Fault") -> dict[str, Any]:

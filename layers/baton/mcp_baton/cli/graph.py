@@ -1,6 +1,5 @@
 """`baton graph`: a diagram of a workflow (docs/commands.md, Draw a workflow)."""
 
-import json
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Final
@@ -25,7 +24,7 @@ def graph(
 ) -> int:
     """Draw the data flow of a workflow and where it may pause."""
     from mcp_baton.cli.workflow_graph import graph_of, to_json
-    from mcp_baton.local.clean_text import escaped
+    from mcp_baton.local.clean_text import print_json
     from mcp_baton.local.loader import load
     from mcp_baton.server.server import Server
 
@@ -35,7 +34,7 @@ def graph(
     required = {name: _required(server, name) for name in server.tools}
     made = graph_of(chosen, required, {name: tool.sets for name, tool in server.tools.items()})
     if as_json:
-        typer.echo(escaped(json.dumps(to_json(made), ensure_ascii=False, indent=2)))
+        print_json(to_json(made))
     else:
         typer.echo(mermaid(made), nl=False)
     return 0

@@ -76,21 +76,20 @@ def install(
 
     Other settings in the file stay. A file with comments is not changed: the command prints the lines to add.
     """
-    from mcp_baton.local.clean_text import echo, escaped
+    from mcp_baton.local.clean_text import echo, print_json
 
     made = entry(host, name, url, [parse_header(text, name) for text in header or ()], os.environ)
     file = None if project else user_file(host, sys.platform, Path.home(), os.environ)
     file = file or project_file(host, Path.cwd())
-    shown = escaped(json.dumps(made.to_json(), indent=2, ensure_ascii=False))
     if print_:
-        typer.echo(shown)
+        print_json(made.to_json())
         echo("\n".join((f"Add this to {file}.", *made.notes)), err=True)
         return 0
     try:
         changed = write(file, made, replace=replace)
     except CannotMerge as error:
         echo(f"baton: {file} was not changed: {error}. Add this to the file:", err=True)
-        typer.echo(shown)
+        print_json(made.to_json())
         return 2
     done = f"wrote the server {name!r}" if changed else f"nothing changed, the server {name!r} is already there"
     echo("\n".join((f"{file}: {done}", *made.notes)))

@@ -90,7 +90,8 @@ def _ended(
     connected: "Connection", ran: "Ran", way: options.Way, sent: dict[str, str], *, go_on: bool, as_json: bool
 ) -> int:
     """Make the remaining calls if the user wants to, and print the run. Return the exit code."""
-    from mcp_baton.cli.remote.printing import console, print_json, print_ran
+    from mcp_baton.cli.remote.printing import console, print_ran
+    from mcp_baton.local.clean_text import print_json
 
     connected.progress.stop()
     if go_on and ran.paused:

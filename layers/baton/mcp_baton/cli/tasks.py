@@ -43,7 +43,8 @@ def tasks(
     """List your tasks, newest first."""
     import sys
 
-    from mcp_baton.cli.remote.printing import console, print_json
+    from mcp_baton.cli.remote.printing import console
+    from mcp_baton.local.clean_text import print_json
 
     if watch and (as_json or not sys.stdout.isatty()):
         raise WhereError("--watch needs a terminal and cannot be used with --json")
@@ -178,7 +179,8 @@ def _on_server(way: Way, task: str | None, do: "Callable[[Remote, str], TaskStat
 
 
 def _shown(state: "TaskState", *, as_json: bool) -> int:
-    from mcp_baton.cli.remote.printing import console, print_json, print_task
+    from mcp_baton.cli.remote.printing import console, print_task
+    from mcp_baton.local.clean_text import print_json
 
     if as_json:
         print_json(state.to_json())

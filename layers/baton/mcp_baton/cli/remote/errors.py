@@ -89,14 +89,12 @@ def reports_errors(command: Callable[..., int]) -> Callable[..., int]:
         try:
             return command(*positional, **named)
         except BatonError as error:
+            from mcp_baton.local.clean_text import echo, print_json
+
             message = message_of(error)
             if named.get("as_json"):
-                from mcp_baton.cli.remote.printing import print_json
-
                 more = {"code": error.code, "data": error.data} if isinstance(error, Rejected) else {}
                 print_json({"error": {"message": message, **{name: it for name, it in more.items() if it is not None}}})
-            from mcp_baton.local.clean_text import echo
-
             echo(f"baton: {message}", err=True)
             return code_of(error)
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcp_baton.cli.remote.task import Ran, StepState, TaskState, text_of
-from mcp_baton.local.clean_text import CleanConsole, cleaned, escaped
+from mcp_baton.local.clean_text import CleanConsole, cleaned
 from mcp_baton.tasks.record import PAUSED
 
 if TYPE_CHECKING:
@@ -38,15 +38,6 @@ PREFIX: Final = 16
 
 LONGEST: Final = 4_000
 """The maximum number of characters of a result."""
-
-
-def print_json(value: Any) -> None:
-    """Print one JSON document on the standard output. Unsafe characters are escaped."""
-    sys.stdout.write(escaped(json.dumps(value, indent=2, ensure_ascii=not _utf8())) + "\n")
-
-
-def _utf8() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def console(*, errors: bool = False) -> Console:
