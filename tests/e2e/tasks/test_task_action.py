@@ -128,7 +128,7 @@ def test_what_is_missing_or_was_refused_is_named_and_can_be_filled_in(baton: Con
     client = baton(server, era=era)
     run = client.call_workflow("flow")
     board = shown(client, run.task_id, "flow")["board"]
-    assert board["pause"]["message"].startswith("Step 'pay' could not start")
+    assert board["pause"]["message"].startswith("Step 'pay' needs a value for 'by'")
 
     first, second = board["next"]
     # What another step is to provide is nothing that somebody has to give.

@@ -17,7 +17,6 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import (
-    INTERRUPTED,
     PAUSE_REASON,
     PAUSED,
     PROGRESS,
@@ -28,13 +27,15 @@ from mcp_baton.tasks.record import (
     steps_of,
 )
 from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
+from mcp_baton.workflow.pause import Interrupted
 
 logger = logging.getLogger(__name__)
 
-VARIABLES_KEY: Final = "mcp-baton/variables"
-NEXT_KEY: Final = "mcp-baton/next"
-TIMINGS_KEY: Final = "mcp-baton/timings"
-RESULT_BY_KEY: Final = "mcp-baton/result_by"
+FACT_PREFIX: Final = "mcp-baton/"
+VARIABLES_KEY: Final = f"{FACT_PREFIX}variables"
+NEXT_KEY: Final = f"{FACT_PREFIX}next"
+TIMINGS_KEY: Final = f"{FACT_PREFIX}timings"
+RESULT_BY_KEY: Final = f"{FACT_PREFIX}result_by"
 OMITTED_KEY: Final = "omitted"
 ALL, NONE = "all", "none"
 UNREADABLE = "this value cannot be read now; ask again"
@@ -179,13 +180,18 @@ def facts_of(task: TaskRecord) -> dict[str, Json]:
 
 def marked(facts: JsonObject) -> dict[str, Json]:
     """Facts as members of `_meta`, where they have a prefix."""
-    return {f"mcp-baton/{name}": value for name, value in facts.items()}
+    return {f"{FACT_PREFIX}{name}": value for name, value in facts.items()}
+
+
+def variables_in(meta: JsonObject) -> dict[str, Json]:
+    """The variables in the `_meta` of a view, without the facts."""
+    return {name: value for name, value in meta.items() if not name.startswith(FACT_PREFIX)}
 
 
 def _timings_of(task: TaskRecord) -> JsonObject:
     if "timings" not in task.kept:
         return {}
-    from mcp_baton.tasks.timings import timings_of
+    from mcp_baton.tasks.store import timings_of
 
     try:
         return {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings_of(task).items()}
@@ -222,7 +228,7 @@ def _interrupted(task: TaskRecord) -> JsonObject | None:
     """The pause reason of a task whose run was killed. `None` if every step is settled."""
     for step in steps_of(task):
         if not StepStatus(step["status"]).settled:
-            return {"type": INTERRUPTED, "blockedStep": step["name"], "suggestedTool": step.get("tool", "")}
+            return Interrupted(step["name"], step.get("tool", "")).to_json()
     return None
 
 
