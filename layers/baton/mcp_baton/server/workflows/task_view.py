@@ -191,7 +191,7 @@ def variables_in(meta: JsonObject) -> dict[str, Json]:
 def _timings_of(task: TaskRecord) -> JsonObject:
     if "timings" not in task.kept:
         return {}
-    from mcp_baton.tasks.timings import timings_of
+    from mcp_baton.tasks.store import timings_of
 
     try:
         return {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings_of(task).items()}
