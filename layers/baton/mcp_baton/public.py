@@ -14,7 +14,6 @@ from mcp_baton.server.asking.questions import (
 )
 from mcp_baton.server.content import (
     Audio,
-    Contents,
     EmbeddedResource,
     Image,
     Message,
@@ -37,7 +36,6 @@ __all__ = [
     "Argument",
     "Audio",
     "BatonError",
-    "Contents",
     "Context",
     "Depends",
     "Elicited",
