@@ -1,8 +1,8 @@
 """The most expensive request of 2 KB of each kind: what it reads and writes, how long its answer is, how long it waits.
 
-Run at the root of the repository: `uv run python -m benchmarks.expensive --update`. It puts the table into
-benchmarks/expensive.md; a test compares it with the code. The real handler runs in this process over a DynamoDB in memory, on a
-clock that moves only where a request waits. Units come from the items' sizes (`benchmarks/metering.py`).
+Run `uv run python -m benchmarks.expensive --update` at the root of the repository. It puts the table into
+benchmarks/expensive.md; a test compares it with the code. The real handler runs in this process over a DynamoDB in
+memory, on a clock that moves only while a request waits. Units come from the items' sizes (`benchmarks/metering.py`).
 """
 
 import argparse
