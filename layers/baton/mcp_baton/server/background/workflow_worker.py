@@ -38,7 +38,6 @@ from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import TASKS_HANDED_OVER
-from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.host import (
     FIRST,
     Attempt,
@@ -52,6 +51,7 @@ from mcp_baton.workflow.host import (
 )
 from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.pause import Remedy
+from mcp_baton.workflow.run import EndedRun
 
 FRESH_SHARE: Final = 0.1
 """A further step is begun while no more than this share of the invocation's time is used up, so that each step has
