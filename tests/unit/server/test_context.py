@@ -1,6 +1,5 @@
 """`Context`: what a tool can ask of, and say to, its request."""
 
-import asyncio
 import math
 from typing import Any
 
@@ -136,16 +135,3 @@ def test_a_log_message_that_cannot_be_sent_fails_in_the_tool(
         with pytest.raises((TypeError, ValueError)):
             desk.context.log(level, message, logger=logger)
     assert desk.said == []
-
-
-def test_plain_calls_can_be_awaited() -> None:
-    desk = Desk(level="info")
-
-    async def tool(ctx: Context) -> None:
-        await ctx.report_progress(1, 2)
-        await ctx.info("x")
-        await ctx.log("error", "y")
-
-    asyncio.run(tool(desk.context))
-
-    assert [method for method, _ in desk.said] == ["notifications/progress", *["notifications/message"] * 2]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.asking.asker import Question, TaskBegins, supports
-from mcp_baton.server.content import Contents
-from mcp_baton.server.running.notifications import DONE, Done, Logs, send_progress
+from mcp_baton.server.content import ResourceContent
+from mcp_baton.server.running.notifications import Logs, send_progress
 
 if TYPE_CHECKING:
     from mcp_baton.server.asking.forms import Schema
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 class Context(Logs):
     """The request that a tool runs in. A parameter annotated with it is filled in, and is not part of the schema.
 
-    Its calls are plain ones in `def` and `async def` alike; awaiting them is allowed. In a tool that was abandoned, or
-    whose task was cancelled, the next call raises and so ends it.
+    In a tool that was abandoned, or whose task was cancelled, the next call raises and ends the tool.
     """
 
     @property
@@ -63,7 +62,7 @@ class Context(Logs):
         self._check()
         return self._call.remaining_ms()
 
-    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> Done:
+    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the tool has come, if it asked to be told.
 
         Args:
@@ -75,9 +74,9 @@ class Context(Logs):
             ValueError, TypeError: something of it is not JSON.
         """
         self._check()
-        return send_progress(self._call, progress, total, message)
+        send_progress(self._call, progress, total, message)
 
-    def start_task(self) -> Done:
+    def start_task(self) -> None:
         """Begin the background: in a tool with `task_start="explicit"`, whose client can have a task, the request is
         answered with the task here, and a worker calls the function again, with the answers that it has had so far
         (docs/background.md). There, and in any other call, it does nothing.
@@ -85,7 +84,6 @@ class Context(Logs):
         self._check()
         if self._call.starts_task:
             raise TaskBegins(dict(self._call.answers), self._call.key())
-        return DONE
 
     @overload
     def elicit(
@@ -177,24 +175,35 @@ class Context(Logs):
         self._call.answers.update({question.key: answer for question, answer in zip(questions, answers, strict=True)})
         return [question.read(answer) for question, answer in zip(questions, answers, strict=True)]
 
+    async def aask(self, *questions: Question) -> list[Any]:
+        """As `ask`, without blocking the event loop while the client has not answered."""
+        import asyncio
+
+        return await asyncio.to_thread(self.ask, *questions)
+
     def client_supports(self, capability: str) -> bool:
         """Whether the client can be asked: `elicitation`, `elicitation.url`, `sampling`, `roots`. Yes where that is not
         known: for a client of the handshake era that sends no session id."""
         return supports(self._call.envelope, capability)
 
-    def read_resource(self, uri: str) -> Contents:
-        """Read a resource of this server, in the tool's own time: `ctx.read_resource("docs://refunds")[0].content`.
-
-        In an `async def`, await it: a resource whose function is `async def`, too, is not read before.
+    def read_resource(self, uri: str) -> list[ResourceContent]:
+        """Read a resource of this server: `ctx.read_resource("docs://refunds")[0].content`. In an `async def`, use
+        `aread_resource`.
 
         Returns:
             A list of one `ResourceContent`, with `content` (text or bytes) and `mime_type`.
 
         Raises:
-            ToolError: there is no such resource. Whatever else its function raises is raised here.
+            ToolError: there is no such resource. Exceptions of the resource's function are raised as they are.
         """
         self._check()
         return self._call.read(uri, self)
+
+    async def aread_resource(self, uri: str) -> list[ResourceContent]:
+        """As `read_resource`, without blocking the event loop."""
+        import asyncio
+
+        return await asyncio.to_thread(self.read_resource, uri)
 
     def _elicit(self, method: str, positional: Sequence[Any], named: Mapping[str, Any]) -> "Elicited":
         from mcp_baton.server.asking.arguments import question_of

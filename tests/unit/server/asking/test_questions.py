@@ -1,6 +1,5 @@
 """What a tool can ask the client for, and what becomes of the answers."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,11 +10,9 @@ from pydantic import BaseModel
 from mcp_baton import Image, Message, ToolError, elicitation, roots, sampling, url_elicitation
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.questions import (
-    Answer,
     Elicited,
     Root,
     Roots,
-    Sampled,
     elicited,
     listed_roots,
     sampled,
@@ -139,11 +136,3 @@ def test_an_answer_that_is_none_to_its_question_is_the_tools_failure(
 ) -> None:
     with pytest.raises(ToolError):
         read(answer)
-
-
-@pytest.mark.parametrize("answer", [Elicited("accept", {}), Sampled("assistant", [], "m"), Roots(())], ids=repr)
-def test_an_answer_may_be_awaited(answer: Answer) -> None:
-    async def wait() -> Answer:
-        return await answer
-
-    assert asyncio.run(wait()) is answer

@@ -1,7 +1,7 @@
 """What a tool can ask the client for, and what it gets (MCP client/elicitation, client/sampling, client/roots)."""
 
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Self, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -14,17 +14,7 @@ from mcp_baton.server.content import Content, Message
 type Said = str | Content | Message | JsonObject
 
 
-class Answer:
-    """Something the client answered. It may be awaited, so that tools can be written either way."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[None, None, Self]:
-        yield from ()
-        return self
-
-
-class Elicited(Answer, Struct, frozen=True):
+class Elicited(Struct, frozen=True):
     """A person's answer.
 
     Attributes:
@@ -44,7 +34,7 @@ class Elicited(Answer, Struct, frozen=True):
         return self.action == "accept"
 
 
-class Sampled(Answer, Struct, frozen=True):
+class Sampled(Struct, frozen=True):
     """A model's answer.
 
     Attributes:
@@ -72,7 +62,7 @@ class Root(Struct, frozen=True):
     name: str | None = None
 
 
-class Roots(Answer, Struct, frozen=True):
+class Roots(Struct, frozen=True):
     """The client's roots."""
 
     roots: tuple[Root, ...]

@@ -3,7 +3,7 @@
 MCP 2025-11-25, basic/utilities/progress and server/utilities/logging; 2026-07-28 names the level in each request.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, cast, overload
 
 from mcp_baton.exceptions import Abandoned
@@ -20,20 +20,7 @@ HANDSHAKE_LOG_LEVEL: Final = "info"
 """The least severe level that is sent where no request names one: in the handshake era a server decides."""
 
 
-class Done:
-    """What a plain call returns: nothing, though it may be awaited, so that tools can be written either way."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[None, None, None]:
-        return
-        yield
-
-
-DONE = Done()
-
-
-def send_progress(call: Call, progress: float, total: float | None, message: str | None) -> Done:
+def send_progress(call: Call, progress: float, total: float | None, message: str | None) -> None:
     """Tell the client how far the function has come, if it asked to be told.
 
     Raises:
@@ -41,20 +28,20 @@ def send_progress(call: Call, progress: float, total: float | None, message: str
     """
     token = call.envelope.progress_token
     if token is None or not progress > call.reported:
-        return DONE
+        return
     call.reported = progress
     shown = call.progress(progress, total) if call.progress else (progress, total)
     if shown is None:
-        return DONE
+        return
     params: dict[str, Json] = {"progressToken": token, "progress": shown[0]}
     if shown[1] is not None:
         params["total"] = shown[1]
     if message is not None:
         params["message"] = message
-    return _send(call, "notifications/progress", params)
+    _send(call, "notifications/progress", params)
 
 
-def send_log(call: Call, level: str, message: Json, logger: str | None) -> Done:
+def send_log(call: Call, level: str, message: Json, logger: str | None) -> None:
     """Send the client a log message, if it asked for messages of this level.
 
     Raises:
@@ -63,11 +50,11 @@ def send_log(call: Call, level: str, message: Json, logger: str | None) -> Done:
     dumps(message)
     wanted = _wanted_level(call.envelope)
     if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
-        return DONE
+        return
     params: dict[str, Json] = {"level": level, "data": message}
     if logger is not None:
         params["logger"] = logger
-    return _send(call, "notifications/message", params)
+    _send(call, "notifications/message", params)
 
 
 def _wanted_level(envelope: Envelope) -> str | None:
@@ -75,11 +62,10 @@ def _wanted_level(envelope: Envelope) -> str | None:
     return envelope.log_level or (HANDSHAKE_LOG_LEVEL if envelope.era is Era.HANDSHAKE else None)
 
 
-def _send(call: Call, method: str, params: dict[str, Json]) -> Done:
+def _send(call: Call, method: str, params: dict[str, Json]) -> None:
     # Written as JSON here, too, so that the author of the tool gets the error; the request's thread could only give up.
     dumps(params)
     call.emit(method, params)
-    return DONE
 
 
 def level_and_message(positional: Sequence[Json], level: str, message: Json) -> tuple[str, Json]:
@@ -130,14 +116,14 @@ class Logs:
             raise Abandoned
 
     @overload
-    def log(self, level: str, message: Json, /, *, logger: str | None = None) -> Done: ...
+    def log(self, level: str, message: Json, /, *, logger: str | None = None) -> None: ...
     @overload
-    def log(self, message: Json, /, level: str = "info", *, logger: str | None = None) -> Done: ...
+    def log(self, message: Json, /, level: str = "info", *, logger: str | None = None) -> None: ...
     @overload
-    def log(self, *positional: Json, level: str = ..., message: Json = ..., logger: str | None = None) -> Done: ...
+    def log(self, *positional: Json, level: str = ..., message: Json = ..., logger: str | None = None) -> None: ...
     def log(
         self, *positional: Json, level: str = NOT_GIVEN, message: Json = NOT_GIVEN, logger: str | None = None
-    ) -> Done:
+    ) -> None:
         """Send the client a log message, if it asked for messages of this level.
 
         Level and message may stand in either order; of two levels, the first one is meant as the level. Without a level
@@ -154,20 +140,20 @@ class Logs:
         """
         self._check()
         level, message = level_and_message(positional, level, message)
-        return send_log(self._call, level, message, logger)
+        send_log(self._call, level, message, logger)
 
-    def debug(self, message: Json) -> Done:
+    def debug(self, message: Json) -> None:
         """`log("debug", …)`."""
-        return self.log("debug", message)
+        self.log("debug", message)
 
-    def info(self, message: Json) -> Done:
+    def info(self, message: Json) -> None:
         """`log("info", …)`."""
-        return self.log("info", message)
+        self.log("info", message)
 
-    def warning(self, message: Json) -> Done:
+    def warning(self, message: Json) -> None:
         """`log("warning", …)`."""
-        return self.log("warning", message)
+        self.log("warning", message)
 
-    def error(self, message: Json) -> Done:
+    def error(self, message: Json) -> None:
         """`log("error", …)`."""
-        return self.log("error", message)
+        self.log("error", message)
