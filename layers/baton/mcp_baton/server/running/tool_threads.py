@@ -256,32 +256,21 @@ def run_and_tell(
 
 
 class _Worker:
-    """A thread that runs one job at a time and is kept for the next. A daemon: an abandoned tool must not keep the
-    process alive.
-
-    It waits at a pipe. Writing lets go of the interpreter's lock, so that the thread that is woken runs at once, and
-    the one that wrote often finds the job done when it goes on: there are half as many changes of threads as with a
-    queue or a lock. For the same reason it tells how a job ended right before it waits again: a thread that is woken
-    while another one has the interpreter's lock must be woken twice.
-    """
+    """A thread that runs one job at a time and is kept for the next. It is a daemon, because an abandoned tool must not
+    keep the process alive."""
 
     def __init__(self) -> None:
-        self._jobs: list[Callable[[], None]] = []
-        self._reads, self._writes = os.pipe()
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.take = self._jobs.put
         threading.Thread(target=self._work, name="baton-tool", daemon=True).start()
 
-    def take(self, job: Callable[[], None]) -> None:
-        self._jobs.append(job)
-        os.write(self._writes, b"\0")
-
     def _work(self) -> None:
-        while os.read(self._reads, 1):
-            self._jobs.pop()()
+        while True:
+            self._jobs.get()()
 
 
 _idle: list[_Worker] = []
-"""Those that have no job. `pop` and `append` are atomic."""
+"""The threads without a job. `pop` and `append` are atomic."""
 
 if hasattr(os, "register_at_fork"):
-    # Threads are not copied, and the pipes are those of the process that was.
-    os.register_at_fork(after_in_child=_idle.clear)
+    os.register_at_fork(after_in_child=_idle.clear)  # threads are not copied
