@@ -70,7 +70,7 @@ def test_json_is_one_document_and_nothing_else_is_printed(served: Path, capsys: 
 @pytest.mark.parametrize(
     ("added", "arguments", "said"),
     [
-        (ANOTHER, [], "several workflows, name one of welcome, farewell"),
+        (ANOTHER, [], "several workflows: name one of welcome, farewell"),
         (ANOTHER, ["welcom"], "did you mean 'welcome'?"),
         (ANOTHER, ["refund"], "it has welcome, farewell"),
         ("server.workflows.clear()", [], "has no workflow: add one"),

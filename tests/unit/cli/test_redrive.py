@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from mcp_baton.cli.app import main
-from mcp_baton.local.redrive import AT_ONCE
+from mcp_baton.cli.redrive import BATCH
 
 WORKER = "baton-worker:live"
 
@@ -78,7 +78,7 @@ class Queue:
 
     def redrive(self, *options: str) -> int:
         clients: dict[str, Any] = {"sqs": self.sqs, "lambda": self.worker}
-        with patch("boto3.client", side_effect=clients.__getitem__), patch("mcp_baton.local.redrive.WAIT_S", 0):
+        with patch("boto3.client", side_effect=clients.__getitem__), patch("mcp_baton.cli.redrive.WAIT_S", 0):
             return main(["redrive", "--queue", self.url, "--function", WORKER, *options])
 
 
@@ -92,7 +92,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
 def test_every_event_is_sent_again_as_it_was_and_its_message_deleted(
     queue: Queue, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tasks = [f"t-{number:02}" for number in range(AT_ONCE + 2)]
+    tasks = [f"t-{number:02}" for number in range(BATCH + 2)]
     queue.add(*(record(event(task)) for task in tasks))
 
     assert queue.redrive() == 0
@@ -133,11 +133,11 @@ def test_a_dry_run_sends_nothing_and_leaves_every_message(queue: Queue, capsys: 
 
 
 def test_no_more_messages_are_looked_at_than_was_asked_for(queue: Queue) -> None:
-    queue.add(*(record(event(f"t-{number:02}")) for number in range(AT_ONCE + 5)))
+    queue.add(*(record(event(f"t-{number:02}")) for number in range(BATCH + 5)))
 
-    assert queue.redrive("--max", str(AT_ONCE + 2)) == 0
+    assert queue.redrive("--max", str(BATCH + 2)) == 0
 
-    assert len(queue.worker.taken) == AT_ONCE + 2
+    assert len(queue.worker.taken) == BATCH + 2
     assert len(queue.left()) == 3
 
 
