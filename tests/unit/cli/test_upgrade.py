@@ -73,7 +73,9 @@ def upgraded(project: Path) -> int:
         (None, MINE, NEW, Fate.CONFLICT),
     ],
 )
-def test_the_fate_of_a_file_depends_on_three_versions(base: bytes | None, mine: bytes | None, theirs: bytes | None, fate: Fate) -> None:
+def test_the_fate_of_a_file_depends_on_three_versions(
+    base: bytes | None, mine: bytes | None, theirs: bytes | None, fate: Fate
+) -> None:
     assert decide(base, mine, theirs) is fate
 
 
@@ -96,9 +98,7 @@ def test_binary_files_are_not_merged(mine: bytes, theirs: bytes) -> None:
     assert merged(b"\x00old\xff", mine, theirs) == (theirs, False)
 
 
-def test_without_git_the_result_is_the_templates_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_git_the_result_is_the_templates_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert merged(text(), text(line_2="mine"), text(line_15="theirs")) == (text(line_15="theirs"), False)
@@ -114,9 +114,7 @@ def test_a_project_of_this_version_is_not_changed(project: Path, capsys: pytest.
     assert json.loads((project / ".baton/project.json").read_bytes())["region"] == "eu-west-1"
 
 
-def test_unchanged_files_are_replaced_added_and_removed(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unchanged_files_are_replaced_added_and_removed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     newest = (project / "template.yaml").read_bytes()
     generated_once(project, "template.yaml", b"an old template\n")
     generated_once(project, "old.txt", b"no longer\n")
