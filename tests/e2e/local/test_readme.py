@@ -41,6 +41,18 @@ def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_pa
     assert run.steps == {"find": "completed", "lend": "pending"}
 
 
+def test_the_workflow_on_the_page_about_workflows_pauses_with_the_handoff_that_is_shown(
+    tmp_path: Path, baton: Connect
+) -> None:
+    page = (ROOT / "docs" / "workflows.md").read_text()
+    file = tmp_path / "workflows_server.py"
+    file.write_text(block("python", page))
+
+    run = baton(load(str(file), Server)).get_prompt("refund_order", {"order_id": "A-17"})
+
+    assert run.handoff == block("text", page.partition("\n## Pausing\n")[2]).rstrip("\n")
+
+
 def test_the_test_on_the_page_passes_and_fails_where_no_task_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

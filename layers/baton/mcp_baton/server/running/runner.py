@@ -19,10 +19,11 @@ from mcp_baton.server.content import ResourceContent
 from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.resource import Resource, contents_of, find_in
 from mcp_baton.server.execution import Asking, Execution
-from mcp_baton.server.running.abandoned import MAX_ABANDONED, THREADS
 from mcp_baton.server.running.bound_function import Work
 from mcp_baton.server.running.call import RUNNING, Call, ProgressMap
 from mcp_baton.server.running.tool_threads import (
+    MAX_ABANDONED,
+    THREADS,
     Ending,
     Mailbox,
     NotBegun,
