@@ -53,21 +53,6 @@ def test_the_workflow_on_the_page_about_workflows_pauses_with_the_handoff_that_i
     assert run.handoff == block("text", page.partition("\n## Pausing\n")[2]).rstrip("\n")
 
 
-def test_the_test_on_the_page_passes_and_fails_where_no_task_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = block("python", LOCALLY)
-    monkeypatch.chdir(ROOT)
-    passes, fails = tmp_path / "passes.py", tmp_path / "fails.py"
-    passes.write_text(code)
-    fails.write_text(code.replace('Settings(table="tasks")', "Settings()"))
-
-    assert len(code.partition("@mock_aws")[2].splitlines()) <= 12
-    run_path(str(passes))["test_a_refund_above_the_limit_waits_for_an_approval"]()
-    with pytest.raises(ValueError, match="not enough values"):
-        run_path(str(fails))["test_a_refund_above_the_limit_waits_for_an_approval"]()
-
-
 @mock_aws
 def test_the_client_on_the_page_about_storage_has_the_patience_of_batons_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

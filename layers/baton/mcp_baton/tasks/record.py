@@ -130,7 +130,7 @@ class TaskStanding:
     version: int = 0
 
 
-class Work(msgspec.Struct, frozen=True):
+class JobSpec(msgspec.Struct, frozen=True):
     """The call that a worker makes. It is stored when the task is created. Its arguments are those of the task.
 
     Attributes:
@@ -168,7 +168,7 @@ class Job(msgspec.Struct, frozen=True):
         answers: The client's answers, by key.
     """
 
-    work: Work
+    work: JobSpec
     due_ms: int
     dispatches: int
     allowed: int
@@ -203,7 +203,7 @@ class NewTask:
     arguments: JsonObject = field(default_factory=dict)
     ttl_ms: int | None = None
     claim: Claim | None = None
-    work: Work | None = None
+    work: JobSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
