@@ -1,7 +1,7 @@
 """The most expensive request of 2 KB of each kind: what it reads and writes, how long its answer is, how long it waits.
 
 Run at the root of the repository: `uv run python -m costs.expensive --update`. It puts the table into
-docs/operating.md, which a test holds against it. The real handler runs in this process over an
+costs/expensive.md; a test compares it with the code. The real handler runs in this process over an
 embedded DynamoDB, on a clock that only waiting moves. Units come from the items' sizes (`costs/metering.py`).
 """
 
@@ -32,7 +32,7 @@ from mcp_baton.transport.stream import stream_opener
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-PAGE = Path(__file__).parents[1] / "docs" / "operating.md"
+PAGE = Path(__file__).with_suffix(".md")
 BEGIN, END = "<!-- python -m costs.expensive --update: begin -->", "<!-- end -->"
 
 MOST_BYTES = 2_048
@@ -279,7 +279,7 @@ def rounded(figure: float) -> str:
 def main() -> None:
     """Measure, and print the table or put it into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--update", action="store_true", help="put the table into docs/operating.md")
+    parser.add_argument("--update", action="store_true", help="put the table into costs/expensive.md")
     lines = "\n".join(table())
     if not parser.parse_args().update:
         print(lines)

@@ -28,7 +28,6 @@ from mcp_baton.server.definitions.workflow_function import fetch, step
 from mcp_baton.server.schema.dependency import Depends
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.definition import Argument, Retry, Step, Workflow
 from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
 
@@ -55,7 +54,6 @@ __all__ = [
     "Server",
     "Settings",
     "Step",
-    "TaskStore",
     "Text",
     "ToolError",
     "ToolResult",

@@ -132,11 +132,11 @@ class TaskStanding:
     version: int = 0
 
 
-class Work(msgspec.Struct, frozen=True):
-    """What a worker has to do. ProcessScope with the task as it was created; the call's arguments are the task's.
+class JobSpec(msgspec.Struct, frozen=True):
+    """The call that a worker makes. It is stored with the new task, which has the arguments.
 
     Attributes:
-        tool: The name of the tool, or of the workflow whose twin was called.
+        tool: The name of the tool, or of the workflow.
         request_id: The id of the request that created the job, as it stands in the logs.
         scopes: The caller's scopes. Nothing else of what vouched for the caller is kept.
         capabilities: What the client has declared that it can be asked for; `None` where that is not known.
@@ -170,7 +170,7 @@ class Job(msgspec.Struct, frozen=True):
         answers: The client's answers, by key.
     """
 
-    work: Work
+    work: JobSpec
     due_ms: int
     dispatches: int
     allowed: int
@@ -205,7 +205,7 @@ class NewTask:
     arguments: JsonObject = field(default_factory=dict)
     ttl_ms: int | None = None
     claim: Claim | None = None
-    work: Work | None = None
+    work: JobSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
