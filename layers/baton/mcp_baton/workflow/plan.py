@@ -245,8 +245,8 @@ class Plan:
     def _is_same(self, source: Source, argument: str, call: Comparison) -> bool | None:
         """Whether an argument of a call equals a large stored value, without reading that value.
 
-        A value that Baton has put in equals the stored text exactly. A value of the client may be written differently: it
-        is read and compared, unless its text is much shorter than the stored one.
+        A value that Baton has put in equals the stored text exactly. A value of the client may be written differently.
+        It is read and compared, unless its text is much shorter than the stored one.
 
         Returns:
             `None` if the value must be read, or is not a large stored value.
