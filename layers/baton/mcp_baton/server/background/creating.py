@@ -36,7 +36,7 @@ from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.methods.calling import outcome_alone, result_of
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import tool_work
+from mcp_baton.server.running.bound_function import bound_tool
 from mcp_baton.server.running.runner import CallOptions, prepared_for
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_invocation, resumed_invocation
@@ -202,7 +202,7 @@ def _why_not(request: Request) -> str:
 
 def _refused(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
     """What a call is answered with whose arguments cannot be used; no task is made for it."""
-    prepared = prepared_for(request, tool_work(tool), arguments)
+    prepared = prepared_for(request, bound_tool(tool), arguments)
     if isinstance(prepared, Prepared):
         return None
     problem = (

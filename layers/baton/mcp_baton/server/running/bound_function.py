@@ -1,4 +1,4 @@
-"""What can be called of a server: each published function, how its arguments bind, what its value becomes."""
+"""The functions of a server's author in a common form: how arguments are bound, and how the value is converted."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
@@ -17,14 +17,14 @@ from mcp_baton.server.schema.signature import Signature
 from mcp_baton.workflow.host import FetchedResource, Mismatch, Prepared, Succeeded
 
 
-class Work[T](Struct, frozen=True):
-    """A function that is to be called.
+class BoundFunction[T](Struct, frozen=True):
+    """A function of the server's author.
 
     Attributes:
-        name: What clients call it.
-        what: What traces call it.
-        bind: Makes its keyword arguments of JSON; raises `InvalidArguments`, or what a validator of the author's does.
-        shape: Makes of what it returned what the request is answered with; raises where that cannot be.
+        name: Its name for clients.
+        what: Its name in traces, such as `tool refund`.
+        bind: Converts JSON arguments to keyword arguments. Raises `InvalidArguments`, or the exception of a validator.
+        shape: Converts the returned value to the result. Raises if that is not possible.
     """
 
     name: str
@@ -36,14 +36,14 @@ class Work[T](Struct, frozen=True):
 
     @property
     def own_function(self) -> Callable[..., object]:
-        """The author's function, by which the threads that it has left running are counted."""
+        """The author's function. Its abandoned threads are counted under it."""
         return self.function.func if isinstance(self.function, functools.partial) else self.function
 
     def prepare(self, arguments: JsonObject) -> Prepared | Mismatch:
-        """Validate a call's arguments: the only time that this is done for it.
+        """Validate the arguments of a call.
 
         Raises:
-            Exception: what a validator of the author's raised.
+            Exception: a validator of the author raised it.
         """
         try:
             return Prepared(self.name, arguments, self.bind(arguments))
@@ -51,13 +51,13 @@ class Work[T](Struct, frozen=True):
             return error.mismatch
 
 
-def tool_work(tool: Tool) -> Work[Succeeded]:
+def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
     """A tool's function."""
-    return Work(tool.name, f"tool {tool.name}", tool.function, tool.signature, tool.input.bind, tool.outcome)
+    return BoundFunction(tool.name, f"tool {tool.name}", tool.function, tool.signature, tool.input.bind, tool.outcome)
 
 
-class ToolWorks(dict[str, Work[Succeeded]]):
-    """Tools' functions by the tools' names, each made when it is first asked for.
+class BoundTools(dict[str, BoundFunction[Succeeded]]):
+    """The functions of tools by the tools' names. Each is made at its first use.
 
     Args:
         tools: The tools.
@@ -67,8 +67,8 @@ class ToolWorks(dict[str, Work[Succeeded]]):
         super().__init__()
         self._tools = tools
 
-    def __missing__(self, tool: str) -> Work[Succeeded]:
-        made = self[tool] = tool_work(self._tools[tool])
+    def __missing__(self, tool: str) -> BoundFunction[Succeeded]:
+        made = self[tool] = bound_tool(self._tools[tool])
         return made
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
@@ -76,22 +76,24 @@ class ToolWorks(dict[str, Work[Succeeded]]):
         return self[tool].prepare(arguments)
 
 
-def resource_work(resource: Resource, uri: str) -> Work[FetchedResource]:
-    """A resource's function, asked for by this URI."""
+def bound_resource(resource: Resource, uri: str) -> BoundFunction[FetchedResource]:
+    """A resource's function, for a request of this URI."""
     shape = functools.partial(contents_of, uri, resource.mime_type)
     what = f"resource {resource.uri}"
-    return Work(resource.name, what, resource.function, resource.signature, resource.input.bind, shape)
+    return BoundFunction(resource.name, what, resource.function, resource.signature, resource.input.bind, shape)
 
 
-def prompt_work(prompt: Prompt) -> Work[list[Json]]:
+def bound_prompt(prompt: Prompt) -> BoundFunction[list[Json]]:
     """A prompt's function."""
-    return Work(prompt.name, f"prompt {prompt.name}", prompt.function, prompt.signature, prompt.input.bind, messages_of)
+    return BoundFunction(
+        prompt.name, f"prompt {prompt.name}", prompt.function, prompt.signature, prompt.input.bind, messages_of
+    )
 
 
-def completion_work(completion: Completion, value: str, known: dict[str, Any]) -> Work[JsonObject]:
-    """A completing function, for the text so far and, where it wants them, the arguments that are known."""
+def bound_completion(completion: Completion, value: str, known: dict[str, Any]) -> BoundFunction[JsonObject]:
+    """A completing function, with the text so far and, if it takes them, the known arguments."""
     arguments = (value, known) if completion.wants_arguments else (value,)
-    return Work(
+    return BoundFunction(
         name=completion.what,
         what="completion",
         function=functools.partial(completion.function, *arguments),
