@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import polling
+from costs import polling
 from mcp_baton import Server
 from mcp_baton.server.background.job import MESSAGE_S
-from mcp_baton.server.background.listening import MOST_TASKS
-from mcp_baton.server.background.watching import WHOLE_S
+from mcp_baton.server.methods.subscriptions import MOST_TASKS
+from mcp_baton.server.methods.tasks import WHOLE_S
 from mcp_baton.server.workflows.task_view import INTERVALS_MS, PERSON_MS
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import RENEW_MS

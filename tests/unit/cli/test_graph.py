@@ -47,7 +47,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop(file.stem, None)
 
 
-def test_the_only_workflow_is_drawn_as_mermaid_and_its_tool_says_what_is_lacking(
+def test_the_only_workflow_is_drawn_as_mermaid_with_its_missing_arguments(
     served: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["graph", str(served)]) == 0
@@ -57,7 +57,7 @@ def test_the_only_workflow_is_drawn_as_mermaid_and_its_tool_says_what_is_lacking
     assert "1. greet<br/>calls greet<br/>pauses for tone" in printed
 
 
-def test_json_is_one_document_and_nothing_else_is_printed(served: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_prints_one_document(served: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["graph", str(served), "--json"]) == 0
 
     made = json.loads(capsys.readouterr().out)
@@ -77,7 +77,7 @@ def test_json_is_one_document_and_nothing_else_is_printed(served: Path, capsys: 
         (ANOTHER.replace('"greet")', '"greeet")'), ["farewell"], "did you mean 'greet'?"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(
+def test_a_missing_or_unknown_workflow_is_an_error(
     served: Path, added: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     served.write_text(ONE + added)
@@ -89,17 +89,15 @@ def test_what_cannot_be_drawn_is_said(
     assert captured.out == ""
 
 
-def drawn_in_a_process(*options: str) -> str:
-    """The sample's report, in a process of its own: other tests have its modules loaded."""
+def drawn_in_a_process() -> str:
+    """Return the drawing of the starter. A new process is needed, because other tests have loaded its modules."""
     command = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())"]
-    target = ["graph", "examples/sample/app.py", "monthly_report"]
-    done = subprocess.run(
-        [*command, *target, *options], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
-    )
+    target = ["graph", "functions/mcp/app.py", "borrow"]
+    done = subprocess.run([*command, *target], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     return done.stdout
 
 
-def test_the_documentation_shows_what_is_drawn_of_the_sample() -> None:
+def test_the_documentation_shows_the_graph_of_the_starter() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
 
     assert f"```mermaid\n{drawn_in_a_process()}```" in page

@@ -149,7 +149,7 @@ def project_file(host: HostName, folder: Path) -> Path:
     Raises:
         BatonError: the host has no such file, or a part of its path in the folder is a symbolic link.
     """
-    from mcp_baton.cli.projects.record import place
+    from mcp_baton.cli.project import place
 
     path = HOSTS[host].project_file
     if path is None:

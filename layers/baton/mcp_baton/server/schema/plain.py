@@ -1,4 +1,8 @@
-"""Which annotations are plain types, and their schemas: word for word what pydantic makes of them."""
+"""Plain types: their schema, check and dump are written here, with the results of pydantic but without importing it.
+
+Importing pydantic is most of the time of a first request, and most tools have only plain types. A value that is not
+exactly of its type is never refused here: it is left to pydantic, which converts it or explains the error.
+"""
 
 import dataclasses
 import inspect
