@@ -1,35 +1,395 @@
-"""The client that a test holds."""
+"""The client that a test holds, and what it can arrange."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, cast
 
+from mcp_baton import Server
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.workflows.task_view import variables_in
 from mcp_baton.tasks.record import PROGRESS
-from mcp_baton.testing.controls import Controls
-from mcp_baton.testing.params import naming, pages, without
-from mcp_baton.testing.results import Contents, Result, Run, Task, own_meta
-from mcp_baton.testing.started import StartedTask, params_of, started
-from mcp_baton.testing.workers import WorkerRun
+from mcp_baton.testing.answers import Answers, Unanswered
+from mcp_baton.testing.function import Clock, Function, Invocations, Kill
+from mcp_baton.testing.overrides import Overrides
+from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState, own_meta
+from mcp_baton.testing.script import Script
+from mcp_baton.testing.store import Store
+from mcp_baton.testing.wire import ROUNDS, Era, JsonRpcError, Wire
+from mcp_baton.testing.workers import WaitingEvent, Worker, WorkerRun
 from mcp_baton.workflow.definition import TASK_ID
+
+
+def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: str) -> list[dict[str, Any]]:
+    """Return the entries of all pages of a list."""
+    found: list[dict[str, Any]] = []
+    params: JsonObject | None = {}
+    while params is not None:
+        page = request(method, params)
+        found += cast("list[dict[str, Any]]", page[key])
+        params = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
+    return found
+
+
+def naming(task: str | None) -> JsonObject:
+    """Return the `_meta` that names a task; empty for `None`."""
+    return {} if task is None else {TASK_ID_KEY: task}
+
+
+def without(members: JsonObject, *names: str) -> dict[str, Json]:
+    """Return an object without these members."""
+    return {name: value for name, value in members.items() if name not in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The parts that the clients of one `connect` share.
+
+    Attributes:
+        server: The served copy.
+        worker: Runs background tasks.
+        started: The workflow of each task that a client has started.
+        overrides: Replaces dependencies of its functions.
+        deploy: Serves another version of the server with the same tasks.
+    """
+
+    server: Server
+    function: Function
+    worker: Worker
+    invocations: Invocations
+    store: Store
+    clock: Clock
+    script: Script
+    answers: Answers
+    started: dict[str, str]
+    overrides: Overrides
+    deploy: Callable[[Server], "Stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """The settings and failures that a test can arrange. All clients of one `connect` share them."""
+
+    stage: Stage
+    owner: str | None
+    era: Era
+    claims: Mapping[str, Json] = field(default_factory=dict)
+
+    def as_owner(self, name: str | None) -> Self:
+        """Return a client of another owner, without claims; `None` for an unauthenticated caller."""
+        return replace(self, owner=name, claims={})
+
+    def with_claims(self, **claims: Json) -> Self:
+        """Return a client of the same owner with claims as from an authorizer: `scope="orders:write"`."""
+        return replace(self, claims=claims)
+
+    def deployed(self, server: Server) -> Self:
+        """Return a client of another version of the server with the same tasks, as after a deployment.
+
+        This client still uses its own version, as a running invocation does. Each version has its own `calls`.
+
+        Raises:
+            WorkflowError: a workflow cannot work.
+        """
+        return replace(self, stage=self.stage.deploy(server))
+
+    @property
+    def wire(self) -> Wire:
+        """The connection of this client to the function."""
+        stage = self.stage
+        return Wire(
+            stage.function, stage.server, stage.answers, self.owner, self.era, self.claims, after=stage.worker.look
+        )
+
+    @property
+    def clock(self) -> Clock:
+        """The clock: `clock.advance(seconds)`."""
+        return self.stage.clock
+
+    @property
+    def store(self) -> Store:
+        """The DynamoDB: `store.fails("UpdateItem")`."""
+        return self.stage.store
+
+    def calls(self, tool: str) -> list[dict[str, Json]]:
+        """Return the arguments of each call of a tool by clients and steps, in order.
+
+        Raises:
+            ValueError: the server has no such tool.
+        """
+        return self.stage.script.calls(tool)
+
+    def tool_returns(self, tool: str, value: object, *, times: int | None = None) -> None:
+        """Make a tool return a value instead of running. Its arguments and the value are still validated.
+
+        Args:
+            tool: Its name.
+            value: A return value of its function, or the JSON of one.
+            times: The number of calls; `None` for all, 0 to stop.
+
+        Raises:
+            ValueError: the server has no such tool.
+        """
+        self.stage.script.returns(tool, value, times)
+
+    def tool_raises(
+        self, tool: str, error: BaseException | type[BaseException] | str, *, times: int | None = None
+    ) -> None:
+        """Make a tool raise an error instead of running; a string becomes a `ToolError`. See `tool_returns`."""
+        self.stage.script.raises(tool, error, times)
+
+    def during(self, tool: str, happens: Callable[[], object]) -> None:
+        """Call a function before the next call of a tool, for example to `cancel` the tool's task.
+
+        Args:
+            tool: The tool's name.
+            happens: The function. If it raises, the tool raises the same.
+
+        Raises:
+            ValueError: the server has no such tool.
+        """
+        self.stage.script.happens_during(tool, happens)
+
+    def override(self, factory: Callable[..., object], by: Callable[..., object]) -> AbstractContextManager[None]:
+        """Within the block, call another factory wherever the server's functions declare `Depends(factory)`.
+
+        Instances that are made for the process within the block are separate, and are closed at its end.
+
+        Args:
+            factory: The factory that the functions declare.
+            by: The factory that is called instead.
+
+        Raises:
+            RegistrationError: no function of the server depends on `factory`, or `by` cannot replace it.
+        """
+        return self.stage.overrides.override(factory, by)
+
+    def answers(self, answers: Mapping[str, Json] | None) -> None:
+        """Set the answers to questions of tools, by their key or their text.
+
+        Args:
+            answers: For a form or a page its fields, `"decline"` or `"cancel"`; for a question to the model a text; for
+                the roots a list of URIs. `None` means that this client cannot answer questions.
+        """
+        self.stage.answers.give(answers)
+
+    @property
+    def waiting_events(self) -> list[WaitingEvent]:
+        """The queue of the worker's events. A test may change the list: remove an event to lose it, repeat it to
+        deliver it twice, or change the order."""
+        return self.stage.worker.events.waiting
+
+    @property
+    def worker_runs(self) -> list[WorkerRun]:
+        """The outcomes of the events that the worker has processed, in order."""
+        return self.stage.worker.events.runs
+
+    def dispatch_fails(self, *, times: int | None = 1) -> None:
+        """Reject the next events, as if Lambda were not available; `None` for all, 0 to stop."""
+        self.stage.worker.events.refused = times
+
+    def remaining_s(self, seconds: float) -> None:
+        """Set the time that is left of each invocation from now on, running ones included. The defaults are 120 s, and
+        900 s for a worker."""
+        self.stage.invocations.remaining_s(seconds)
+
+    def killed_after(self, what: str) -> Kill:
+        """Kill the function after its next action of this kind. The request, or the call that waits for a worker,
+        raises `Killed`.
+
+        The store keeps its state, and the killed run no longer changes it. As a context manager, the block ends at the
+        kill, and must not end before.
+
+        Args:
+            what: A successful DynamoDB operation (`PutItem`, `UpdateItem`, …), or the name of a tool that returns.
+
+        Raises:
+            ValueError: there is no such operation or tool.
+        """
+        if not self.store.knows(what):
+            self.stage.script.check(what)
+        return self.stage.invocations.kill_after(what)
+
+
+POLLS = 1000
+"""The maximum number of polls of a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTask:
+    """A task that this client has started. Each property asks the server; `poll` asks once for all of them.
+
+    Attributes:
+        task_id: Its id.
+    """
+
+    client: Controls = field(repr=False)
+    task_id: str
+
+    @property
+    def status(self) -> str:
+        """`working`, `input_required`, `completed`, `failed` or `cancelled`."""
+        return self.poll().status
+
+    @property
+    def status_message(self) -> str:
+        """The last progress message of the tool; empty for none."""
+        return self.poll().status_message
+
+    @property
+    def input_requests(self) -> Mapping[str, JsonObject]:
+        """The questions that have no answer yet, by key."""
+        return self.poll().input_requests
+
+    @property
+    def result(self) -> Result:
+        """What the call would have returned: see `TaskState.result`."""
+        return self.poll().result
+
+    def poll(self) -> TaskState:
+        """The task as it stands."""
+        told = self.client.wire.listening(asked=False).request("tasks/get", {"taskId": self.task_id}, {})[0]
+        status = str(told["status"])
+        ended: JsonObject | JsonRpcError | None = None
+        if status == "failed":
+            ended = self._error(told)
+        elif status == "completed":
+            ended = self._result(told)
+        requests = cast("dict[str, JsonObject]", told.get("inputRequests", {}))
+        shown = without(told, "taskId", "status", "statusMessage", "inputRequests", "result", "error", "_meta")
+        value = self.client.stage.worker.events.values.get(self.task_id) if status == "completed" else None
+        message = str(told.get("statusMessage", ""))
+        return TaskState(self.task_id, status, message, requests, shown, ended, value)
+
+    def answer(self, answers: Mapping[str, Json]) -> TaskState:
+        """Answer open questions, by key or text. Other questions stay open.
+
+        Args:
+            answers: As `Client.answers` takes them.
+
+        Raises:
+            Unanswered: an answer has the wrong type.
+        """
+        given = Answers(keys=self.client.stage.answers.keys, open=self.client.stage.answers.open)
+        given.give(answers)
+        if self.client.era == "2025":
+            self._respond(self.client.wire.listening(given, lenient=True))
+        else:
+            self._update({key: self._given(given, key, asked) for key, asked in self.input_requests.items()})
+        return self.poll()
+
+    def cancel(self) -> TaskState:
+        """Cancel the task and return it."""
+        self.client.wire.request("tasks/cancel", {"taskId": self.task_id}, {})
+        return self.poll()
+
+    def wait(self) -> TaskState:
+        """Poll until the task ends. The clock advances by its poll interval, workers process events that are due, and
+        questions get the answers of `Client.answers`.
+
+        Raises:
+            Unanswered: a question has no answer.
+            Killed: a worker was killed, as the test requested.
+            AssertionError: the task does not end.
+        """
+        rounds = 0
+        for _ in range(POLLS):
+            self.client.stage.worker.run_due()
+            state = self.poll()
+            if state.over:
+                return state
+            if state.status == "input_required":
+                rounds += 1
+                if rounds > ROUNDS:
+                    raise AssertionError(f"the task has asked {ROUNDS} times, and asks again: {state!r}")
+                self._answer_all(state)
+            else:
+                interval = state.shown.get("pollIntervalMs", state.shown.get("pollInterval"))
+                self.client.clock.advance(interval / 1000 if isinstance(interval, int) else 1)
+        raise AssertionError(f"the task does not end: {state!r} after {POLLS} polls")
+
+    def _answer_all(self, state: TaskState) -> None:
+        answers = self.client.stage.answers
+        if self.client.era == "2025":
+            self._respond(self.client.wire)
+        else:
+            self._update({key: answers.result(asked, key) for key, asked in state.input_requests.items()})
+
+    def _respond(self, wire: Wire) -> None:
+        """Let the server ask on the stream of a request, and answer its earlier questions."""
+        before = [asked for asked in wire.answers.open.values() if _is_of(asked, self.task_id)]
+        wire.request("tasks/get", {"taskId": self.task_id}, {})
+        for unanswered in map(wire.respond, before):
+            if unanswered is not None:
+                raise unanswered
+
+    def _given(self, answers: Answers, key: str, asked: JsonObject) -> JsonObject | None:
+        try:
+            return answers.result(asked, key)
+        except Unanswered as unanswered:
+            if unanswered.wrong:
+                raise
+            return None
+
+    def _update(self, responses: Mapping[str, JsonObject | None]) -> None:
+        given: dict[str, Json] = {key: response for key, response in responses.items() if response is not None}
+        self.client.wire.request("tasks/update", {"taskId": self.task_id, "inputResponses": given}, {})
+
+    def _result(self, told: JsonObject) -> JsonObject:
+        if self.client.era == "2026":
+            return cast("JsonObject", told["result"])
+        return self.client.wire.request("tasks/result", {"taskId": self.task_id}, {})[0]
+
+    def _error(self, told: JsonObject) -> JsonRpcError:
+        if self.client.era == "2026":
+            return JsonRpcError(cast("dict[str, Any]", told["error"]), 200)
+        try:
+            self.client.wire.request("tasks/result", {"taskId": self.task_id}, {})
+        except JsonRpcError as error:
+            return error
+        raise AssertionError("tasks/result: the task has failed, and has a result")
+
+
+def _is_of(question: JsonObject, task_id: str) -> bool:
+    """Whether a request of the server is a question of this task."""
+    params = cast("dict[str, Any]", question.get("params", {}))
+    return bool(params.get("_meta", {}).get(RELATED_TASK_KEY, {}).get("taskId") == task_id)
+
+
+def started(client: Controls, result: JsonObject) -> StartedTask | None:
+    """Return the task that a call has started; `None` if the call ended within its request."""
+    if result.get("resultType") == "task":
+        return StartedTask(client, str(result["taskId"]))
+    task = result.get("task")
+    if client.era == "2025" and isinstance(task, Mapping):
+        return StartedTask(client, str(task["taskId"]))
+    return None
+
+
+def params_of(client: Controls, name: str, arguments: JsonObject | None, *, as_task: bool) -> JsonObject:
+    """Return a call's params. Up to 2025-11-25 the client requests a task, and some tools require this."""
+    params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
+    tool = client.stage.server.tools.get(name)
+    asks = as_task or (tool is not None and tool.tasks.support == "required")
+    return {**params, "task": {}} if client.era == "2025" and asks else params
 
 
 @dataclass(frozen=True, slots=True)
 class Client(Controls):
     """An MCP client of a server in this process. `connect` makes it.
 
-    Every request raises `JsonRpcError` where the server answers with an error, `Unanswered` where it asks what
-    `answers` does not say, and `Killed` after `killed_after`. A call that becomes a task is waited for.
+    A request raises `JsonRpcError` if the server answers with an error, `Unanswered` if a question has no answer, and
+    `Killed` after `killed_after`. If a call becomes a task, the client waits for its end.
     """
 
     def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, task: str | None = None) -> Run:
-        """Get a prompt: run a workflow, or go on with a task."""
+        """Get a prompt: run a workflow, or resume a task."""
         params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
         return self._begun(name, Run.of(self.request("prompts/get", params, naming(task))))
 
     def call_workflow(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Run:
-        """Call a workflow's tool: run it, or go on with a task."""
+        """Call a workflow's tool: run the workflow, or resume a task."""
         given: JsonObject = {**(arguments or {}), **({} if task is None else {TASK_ID: task})}
         return self._begun(name, Run.of_tool(self._called(name, given, None)[0]))
 
@@ -39,7 +399,7 @@ class Client(Controls):
         return run
 
     def resume(self, task_id: str, arguments: Mapping[str, str] | None = None) -> Run:
-        """Go on with a task, with these arguments beside those of its first run."""
+        """Resume a task, with arguments in addition to those of its first run."""
         return self.get_prompt(self._workflow_of(task_id), arguments, task_id)
 
     def _workflow_of(self, task_id: str) -> str:
@@ -50,24 +410,24 @@ class Client(Controls):
         return next(item.name for item in workflows if progress["goal"] == f"{item.name}: {item.description}")
 
     def call_tool(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Result:
-        """Call a tool; with a task, as its continuation."""
+        """Call a tool. With a task, the call is a continuation of it."""
         return Result.of(*self._called(name, arguments, task))
 
     def start_task(self, name: str, arguments: JsonObject | None = None) -> StartedTask:
-        """Call a tool that runs in the background; its task, which is not waited for.
+        """Call a tool that runs in the background, and return its task without waiting.
 
         Raises:
-            ValueError: the call was made in its request.
+            ValueError: the call ended within its request.
         """
         params = params_of(self, name, arguments, as_task=True)
         result = self.request("tools/call", params)
         begun = started(self, result)
         if begun is None:
-            raise ValueError(f"start_task({name!r}): the call was made in its request: {Result.of(result, None)!r}")
+            raise ValueError(f"start_task({name!r}): the call ended within its request: {Result.of(result, None)!r}")
         return begun
 
     def run_worker(self) -> WorkerRun:
-        """Have the worker work on the event that is due first; where none is yet, time passes until one is.
+        """Let the worker process the event that is due first. If none is due, the clock advances.
 
         Raises:
             LookupError: no event waits.
@@ -75,7 +435,7 @@ class Client(Controls):
         return self.stage.worker.run()
 
     def _called(self, name: str, arguments: JsonObject | None, task: str | None) -> tuple[JsonObject, Json]:
-        """A call's result, and the tool's value."""
+        """Return a call's result and the tool's value."""
         params = params_of(self, name, arguments, as_task=False)
         result, invocation = self.wire.request("tools/call", params, naming(task))
         begun = started(self, result)
@@ -85,7 +445,7 @@ class Client(Controls):
         return state.sent, state.value
 
     def task(self, task_id: str) -> Task:
-        """A task as it stands, whole."""
+        """Return a task with all its variables."""
         told = self.request("tasks/get", {"taskId": task_id}, {"mcp-baton/variables": "all"})
         status, result = str(told["status"]), told.get("result")
         if self.era == "2025" and status == "completed":
@@ -99,35 +459,35 @@ class Client(Controls):
         )
 
     def tasks(self) -> list[Task]:
-        """The owner's tasks, newest first, without their variables. Asked in the 2025 era, which alone lists tasks."""
+        """Return the owner's tasks, newest first, without variables. Only the 2025 era lists tasks."""
         listed = pages(replace(self, era="2025").request, "tasks/list", "tasks")
         return [Task(item["taskId"], item["status"], {}, None, item) for item in listed]
 
     def cancel(self, task_id: str) -> Task:
-        """Cancel a task; the task as it then is."""
+        """Cancel a task and return it."""
         self.request("tasks/cancel", {"taskId": task_id})
         return self.task(task_id)
 
     def complete(self, task_id: str, result: JsonObject) -> Task:
-        """Complete a task with a result; the task as it then is."""
+        """Complete a task with a result and return it."""
         self.request("tasks/cancel", {"taskId": task_id, "result": result})
         return self.task(task_id)
 
     def list_tools(self) -> list[dict[str, Any]]:
-        """The tools, as they are listed."""
+        """Return the listed tools."""
         return pages(self.request, "tools/list", "tools")
 
     def read_resource(self, uri: str) -> Contents:
-        """A resource's contents."""
+        """Return a resource's contents."""
         [contents] = cast("list[dict[str, Any]]", self.request("resources/read", {"uri": uri})["contents"])
         return Contents.of(contents)
 
     def request(self, method: str, params: JsonObject | None = None, meta: JsonObject | None = None) -> JsonObject:
-        """The result of any request.
+        """Send any request and return its result.
 
         Args:
             method: E.g. `prompts/list`.
             params: Its params, without `_meta`.
-            meta: What `_meta` holds beside what the era wants there.
+            meta: Members of `_meta` in addition to those of the era.
         """
         return self.wire.request(method, params or {}, meta or {})[0]

@@ -1,12 +1,202 @@
-"""The Lambda function of a server under test."""
+"""The Lambda function of a server under test: its time, its invocations, and their sudden end."""
 
-from collections.abc import Callable
-from contextvars import copy_context
-from typing import Any
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
 
 from mcp_baton.aws import LambdaContext
-from mcp_baton.testing.invocations import TIMEOUT_S, Invocation, Invocations, Killed
+from mcp_baton.protocol.json import Json
 from mcp_baton.transport.stream import StreamOpener, stream_opener
+
+
+class Clock:
+    """The clock of the store and of the function, which a test can advance.
+
+    Otherwise it runs as the machine's clock does. No two readings are equal, so that later objects have later times.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._advanced_s = 0.0
+        self._read_ms = 0
+
+    def advance(self, seconds: float) -> None:
+        """Advance the clock.
+
+        Raises:
+            ValueError: `seconds` is negative.
+        """
+        if seconds < 0:
+            raise ValueError(f"clock.advance({seconds}): time does not go back; give seconds of 0 or more")
+        with self._lock:
+            self._advanced_s += seconds
+
+    def now_ms(self) -> int:
+        """Return the time, epoch milliseconds."""
+        with self._lock:
+            now_ms = time.time_ns() // 1_000_000 + round(self._advanced_s * 1000)
+            self._read_ms = max(self._read_ms + 1, now_ms)
+            return self._read_ms
+
+    def monotonic_s(self) -> float:
+        """Return monotonic seconds, advances included."""
+        return time.monotonic() + self._advanced_s
+
+
+TIMEOUT_S = 120.0
+"""The time limit of an invocation, as in the template, unless a test sets another."""
+
+
+class Killed(BaseException):
+    """The function was killed during this request, as a test requested. A `BaseException`, so that no tool catches it.
+
+    Args:
+        after: The last action: a DynamoDB operation, or a tool's name.
+    """
+
+    def __init__(self, after: str) -> None:
+        super().__init__(f"the function was killed after {after}")
+        self.after = after
+
+
+class Kill:
+    """A kill that a test has requested. As a context manager, it ends the block when the function is killed.
+
+    Attributes:
+        after: The action after which the function is killed: a DynamoDB operation, or a tool's name.
+        happened: Whether the function has been killed.
+    """
+
+    def __init__(self, after: str, disarm: Callable[[], None]) -> None:
+        self.after = after
+        self.happened = False
+        self._disarm = disarm
+
+    def __repr__(self) -> str:
+        return f"Kill(after {self.after}: {'happened' if self.happened else 'pending'})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        """End the block at the kill.
+
+        Raises:
+            AssertionError: the block ended without a kill.
+        """
+        self._disarm()
+        if error is None and not self.happened:
+            raise AssertionError(f"killed_after({self.after!r}): the block ended without a kill")
+        return isinstance(error, Killed)
+
+
+@dataclass(slots=True, eq=False)
+class Invocation:
+    """An invocation, with the members of Lambda's context object, and its outcome.
+
+    Attributes:
+        left_ms: Returns the milliseconds until the time limit.
+        again: Whether the request repeats a call with answers. The call is already noted.
+        killed_after: The action after which the function was killed; `None` if it was not.
+        value: The value of the tool that was called last.
+    """
+
+    left_ms: Callable[[float], int]
+    began_s: float
+    again: bool = False
+    killed_after: str | None = None
+    value: Json = None
+    aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return the milliseconds until the time limit."""
+        return self.left_ms(self.began_s)
+
+
+_current: ContextVar[Invocation | None] = ContextVar("mcp_baton.testing.invocation", default=None)
+
+
+class Invocations:
+    """All invocations of one function.
+
+    Args:
+        clock: The clock.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._given_s: float | None = None
+        self._given_at_s = clock.monotonic_s()
+        self._kill: Kill | None = None
+        self._running: list[Invocation] = []
+
+    def remaining_s(self, seconds: float) -> None:
+        """Set the time that is left of each invocation from now on, running ones included."""
+        self._given_s, self._given_at_s = seconds, self._clock.monotonic_s()
+
+    def _left_ms(self, began_s: float, timeout_s: float) -> int:
+        since_s = began_s if self._given_s is None else max(began_s, self._given_at_s)
+        given_s = timeout_s if self._given_s is None else self._given_s
+        return max(0, int((given_s - (self._clock.monotonic_s() - since_s)) * 1000))
+
+    @contextmanager
+    def begin(self, *, again: bool, timeout_s: float = TIMEOUT_S) -> Iterator[Invocation]:
+        """Run an invocation. The time limit applies unless a test has set another."""
+        invocation = Invocation(lambda began_s: self._left_ms(began_s, timeout_s), self._clock.monotonic_s(), again)
+        self._running.append(invocation)
+        before = _current.set(invocation)
+        try:
+            yield invocation
+        finally:
+            _current.reset(before)
+            self._running.remove(invocation)
+
+    @property
+    def current(self) -> Invocation | None:
+        """The invocation of the calling code; in a thread without one, the newest."""
+        return _current.get() or next(iter(self._running[::-1]), None)
+
+    def kill_after(self, what: str) -> Kill:
+        """Kill the function after the next action of this kind."""
+        kill = self._kill = Kill(what, self._disarm)
+        return kill
+
+    def _disarm(self) -> None:
+        self._kill = None
+
+    def done(self, what: str) -> None:
+        """Note an action.
+
+        Raises:
+            Killed: a test has requested a kill after it.
+        """
+        with self._lock:
+            kill, invocation = self._kill, self.current
+            if kill is None or invocation is None or kill.after != what:
+                return
+            self._kill, kill.happened = None, True
+        invocation.killed_after = what
+        raise Killed(what)
+
+    def check(self) -> None:
+        """Stop code of a killed invocation.
+
+        Raises:
+            Killed: the invocation of the calling code was killed.
+        """
+        invocation = self.current
+        if invocation is not None and invocation.killed_after is not None:
+            raise Killed(invocation.killed_after)
+
 
 type Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
@@ -15,9 +205,9 @@ class Function:
     """A handler, invoked as Lambda invokes it.
 
     Args:
-        make: Makes the handler: once, and again for each process that follows one that was killed.
-        invocations: Where each invocation is known.
-        timeout_s: What each is given, unless a test says otherwise.
+        make: Makes the handler, and a new one after each kill.
+        invocations: The invocations.
+        timeout_s: The time limit of an invocation, unless a test sets another.
     """
 
     def __init__(self, make: Callable[[], Handler], invocations: Invocations, timeout_s: float = TIMEOUT_S) -> None:
@@ -29,15 +219,15 @@ class Function:
     def invoke(
         self, event: dict[str, Any], opener: StreamOpener | None, *, again: bool = False
     ) -> tuple[dict[str, Any], Invocation]:
-        """Have the handler answer an event.
+        """Invoke the handler.
 
         Args:
             event: The event.
-            opener: Opens a stream for the answer, where the client takes one.
-            again: Whether it sends a call again, with answers.
+            opener: Opens a stream for the answer; `None` if the client does not accept one.
+            again: Whether the request repeats a call with answers.
 
         Raises:
-            Killed: the function was killed meanwhile.
+            Killed: the function was killed.
         """
         return copy_context().run(self._invoke, event, opener, again)
 
@@ -53,7 +243,7 @@ class Function:
                 if invocation.killed_after is None:
                     raise
         if invocation.killed_after is not None:
-            # What runs on, a tool or a finally, may have hidden the end: nothing of it is to be seen.
+            # A tool or a `finally` may have caught the exception and returned. Its result is discarded.
             self._handler = self._make()
             raise Killed(invocation.killed_after)
         return response, invocation
