@@ -11,7 +11,7 @@ from mcp_baton.workflow.continuation import Candidate, Rank, candidates, choose,
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.pause import SchemaMismatch
-from mcp_baton.workflow.plan import Comparison, Plan, TellsApart
+from mcp_baton.workflow.plan import Comparison, Plan, SurelyDiffer
 from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 from mcp_baton.workflow.stored_calls import stored_call
@@ -47,7 +47,7 @@ def plan(
     return plan_of(task, workflow, {"whom": "bob"})
 
 
-def with_tools(made: Plan, surely_differ: TellsApart) -> Plan:
+def with_tools(made: Plan, surely_differ: SurelyDiffer) -> Plan:
     """The same plan for tools that tell values apart so, and have nothing to convert in what is told apart."""
 
     def convert(_tool: str, arguments: JsonObject) -> JsonObject:
@@ -212,7 +212,7 @@ def test_a_call_means_a_step_only_where_it_can_mean_no_other(ranks: list[Rank], 
     assert meant([candidate(index, rank) for index, rank in enumerate(ranks)]) == step
 
 
-DIFFERENT: TellsApart = lambda _tool, _argument, one, other: one != other  # noqa: E731 - one line says it
+DIFFERENT: SurelyDiffer = lambda _tool, _argument, one, other: one != other  # noqa: E731 - one line says it
 
 
 FILLED = Step("filled", tool="mail", arguments={"to": constant("{whom}"), "text": constant("hi")})
