@@ -10,6 +10,7 @@ from mcp_baton.exceptions import WorkflowError
 from mcp_baton.hints import closest, meant
 from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import (
+    ANSWERS,
     NAME,
     TASK_ACTION,
     TASK_ID,
@@ -49,6 +50,8 @@ def faults_of(workflow: Workflow) -> Iterator[str]:
         yield "ask=True needs a task to go on with; leave out durable=False"
     if workflow.background:
         yield from _background_faults(workflow)
+    if any(step.ask for step in workflow.steps) and not workflow.has_workflow_tool:
+        yield "it has questions, which are answered through the workflow's tool; leave out tool=False and durable=False"
     if not workflow.steps:
         yield "it has no steps; give it at least one"
     if len(workflow.steps) > MAX_STEPS:
@@ -70,6 +73,8 @@ def _taken(workflow: Workflow) -> dict[str, str]:
     if not workflow.durable:
         return {}
     of_tool = dict.fromkeys((TASK_ACTION, TASK_RESULT), "by the workflow's tool") if workflow.tool else {}
+    if any(step.ask for step in workflow.steps):
+        of_tool[ANSWERS] = "by the answers to its questions"
     return {TASK_ID: "by the task to go on with", **of_tool}
 
 
@@ -335,6 +340,7 @@ def errors_in(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[
             _tool_faults(step, tools, twins),
             _source_faults(step, arguments, before),
             _placeholder_faults(step, arguments),
+            _question_faults(step, arguments),
             _secret_faults(step, workflow.secrets),
             _reference_faults(workflow, step, before, tools),
         ):
@@ -382,7 +388,12 @@ def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
 
 
 def _tool_faults(step: Step, tools: Mapping[str, Callee], twins: Container[str]) -> Iterator[str]:
-    if step.tool is None:
+    if step.ask is not None:
+        if step.tool is not None or step.resources or step.arguments:
+            yield "it asks a question, so it has no tool, resources or arguments; make two steps"
+        if not hosts_take(step.name):
+            yield f"it asks a question, and its name is the answer's name: {NAME}"
+    elif step.tool is None:
         if not step.resources:
             yield "it has neither a tool nor resources; give it one of them"
         if step.arguments:
@@ -425,6 +436,12 @@ def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
             yield f"the resource placeholder {{{name}}} has no template binding{_meant(name, known)}"
 
 
+def _question_faults(step: Step, arguments: list[str]) -> Iterator[str]:
+    known = [*step.template_bindings, *arguments]
+    for name in sorted(placeholders(step.ask.question).difference(known)) if step.ask else ():
+        yield f"nothing fills {{{name}}} in its question{_meant(name, known)}"
+
+
 def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
     """A URI names a resource: it is shown, and what reads it logs it."""
     for uri in step.resources:
@@ -449,7 +466,7 @@ def _reference_faults(
 
 
 def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee]) -> Iterator[str]:
-    if not source.path or (producing.tool and producing.tool not in tools):
+    if not source.path or producing.ask or (producing.tool and producing.tool not in tools):
         return
     schema = tools[producing.tool].output() if producing.tool else _NULL
     wrong = None if schema is None else astray(schema, source.path)

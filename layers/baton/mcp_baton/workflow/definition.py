@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
+from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
 from mcp_baton.workflow.reference import Reference, source_of
@@ -20,6 +21,9 @@ TASK_ID: Final = "task_id"
 
 TASK_ACTION: Final = "task_action"
 """The argument of a workflow's tool that says what else is to be done than to run it (docs/console.md)."""
+
+ANSWERS: Final = "answers"
+"""The argument of a workflow's tool that has the answers to the workflow's questions (docs/workflows.md, Questions)."""
 
 TASK_RESULT: Final = "task_result"
 """The argument beside it that holds the result with which a task is completed."""
@@ -80,6 +84,30 @@ class Argument:
         return " ".join(text for text in (self.description, note) if text)
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question whose answer is a step's result (docs/workflows.md, Questions).
+
+    Attributes:
+        question: The question. `{name}` is replaced from the step's `template_bindings`, else by a prompt argument.
+        returns: The type of the answer: any type that pydantic knows.
+        of: Who answers: `model` or `user`.
+
+    Raises:
+        RegistrationError: The question is empty, or `of` has another value.
+    """
+
+    question: str
+    returns: Any = str
+    of: Literal["model", "user"] = "model"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.question, str) or not self.question:
+            raise RegistrationError("Ask: the question is missing; write Ask('Who borrows the book?')")
+        if self.of not in ("model", "user"):
+            raise RegistrationError(f"Ask: of={self.of!r} is not possible; write of='model' or of='user'")
+
+
 class _Kept:
     """Room for what is worked out once; no field, so that copies work it out anew."""
 
@@ -107,6 +135,8 @@ class Step(_Kept):
         retryable: Whether a failure may pass when the call is simply made again.
         checkpoint: Write the batch so far right after this step: for effects that must not happen twice.
         retry: How often, and after which waits, the tool is called again within a run; `None` for one call.
+        ask: A question to the model or the user, for a step that has neither a tool nor resources. The answer is the
+            step's output.
 
     Raises:
         RegistrationError: one of these is of another kind; names the step, and says what to write.
@@ -122,6 +152,7 @@ class Step(_Kept):
     retryable: bool
     checkpoint: bool
     retry: Retry | None
+    ask: Ask | None
 
     def __init__(
         self,
@@ -136,6 +167,7 @@ class Step(_Kept):
         retryable: bool = False,
         checkpoint: bool = False,
         retry: Retry | None = None,
+        ask: Ask | None = None,
     ) -> None:
         if callable(name) and tool is None:
             name, tool = getattr(name, "__name__", ""), name
@@ -158,6 +190,7 @@ class Step(_Kept):
             retryable=retryable,
             checkpoint=checkpoint,
             retry=retry,
+            ask=ask,
         )
 
     def __getitem__(self, field: str | int) -> Reference:
@@ -184,6 +217,8 @@ class Step(_Kept):
                 for given in (self.arguments, self.template_bindings)
             )
             parts = [self.name, self.tool, sources, self.binding, list(self.resources), bindings]
+            if self.ask is not None:
+                parts.append(str(self.ask.returns))
             _freeze(self, _fingerprint=sha256(dumps(parts).encode()).hexdigest()[:8])
         return self._fingerprint
 
@@ -236,6 +271,13 @@ class Workflow(_Kept):
     def secrets(self) -> frozenset[str]:
         """The names of the secret arguments."""
         return frozenset(argument.name for argument in self.arguments if argument.secret)
+
+    @property
+    def questions(self) -> tuple[Argument, ...]:
+        """The questions, each with its type, as arguments of the workflow's tool."""
+        return tuple(
+            Argument(step.name, step.ask.question, type=step.ask.returns) for step in self.steps if step.ask is not None
+        )
 
     def bound(self, binding: str) -> Step:
         """The step that a binding names; the definition has been checked, so there is one."""
