@@ -337,7 +337,7 @@ def errors_in(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[
     before: dict[str, Step] = {}
     for step in workflow.steps:
         for faults in (
-            _tool_faults(step, tools, twins),
+            _tool_faults(step, tools, twins, arguments),
             _source_faults(step, arguments, before),
             _placeholder_faults(step, arguments),
             _question_faults(step, arguments),
@@ -387,10 +387,14 @@ def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
     return step.calling(names[0]) if len(names) == 1 else step
 
 
-def _tool_faults(step: Step, tools: Mapping[str, Callee], twins: Container[str]) -> Iterator[str]:
+def _tool_faults(
+    step: Step, tools: Mapping[str, Callee], twins: Container[str], arguments: Container[str]
+) -> Iterator[str]:
     if step.ask is not None:
         if step.tool is not None or step.resources or step.arguments:
             yield "it asks a question, so it has no tool, resources or arguments; make two steps"
+        if step.name in arguments:
+            yield "it asks a question and has the name of an argument; give it another"
         if not hosts_take(step.name):
             yield f"it asks a question, and its name is the answer's name: {NAME}"
     elif step.tool is None:

@@ -206,6 +206,11 @@ class Step(_Kept):
         sources = (self.template_bindings.get(name) for name in placeholders(resource))
         return any(isinstance(source, StepOutput) and source.binding == self.binding for source in sources)
 
+    def uses(self, binding: str) -> bool:
+        """Whether one of the step's sources is the output of the step with this binding."""
+        sources = (*self.arguments.values(), *self.template_bindings.values())
+        return any(isinstance(source, StepOutput) and source.binding == binding for source in sources)
+
     @property
     def fingerprint(self) -> str:
         """Eight hex digits that change with what the step does; its texts for readers do not count."""

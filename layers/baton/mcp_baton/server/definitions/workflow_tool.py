@@ -11,7 +11,7 @@ from mcp_baton.server.schema.plain import plain_type
 from mcp_baton.server.schema.plain_types import Definitions, NotPlain
 from mcp_baton.server.schema.prompt_arguments import convert
 from mcp_baton.server.schema.schema import schema_generator
-from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Argument, Step, Workflow
+from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT, Argument, Step, Workflow
 
 if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaMode
@@ -262,10 +262,20 @@ class WorkflowTool:
     @property
     def input_schema(self) -> dict[str, Json]:
         """One flat object, in which nothing is required: with `task_id`, no argument is."""
-        schemas, definitions = argument_schemas(self.workflow.arguments)
+        questions = self.workflow.questions
+        schemas, definitions = argument_schemas((*self.workflow.arguments, *questions))
         properties: dict[str, Json] = {
             argument.name: _property(argument, schemas[argument.name]) for argument in self.workflow.arguments
         }
+        if questions:
+            asked: dict[str, Json] = {each.name: _property(each, schemas[each.name]) for each in questions}
+            about = "Answers to the workflow's questions, if they are known. The result says which questions are open."
+            properties[ANSWERS] = {
+                "type": "object",
+                "description": about,
+                "properties": asked,
+                "additionalProperties": False,
+            }
         properties[TASK_ID] = {"type": "string", "description": TO_GO_ON}
         made: dict[str, Json] = {"type": "object", "properties": properties, "additionalProperties": False}
         return {"$defs": definitions, **made} if definitions else made
