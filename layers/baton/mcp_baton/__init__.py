@@ -34,17 +34,18 @@ if TYPE_CHECKING:
     )
     from mcp_baton.server.context import Context
     from mcp_baton.server.definitions.param_headers import Header
-    from mcp_baton.server.definitions.workflow_function import fetch, step
+    from mcp_baton.server.definitions.workflow_function import ask_model, ask_user, fetch, step
     from mcp_baton.server.schema.dependency import Depends
     from mcp_baton.server.server import Server
     from mcp_baton.settings import Settings
     from mcp_baton.tasks.store import TaskStore
-    from mcp_baton.workflow.definition import Argument, Step, Workflow
+    from mcp_baton.workflow.definition import Argument, Ask, Step, Workflow
     from mcp_baton.workflow.retry import Retry
     from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
 
 __all__ = [
     "Argument",
+    "Ask",
     "Audio",
     "BatonError",
     "Contents",
@@ -73,6 +74,8 @@ __all__ = [
     "ToolResult",
     "Workflow",
     "WorkflowError",
+    "ask_model",
+    "ask_user",
     "constant",
     "elicitation",
     "fetch",
@@ -117,11 +120,12 @@ _HOMES = {
         "url_elicitation",
     ),
     "server.definitions.param_headers": ("Header",),
-    "server.definitions.workflow_function": ("fetch", "step"),
+    "server.definitions.workflow_function": ("ask_model", "ask_user", "fetch", "step"),
     "server.schema.dependency": ("Depends",),
     "server.server": ("Server",),
     "workflow.definition": (
         "Argument",
+        "Ask",
         "Step",
         "Workflow",
     ),

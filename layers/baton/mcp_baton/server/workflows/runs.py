@@ -190,9 +190,7 @@ def _invocation(
     return Invocation({**texts, **stand_ins}, {**converted, **stand_ins}, execution.owner, ttl_ms, nulls, answers)
 
 
-def _new_answers(
-    workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]
-) -> dict[str, JsonObject]:
+def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
     """The answers that the task does not have yet.
 
     Raises:
