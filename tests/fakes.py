@@ -359,7 +359,7 @@ class RecordingStore:
         return self.created[-1]
 
     get = _asked(TaskStore.get)
-    look = _asked(TaskStore.look)
+    read_status = _asked(TaskStore.read_status)
     list = _asked(TaskStore.list)
     take = _asked(TaskStore.take)
     renew = _asked(TaskStore.renew)

@@ -178,7 +178,7 @@ class Background:
     def head(self, task: str) -> tuple[str, int, int]:
         """A task's status, the number of its dispatches, and of its claims, past the code under test."""
         item: Any = self.table.item(task)
-        return item["status"]["S"], int(item["dispatches"]["N"]), int(item["run"]["M"]["n"]["N"])
+        return item["status"]["S"], int(item["dispatches"]["N"]), int(item["run"]["M"]["number"]["N"])
 
 
 type MakeBackground = Callable[..., Background]

@@ -153,7 +153,7 @@ class Cloud:
 
     def held(self, task_id: str) -> bool:
         """Whether somebody's claim on a task of alice's holds for 10 s more at least."""
-        return int(self.table.item(task_id)["run"]["M"]["u"]["N"]) >= self.time.ms + 10_000
+        return int(self.table.item(task_id)["run"]["M"]["until"]["N"]) >= self.time.ms + 10_000
 
     def work(self, most: int = 100) -> list[str]:
         """Deliver until the queue is empty; what became of each delivery."""

@@ -46,7 +46,7 @@ def claim_of(item: Item) -> tuple[str, int, int] | None:
     run = item.get("run")
     if run is None:
         return None
-    return run["M"]["i"]["S"], int(run["M"]["n"]["N"]), int(run["M"]["u"]["N"])
+    return run["M"]["id"]["S"], int(run["M"]["number"]["N"]), int(run["M"]["until"]["N"])
 
 
 def is_outcome(name: str) -> bool:

@@ -174,7 +174,7 @@ def _silent_streams(patch: pytest.MonkeyPatch) -> None:
 
 def _values_of_all_tasks(patch: pytest.MonkeyPatch) -> None:
     pointer, note = RecentWrites.pointer, RecentWrites.note
-    patch.setattr(RecentWrites, "pointer", lambda self, _owner, _task, digest: pointer(self, "", "", digest))
+    patch.setattr(RecentWrites, "pointer", lambda self, _owner, _task, *digest: pointer(self, "", "", *digest))
     patch.setattr(RecentWrites, "note", lambda self, _owner, _task, *written: note(self, "", "", *written))
 
 
@@ -208,10 +208,10 @@ MUTANTS = (
     Mutant("a new task takes the place of another", without_condition(r"attribute_not_exists\(pk", "PutItem")),
     Mutant("a step is written whatever its status", without_condition(STEP)),
     Mutant("progress is replaced whatever it was", without_condition(r"variables\._workflow\.progress="), is_rare=True),
-    Mutant("a run writes without its claim", without_condition(r"run\.i=")),
-    Mutant("a live claim can be taken", without_condition(r"\(run\.u<")),
-    Mutant("takers are not counted", without_action(r"SET run\.n=")),
-    Mutant("a run does not give its claim up", without_action(r"SET run\.u=")),
+    Mutant("a run writes without its claim", without_condition(r"run\.id=")),
+    Mutant("a live claim can be taken", without_condition(r"\(run\.until<")),
+    Mutant("takers are not counted", without_action(r"SET run\.number=")),
+    Mutant("a run does not give its claim up", without_action(r"SET run\.until=")),
     Mutant("a poll tells another status", patch=_with_another_status),
     Mutant("a poll of a job tells another status", patch=_with_another_status, kind=JobWorld),
     Mutant("a poll tells no variables", patch=_without_variables),
@@ -239,22 +239,22 @@ MUTANTS = (
     *(
         Mutant(name, rewrite, kind=JobWorld, is_rare=is_rare)
         for name, rewrite, is_rare in (
-            ("a job is begun that another worker holds", without_condition(r"\(run\.u<"), False),
+            ("a job is begun that another worker holds", without_condition(r"\(run\.until<"), False),
             ("a job is begun that waits for its client", without_condition("status="), False),
-            ("a job is begun any number of times", without_condition(r"run\.n<allowed"), False),
-            ("attempts are not counted", without_action(r"SET run\.n="), False),
+            ("a job is begun any number of times", without_condition(r"run\.number<allowed"), False),
+            ("attempts are not counted", without_action(r"SET run\.number="), False),
             ("a job is dispatched again before it is due", without_condition("due<"), True),
             ("a job that is dispatched again stays due", without_action("SET due="), False),
-            ("a job is dispatched again or given up that a worker holds", without_condition(r"run\.u<"), True),
-            ("a job is given up that has attempts left", without_condition(r"run\.n>="), True),
-            ("a worker writes without its claim", without_condition(r"run\.i="), False),
-            ("a worker writes that has given its job up", without_condition(r"run\.u>"), True),
+            ("a job is dispatched again or given up that a worker holds", without_condition(r"run\.until<"), True),
+            ("a job is given up that has attempts left", without_condition(r"run\.number>="), True),
+            ("a worker writes without its claim", without_condition(r"run\.id="), False),
+            ("a worker writes that has given its job up", without_condition(r"run\.until>"), True),
             ("a job that is over is written to", without_condition("status IN"), False),
             ("answers are decided on what was long ago", without_condition("version="), False),
             ("attempts are not counted anew after an answer", without_action("SET allowed="), False),
             ("writes of jobs are applied however often they are sent", without_condition(r"NOT contains\(w"), True),
         )
     ),
-    Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.u="), kind=BackgroundWorld),
+    Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until="), kind=BackgroundWorld),
     Mutant("a worker runs completed steps again", patch=_completed_steps_forgotten, kind=BackgroundWorld),
 )

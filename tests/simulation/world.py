@@ -19,6 +19,8 @@ from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
 from mcp_baton.tasks.dynamodb.items import KEPT, Limits
 from mcp_baton.tasks.dynamodb.pointers import object_key, piece_key
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
+from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.ids import shard_name
 from mcp_baton.tasks.jobs import Dispatcher
 from tests.simulation.bucket import PlainBucket, SimulatedBucket
@@ -197,7 +199,8 @@ class World:
         """
         client: Any = PlainClient(self.database)
         objects = None if self.bucket is None else PlainBucket(self.bucket)
-        store = DynamoDBTaskStore("tasks", lambda: client, objects=objects, now_ms=lambda: 0)
+        table = TaskTable("tasks", Connection(lambda: client), clock_ms=lambda: 0)
+        store = DynamoDBTaskStore(TaskItems(table, objects=objects))
         self.judging = True
         try:
             return store.get(OWNER, task_id).variables[name]
@@ -442,16 +445,16 @@ class World:
     def _store(self, container: Container) -> DynamoDBTaskStore:
         """A container's store."""
         client = SimulatedClient(self)
-        return DynamoDBTaskStore(
+        table = TaskTable(
             "tasks",
-            cast("Any", lambda: client),
-            limits=container.limits,
-            objects=SimulatedBucket(self) if self.bucket is not None else None,
-            now_ms=lambda: self._clock_ms(container),
+            Connection(cast("Any", lambda: client)),
+            clock_ms=lambda: self._clock_ms(container),
             monotonic=self.monotonic,
             sleep=self.sleep,
-            random=self.rng.random,
+            rng=self.rng.random,
         )
+        bucket = SimulatedBucket(self) if self.bucket is not None else None
+        return DynamoDBTaskStore(TaskItems(table, container.limits, bucket))
 
     def server(self, *, mended: bool) -> Server:
         """What is deployed."""

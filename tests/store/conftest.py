@@ -18,6 +18,9 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
+from mcp_baton.tasks.dynamodb.task_items import TaskItems
+from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, NewTask, TaskRecord
 from mcp_baton.tasks.work import Work
 from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
@@ -165,8 +168,13 @@ def stores(engine: Engine, clock: Clock, pauses: Pauses) -> Stores:
     def make(**options: Any) -> Store:
         # However slow this machine is: what is not done in time has tests of its own.
         options.setdefault("limits", Limits(zip_ms=60_000, values_ms=60_000))
-        times: dict[str, Any] = {"now_ms": clock, "monotonic": pauses.monotonic, "sleep": pauses.sleep}
-        return DynamoDBTaskStore(TABLE, lambda: engine.client, **(times | options))
+        times: dict[str, Any] = {"clock_ms": clock, "monotonic": pauses.monotonic, "sleep": pauses.sleep}
+        for name in TaskTable.__struct_fields__:
+            if name in options:
+                times[name] = options.pop(name)
+        new_id = options.pop("new_id", new_task_id)
+        table = TaskTable(TABLE, Connection(lambda: engine.client), **times)
+        return DynamoDBTaskStore(TaskItems(table, **options), new_id)
 
     return make
 

@@ -68,10 +68,10 @@ def test_a_status_is_read_by_one_request_whatever_the_task_holds(
 ) -> None:
     task = begin(2)
     requests.take()
-    assert store.look(task.owner, task.task_id).status is TaskStatus.WORKING
+    assert store.read_status(task.owner, task.task_id).status is TaskStatus.WORKING
     assert requests.take() == ["GetItem"]
     store.cancel(task.owner, task.task_id)
-    assert store.look(task.owner, task.task_id).status is TaskStatus.CANCELLED
+    assert store.read_status(task.owner, task.task_id).status is TaskStatus.CANCELLED
 
 
 @ON_MEMORY
@@ -85,7 +85,7 @@ def test_a_status_is_read_of_as_little_as_can_be_and_need_not_be_the_newest(
         sent.append(params)
 
     events.register(event, note)
-    store.look(task.owner, task.task_id)
+    store.read_status(task.owner, task.task_id)
     events.unregister(event, note)
     [read] = sent
     assert read["ConsistentRead"] is False
@@ -110,7 +110,7 @@ def test_a_task_of_which_a_replica_knows_less_is_not_taken_for_gone(
 
     events.register(event, lag)
     try:
-        assert store.look(task.owner, task.task_id).status is TaskStatus.WORKING
+        assert store.read_status(task.owner, task.task_id).status is TaskStatus.WORKING
     finally:
         events.unregister(event, lag)
 
@@ -124,17 +124,17 @@ def test_a_damaged_status_is_the_stores_failure(
     assert isinstance(task.source, dict)
     engine.client.put_item(TableName="tasks", Item={**task.source, **damage})
     with pytest.raises(StoreError, match="damaged"):
-        store.look(task.owner, task.task_id)
+        store.read_status(task.owner, task.task_id)
 
 
 def test_a_task_that_is_gone_or_anothers_has_no_status(store: Store, clock: Clock, begin: Begin) -> None:
     task = begin(1)
     for owner, task_id in ((task.owner + "x", task.task_id), (task.owner, NOBODYS), (task.owner, "no id")):
         with pytest.raises(TaskNotFound):
-            store.look(owner, task_id)
+            store.read_status(owner, task_id)
     clock.ms += task.ttl_ms + 1_000
     with pytest.raises(TaskNotFound):
-        store.look(task.owner, task.task_id)
+        store.read_status(task.owner, task.task_id)
 
 
 @pytest.mark.parametrize("name", ['"quoted"', "Zoë 🎉", "lone \ud800 half", "with#hash and space", ""])

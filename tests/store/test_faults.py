@@ -24,6 +24,8 @@ from mcp_baton.exceptions import (
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.tasks.dynamodb.expressions import SETS
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
+from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.ids import new_task_id, new_token
 from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
@@ -170,7 +172,7 @@ def test_a_write_is_known_though_another_writers_clock_is_as_far_apart_as_aws_ta
     """One is up to five minutes fast, the other up to five minutes slow."""
     task = begin(1, ttl_ms=3_600_000)
     off_ms = minutes * 30_000
-    fast, slow = stores(now_ms=lambda: clock.ms + off_ms), stores(now_ms=lambda: clock.ms - off_ms)
+    fast, slow = stores(clock_ms=lambda: clock.ms + off_ms), stores(clock_ms=lambda: clock.ms - off_ms)
     for late, other in ((fast, slow), (slow, fast)):
         before = other.get(task.owner, task.task_id).version
         lost.times, lost.meanwhile = 1, lambda other=other: other.write(task, Batch(variables={"theirs": 1}))
@@ -317,7 +319,7 @@ def test_a_creation_that_is_throttled_is_refused_as_busy_after_half_a_second(
     stores: Stores, owner: str, engine: Engine, pauses: Pauses, code: str, budget_s: float
 ) -> None:
     with refusing(engine, "PutItem", code), pytest.raises(StoreBusy) as busy:
-        stores(random=lambda: 0.99).create(NewTask(owner, {}))
+        stores(rng=lambda: 0.99).create(NewTask(owner, {}))
     assert budget_s * 0.3 < pauses.s < budget_s
     assert 1_000 <= busy.value.retry_after_ms < 2_000
 
@@ -370,12 +372,17 @@ def nobody() -> Iterator["DynamoDBClient"]:
         yield client
 
 
+def unconnected(nobody: "DynamoDBClient", pauses: Pauses) -> Store:
+    table = TaskTable("tasks", Connection(lambda: nobody), monotonic=pauses.monotonic, sleep=pauses.sleep)
+    return DynamoDBTaskStore(TaskItems(table))
+
+
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])
 def test_a_store_that_is_down_is_unavailable(
     nobody: "DynamoDBClient", call: Callable[[TaskStore], object], pauses: Pauses
 ) -> None:
     with pytest.raises(StoreUnavailable) as unavailable:
-        call(DynamoDBTaskStore("tasks", lambda: nobody, monotonic=pauses.monotonic, sleep=pauses.sleep))
+        call(unconnected(nobody, pauses))
     assert isinstance(unavailable.value.__cause__, BotoCoreError)
 
 
@@ -383,7 +390,7 @@ def test_a_store_that_is_down_is_unavailable(
 def test_a_batch_for_a_store_that_is_down_is_unavailable(
     nobody: "DynamoDBClient", begin: Begin, pauses: Pauses
 ) -> None:
-    store = DynamoDBTaskStore("tasks", lambda: nobody, monotonic=pauses.monotonic, sleep=pauses.sleep)
+    store = unconnected(nobody, pauses)
     with pytest.raises(StoreUnavailable) as unavailable:
         store.write(begin(), Batch(steps=(done(0),)))
     assert not isinstance(unavailable.value, OutcomeUnknown)
@@ -392,7 +399,7 @@ def test_a_batch_for_a_store_that_is_down_is_unavailable(
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])
 def test_what_dynamodb_refuses_is_named(engine: Engine, call: Callable[[TaskStore], object]) -> None:
     with pytest.raises(StoreUnavailable, match="ResourceNotFoundException") as unavailable:
-        call(DynamoDBTaskStore("no-such-table", lambda: engine.client))
+        call(DynamoDBTaskStore(TaskItems(TaskTable("no-such-table", Connection(lambda: engine.client)))))
     assert isinstance(unavailable.value.__cause__, ClientError)
 
 
@@ -418,7 +425,7 @@ def test_a_client_that_cannot_be_made_is_unavailable() -> None:
         raise NoRegionError
 
     with pytest.raises(StoreUnavailable, match="NoRegionError"):
-        DynamoDBTaskStore("tasks", connect).get("owner", SOME_ID)
+        DynamoDBTaskStore(TaskItems(TaskTable("tasks", Connection(connect)))).get("owner", SOME_ID)
 
 
 @ON_MEMORY
@@ -429,7 +436,7 @@ def test_the_client_is_made_once_by_the_first_request(engine: Engine, threads: T
         made.append("client")
         return engine.client
 
-    store = DynamoDBTaskStore("tasks", connect)
+    store = DynamoDBTaskStore(TaskItems(TaskTable("tasks", Connection(connect))))
     assert made == []
     barrier = Barrier(16)
 

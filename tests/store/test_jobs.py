@@ -106,7 +106,7 @@ def test_a_worker_begins_by_one_request_that_reads_the_task(
     assert requests.take() == ["UpdateItem"]
     assert taken == store.get(task.owner, task.task_id)
     assert taken.claim == replace(worker("a"), number=1, dispatch=7)
-    assert store.look(task.owner, task.task_id) == TaskStanding(WORKING, taken.claim, taken.version)
+    assert store.read_status(task.owner, task.task_id) == TaskStanding(WORKING, taken.claim, taken.version)
     assert (taken.job, taken.version) == (task.job, task.version)
 
 

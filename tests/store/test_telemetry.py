@@ -5,6 +5,8 @@ import pytest
 from mcp_baton.exceptions import Conflict, StoreUnavailable, TaskFinished, ValueLost
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
+from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.telemetry import STORE_CONFLICTS, STORE_ERRORS, STORE_LATENCY, Collector
@@ -64,7 +66,7 @@ def test_a_task_that_has_ended_is_no_lost_race(watched: Store, collector: Collec
 
 
 def test_a_refusal_of_dynamodb_is_counted(collector: Collector, engine: Engine, owner: str) -> None:
-    store = DynamoDBTaskStore("no-such-table", lambda: engine.client, telemetry=collector)
+    store = DynamoDBTaskStore(TaskItems(TaskTable("no-such-table", Connection(lambda: engine.client), collector)))
     with pytest.raises(StoreUnavailable):
         store.list(owner)
     notes = collector.take()

@@ -41,7 +41,7 @@ NOT_DEPLOYED = ("cli/*", "local/*", "testing/*")
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
 AWS_SDK_USERS = (
-    *(f"tasks/dynamodb/{name}.py" for name in ("failures", "s3", "sending", "table")),
+    *(f"tasks/dynamodb/{name}.py" for name in ("s3", "table")),
     "state_keys.py",
     "dispatching.py",
     "aws.py",

@@ -184,7 +184,8 @@ def dynamodb_store(
     from mcp_baton.tasks.dynamodb.items import Limits, values_ms
     from mcp_baton.tasks.dynamodb.retry_policy import random_fraction
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-    from mcp_baton.tasks.dynamodb.table import system_ms
+    from mcp_baton.tasks.dynamodb.table import Connection, TaskTable, system_ms
+    from mcp_baton.tasks.dynamodb.task_items import TaskItems
 
     limits = Limits(
         default_ttl_ms=settings.default_ttl_ms,
@@ -193,17 +194,17 @@ def dynamodb_store(
         values_ms=values_ms(settings.write_reserve_ms),
         shards=settings.shards,
     )
-    return DynamoDBTaskStore(
+    requests = TaskTable(
         table,
-        dynamodb_client if connect is None else connect,
-        limits=limits,
-        objects=_overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry),
-        now_ms=system_ms if now_ms is None else now_ms,
+        Connection(dynamodb_client if connect is None else connect),
+        telemetry,
+        clock_ms=system_ms if now_ms is None else now_ms,
         monotonic=monotonic,
         sleep=sleep,
-        random=random_fraction if random is None else random,
-        telemetry=telemetry,
+        rng=random_fraction if random is None else random,
     )
+    objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
+    return DynamoDBTaskStore(TaskItems(requests, limits, objects))
 
 
 def _connected() -> "Connect":

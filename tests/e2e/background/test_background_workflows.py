@@ -513,7 +513,7 @@ def hold(order: Order, own: str, seconds: float) -> None:
     """Have another run hold a task."""
     item = order.cloud.table.item(own)
     until_ms = order.cloud.time.ms + round(seconds * 1000)
-    run = {"i": {"S": "other"}, "n": {"N": "1"}, "u": {"N": str(until_ms)}}
+    run = {"id": {"S": "other"}, "number": {"N": "1"}, "until": {"N": str(until_ms)}}
     order.cloud.table.replace({**item, "run": {"M": run}})
 
 

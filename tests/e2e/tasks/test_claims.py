@@ -112,12 +112,12 @@ def test_a_run_that_learns_just_before_a_call_that_another_one_has_its_task_does
     server = three_steps(script)
     times: dict[str, Any] = {"now_ms": wall.now_ms, "remaining_ms": lambda: 600_000}
     late, client = make_client(server, clock=wall.monotonic, **times), make_client(server, **times)
-    look, renew = DynamoDBTaskStore.look, DynamoDBTaskStore.renew
+    read_status, renew = DynamoDBTaskStore.read_status, DynamoDBTaskStore.renew
 
     def slow_look(store: DynamoDBTaskStore, owner: str, task_id: str) -> TaskStanding:
         looked.append(task_id)
         wall.pass_s(1)
-        return look(store, owner, task_id)
+        return read_status(store, owner, task_id)
 
     def slow_renewal(store: DynamoDBTaskStore, task: TaskRecord, claim: Claim) -> TaskRecord:
         """Another run takes over before the request arrives, and fails at the first step."""
@@ -129,7 +129,7 @@ def test_a_run_that_learns_just_before_a_call_that_another_one_has_its_task_does
             script.errors = {}
         return renew(store, task, claim)
 
-    monkeypatch.setattr(DynamoDBTaskStore, "look", slow_look)
+    monkeypatch.setattr(DynamoDBTaskStore, "read_status", slow_look)
     monkeypatch.setattr(DynamoDBTaskStore, "renew", slow_renewal)
     script.meanwhile["one"] = lambda: wall.pass_s(RENEW_MS / 1000 - 0.5)
     answer = late.get_prompt("flow")

@@ -221,7 +221,8 @@ def test_who_sees_every_tool_costs_no_more_requests_and_others_one_read_before_a
 
 
 @pytest.mark.parametrize(
-    ("protocol", "checked", "unchecked"), [(TaskStore, CallersTasks, {"look"}), (JobStore, CallersJobs, {"claim"})]
+    ("protocol", "checked", "unchecked"),
+    [(TaskStore, CallersTasks, {"read_status"}), (JobStore, CallersJobs, {"claim"})],
 )
 def test_every_method_that_takes_a_tasks_id_is_checked(protocol: type, checked: type, unchecked: set[str]) -> None:
     methods = inspect.getmembers(protocol, inspect.isfunction)

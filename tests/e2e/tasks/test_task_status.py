@@ -85,7 +85,7 @@ def test_a_report_is_seen_while_the_tool_runs_and_renews_the_claim(
     def look() -> None:
         while (item := table.item(task)).get("status_message") != {"S": "3/3: counting"}:
             jobs.time.s += 1
-        seen.append((int(item["run"]["M"]["u"]["N"]) - jobs.time.now_ms()) // 1000)
+        seen.append((int(item["run"]["M"]["until"]["N"]) - jobs.time.now_ms()) // 1000)
 
     reports.last = look
     jobs.work()

@@ -447,7 +447,7 @@ def test_over_a_stream_the_same_request_goes_on_with_the_answers(streamed: Strea
     assert question["params"]["requestedSchema"]["required"] == FORM["required"]
     (item,) = (item for item in table.items if item["sk"]["S"] != "QUESTION")
     assert item["status"]["S"] == "working"
-    assert item["run"]["M"]["u"]["N"] == "0"  # its claim is given up
+    assert item["run"]["M"]["until"]["N"] == "0"  # its claim is given up
     assert respond(streamed.client, question, result=ACCEPTED).status == 202
     result = streamed.result()
 

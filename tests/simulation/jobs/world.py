@@ -11,6 +11,8 @@ from mcp_baton.exceptions import NotDispatched, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
+from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.work import LONGEST_DISPATCH_MS
 from tests.simulation.bucket import PlainBucket
 from tests.simulation.client import PlainClient, Sent
@@ -215,7 +217,8 @@ class JobWorld(World):
         """
         client: Any = PlainClient(self.database)
         objects = None if self.bucket is None else PlainBucket(self.bucket)
-        store = DynamoDBTaskStore("tasks", cast("Any", lambda: client), objects=objects, now_ms=lambda: 0)
+        table = TaskTable("tasks", Connection(cast("Any", lambda: client)), clock_ms=lambda: 0)
+        store = DynamoDBTaskStore(TaskItems(table, objects=objects))
         self.judging = True
         try:
             return store.get(OWNER, task_id).result

@@ -14,8 +14,9 @@ import pytest
 
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUnavailable, ValueNotKept
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
+from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.record import (
     LEASE_MS,
     RENEW_MS,
@@ -60,7 +61,7 @@ def client() -> Any:
 
 @pytest.fixture
 def store(client: Any) -> DynamoDBTaskStore:
-    return DynamoDBTaskStore(TABLE, lambda: client, limits=Limits(item_bytes=400_000))
+    return DynamoDBTaskStore(TaskItems(TaskTable(TABLE, Connection(lambda: client))))
 
 
 def workflow(*steps: Step, durable: bool = True) -> Workflow:
@@ -784,7 +785,7 @@ def test_a_run_looks_at_its_task_when_it_has_not_heard_of_it_for_two_seconds(
 
     run = Engine(host, RecordingStore(store, host), clock).start(THREE, INVOCATION)
 
-    seen = [host.log[place + 1].split()[-1] for place, entry in enumerate(host.log) if entry == "look"]
+    seen = [host.log[place + 1].split()[-1] for place, entry in enumerate(host.log) if entry == "read_status"]
     assert (seen, run.stop, run.persisted) == (looks, None, True)
 
 

@@ -43,8 +43,8 @@ class Kept(RecordingStore):
             raise StoreUnavailable("so it is")
         return replace(TASK, status=self.standing.status, variables={"by": "another run"})
 
-    def look(self, _owner: str, _task_id: str) -> TaskStanding:
-        self.asked.append("look")
+    def read_status(self, _owner: str, _task_id: str) -> TaskStanding:
+        self.asked.append("read_status")
         self.ms += self.takes_ms
         if self.fails:
             raise self.fails
@@ -127,7 +127,7 @@ def test_a_run_looks_when_it_has_not_heard_of_its_task_for_two_seconds_and_goes_
     store.fails = fails
     for store.ms in (1_999, 2_000, 3_999, 4_000):
         assert hold.look() is None
-    assert store.asked == ["look", "look"]
+    assert store.asked == ["read_status", "read_status"]
     assert ("cannot be read" in caplog.text) == (fails is not None)
 
 
@@ -220,4 +220,4 @@ def test_a_task_that_a_look_finds_over_is_told_as_it_was_ended(unread: bool, var
     store.ms, store.unread, store.standing = 2_000, unread, TaskStanding(TaskStatus.COMPLETED, TASK.claim)
     assert hold.look() == TaskOver(TaskStatus.COMPLETED)
     assert (hold.task.status, hold.task.variables) == (TaskStatus.COMPLETED, variables)
-    assert store.asked == ["look", "get"]
+    assert store.asked == ["read_status", "get"]

@@ -57,7 +57,7 @@ class CallersTasks:
         self._seen = seen
 
     def __getattr__(self, name: str) -> Any:
-        """What takes no task's id is the store's own, and so is `look`, which only tells the status."""
+        """What takes no task's id is the store's own, and so is `read_status`, which only tells the status."""
         return getattr(self._store, name)
 
     @property

@@ -166,7 +166,7 @@ class TaskStore(Protocol):
             TaskNotFound: missing, expired or another owner's.
         """
 
-    def look(self, owner: str, task_id: str) -> TaskStanding:
+    def read_status(self, owner: str, task_id: str) -> TaskStanding:
         """A task's status and who runs it, by the cheapest read: it may be behind by a moment, but never speaks of a
         task's end, or of a takeover, that has not come.
 

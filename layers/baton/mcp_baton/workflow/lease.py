@@ -206,7 +206,7 @@ class Lease:
     def _read_status(self) -> None:
         self._heard_s = self._clock()
         try:
-            standing = self._store.look(self.task.owner, self.task.task_id)
+            standing = self._store.read_status(self.task.owner, self.task.task_id)
         except TaskNotFound:
             self._gone()
             return

@@ -44,8 +44,8 @@ class Kept(RecordingStore):
             raise self.fails
         return task
 
-    def look(self, _owner: str, _task_id: str) -> TaskStanding:
-        self.asked.append("look")
+    def read_status(self, _owner: str, _task_id: str) -> TaskStanding:
+        self.asked.append("read_status")
         return TaskStanding(TaskStatus.WORKING, TASK.claim)
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
@@ -103,7 +103,7 @@ def test_a_report_renews_the_claim_and_tells_how_the_task_stands(monitor: JobMon
         say(monitor, store.ms)
         monitor.pulse()
     assert "renew" not in store.asked
-    assert "look" not in store.asked
+    assert "read_status" not in store.asked
 
 
 def test_a_report_that_cannot_be_written_is_tried_again_after_two_seconds(monitor: JobMonitor, store: Kept) -> None:

@@ -1,9 +1,9 @@
 """What stays in the head, what is kept outside, and what gives way."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
+from typing import Any, cast
 
 import pytest
 
@@ -44,20 +44,18 @@ class Shelf:
         self._ask()
         self.items[item["pk"]["S"]] = item
 
-    def get_value(self, key: Item, *, consistent: bool) -> Item | None:
-        """An item that was kept; only a consistent read finds it."""
-        return self.items.get(key["pk"]["S"]) if consistent else None
-
     def put(self, key: str, data: bytes, digest: bytes) -> None:
         """Keep an object."""
         assert sha256(data).digest() == digest
         self._ask()
         self.objects[key] = data
 
-    def get(self, key: str, most: int) -> Iterator[bytes]:
-        """An object that was kept."""
+    def get(self, key: Any, most: int = 0, *, consistent: bool = True) -> Any:
+        """An item that was kept, which only a consistent read finds; or an object that was kept."""
+        if isinstance(key, dict):
+            return self.items.get(key["pk"]["S"]) if consistent else None
         assert len(self.objects[key]) <= most
-        yield self.objects[key]
+        return iter((self.objects[key],))
 
     def _ask(self) -> None:
         self.asked += 1
@@ -68,7 +66,7 @@ class Shelf:
 def mover(shelf: Shelf, *, bucket: bool = False) -> Mover:
     seconds = count(0.0, 0.001)
     target = Target("owner", "task", 1, 1000)
-    outside = OverflowStore(shelf, shelf if bucket else None, RecentWrites(lambda: next(seconds)))
+    outside = OverflowStore(cast("Any", shelf), shelf if bucket else None, RecentWrites())
     return Mover(outside, target, 1000.0, lambda: next(seconds))
 
 
@@ -77,7 +75,7 @@ def nowhere() -> Mover:
 
 
 def fetcher(shelf: Shelf) -> Fetcher:
-    return Fetcher(OverflowStore(shelf, shelf), "owner", "task")
+    return Fetcher(OverflowStore(cast("Any", shelf), shelf, RecentWrites()), "owner", "task")
 
 
 def outside(changes: Changes) -> set[str]:

@@ -43,7 +43,7 @@ def questions_open(request: Request, task: TaskRecord) -> TaskRecord | None:
     if request.store is None or not send_questions(request, task):
         return None
     for _ in _pauses(request):
-        if request.store.look(task.owner, task.task_id).status is not TaskStatus.INPUT_REQUIRED:
+        if request.store.read_status(task.owner, task.task_id).status is not TaskStatus.INPUT_REQUIRED:
             return request.store.get(task.owner, task.task_id)
     return None
 

@@ -45,7 +45,7 @@ class Followed:
         """
         if self.task.status.terminal:
             return
-        standing = self._store.look(self.task.owner, self.task.task_id)
+        standing = self._store.read_status(self.task.owner, self.task.task_id)
         if standing.version > self.task.version or self._is_deserted(standing):
             self.task = looked_after(self._request, self._store.get(self.task.owner, self.task.task_id))
 

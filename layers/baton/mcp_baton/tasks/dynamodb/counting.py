@@ -1,14 +1,14 @@
-"""How many live tasks an owner has, if that is limited: counted in one small item a shard (docs/storage.md, Limits).
+"""Counts the live tasks of an owner if their number is limited, in one item for each shard (docs/storage.md, Limits).
 
-Tasks are counted by the time when they expire, in a number for each span of time. Tasks that nothing ends leave the
-count by themselves. A creation or an end costs the same however many tasks there are and however fast they come.
+Tasks are counted by the time when they expire, in one number for each span of time. So tasks that expire without an end
+leave the count by themselves. A creation or an end costs the same for any number of tasks and any rate.
 
-The count is approximate. It keeps no tokens of writes, since those would make the item grow with the rate of tasks: a
-write whose answer was lost may be counted twice, or not at all, until the tasks of its span have expired.
+The count is approximate. The items keep no tokens of writes, because they would grow with the rate of tasks. So a write
+whose response was lost may be counted twice, or not at all, until the tasks of its span have expired.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, TooManyTasks
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 COUNT_KEY = "COUNT"
 SHORTEST_SPAN_S = 64
 SPANS = 8
-"""Spans in a task's lifetime, at least: a task that expires is counted for an eighth of its lifetime more, at most."""
+"""The fewest spans in a lifetime. So an expired task stays counted for at most an eighth of its lifetime."""
 
 MOST_REMOVED = 100
-"""How many attributes one write removes at most, so that its expression stays short."""
+"""The most attributes that one write removes. Keeps its expression short."""
 
 _SPAN = "t"
 _OWN = frozenset({"pk", "sk", "expires_at"})
@@ -39,24 +39,22 @@ class LiveTasks:
 
     Args:
         table: The table.
-        limits: How long a task may live, and how many shards there are.
+        limits: The longest lifetime of tasks, and the number of shards.
         allowed: How many live tasks an owner may have.
-        now_ms: The clock, epoch milliseconds.
     """
 
-    def __init__(self, table: TaskTable, limits: Limits, allowed: int, now_ms: Callable[[], int]) -> None:
+    def __init__(self, table: TaskTable, limits: Limits, allowed: int) -> None:
         self._table = table
         self._limits = limits
         self._allowed = allowed
-        self._now_ms = now_ms
 
     def enter(self, owner: str, task_id: str, item: Item) -> None:
         """Count a task that is about to be created: one `GetItem` a shard, four at once, and one `UpdateItem`.
 
         Raises:
-            TooManyTasks: the owner already has as many as may be.
+            TooManyTasks: the owner already has as many as allowed.
         """
-        shards, now_s = shard_names(self._limits.shards), self._now_ms() // 1000
+        shards, now_s = shard_names(self._limits.shards), self._table.clock_ms() // 1000
         counts = dict(zip(shards, all_of([partial(self._count, owner, shard) for shard in shards]), strict=True))
         live = sum(tasks for count in counts.values() for end, tasks in _spans(count).values() if end > now_s)
         if live >= self._allowed:
@@ -64,44 +62,46 @@ class LiveTasks:
         own = counts.get(shard_of(task_id), {})
         expires_s = now_s + self._limits.max_ttl_ms // 500
         if "expires_at" in own:
-            # Tasks that were created when the longest lifetime was longer are still counted.
+            # Tasks that were created under a longer maximum lifetime are still counted.
             expires_s = max(expires_s, number(own, "expires_at"))
-        update = Update(None, self._now_ms())
-        update.add(update.name(span_of(item)), update.value({"N": "1"}))
-        update.set(update.name("expires_at"), update.value({"N": str(expires_s)}))
+        update = Update(None, self._table.clock_ms())
+        update.add(update.name(span_of(item)), update.number(1))
+        update.set(update.name("expires_at"), update.number(expires_s))
         over = own.keys() - _OWN - {name for name, (end, _) in _spans(own).items() if end > now_s} - {span_of(item)}
         for name in sorted(over)[:MOST_REMOVED]:
             update.remove(update.name(name))
         try:
             self._table.update(count_key(owner, shard_of(task_id)), update, CREATE, whole=False)
         except OutcomeUnknown as error:
-            # What may have been written is the count alone: it is known that there is no task.
+            # Only the count may have been written. The task does not exist.
             raise StoreUnavailable(str(error)) from error
 
     def leave(self, owner: str, task_id: str, item: Item) -> None:
-        """Stop counting a task that has ended, by the end that its item has: one `UpdateItem`, sent once.
+        """Stop counting a task that has ended, in the span of its item: one `UpdateItem`, sent once.
 
-        If it fails, the task stays counted until it expires."""
-        update = Update(None, self._now_ms())
+        If it fails, the task stays counted until it expires.
+        """
+        update = Update(None, self._table.clock_ms())
         span = update.name(span_of(item))
-        update.require(f"{span}>{update.value({'N': '0'})}")
+        update.require(f"{span}>{update.number(0)}")
         self._add(owner, task_id, update, span, -1)
 
     def is_counted_alike(self, before: Item, after: Item) -> bool:
-        """Whether a task is counted in the same span of time by both its ends."""
+        """Whether both items of a task are counted in the same span of time."""
         return span_of(before) == span_of(after)
 
     def prolong(self, owner: str, task_id: str, item: Item) -> None:
-        """Count a task by a later end as well: one `UpdateItem`, sent once.
+        """Count a task in the span of its later end, too: one `UpdateItem`, sent once.
 
-        Nothing is counted if the shard has no `COUNT` item, as when the limit was set after the task was created. The
-        update would create one without `expires_at`, which DynamoDB never deletes."""
-        update = Update(None, self._now_ms())
+        Nothing is counted if the shard has no `COUNT` item, for example because the limit was set after the task was
+        created. The update would create one without `expires_at`, which DynamoDB never deletes.
+        """
+        update = Update(None, self._table.clock_ms())
         update.require(f"attribute_exists({update.name('expires_at')})")
         self._add(owner, task_id, update, update.name(span_of(item)), 1)
 
     def _add(self, owner: str, task_id: str, update: Update, span: str, tasks: int) -> None:
-        update.add(span, update.value({"N": str(tasks)}))
+        update.add(span, update.number(tasks))
         try:
             self._table.update(count_key(owner, shard_of(task_id)), update, RENEW, whole=False)
         except (StoreError, ConditionFailed, ItemTooLarge):
@@ -112,9 +112,9 @@ class LiveTasks:
 
 
 def span_of(item: Item) -> str:
-    """The attribute that counts a task, named by when its span ends, epoch seconds.
+    """The attribute that counts a task. Its name contains the end of the span, epoch seconds.
 
-    A span's length depends on the task's own lifetime, not on the longest one, which may change while tasks live.
+    The length of a span depends on the lifetime of the task, not on the maximum, which may change while tasks live.
     """
     length_s = SHORTEST_SPAN_S
     while length_s * 2 * SPANS * 1000 <= number(item, "ttl_ms"):
@@ -128,6 +128,6 @@ def count_key(owner: str, shard: str) -> Item:
 
 
 def _spans(item: Item) -> Mapping[str, tuple[int, int]]:
-    """By name, when each span of time ends, epoch seconds, and how many tasks expire in it."""
+    """For each span, by attribute name: its end (epoch seconds) and how many tasks expire in it."""
     spans = [name for name in item if name.startswith(_SPAN) and "N" in item[name]]
     return {name: (int(name.removeprefix(_SPAN), 36), number(item, name)) for name in spans}

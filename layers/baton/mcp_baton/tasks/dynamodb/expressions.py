@@ -1,12 +1,13 @@
-"""UpdateItem expressions, small enough for DynamoDB: 4 KB each, whatever the names are (docs/storage.md).
+"""UpdateItem expressions: what a write sets, and the conditions on which it was decided (docs/storage.md).
 
-Every name and value is a placeholder of one or two characters: the length depends on how much is written alone. The
-conditions close the races: a write states what it was decided on, and fails as a whole when that no longer holds.
+DynamoDB accepts expressions of 4 KB. Every name and value is a placeholder of one or two characters, so the length
+depends only on how much is written.
 
-A write with a token is applied once, however often it is sent (docs/storage.md, Lost answers): the token is kept in one
-of the item's 29 sets, by the time, on the condition that it is not there yet. Each write drops the set that is farthest
-from now: a token outlives its repeats where writers' clocks are ten minutes apart, since AWS takes requests that are
-five minutes off (IAM User Guide, "Troubleshoot signed requests for AWS APIs").
+A write with a token is applied once, however often it is sent (docs/storage.md, Lost answers). The item has 29 sets of
+tokens, one for each span of time. A write requires that its token is not in the set of its time, adds it there, and
+removes the set that is farthest from now. So a token outlives its repeats even if the clocks of two writers are ten
+minutes apart: AWS accepts requests whose time is five minutes off (IAM User Guide, "Troubleshoot signed requests for
+AWS APIs").
 """
 
 from msgspec import Struct, field
@@ -16,43 +17,47 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, RUN, TIMINGS, members
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStatus, timestamp
+from mcp_baton.tasks.texts import to_text
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 EXPRESSION_BYTES = 4096
 LIVE_STATUSES = sorted(LIVE)
 
+MESSAGE_CHARACTERS = 1_000
+"""The longest status message that is stored. Every later write of the task is charged for it."""
+
 SETS = tuple(f"w{place}" for place in range(29))
 AWAY = len(SETS) // 2
 SPAN_MS = 61_000
-"""Each set has the tokens of so long. What is written every so many minutes is then not always in the same sets."""
+"""How long each set takes tokens, milliseconds. Not a minute, so that regular writes use all sets."""
 
 
 def set_at(now_ms: int) -> str:
-    """The set that takes the tokens of this time."""
+    """The set for tokens of this time."""
     return SETS[now_ms // SPAN_MS % len(SETS)]
 
 
 def old_set_at(now_ms: int) -> str:
-    """The set of fifteen minutes ago, as far from now as one can be."""
+    """The set that is farthest from this time: its tokens are fifteen minutes old."""
     return SETS[(now_ms // SPAN_MS + AWAY) % len(SETS)]
 
 
 def stored_token(token: str) -> bytes:
-    """A token, which is made of hex digits, as it stands in a set."""
+    """A token of hex digits, as it is stored."""
     return bytes.fromhex(token)
 
 
 def first_token(now_ms: int, token: str) -> Item:
-    """What a new item has of the write that creates it."""
+    """The token of the write that creates an item, as the attribute of the new item."""
     return {set_at(now_ms): {"BS": [stored_token(token)]}}
 
 
 class Update(Struct):
-    """An UpdateItem request being put together. With a token it is applied once, however often it is sent.
+    """The parts of an UpdateItem request. With a token it is applied once, however often it is sent.
 
     Attributes:
-        token: Names this write, here and in the item: see `TaskTable.update`; `None` where a repetition does no harm.
-        now_ms: When the token was made, epoch milliseconds: it says in which of the item's sets the token stands.
+        token: Identifies this write, here and in the item: see `TaskTable.update`. `None` if a repetition is harmless.
+        now_ms: When the token was created, epoch milliseconds. It determines the token's set.
     """
 
     token: str | None
@@ -85,7 +90,7 @@ class Update(Struct):
         return placeholder
 
     def text(self, text: str) -> str:
-        """The placeholder of a text that comes many times, such as a status."""
+        """The placeholder of a text that may be used several times, such as a status."""
         if text not in self._texts:
             self._texts[text] = self.value({"S": text})
         return self._texts[text]
@@ -99,18 +104,22 @@ class Update(Struct):
         self.removals.append(path)
 
     def add(self, path: str, value: str) -> None:
-        """Add the value of a placeholder to the number at a path, which is 0 where there is none."""
+        """Add the value of a placeholder to the number at a path; a missing number counts as 0."""
         self.additions.append(f"{path} {value}")
 
+    def number(self, number: int) -> str:
+        """A new placeholder for a number."""
+        return self.value({"N": str(number)})
+
     def require(self, condition: str) -> None:
-        """Add a condition to those that must all hold."""
+        """Add a condition. All conditions must hold."""
         self.conditions.append(condition)
 
     def expression(self) -> str:
         """The update expression.
 
         Raises:
-            StoreError: it is longer than DynamoDB takes.
+            StoreError: it is longer than DynamoDB accepts.
         """
         removals, additions = self.removals, self.additions
         if self.token is not None:
@@ -124,7 +133,7 @@ class Update(Struct):
         """The condition expression; empty for a write without conditions.
 
         Raises:
-            StoreError: it is longer than DynamoDB takes.
+            StoreError: it is longer than DynamoDB accepts.
         """
         conditions = self.conditions
         if self.token is not None:
@@ -141,25 +150,25 @@ def _checked(expression: str) -> str:
 
 
 def base36(number: int) -> str:
-    """A number in as few letters and digits as possible."""
+    """A number in base 36."""
     head, digit = divmod(number, len(DIGITS))
     return (base36(head) if head else "") + DIGITS[digit]
 
 
 def live_update(now_ms: int, token: str | None) -> Update:
-    """A write to a task that must exist, must not have expired and must not be terminal."""
+    """A write to a live task: it exists, has not expired, and is not terminal."""
     update = guarded_update(now_ms, token)
     version = update.name("version")
-    update.set(version, f"{version}+{update.value({'N': '1'})}")
+    update.set(version, f"{version}+{update.number(1)}")
     update.set(update.name("updated_at"), update.text(timestamp(now_ms)))
     return update
 
 
 def guarded_update(now_ms: int, token: str | None) -> Update:
-    """The same for a write that does not count as a change of the task."""
+    """As `live_update`, for a write that does not count as a change of the task."""
     update = Update(token, now_ms)
     update.require(f"attribute_exists({update.name('pk')})")
-    update.require(f"{update.name('expires_at')}>{update.value({'N': str(now_ms // 1000)})}")
+    update.require(f"{update.name('expires_at')}>{update.number(now_ms // 1000)}")
     live = ",".join(update.text(status) for status in LIVE_STATUSES)
     update.require(f"{update.name('status')} IN ({live})")
     return update
@@ -168,7 +177,7 @@ def guarded_update(now_ms: int, token: str | None) -> Update:
 def finish_update(
     now_ms: int, token: str, status: TaskStatus, result: Attribute | None = None, *, by_client: bool = False
 ) -> Update:
-    """The write that ends a task; with a result, which a client may have supplied."""
+    """The write that ends a task, perhaps with a result. `by_client` says that a client supplied it."""
     update = live_update(now_ms, token)
     update.set(update.name("status"), update.text(status))
     if result is not None:
@@ -178,8 +187,47 @@ def finish_update(
     return update
 
 
+def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update:
+    """The write by which a run claims a task of this workflow (its stored name) that has no live claim.
+
+    `run.lapsed` becomes the sum of the ends of all claims before this one. A claim that was released ends at 0, so the
+    sum shows whether one expired without release.
+    """
+    update = guarded_update(now_ms, token)
+    update.require(f"{update.name('workflow')}={update.text(workflow)}")
+    until, lapsed = update.path(RUN, "until"), update.path(RUN, "lapsed")
+    update.set(lapsed, f"if_not_exists({lapsed},{update.number(0)})+{until}")
+    take_claim(update, claim, now_ms)
+    return update
+
+
+def take_claim(update: Update, claim: Claim, now_ms: int) -> None:
+    """Make a write take the claim, on condition that nobody else has a live one."""
+    run_id, number, until = (update.path(RUN, member) for member in ("id", "number", "until"))
+    own = update.text(claim.id)
+    update.require(f"({until}<{update.number(now_ms)} OR {run_id}={own})")
+    update.set(run_id, own)
+    update.set(number, f"{number}+{update.number(1)}")
+    update.set(until, update.number(claim.until_ms))
+
+
+def require_claim(update: Update, claim: Claim) -> None:
+    """Make a write require that the run still has the claim.
+
+    After a release the id stays until the next run claims the task, but `until` is 0 at once.
+    """
+    update.require(f"{update.path(RUN, 'id')}={update.text(claim.id)}")
+    update.require(f"{update.path(RUN, 'until')}>{update.number(0)}")
+
+
+def renew_claim(update: Update, claim: Claim, *, release: bool = False) -> None:
+    """Make a write require the claim, and renew it until its new end, or release it."""
+    require_claim(update, claim)
+    update.set(update.path(RUN, "until"), update.number(0 if release else claim.until_ms))
+
+
 def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Update:
-    """The write of a batch: every change it holds, and every condition that it was decided on."""
+    """The write of a batch: all its changes, and all conditions on which it was decided."""
     update = (
         live_update(now_ms, token)
         if changes.result is None
@@ -192,7 +240,7 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
         if step.status != step.expected:
             update.set(path, update.text(step.status))
     if changes.variables and "definition" in stored:
-        # The places of the steps, and what they are, were read from this definition's progress.
+        # The places of the steps were read from the progress of this definition.
         update.require(f"{update.name('definition')}={update.value(stored['definition'])}")
     if changes.definition is not None:
         update.set(update.name("definition"), update.value(changes.definition))
@@ -201,7 +249,7 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
     variables = update.name("variables") if changes.variables else ""
     for name, attribute in changes.variables.items():
         update.set(f"{variables}.{update.name(name)}", update.value(attribute))
-    _note_timings(update, changes)
+    _set_timings(update, changes)
     for name in sorted(changes.removed):
         update.remove(update.path("variables", name))
     if PAUSE_REASON in changes.variables and PROGRESS not in changes.variables:
@@ -211,7 +259,7 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
     return update
 
 
-def _note_timings(update: Update, changes: Changes) -> None:
+def _set_timings(update: Update, changes: Changes) -> None:
     if changes.timings and changes.all_timings:
         update.set(update.name(TIMINGS), update.value({"M": dict(changes.timings)}))
         return
@@ -220,7 +268,7 @@ def _note_timings(update: Update, changes: Changes) -> None:
 
 
 def _require_paused_step(update: Update, stored: Item, changes: Changes) -> None:
-    """A pause reason was decided on the status of the step that it names: somebody else may have completed it since."""
+    """Require that the step of the new pause reason still has the status that was read."""
     reason = changes.variables[PAUSE_REASON].get("M", {})
     named = reason.get("failedStep") or reason.get("blockedStep")
     written = {step.index for step in changes.steps}
@@ -232,20 +280,16 @@ def _require_paused_step(update: Update, stored: Item, changes: Changes) -> None
 
 
 def _require_same_pause(update: Update, stored: Item) -> None:
-    """A write that leaves the pause reason alone was decided on the one that was read: one that somebody else has
-    stored since may name the very step that this write completes."""
+    """Require that the pause reason did not change. A newer one may name the step that this write completes."""
     path, pause = update.path("variables", PAUSE_REASON), members(stored, "variables").get(PAUSE_REASON)
     update.require(f"attribute_not_exists({path})" if pause is None else f"{path}={update.value(pause)}")
 
 
-def require_held(update: Update, claim: Claim) -> None:
-    """The write takes place only while this run holds the task. One that gave it up may not have heard of that: its
-    name stays until another one comes, the end is 0 at once."""
-    update.require(f"{update.path(RUN, 'i')}={update.text(claim.id)}")
-    update.require(f"{update.path(RUN, 'u')}>{update.value({'N': '0'})}")
+def say(update: Update, message: str) -> None:
+    """Make a write set the status message."""
+    update.set(update.name("status_message"), update.value({"S": to_text(shortened(message))}))
 
 
-def hold(update: Update, claim: Claim, *, release: bool = False) -> None:
-    """A write of the run that holds the task: it renews the claim, or gives it up."""
-    require_held(update, claim)
-    update.set(update.path(RUN, "u"), update.value({"N": "0" if release else str(claim.until_ms)}))
+def shortened(message: str) -> str:
+    """A message, cut to the length that is stored."""
+    return message if len(message) <= MESSAGE_CHARACTERS else message[: MESSAGE_CHARACTERS - 1] + "…"

@@ -194,7 +194,7 @@ class Fetcher:
     def _item(self, table: ValueTable, pointer: Pointer, number: int, read: dict[int, bytes]) -> None:
         key = piece_key(self._owner, self._task_id, pointer.bundle, number)
         # A new item may be missing from an eventually consistent read, never from a consistent one.
-        item = table.get_value(key, consistent=False) or table.get_value(key, consistent=True)
+        item = table.get(key, consistent=False) or table.get(key)
         if item is None:
             raise self._lost(pointer, f"its piece {number + 1} is missing")
         match item.get("data"):
@@ -206,7 +206,7 @@ class Fetcher:
     def _lost(self, pointer: Pointer, cause: str) -> ValueLost:
         size = pointer.text_bytes
         if self._outside is not None:
-            self._outside.written.forget(self._owner, self._task_id)
+            self._outside.recent.forget(self._owner, self._task_id)
         logger.error("task %s: %s, of a value of %d bytes, is lost: %s", self._task_id, pointer.bundle, size, cause)
         return ValueLost(size, cause)
 

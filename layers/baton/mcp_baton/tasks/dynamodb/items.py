@@ -29,9 +29,16 @@ OWNER_PREFIX = "OWNER#"
 TASK_PREFIX = "TASK#"
 MAX_PARTITION_KEY_BYTES = 2048
 RUN = "run"
-"""The claim in a head: a map of `i` (who), `n` (how many there were), `u` (until when, epoch milliseconds; 0 once it
-was given up), `l` (the sum of the ends of earlier claims: more than 0 if one was not given up) and, of a worker's, `d`
-(the number of its dispatch). Every head has one, since a write can only set members of a map that is there."""
+"""The claim in a task's item, a map:
+
+- `id`: the run that has it.
+- `number`: how many runs have claimed the task.
+- `until`: when it ends, epoch milliseconds; 0 after release.
+- `lapsed`: the sum of the ends of earlier claims; more than 0 if one of them was not released.
+- `dispatch`: of a worker, the number of its dispatch.
+
+Every item has the map, because an update can only set members of a map that exists.
+"""
 
 NOBODY = Claim("", 0, 0)
 
@@ -232,7 +239,8 @@ def _text(item: Item, name: str) -> str | None:
 def run_attribute(claim: Claim | None) -> Attribute:
     """A new head's claim; an empty one for a task without a run."""
     claim = claim or NOBODY
-    return {"M": {"i": {"S": claim.id}, "n": {"N": str(claim.number)}, "u": {"N": str(claim.until_ms)}}}
+    number, until = {"N": str(claim.number)}, {"N": str(claim.until_ms)}
+    return {"M": {"id": {"S": claim.id}, "number": number, "until": until}}
 
 
 def claim_in(item: Item) -> Claim | None:
@@ -240,8 +248,8 @@ def claim_in(item: Item) -> Claim | None:
     if RUN not in item:
         return None
     run = item[RUN]["M"]
-    dispatch, lapsed = (int(run[member]["N"]) if member in run else 0 for member in ("d", "l"))
-    claim = Claim(run["i"]["S"], int(run["u"]["N"]), int(run["n"]["N"]), dispatch, interrupted=lapsed > 0)
+    dispatch, lapsed = (int(run[member]["N"]) if member in run else 0 for member in ("dispatch", "lapsed"))
+    claim = Claim(run["id"]["S"], int(run["until"]["N"]), int(run["number"]["N"]), dispatch, interrupted=lapsed > 0)
     return claim if claim.number else None
 
 

@@ -1,4 +1,4 @@
-"""Jobs in the tasks' table: each change is one conditional write of the task's head (docs/storage.md, Jobs)."""
+"""Jobs in the table of the tasks: each change is one conditional write of the task's item (docs/storage.md, Jobs)."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -7,109 +7,112 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TaskHeld, TooLarge
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.dynamodb import heads as writes
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
-from mcp_baton.tasks.dynamodb.claims import claimed, holds
-from mcp_baton.tasks.dynamodb.expressions import Update
-from mcp_baton.tasks.dynamodb.heads import TaskItems, stored_item
-from mcp_baton.tasks.dynamodb.items import Limits, job_text, number
-from mcp_baton.tasks.dynamodb.overflow import MARGIN_S, ObjectStore, RecentWrites
+from mcp_baton.tasks.dynamodb.changes import BOOKKEEPING_BYTES
+from mcp_baton.tasks.dynamodb.expressions import (
+    Update,
+    finish_update,
+    guarded_update,
+    live_update,
+    renew_claim,
+    require_claim,
+    say,
+    shortened,
+    take_claim,
+)
+from mcp_baton.tasks.dynamodb.items import RUN, job_text, number
+from mcp_baton.tasks.dynamodb.overflow import MARGIN_S
 from mcp_baton.tasks.dynamodb.retry_policy import CREATE, END, RENEW, WRITE, RetryPolicy
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge
+from mcp_baton.tasks.dynamodb.task_items import TaskItems, has_claim, may_claim, stored_item
+from mcp_baton.tasks.dynamodb.values import item_size, size
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import Claim, TaskRecord, TaskStatus
-from mcp_baton.tasks.work import Job
-from mcp_baton.telemetry import STORE_CONFLICTS, Telemetry
+from mcp_baton.tasks.texts import to_text
+from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Job
+from mcp_baton.telemetry import STORE_CONFLICTS
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.pointers import Pointer
     from mcp_baton.tasks.dynamodb.prolonging import Path
 
 MOST_QUESTIONS = 100
-"""How many questions are asked at a time: what one `UpdateExpression` surely holds."""
+"""The most questions that a job asks at a time. They fit into one `UpdateExpression`."""
 
 MOST_POINTERS = 100
-"""How many pointers one write replaces: what one `UpdateExpression` surely holds."""
+"""The most pointers that one write replaces. They fit into one `UpdateExpression`."""
 
 RETRY_AFTER_MS = 1_000
 
 
-class DynamoDBJobStore(TaskItems):
-    """A `JobStore` in the table of a `DynamoDBTaskStore`, which makes it.
+class DynamoDBJobStore:
+    """A `JobStore` in the table of the tasks."""
 
-    Args:
-        table: The table.
-        objects: S3, for values outside the heads; `None` where there is no bucket.
-        written: Gives what was just written outside.
-        limits: How large a task may grow, how long it may live, and how many an owner may have.
-        now_ms: The clock, epoch milliseconds.
-        telemetry: Takes lost races.
-    """
-
-    def __init__(
-        self,
-        table: TaskTable,
-        objects: ObjectStore | None,
-        written: Callable[[], RecentWrites],
-        limits: Limits,
-        now_ms: Callable[[], int],
-        telemetry: Telemetry,
-    ) -> None:
-        self._table = table
-        self._objects = objects
-        self._written = written
-        self._limits = limits
-        self.now_ms = now_ms
-        self._telemetry = telemetry
+    def __init__(self, items: TaskItems) -> None:
+        self._items = items
+        self._table = items.table
+        self._limits = items.limits
 
     def claim(self, owner: str, task_id: str, claim: Claim, dispatch: int) -> TaskRecord:
-        """Begin an attempt: one `UpdateItem`."""
-        now_ms = self.now_ms()
-        update = writes.claiming(claim, dispatch, now_ms, new_token())
+        """Begin an attempt: one `UpdateItem`. Attempts are counted here, not when they are dispatched."""
+        now_ms = self._items.now_ms()
+        update = guarded_update(now_ms, new_token())
+        _require_working(update)
+        _require_attempts(update)
+        take_claim(update, claim, now_ms)
+        update.set(update.path(RUN, "dispatch"), update.number(dispatch))
         try:
-            item = self._table.update(self._key(owner, task_id), update, CREATE)
-            taken = claimed(self._task_in(owner, item), claim, self.now_ms)
-            return taken or self.claim(owner, task_id, claim, dispatch)
+            item = self._table.update(self._items.key(owner, task_id), update, CREATE)
         except ConditionFailed as failure:
-            current = self._live(owner, failure)
+            current = self._items.live(owner, failure)
             if current.job is not None and current.status is TaskStatus.WORKING:
-                held = current.claim
-                if held is not None and held.id != claim.id and held.holds_at(now_ms):
-                    raise TaskHeld(held.until_ms, current) from failure
+                if current.claim is not None and not may_claim(current.claim, claim, now_ms):
+                    raise TaskHeld(current.claim.until_ms, current) from failure
                 if attempts_left(current) == 0:
                     raise NoAttemptLeft(current) from failure
-            self._telemetry.add(STORE_CONFLICTS)
+            self._table.telemetry.add(STORE_CONFLICTS)
             raise Conflict(current) from failure
+        return self._items.claimed(owner, item, claim) or self.claim(owner, task_id, claim, dispatch)
 
     def dispatch_again(self, task: TaskRecord) -> TaskRecord | None:
-        """Note one more dispatch: one `UpdateItem`, or none where the task as it was read has no need of it."""
-        now_ms = self.now_ms()
+        """Note one more dispatch: one `UpdateItem`, or none if the task, as it was read, does not need one."""
+        now_ms = self._items.now_ms()
         if not is_unclaimed_job(task, now_ms) or attempts_left(task) == 0 or job_of(task).due_ms >= now_ms:
             return None
-        update = writes.dispatching_again(job_of(task).dispatches, now_ms, new_token())
-        item = self._tried(task, update, CREATE)
-        return None if item is None else self._task_in(task.owner, item)
+        update = guarded_update(now_ms, new_token())
+        _require_working(update)
+        _require_attempts(update)
+        _require_no_claim(update, now_ms)
+        update.require(f"{update.name('due')}<{update.number(now_ms)}")
+        _dispatch(update, now_ms + again_after_ms(job_of(task).dispatches))
+        item = self._update_unless_raced(task, update, CREATE)
+        return None if item is None else self._items.record(task.owner, item)
 
     def give_up(self, task: TaskRecord, error: JsonObject) -> TaskRecord | None:
-        """End a task whose attempts are used up: one `UpdateItem`, or none where the task as it was read has some."""
-        now_ms = self.now_ms()
+        """End a task without attempts: one `UpdateItem`, or none if the task, as it was read, has attempts left."""
+        now_ms = self._items.now_ms()
         if not is_unclaimed_job(task, now_ms) or attempts_left(task) > 0:
             return None
-        item = self._tried(task, writes.giving_up(*self._error(error), now_ms, new_token()), WRITE)
+        update = self._failing(error, now_ms)
+        _require_working(update)
+        _require_no_claim(update, now_ms)
+        update.require(f"{update.path(RUN, 'number')}>={update.name('allowed')}")
+        item = self._update_unless_raced(task, update, WRITE)
         return None if item is None else self._ended(task, item)
 
     def fail(self, task: TaskRecord, claim: Claim, error: JsonObject) -> TaskRecord:
         """End a task as failed: one `UpdateItem`."""
-        update = writes.failing(claim, *self._error(error), self.now_ms(), new_token())
-        return self._ended(task, self._held(task, update, END))
+        update = self._failing(error, self._items.now_ms())
+        renew_claim(update, claim, release=True)
+        return self._ended(task, self._update_claimed(task, update, END))
 
     def ask(self, task: TaskRecord, claim: Claim, questions: Mapping[str, JsonObject]) -> TaskRecord:
-        """Let a task wait for the client: one `UpdateItem`.
+        """Make a task wait for the client: one `UpdateItem`.
 
         Raises:
-            ValueError: a key was used for another question before, or no question is without an answer.
+            ValueError: a key was used for another question before, or all questions have answers.
         """
-        if not holds(task, claim):
+        if not has_claim(task, claim):
             raise ClaimLost(task)
         job = job_of(task)
         for key in sorted(questions.keys() & job.asked.keys()):
@@ -121,73 +124,95 @@ class DynamoDBJobStore(TaskItems):
         if len(new) > MOST_QUESTIONS:
             raise TooLarge(f"there are {len(new)} questions: a job asks {MOST_QUESTIONS} at a time at most")
         texts = self._texts("question", new)
-        # A quarter is left for the answers.
-        writes.check_room(stored_item(task), texts, self._limits.item_bytes * 3 // 4, "questions")
-        update = writes.asking(claim, texts, job.work.attempts, self.now_ms(), new_token())
-        return self._task_in(task.owner, self._held(task, update, END))
+        # A quarter of the item is left for the answers.
+        check_room(stored_item(task), texts, self._limits.item_bytes * 3 // 4, "questions")
+        update = live_update(self._items.now_ms(), new_token())
+        renew_claim(update, claim, release=True)
+        update.set(update.name("status"), update.text(TaskStatus.INPUT_REQUIRED))
+        _count_anew(update, job)
+        for key, question in texts.items():
+            update.set(update.path("asked", to_text(key)), update.value(question))
+        return self._items.record(task.owner, self._update_claimed(task, update, END))
 
     def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:
-        """Take answers: one `GetItem` and one `UpdateItem`, and one more after each race that was lost."""
-        key, races = self._key(owner, task_id), 0
+        """Take answers: one `GetItem` and one `UpdateItem`, and one more `UpdateItem` after each lost race."""
+        key, races = self._items.key(owner, task_id), 0
         item = self._table.get(key)
         while True:
-            task = self._live(owner, ConditionFailed(item))
+            task = self._items.live(owner, ConditionFailed(item))
             taken = open_answers(task, answers)
             if not taken:
                 return None
-            update = self._answering(task, taken)
             try:
-                return self._task_in(owner, self._table.update(key, update, WRITE))
+                return self._items.record(owner, self._table.update(key, self._answering(task, taken), WRITE))
             except ConditionFailed as failure:
                 item = failure.item
             except ItemTooLarge as error:
                 raise TooLarge("the answers do not fit: DynamoDB takes 409,600 bytes") from error
             races += 1
-            self._telemetry.add(STORE_CONFLICTS)
+            self._table.telemetry.add(STORE_CONFLICTS)
             if not self._table.wait_after_race(races):
                 raise StoreBusy("other answers to the task came in between until there was no time", RETRY_AFTER_MS)
 
     def _answering(self, task: TaskRecord, taken: JsonObject) -> Update:
-        job, texts = job_of(task), self._texts("answer", taken)
-        writes.check_room(stored_item(task), texts, self._limits.item_bytes, "answers")
-        last = not job.asked.keys() - job.answers.keys() - taken.keys()
-        return writes.answering(task.version, texts, last=last, now_ms=self.now_ms(), token=new_token())
+        job, texts, now_ms = job_of(task), self._texts("answer", taken), self._items.now_ms()
+        check_room(stored_item(task), texts, self._limits.item_bytes, "answers")
+        update = live_update(now_ms, new_token())
+        # Whether these are the last answers was decided on this version. Of two simultaneous writers, each could
+        # otherwise leave it to the other to make the task `working`.
+        _require_version(update, task)
+        for key, answer in texts.items():
+            update.set(update.path("answers", to_text(key)), update.value(answer))
+        if not job.asked.keys() - job.answers.keys() - taken.keys():
+            update.set(update.name("status"), update.text(TaskStatus.WORKING))
+            _dispatch(update, now_ms + FIRST_DISPATCH_MS)
+        return update
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
         """Set the status message: one `UpdateItem`, sent once."""
-        update = writes.reporting(claim, message, self.now_ms())
-        return self._task_in(task.owner, self._held(task, update, RENEW))
+        update = live_update(self._items.now_ms(), None)
+        renew_claim(update, claim)
+        say(update, message)
+        return self._items.record(task.owner, self._update_claimed(task, update, RENEW))
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
-        """Give the claim up to a fresh worker: one `UpdateItem`."""
-        now_ms = self.now_ms()
+        """Release the claim for a new worker: one `UpdateItem`."""
+        now_ms = self._items.now_ms()
         expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
-        # Not longer than values are kept that others write meanwhile. The next worker prolongs it further.
-        expires_s, lives_ms = self._kept(task, min(expires_s, self._safe_s(task)), lives_ms)
-        update = writes.handing_over(claim, job_of(task).work.attempts, expires_s, lives_ms, now_ms, new_token())
-        item = self._counted(task, expires_s, lives_ms, lambda: self._held(task, update, END))
-        return self._task_in(task.owner, item)
+        # No longer than values are kept that others write meanwhile. The next worker extends it further.
+        expires_s, lives_ms = self._keep_values(task, min(expires_s, _safe_s(task)), lives_ms)
+        update = live_update(now_ms, new_token())
+        renew_claim(update, claim, release=True)
+        _count_anew(update, job_of(task))
+        _dispatch(update, now_ms + FIRST_DISPATCH_MS)
+        _live_until(update, expires_s, lives_ms)
+        item = self._counted(task, expires_s, lives_ms, lambda: self._update_claimed(task, update, END))
+        return self._items.record(task.owner, item)
 
     def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
-        """Let a task live longer: one `UpdateItem`, or none where that is not worth one, or may not be."""
-        now_ms, before = self.now_ms(), stored_item(task)
+        """Extend the lifetime of a task: one `UpdateItem`, or none if it lives long enough or may not live longer."""
+        now_ms, before = self._items.now_ms(), stored_item(task)
         expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
         if number(before, "expires_at") * 1000 >= now_ms + ttl_ms // 2 or lives_ms <= task.ttl_ms:
             return task
-        expires_s, lives_ms = self._kept(task, expires_s, lives_ms)
+        expires_s, lives_ms = self._keep_values(task, expires_s, lives_ms)
         if lives_ms <= task.ttl_ms:
             return task
-        update = writes.extending(task, expires_s, lives_ms, now_ms, new_token())
-        if expires_s > self._safe_s(task):
-            writes.require_version(update, task.version)
-        key = self._key(task.owner, task.task_id)
+        update = guarded_update(now_ms, new_token())
+        if task.claim is not None:
+            require_claim(update, task.claim)
+        update.require(f"{update.name('expires_at')}<{update.number(expires_s)}")
+        _live_until(update, expires_s, lives_ms)
+        if expires_s > _safe_s(task):
+            _require_version(update, task)
+        key = self._items.key(task.owner, task.task_id)
         try:
             item = self._counted(task, expires_s, lives_ms, lambda: self._table.update(key, update, WRITE))
         except ConditionFailed as failure:
-            current = self._live(task.owner, failure)  # perhaps it lives longer still
+            current = self._items.live(task.owner, failure)  # it may live longer already
         else:
-            current = self._task_in(task.owner, item)
-        if task.claim is not None and not holds(current, task.claim):
+            current = self._items.record(task.owner, item)
+        if task.claim is not None and not has_claim(current, task.claim):
             raise ClaimLost(current)
         return current
 
@@ -197,15 +222,11 @@ class DynamoDBJobStore(TaskItems):
         lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - _created_ms(task)), longest_ms)
         return max(number(stored_item(task), "expires_at"), -(-(_created_ms(task) + lives_ms) // 1000)), lives_ms
 
-    def _safe_s(self, task: TaskRecord) -> int:
-        """Until when all values of a task are kept that others write while it is prolonged, epoch seconds."""
-        return number(stored_item(task), "expires_at") + MARGIN_S
-
-    def _kept(self, task: TaskRecord, expires_s: int, lives_ms: int) -> tuple[int, int]:
+    def _keep_values(self, task: TaskRecord, expires_s: int, lives_ms: int) -> tuple[int, int]:
         """When a task may expire, epoch seconds, and its lifetime then, milliseconds.
 
-        Values outside the head that are not kept as long are written again first. If that fails, the task lives as long
-        as they are kept.
+        Values outside the item that would expire earlier are written again first. If that fails, the task lives only as
+        long as they do.
         """
         from mcp_baton.tasks.dynamodb.prolonging import expiring
 
@@ -216,7 +237,7 @@ class DynamoDBJobStore(TaskItems):
         return expires_s, max(min(lives_ms, expires_s * 1000 - _created_ms(task)), task.ttl_ms)
 
     def _prolong(self, task: TaskRecord, expires_s: int, short: "Mapping[Path, Pointer]") -> int:
-        """Write values again: the requests for values outside, and one `UpdateItem` for 100 pointers.
+        """Write values again: the requests for the values, and one `UpdateItem` for 100 pointers.
 
         Returns:
             Until when all of them are kept, epoch seconds.
@@ -224,51 +245,61 @@ class DynamoDBJobStore(TaskItems):
         from mcp_baton.tasks.dynamodb.moving import Target
         from mcp_baton.tasks.dynamodb.prolonging import prolonged
 
-        made = prolonged(self._outside(), Target(task.owner, task.task_id, expires_s, self.now_ms()), short)
+        target = Target(task.owner, task.task_id, expires_s, self._items.now_ms())
+        made = prolonged(self._items.overflow(), target, short)
         for pointers in batched(made.pointers.items(), MOST_POINTERS):
-            update = writes.pointing(dict(pointers), task.version, self.now_ms())
+            update = guarded_update(self._items.now_ms(), None)
+            _require_version(update, task)
+            for path, pointer in pointers:
+                update.set(update.path(*path), update.value(pointer))
             try:
-                self._table.update(self._key(task.owner, task.task_id), update, WRITE, whole=False)
+                self._table.update(self._items.key(task.owner, task.task_id), update, WRITE, whole=False)
             except ConditionFailed:
-                # The task has changed, or is over. Its worker prolongs it again before long.
+                # The task has changed or ended. Its worker extends it again soon.
                 return min(pointer.until_s for pointer in short.values())
         return made.until_s
 
-    def _tried(self, task: TaskRecord, update: Update, retry_policy: RetryPolicy) -> Item | None:
-        """The item after a write that others may come before; `None` where they did."""
+    def _update_unless_raced(self, task: TaskRecord, update: Update, retry_policy: RetryPolicy) -> Item | None:
+        """The item after a write; `None` if another write came first."""
         try:
-            return self._table.update(self._key(task.owner, task.task_id), update, retry_policy)
+            return self._table.update(self._items.key(task.owner, task.task_id), update, retry_policy)
         except ConditionFailed as failure:
-            self._live(task.owner, failure)
-            self._telemetry.add(STORE_CONFLICTS)
+            self._items.live(task.owner, failure)
+            self._table.telemetry.add(STORE_CONFLICTS)
             return None
 
-    def _held(self, task: TaskRecord, update: Update, retry_policy: RetryPolicy) -> Item:
-        """The item after a write of the worker that holds it."""
+    def _update_claimed(self, task: TaskRecord, update: Update, retry_policy: RetryPolicy) -> Item:
+        """The item after a write of the worker that has the claim."""
         try:
-            return self._table.update(self._key(task.owner, task.task_id), update, retry_policy)
+            return self._table.update(self._items.key(task.owner, task.task_id), update, retry_policy)
         except ConditionFailed as failure:
-            raise ClaimLost(self._live(task.owner, failure)) from failure
+            raise ClaimLost(self._items.live(task.owner, failure)) from failure
         except ItemTooLarge as error:
             raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes") from error
 
-    def _ended(self, task: TaskRecord, item: Item) -> TaskRecord:
-        return self._task_in(task.owner, self._left(task.owner, task.task_id, item))
+    def _failing(self, error: JsonObject, now_ms: int) -> Update:
+        """The write that ends a job as failed."""
+        message = shortened(str(error.get("message", "")))
+        stored = job_text("error", {**error, "message": message}, self._limits.compress_over_bytes)
+        update = finish_update(now_ms, new_token(), TaskStatus.FAILED)
+        update.set(update.name("error"), update.value(stored))
+        say(update, message)
+        return update
 
-    def _error(self, error: JsonObject) -> tuple[Attribute, str]:
-        """An error as it is kept, and what it says."""
-        message = writes.shortened(str(error.get("message", "")))
-        return job_text("error", {**error, "message": message}, self._limits.compress_over_bytes), message
+    def _ended(self, task: TaskRecord, item: Item) -> TaskRecord:
+        self._items.uncount(task.owner, task.task_id, item)
+        return self._items.record(task.owner, item)
 
     def _texts(self, what: str, values: JsonObject) -> dict[str, Attribute]:
         return {key: job_text(what, value, self._limits.compress_over_bytes) for key, value in values.items()}
 
     def _counted(self, task: TaskRecord, expires_s: int, lives_ms: int, write: Callable[[], Item]) -> Item:
-        """Make a write by which a task lives longer, and count the task by its new end.
+        """Make a write that extends a task, and count the task by its new end.
 
-        Meanwhile it is counted by both ends: whoever ends it takes off the one that its item has then, so none is left.
+        Meanwhile it is counted by both ends. A write that ends the task removes the count of the end in the item, so no
+        count is left over.
         """
-        live, before = self._live_tasks(), stored_item(task)
+        live, before = self._items.live_tasks(), stored_item(task)
         after: Item = {**before, "expires_at": {"N": str(expires_s)}, "ttl_ms": {"N": str(lives_ms)}}
         if live is None or live.is_counted_alike(before, after):
             return write()
@@ -282,15 +313,28 @@ class DynamoDBJobStore(TaskItems):
         return item
 
 
-def _created_ms(task: TaskRecord) -> int:
-    return int(datetime.fromisoformat(task.created_at).timestamp() * 1000)
+def again_after_ms(dispatches: int) -> int:
+    """How long after the next dispatch a poll may dispatch again, given the number of earlier ones, milliseconds."""
+    return min(FIRST_DISPATCH_MS << min(dispatches, 16), LONGEST_DISPATCH_MS)
+
+
+def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str) -> None:
+    """Make sure that texts fit into an item.
+
+    Raises:
+        TooLarge: they do not.
+    """
+    added = sum(size({"S": to_text(key)}) + 1 + size(text) for key, text in texts.items())
+    after = item_size(item) + added + BOOKKEEPING_BYTES
+    if after > most:
+        raise TooLarge(f"the {what} have {added} bytes and do not fit: the task's item would have {after} of {most}")
 
 
 def job_of(task: TaskRecord) -> Job:
-    """The job of a task that is one.
+    """The job of a task.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the task has none.
     """
     if task.job is None:
         raise ValueError(f"the task {task.task_id} is no job")
@@ -298,19 +342,62 @@ def job_of(task: TaskRecord) -> Job:
 
 
 def attempts_left(task: TaskRecord) -> int:
-    """How often a job may still be begun."""
+    """How many more attempts a job has."""
     return max(job_of(task).allowed - (task.claim.number if task.claim else 0), 0)
 
 
 def is_unclaimed_job(task: TaskRecord, now_ms: int) -> bool:
-    """Whether a task is a job to be worked on that nobody works on now."""
+    """Whether a task is a `working` job without a live claim."""
     held = task.claim is not None and task.claim.holds_at(now_ms)
     return task.job is not None and task.status is TaskStatus.WORKING and not held
 
 
 def open_answers(task: TaskRecord, answers: JsonObject) -> dict[str, Json]:
-    """Those of some answers that belong to questions which wait for one."""
+    """The answers that belong to open questions."""
     if task.job is None or task.status is not TaskStatus.INPUT_REQUIRED:
         return {}
     waiting = task.job.asked.keys() - task.job.answers.keys()
     return {key: answer for key, answer in answers.items() if key in waiting}
+
+
+def _created_ms(task: TaskRecord) -> int:
+    return int(datetime.fromisoformat(task.created_at).timestamp() * 1000)
+
+
+def _safe_s(task: TaskRecord) -> int:
+    """Until when all values are kept that others write while the task is extended, epoch seconds."""
+    return number(stored_item(task), "expires_at") + MARGIN_S
+
+
+def _require_working(update: Update) -> None:
+    update.require(f"{update.name('status')}={update.text(TaskStatus.WORKING)}")
+
+
+def _require_attempts(update: Update) -> None:
+    """Require that attempts are left. This fails for a task without a job, too, because it has no `allowed`."""
+    update.require(f"{update.path(RUN, 'number')}<{update.name('allowed')}")
+
+
+def _require_no_claim(update: Update, now_ms: int) -> None:
+    update.require(f"{update.path(RUN, 'until')}<{update.number(now_ms)}")
+
+
+def _require_version(update: Update, task: TaskRecord) -> None:
+    """Require that the task has not changed since it was read."""
+    update.require(f"{update.name('version')}={update.number(task.version)}")
+
+
+def _dispatch(update: Update, due_ms: int) -> None:
+    dispatches = update.name("dispatches")
+    update.set(dispatches, f"{dispatches}+{update.number(1)}")
+    update.set(update.name("due"), update.number(due_ms))
+
+
+def _count_anew(update: Update, job: Job) -> None:
+    """Give a job all its attempts again."""
+    update.set(update.name("allowed"), f"{update.path(RUN, 'number')}+{update.number(job.work.attempts)}")
+
+
+def _live_until(update: Update, expires_s: int, ttl_ms: int) -> None:
+    update.set(update.name("expires_at"), update.number(expires_s))
+    update.set(update.name("ttl_ms"), update.number(ttl_ms))

@@ -82,7 +82,7 @@ class Mover:
         # A task that lives longer than any object has its values in items.
         self._bucket = outside.bucket if target.lives_ms <= LONGEST_TTL_MS else None
         self._target = target
-        self._written = outside.written
+        self._recent = outside.recent
         self._until_s = until_s
         self._monotonic = monotonic
         self.failed = False
@@ -107,7 +107,7 @@ class Mover:
         owner, task_id = self._target.owner, self._target.task_id
         pointers: dict[str, Attribute] = {}
         for name, digest in digests.items():
-            written = self._written.pointer(owner, task_id, digest)
+            written = self._recent.pointer(owner, task_id, digest, self._monotonic())
             known = None if written is None else pointer_in(written)
             if written is not None and known is not None and known.until_s >= self._target.expires_s + MARGIN_S:
                 pointers[name] = written
@@ -115,7 +115,7 @@ class Mover:
         readable = bundled([part for part in new if part.text_bytes <= VALUE_BYTES])
         unreadable = bundled([part for part in new if part.text_bytes > VALUE_BYTES])
         for part, pointer in (*self._put(readable), *self._put_unreadable(unreadable)):
-            self._written.note(owner, task_id, digests[part.name], pointer)
+            self._recent.note(owner, task_id, digests[part.name], pointer, self._monotonic())
             pointers[part.name] = pointer
         return pointers
 

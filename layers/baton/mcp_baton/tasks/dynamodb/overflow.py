@@ -6,13 +6,12 @@ leaves an object that nothing points at. Nothing is ever deleted here: a key beg
 lifecycle rule of the bucket may do so.
 """
 
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Lock
 from typing import Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 
@@ -69,16 +68,16 @@ class ObjectStore(Protocol):
 
 
 class ValueTable(Protocol):
-    """The table, as far as values need it."""
+    """The table, for values in items of their own."""
 
     def put_value(self, item: Item) -> None:
-        """Write one item, unless it is there already and is kept as long: one `PutItem`.
+        """Write one item, unless the same one exists and expires no earlier: one `PutItem`.
 
         Raises:
             StoreUnavailable: it could not be written.
         """
 
-    def get_value(self, key: Item, *, consistent: bool) -> Item | None:
+    def get(self, key: Item, *, consistent: bool = True) -> Item | None:
         """Read one item.
 
         Raises:
@@ -87,43 +86,38 @@ class ValueTable(Protocol):
 
 
 class RecentWrites:
-    """What was written outside a moment ago, so that a write that lost its race does not write it again.
+    """Remembers the values that were just written, so that a write that lost its race does not write them again."""
 
-    Args:
-        monotonic: Seconds, from any moment on.
-    """
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(self) -> None:
         self._pointers = OrderedDict[tuple[str, str, bytes], tuple[float, Attribute]]()
         self._lock = Lock()
 
-    def pointer(self, owner: str, task_id: str, digest: bytes) -> Attribute | None:
-        """Where a value of this digest is, if it was just written."""
+    def pointer(self, owner: str, task_id: str, digest: bytes, now_s: float) -> Attribute | None:
+        """The pointer to the value with this digest, if it was just written. `now_s` is monotonic."""
         with self._lock:
-            at, pointer = self._pointers.get((owner, task_id, digest), (0.0, None))
-        return pointer if self._monotonic() - at < REMEMBERED_S else None
+            at_s, pointer = self._pointers.get((owner, task_id, digest), (0.0, None))
+        return pointer if now_s - at_s < REMEMBERED_S else None
 
-    def note(self, owner: str, task_id: str, digest: bytes, pointer: Attribute) -> None:
-        """Remember where a value of this digest is."""
+    def note(self, owner: str, task_id: str, digest: bytes, pointer: Attribute, now_s: float) -> None:
+        """Remember the pointer to a value."""
         with self._lock:
-            self._pointers[owner, task_id, digest] = (self._monotonic(), pointer)
+            self._pointers[owner, task_id, digest] = (now_s, pointer)
             while len(self._pointers) > REMEMBERED:
                 self._pointers.popitem(last=False)
 
     def forget(self, owner: str, task_id: str) -> None:
-        """Forget a task's values, of which one was lost: whoever makes it again must write it again."""
+        """Forget the values of a task, one of which was lost: it must be written again if it is needed."""
         with self._lock:
             for key in [key for key in self._pointers if key[:2] == (owner, task_id)]:
                 del self._pointers[key]
 
 
 class OverflowStore(Struct, frozen=True):
-    """Both places, and what was just written there; `bucket` is `None` where there is none."""
+    """The places for values outside the items, and what was just written there; `bucket` is `None` without one."""
 
     table: ValueTable
-    bucket: ObjectStore | None = None
-    written: RecentWrites = field(default_factory=RecentWrites)
+    bucket: ObjectStore | None
+    recent: RecentWrites
 
 
 def retention_days(ttl_ms: int) -> int:

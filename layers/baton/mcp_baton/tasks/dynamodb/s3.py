@@ -1,13 +1,13 @@
-"""Values outside the heads in S3: one request an object (docs/storage.md)."""
+"""Large values in S3: one request for each object (docs/storage.md, Values outside the head)."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.dynamodb.overflow import ObjectMissing, ObjectTooLarge
+from mcp_baton.tasks.dynamodb.table import Connection
 from mcp_baton.tasks.texts import PIECE_BYTES
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 
@@ -16,27 +16,25 @@ if TYPE_CHECKING:
 
 
 MISSING = frozenset({"NoSuchKey", "AccessDenied"})
-"""S3 says the second of a missing object to those who may not list the bucket, as Baton may not."""
+"""S3 returns `AccessDenied` for a missing object if the caller may not list the bucket. Baton may not."""
 
 
 class S3ObjectStore:
-    """An `ObjectStore` in one bucket, reached through a client that is made when it is first needed.
+    """An `ObjectStore` in one bucket.
 
     Args:
         bucket: The bucket's name.
-        connect: Makes the client; called once, whichever thread comes first.
-        telemetry: Takes each request's time, and failures, to which a missing object belongs.
+        connect: Creates the client. It is called once, by the first request.
+        telemetry: Receives the duration and the failure of each request. A missing object is a failure.
     """
 
     def __init__(self, bucket: str, connect: "Callable[[], S3Client]", telemetry: Telemetry = SILENT) -> None:
         self._bucket = bucket
         self._telemetry = telemetry
-        self._connect = connect
-        self._client: S3Client | None = None
-        self._connecting = Lock()
+        self._connection = Connection(connect)
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:
-        """Write an object: one `PutObject`. S3 holds what arrives against the digest, and refuses what differs."""
+        """Write an object: one `PutObject`. S3 rejects data that does not match the digest."""
         from base64 import b64encode
 
         checksum = b64encode(digest).decode()
@@ -57,7 +55,7 @@ class S3ObjectStore:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            client = self._connected()
+            client = self._connection.client()
             began_s, failed = time.perf_counter(), True
             try:
                 yield client
@@ -74,10 +72,3 @@ class S3ObjectStore:
         except BotoCoreError as error:
             self._telemetry.add(STORE_ERRORS)
             raise StoreUnavailable(f"S3 did not answer: {type(error).__name__}: {error}") from error
-
-    def _connected(self) -> "S3Client":
-        if self._client is None:
-            with self._connecting:
-                if self._client is None:
-                    self._client = self._connect()
-        return self._client

@@ -1,114 +1,165 @@
-"""The task store in DynamoDB: a head for each task, one conditional write a change (docs/storage.md)."""
+"""The task store in DynamoDB: one item for each task, one conditional write for each change (docs/storage.md)."""
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from mcp_baton.exceptions import ClaimLost, Conflict, StoreError, TaskFinished, TaskHeld, TaskNotFound, TooLarge
+from mcp_baton.exceptions import (
+    ClaimLost,
+    Conflict,
+    OutcomeUnknown,
+    StoreError,
+    StoreUnavailable,
+    TaskFinished,
+    TaskHeld,
+    TaskNotFound,
+    TooLarge,
+)
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb.attributes import encode_object, text_bytes
-from mcp_baton.tasks.dynamodb.claims import claimed, take
-from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, hold
-from mcp_baton.tasks.dynamodb.heads import Writes
-from mcp_baton.tasks.dynamodb.items import RUN, Limits, claim_in, expired, number
-from mcp_baton.tasks.dynamodb.retry_policy import CREATE, RENEW, random_fraction
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable, system_ms
-from mcp_baton.tasks.dynamodb.values import size
+from mcp_baton.tasks.dynamodb.attributes import Item, encode_object, text_bytes
+from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, plan
+from mcp_baton.tasks.dynamodb.expressions import (
+    Update,
+    claim_update,
+    finish_update,
+    first_token,
+    guarded_update,
+    renew_claim,
+    say,
+    write_update,
+)
+from mcp_baton.tasks.dynamodb.items import (
+    HEAD_MS,
+    RUN,
+    claim_in,
+    expired,
+    new_item,
+    number,
+    stays_whole,
+)
+from mcp_baton.tasks.dynamodb.overflow import MARGIN_S
+from mcp_baton.tasks.dynamodb.retry_policy import CHECKPOINT, CREATE, END, RENEW, WRITE, RetryPolicy
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge
+from mcp_baton.tasks.dynamodb.task_items import TaskItems, has_claim, may_claim, stored_item
+from mcp_baton.tasks.dynamodb.values import excess, item_size, size
 from mcp_baton.tasks.ids import new_task_id, new_token
-from mcp_baton.tasks.record import Claim, TaskPage, TaskRecord, TaskStanding, TaskStatus
-from mcp_baton.tasks.store import Batch
-from mcp_baton.tasks.texts import VALUE_BYTES, to_text
-from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
+from mcp_baton.tasks.record import Claim, NewTask, TaskPage, TaskRecord, TaskStanding, TaskStatus
+from mcp_baton.tasks.store import Batch, Written
+from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin, to_text
+from mcp_baton.telemetry import STORE_CONFLICTS
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
-    from mcp_baton.tasks.dynamodb.attributes import Item
     from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
-    from mcp_baton.tasks.dynamodb.overflow import ObjectStore, RecentWrites
-    from mcp_baton.tasks.dynamodb.table import Connect
+    from mcp_baton.tasks.dynamodb.moving import Mover
 
-GLANCED_AT = ("status", "expires_at", "version", RUN)
-"""The attributes that tell whether a task is live, whether it has changed, and who runs it."""
+STATUS_ATTRIBUTES = ("status", "expires_at", "version", RUN)
+"""The attributes that `read_status` reads."""
 
 RESULT_TOO_LARGE = "the result does not fit into the task's item"
 
 
-class DynamoDBTaskStore(Writes):
+class DynamoDBTaskStore:
     """A `TaskStore` in one DynamoDB table with `pk`, `sk` and, as its TTL attribute, `expires_at`.
 
     Args:
-        table: The table's name.
-        connect: Makes what asks DynamoDB; called at most once, at the first request, so that a cold start does not
-            pay for what it does not use.
-        limits: What owners may have and how large a task may grow.
-        objects: S3, for values that are cheaper there than in the table; `None` where there is no bucket.
-        now_ms: The wall clock, epoch milliseconds.
-        monotonic: Seconds, from any moment on: how long a request has been sent again is measured by it.
-        sleep: Lets so many seconds pass, between two attempts.
-        random: Gives a number from 0 up to 1, for those pauses.
-        new_id: Makes a task id for a time, epoch milliseconds, in one of so many shards.
-        telemetry: Takes the requests' times, failures, and lost races.
+        items: The items of the tasks in the table.
+        new_id: Creates a task id from a time (epoch milliseconds) and the number of shards.
     """
 
-    def __init__(
-        self,
-        table: str,
-        connect: "Connect",
-        *,
-        limits: Limits | None = None,
-        objects: "ObjectStore | None" = None,
-        now_ms: Callable[[], int] = system_ms,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-        random: Callable[[], float] = random_fraction,
-        new_id: Callable[[int, int], str] = new_task_id,
-        telemetry: Telemetry = SILENT,
-    ) -> None:
-        self._table = TaskTable(
-            table, connect, telemetry, clock_ms=now_ms, monotonic=monotonic, sleep=sleep, rng=random
-        )
-        self._telemetry = telemetry
-        self._limits = limits or Limits()
-        self._objects = objects
-        self._monotonic = monotonic
-        self._left_ms: Callable[[], int | None] | None = None
-        self.now_ms = now_ms
+    def __init__(self, items: TaskItems, new_id: Callable[[int, int], str] = new_task_id) -> None:
+        self._items = items
+        self._table = items.table
+        self._limits = items.limits
         self._new_id = new_id
-        self._written = cache(partial(recent_writes, monotonic))
+
+    def within(self, left_ms: Callable[[], int | None]) -> "DynamoDBTaskStore":
+        """The same store for one request: nothing is retried that the function has no time for."""
+        return DynamoDBTaskStore(self._items.within(left_ms), self._new_id)
+
+    def now_ms(self) -> int:
+        """The time by which claims end, epoch milliseconds."""
+        return self._items.now_ms()
 
     @property
     def answers(self) -> "DynamoDBAnswerStore":
         """Questions to clients and their answers, in the same table."""
         from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 
-        return DynamoDBAnswerStore(self._table, now_ms=self.now_ms)
+        return DynamoDBAnswerStore(self._table)
 
     @property
     def jobs(self) -> "DynamoDBJobStore":
-        """What is done to tasks that workers work on, in the same table."""
+        """The jobs in the same table."""
         from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
 
-        places = self._table, self._objects, self._written
-        return DynamoDBJobStore(*places, self._limits, self.now_ms, self._telemetry)
+        return DynamoDBJobStore(self._items)
 
-    def look(self, owner: str, task_id: str) -> TaskStanding:
-        """A task's status and claim: one `GetItem` of four attributes, eventually consistent.
+    def create(self, task: NewTask) -> TaskRecord:
+        """Create a task: one `PutItem`; before it, the requests for large values and for the owner's limit."""
+        began_s, now_ms, token = self._table.monotonic(), self.now_ms(), new_token()
+        task_id = self._new_id(now_ms, self._limits.shards)
+        item = new_item(task, task_id, now_ms, self._limits) | first_token(now_ms, token)
+        whole = stays_whole(item, self._limits.item_bytes)
+        if not whole and text_bytes(item["arguments"]) > VALUE_BYTES:
+            raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
+        # Counted before large values are written: an owner at the limit cannot fill the table or the bucket.
+        live = self._items.live_tasks()
+        if live:
+            live.enter(task.owner, task_id, item)
+        try:
+            if not whole:
+                item = self._fitted(task.owner, task_id, item, began_s)
+            self._put(item, token)
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(str(error), self._items.record(task.owner, item)) from error
+        except StoreError:
+            if live:
+                live.leave(task.owner, task_id, item)
+            raise
+        return self._items.record(task.owner, item)
 
-        A task that it does not find may be too new for it, and one that has expired may have been prolonged since. So
-        either is looked for once more, strongly consistent.
+    def _fitted(self, owner: str, task_id: str, item: Item, began_s: float) -> Item:
+        from mcp_baton.tasks.dynamodb.moving import fitted_new
+
+        limit = self._limits.item_bytes
+        item = fitted_new(item, limit, self._mover(owner, task_id, item, began_s))
+        if excess(item, limit) > 0:
+            raise StoreError(f"the task is too large: {item_size(item)} bytes")
+        return item
+
+    def _put(self, item: Item, token: str) -> None:
+        try:
+            self._table.put(item, token)
+        except ConditionFailed as error:
+            raise StoreError("the new task's id is taken") from error
+        except ItemTooLarge as error:
+            raise StoreError(f"the task is too large: {item_size(item)} bytes") from error
+
+    def get(self, owner: str, task_id: str) -> TaskRecord:
+        """Read one task: one `GetItem`, strongly consistent."""
+        item = self._table.get(self._items.key(owner, task_id))
+        if item is None or expired(item, self.now_ms()):
+            raise TaskNotFound
+        return self._items.record(owner, item)
+
+    def read_status(self, owner: str, task_id: str) -> TaskStanding:
+        """Read a task's status and claim: one `GetItem` of four attributes, eventually consistent.
+
+        The read may miss a new task, or a task that was just prolonged. So if the task is missing or has expired, it is
+        read again, strongly consistent.
         """
-        key = self._key(owner, task_id)
-        standing = self._standing(task_id, self._table.glance(key, GLANCED_AT))
-        standing = standing or self._standing(task_id, self._table.get(key))
+        key = self._items.key(owner, task_id)
+        item = self._table.get(key, attributes=STATUS_ATTRIBUTES, consistent=False)
+        standing = self._standing(task_id, item) or self._standing(task_id, self._table.get(key))
         if standing is None:
             raise TaskNotFound
         return standing
 
-    def _standing(self, task_id: str, item: "Item | None") -> TaskStanding | None:
-        """What an item tells of a task; `None` if there is no item, or the task has expired."""
+    def _standing(self, task_id: str, item: Item | None) -> TaskStanding | None:
+        """The status and claim in an item; `None` if there is no item, or the task has expired."""
         if item is None:
             return None
         try:
@@ -118,52 +169,120 @@ class DynamoDBTaskStore(Writes):
             raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
         return None if over else standing
 
-    def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
-        """Claim a live task that nobody holds, and read it: one `UpdateItem`."""
-        now_ms = self.now_ms()
-        update = guarded_update(now_ms, new_token())
-        take(update, to_text(workflow), claim, now_ms)
-        try:
-            item = self._table.update(self._key(owner, task_id), update, CREATE)
-            taken = claimed(self._task_in(owner, item), claim, self.now_ms)
-            return taken or self.take(owner, task_id, workflow, claim)
-        except ConditionFailed as failure:
-            current = self._live(owner, failure, workflow)
-            if current.claim is not None and current.claim.id != claim.id and current.claim.holds_at(now_ms):
-                raise TaskHeld(current.claim.until_ms, current) from failure
-            self._telemetry.add(STORE_CONFLICTS)
-            raise Conflict(current) from failure
-
-    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Lease on to a task until the claim's new end, or give it up: one `UpdateItem`, sent once."""
-        update = guarded_update(self.now_ms(), None)
-        hold(update, claim)
-        key = self._key(task.owner, task.task_id)
-        try:
-            self._table.update(key, update, RENEW, whole=False)
-        except ConditionFailed as failure:
-            raise ClaimLost(self._live(task.owner, failure)) from failure
-        return replace(task, claim=claim)
-
-    def get(self, owner: str, task_id: str) -> TaskRecord:
-        """Read one task: one `GetItem`, strongly consistent."""
-        item = self._table.get(self._key(owner, task_id))
-        if item is None or expired(item, self.now_ms()):
-            raise TaskNotFound
-        return self._task_in(owner, item)
-
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        """One page of the owner's tasks, newest first: one `Query` a shard, or some more."""
+        """Read one page of the owner's tasks, newest first: one or more `Query` requests for each shard."""
         from mcp_baton.tasks.dynamodb.listing import page_of
 
         return page_of(self._table, owner, cursor, self.now_ms(), self._limits)
 
+    def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
+        """Claim a task and read it: one `UpdateItem`."""
+        now_ms = self.now_ms()
+        update = claim_update(to_text(workflow), claim, now_ms, new_token())
+        try:
+            item = self._table.update(self._items.key(owner, task_id), update, CREATE)
+        except ConditionFailed as failure:
+            current = self._items.live(owner, failure, workflow)
+            if current.claim is not None and not may_claim(current.claim, claim, now_ms):
+                raise TaskHeld(current.claim.until_ms, current) from failure
+            self._table.telemetry.add(STORE_CONFLICTS)
+            raise Conflict(current) from failure
+        return self._items.claimed(owner, item, claim) or self.take(owner, task_id, workflow, claim)
+
+    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
+        """Renew a claim until its new end, or release it: one `UpdateItem`, sent once."""
+        update = guarded_update(self.now_ms(), None)
+        renew_claim(update, claim)
+        try:
+            self._table.update(self._items.key(task.owner, task.task_id), update, RENEW, whole=False)
+        except ConditionFailed as failure:
+            raise ClaimLost(self._items.live(task.owner, failure)) from failure
+        return replace(task, claim=claim)
+
+    def write(self, task: TaskRecord, batch: Batch) -> Written:
+        """Write a batch: one `UpdateItem`; before it, the requests for large values.
+
+        The size of the item is computed from what was read. If another write has made it larger since, DynamoDB may
+        refuse this one. Then values of this batch leave the item, too.
+        """
+        began_s, now_ms, stored, limits = self._table.monotonic(), self.now_ms(), stored_item(task), self._limits
+        name = batch.token or (new_token(), now_ms)
+        zip_within = cache(partial(ZipWithin, limits.zip_ms / 1000, self._table.monotonic))
+
+        def zips(text: bytes) -> bytes:
+            return zip_within()(text)  # few writes have anything to zip
+
+        changes = plan(stored, batch, limits.compress_over_bytes, zips)
+        stays = all_stays(stored, changes, limits.item_bytes)
+        if stays:
+            with suppress(ItemTooLarge):
+                return self._write_batch(task, stored, changes, batch, name, now_ms)
+        return self._write_less(task, changes, batch, name, began_s, refused=stays)
+
+    def _write_less(
+        self, task: TaskRecord, planned: Changes, batch: Batch, name: tuple[str, int], began_s: float, *, refused: bool
+    ) -> Written:
+        """Write a batch after moving values out of the item, or replacing them by notes."""
+        from mcp_baton.tasks.dynamodb.moving import fitted, lighter
+
+        stored, limit = stored_item(task), self._limits.item_bytes
+        mover = self._mover(task.owner, task.task_id, stored, began_s)
+        changes = lighter(planned, mover) if refused else fitted(stored, planned, limit, mover, batch.open_steps)
+        while changes is not None:
+            try:
+                return self._write_batch(task, stored, changes, batch, name, self.now_ms(), moved=True)
+            except ItemTooLarge:
+                changes = lighter(changes, mover)
+        if mover.failed:
+            raise StoreUnavailable("the values of this write could not be kept outside the task's item")
+        raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
+
+    def _mover(self, owner: str, task_id: str, item: Item, began_s: float) -> "Mover":
+        """The mover for a write that began then, on `monotonic`, to the task in an item."""
+        from mcp_baton.tasks.dynamodb.moving import Mover, Target
+
+        until_s = began_s + self._limits.values_ms / 1000
+        left_ms = self._table.left_ms()
+        if left_ms is not None:
+            until_s = min(until_s, self._table.monotonic() + (left_ms - HEAD_MS) / 1000)
+        target = Target(owner, task_id, number(item, "expires_at"), self.now_ms())
+        return Mover(self._items.overflow(), target, until_s, self._table.monotonic)
+
+    def _write_batch(
+        self,
+        task: TaskRecord,
+        stored: Item,
+        changes: Changes,
+        batch: Batch,
+        name: tuple[str, int],
+        now_ms: int,
+        *,
+        moved: bool = False,
+    ) -> Written:
+        update = write_update(stored, changes, now_ms, name[0])
+        update.now_ms = name[1]
+        if moved:
+            # The moved values are kept for a day longer than the task lived when it was read.
+            latest = update.number(number(stored, "expires_at") + MARGIN_S)
+            update.require(f"{update.name('expires_at')}<={latest}")
+        if batch.message is not None:
+            say(update, batch.message)
+        key: Item = {"pk": stored["pk"], "sk": stored["sk"]}
+        if batch.claim is None:
+            item = self._update(task.owner, key, update)
+        else:
+            renew_claim(update, batch.claim, release=batch.release)
+            item = self._update(task.owner, key, update, END if batch.release else CHECKPOINT, batch.claim)
+        if changes.result is not None:
+            self._items.uncount(task.owner, task.task_id, item)
+        return Written(self._items.record(task.owner, item), changes.oversized)
+
     def cancel(self, owner: str, task_id: str) -> TaskRecord:
-        """Move a live task to `cancelled`: one `UpdateItem`."""
+        """Cancel a task: one `UpdateItem`."""
         return self._finish(owner, task_id, finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED))
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
-        """Move a live task to `completed`: one `UpdateItem`, after a `GetItem` and a put where the result must move."""
+        """Complete a task: one `UpdateItem`. A large result takes a `GetItem` and the requests for its value before."""
         encoded = encode_object("result", result, self._limits.compress_over_bytes)
         if text_bytes(encoded) > VALUE_BYTES:
             raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {VALUE_BYTES} at most")
@@ -174,24 +293,39 @@ class DynamoDBTaskStore(Writes):
         return self._complete_moved(owner, task_id, Batch(result=result, by_client=by_client))
 
     def _complete_moved(self, owner: str, task_id: str, batch: Batch) -> TaskRecord:
-        # The task is read first: no values are written for tasks that are over, or another's.
+        # The task is read first, so that no values are written for a task that has ended or that has another owner.
         task = self.get(owner, task_id)
         while not task.status.terminal:
             try:
                 return self.write(task, batch).task
             except Conflict as prolonged:
-                # It lives longer than when it was read, so the result must be kept longer, too.
+                # The task now lives longer than when it was read, so the result must be kept longer, too.
                 task = prolonged.current
             except TooLarge as error:
                 raise TooLarge(RESULT_TOO_LARGE) from error
         raise TaskFinished(task)
 
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
-        return self._task_in(owner, self._left(owner, task_id, self._write(owner, self._key(owner, task_id), update)))
+        item = self._update(owner, self._items.key(owner, task_id), update)
+        self._items.uncount(owner, task_id, item)
+        return self._items.record(owner, item)
 
+    def _update(
+        self, owner: str, key: Item, update: Update, retry_policy: RetryPolicy = WRITE, claim: Claim | None = None
+    ) -> Item:
+        """Make a write and return the item after it.
 
-def recent_writes(monotonic: Callable[[], float]) -> "RecentWrites":
-    """What is remembered of values that were just written outside; loaded when there are some."""
-    from mcp_baton.tasks.dynamodb.overflow import RecentWrites
-
-    return RecentWrites(monotonic)
+        Raises:
+            ClaimLost: the write needs this claim, and the task does not have it any more.
+            Conflict: another condition of the write does not hold.
+        """
+        try:
+            return self._table.update(key, update, retry_policy)
+        except ConditionFailed as failure:
+            if failure.item is None and failure.unsure:
+                raise OutcomeUnknown("the task is gone: whether it was written before cannot be read") from failure
+            current = self._items.live(owner, failure)
+            if claim is not None and not has_claim(current, claim):
+                raise ClaimLost(current) from failure
+            self._table.telemetry.add(STORE_CONFLICTS)
+            raise Conflict(current, (update.token, update.now_ms) if update.token else None) from failure

@@ -1,0 +1,134 @@
+"""The items of the tasks in a table, for the task store and the job store (docs/storage.md)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from mcp_baton.exceptions import Conflict, TaskFinished, TaskHeld, TaskNotFound
+from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.items import Limits, expired, key_of, to_record
+from mcp_baton.tasks.dynamodb.overflow import ObjectStore, OverflowStore, RecentWrites
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
+from mcp_baton.tasks.ids import is_task_id
+from mcp_baton.tasks.record import Claim, TaskRecord
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.dynamodb.counting import LiveTasks
+
+
+class TaskItems(Struct, frozen=True, eq=False):
+    """The items of the tasks in a table.
+
+    Attributes:
+        table: The table.
+        limits: The limits for tasks and their owners.
+        objects: S3, for large values; `None` if there is no bucket.
+        recent: The values that were written outside the items a moment ago.
+    """
+
+    table: TaskTable
+    limits: Limits = Limits()
+    objects: ObjectStore | None = None
+    recent: RecentWrites = field(default_factory=RecentWrites)
+
+    def within(self, left_ms: Callable[[], int | None]) -> "TaskItems":
+        """The same items for one request: nothing is retried that the function has no time for."""
+        return replace(self, table=replace(self.table, left_ms=left_ms))
+
+    def now_ms(self) -> int:
+        """The time by which claims end, epoch milliseconds."""
+        return self.table.clock_ms()
+
+    def key(self, owner: str, task_id: str) -> Item:
+        """The primary key of a task's item.
+
+        Raises:
+            TaskNotFound: the id is not a task id.
+        """
+        if not is_task_id(task_id):
+            raise TaskNotFound
+        return key_of(owner, task_id)
+
+    def record(self, owner: str, item: Item) -> TaskRecord:
+        """The task in an item. Its large values are fetched when they are read."""
+        return to_record(owner, item, self.overflow)
+
+    def overflow(self) -> OverflowStore:
+        """Where values are stored that are not in the items."""
+        return OverflowStore(self.table, self.objects, self.recent)
+
+    def live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
+        """The live task on which a condition failed.
+
+        Raises:
+            TaskNotFound: there is none.
+            Conflict: it is not a task of this workflow.
+            TaskFinished: it is terminal.
+        """
+        if failure.item is None or expired(failure.item, self.now_ms()):
+            raise TaskNotFound from failure
+        current = self.record(owner, failure.item)
+        if workflow is not None and current.workflow != workflow:
+            raise Conflict(current) from failure
+        if current.status.terminal:
+            raise TaskFinished(current) from failure
+        return current
+
+    def claimed(self, owner: str, item: Item, claim: Claim) -> TaskRecord | None:
+        """The task in an item after a write that claimed it.
+
+        If the response to that write was lost, and the function was frozen before the retry, another run may have taken
+        the task over.
+
+        Returns:
+            The task; `None` if its claim was lost and nobody has it now.
+
+        Raises:
+            TaskHeld: another run has the claim now.
+            TaskFinished: the task is terminal.
+        """
+        task = self.record(owner, item)
+        if task.status.terminal:
+            raise TaskFinished(task)
+        if task.claim is None or task.claim.id == claim.id:
+            return task
+        if task.claim.holds_at(self.now_ms()):
+            raise TaskHeld(task.claim.until_ms, task)
+        return None
+
+    def live_tasks(self) -> "LiveTasks | None":
+        """Counts the owners' live tasks; `None` if their number is not limited."""
+        allowed = self.limits.max_tasks_per_owner
+        if allowed is None:
+            return None
+        from mcp_baton.tasks.dynamodb.counting import LiveTasks
+
+        return LiveTasks(self.table, self.limits, allowed)
+
+    def uncount(self, owner: str, task_id: str, item: Item) -> None:
+        """Stop counting a task that has ended, if tasks are counted."""
+        if live := self.live_tasks():
+            live.leave(owner, task_id, item)
+
+
+def may_claim(current: Claim, claim: Claim, now_ms: int) -> bool:
+    """Whether a claim may replace the current one: both have the same id, or the current one has ended."""
+    return current.id == claim.id or not current.holds_at(now_ms)
+
+
+def has_claim(task: TaskRecord, claim: Claim) -> bool:
+    """Whether a task still has this claim."""
+    return task.claim is not None and task.claim.id == claim.id and task.claim.until_ms > 0
+
+
+def stored_item(task: TaskRecord) -> Item:
+    """The item that a task was read from.
+
+    Raises:
+        ValueError: it was read by a list, which leaves out the values, or by another store.
+    """
+    if not isinstance(task.source, dict) or "arguments" not in task.source:
+        raise ValueError("a task must be read before it can be written against")
+    return task.source
