@@ -50,8 +50,6 @@ def faults_of(workflow: Workflow) -> Iterator[str]:
         yield "ask=True needs a task to go on with; leave out durable=False"
     if workflow.background:
         yield from _background_faults(workflow)
-    if any(step.ask for step in workflow.steps) and not workflow.has_workflow_tool:
-        yield "it has questions, which are answered through the workflow's tool; leave out tool=False and durable=False"
     if not workflow.steps:
         yield "it has no steps; give it at least one"
     if len(workflow.steps) > MAX_STEPS:
@@ -337,10 +335,10 @@ def errors_in(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[
     before: dict[str, Step] = {}
     for step in workflow.steps:
         for faults in (
-            _tool_faults(step, tools, twins, arguments),
+            _tool_faults(step, tools, twins),
             _source_faults(step, arguments, before),
             _placeholder_faults(step, arguments),
-            _question_faults(step, arguments),
+            _question_faults(step, workflow, arguments) if step.ask else (),
             _secret_faults(step, workflow.secrets),
             _reference_faults(workflow, step, before, tools),
         ):
@@ -387,17 +385,10 @@ def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
     return step.calling(names[0]) if len(names) == 1 else step
 
 
-def _tool_faults(
-    step: Step, tools: Mapping[str, Callee], twins: Container[str], arguments: Container[str]
-) -> Iterator[str]:
+def _tool_faults(step: Step, tools: Mapping[str, Callee], twins: Container[str]) -> Iterator[str]:
     if step.ask is not None:
-        if step.tool is not None or step.resources or step.arguments:
-            yield "it asks a question, so it has no tool, resources or arguments; make two steps"
-        if step.name in arguments:
-            yield "it asks a question and has the name of an argument; give it another"
-        if not hosts_take(step.name):
-            yield f"it asks a question, and its name is the answer's name: {NAME}"
-    elif step.tool is None:
+        return
+    if step.tool is None:
         if not step.resources:
             yield "it has neither a tool nor resources; give it one of them"
         if step.arguments:
@@ -440,7 +431,15 @@ def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
             yield f"the resource placeholder {{{name}}} has no template binding{_meant(name, known)}"
 
 
-def _question_faults(step: Step, arguments: list[str]) -> Iterator[str]:
+def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> Iterator[str]:
+    if not workflow.has_workflow_tool:
+        yield "its question is answered through the workflow's tool; leave out tool=False and durable=False"
+    if step.tool is not None or step.resources or step.arguments:
+        yield "it asks a question, so it has no tool, resources or arguments; make two steps"
+    if step.name in arguments:
+        yield "it asks a question and has the name of an argument; give it another"
+    if not hosts_take(step.name):
+        yield f"it asks a question, and its name is the answer's name: {NAME}"
     known = [*step.template_bindings, *arguments]
     for name in sorted(placeholders(step.ask.question).difference(known)) if step.ask else ():
         yield f"nothing fills {{{name}}} in its question{_meant(name, known)}"

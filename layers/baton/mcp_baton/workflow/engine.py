@@ -422,7 +422,7 @@ class Engine:
         done = [name for name, status in statuses.items() if status is StepStatus.COMPLETED]
         read_ahead(task.variables, [f"{RESULT_PREFIX}{name}" for name in done])
         for step in workflow.steps:
-            if statuses[step.name] is StepStatus.COMPLETED:
+            if statuses[step.name] is StepStatus.COMPLETED and step.name not in invocation.answers:
                 self._replay(run, step)
         run.written = len(run.traces)
         return self._finish(run)
@@ -474,6 +474,7 @@ class Engine:
         return preview_arguments(step, run.workflow, run.known, self._host) if called is None else called
 
     def _finish(self, run: Run) -> EndedRun:
+        run.take_answers()
         stop = self._steps.advance(run, self._checkpoint)
         if isinstance(stop, TaskOver | Superseded):
             run.not_written(over=True)

@@ -10,6 +10,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.keys import Key
 from mcp_baton.workflow.pause import InvalidField
 
@@ -137,6 +138,9 @@ class Host(Protocol):
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         """Validate the arguments against the tool's whole input schema: the only time that this is done for a step."""
+
+    def answer_schema(self, question: Argument) -> JsonObject:
+        """The JSON Schema of an answer to a question."""
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         """Arguments as the tool takes them, as JSON, without those that equal their defaults."""

@@ -1,12 +1,12 @@
 """Questions of a workflow to the model and the user (docs/workflows.md, Questions). Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import ANSWERS, Argument, Step, Workflow
-from mcp_baton.workflow.pause import Question
-from mcp_baton.workflow.resolve import Known, resolve_texts
+from mcp_baton.workflow.pause import AnswersRequired, PauseReason, Question
+from mcp_baton.workflow.resolve import Known, Schemas, resolve_texts
 from mcp_baton.workflow.sources import fill
 
 type SchemaOf = Callable[[Argument], JsonObject]
@@ -43,6 +43,10 @@ def answers_to_give(workflow: Workflow, known: Known) -> JsonObject:
     return {ANSWERS: given} if given else {}
 
 
-def shown_answer(step: Step, answers: Mapping[str, Json]) -> Json:
-    """The answer of a step in the answers that were given for it."""
-    return answers.get(step.name)
+def unanswered(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> PauseReason:
+    """Why a run stops at a question that has no answer."""
+    values = resolve_texts(step.template_bindings, step, workflow, known)
+    if not isinstance(values, dict):
+        return values
+    questions = tuple(open_questions(workflow, known, schemas.answer_schema))
+    return AnswersRequired(step.name, questions, workflow.name)
