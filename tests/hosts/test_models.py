@@ -211,7 +211,7 @@ def test_a_model_is_told_of_a_lost_result_at_the_first_pause_and_why_a_later_ste
     go_on = read(paused).go_on
     assert go_on is not None
     blocked = host.call(go_on)
-    assert f"it needs the output 'letters' of step 'find', which cannot be had: {lost}." in blocked
+    assert f"it needs the output 'letters' of step 'find', which is not available: {lost}." in blocked
     assert blocked.count(lost) == 1
     # Let alone, the server would pause there again.
     assert f"\n\nThen call {go_on.tool} with" in blocked

@@ -16,7 +16,7 @@ from handoff import PlannedCall, Unfilled, filled, planned_calls
 from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.handoff import handoff
-from mcp_baton.workflow.pause import ToolFailed
+from mcp_baton.workflow.pause import StepFailed
 from mcp_baton.workflow.resolve import Known
 from tests.site import record
 
@@ -177,7 +177,7 @@ def test_the_demo_reads_a_handoff_as_it_is_written() -> None:
         ],
     )
     known = Known({"given": "here"}, {"given": "here"}, dict.fromkeys("ab", StepStatus.PENDING), {}, {})
-    text = handoff(workflow, known, ToolFailed("a", "no", retryable=False, suggested_tool="first"), NothingRequired())
+    text = handoff(workflow, known, StepFailed("a", "no", retryable=False, suggested_tool="first"), NothingRequired())
 
     first, second = planned_calls(text)
 

@@ -109,7 +109,7 @@ def test_in_a_workflow_that_is_the_steps_failure_and_no_call_by_itself_is_sugges
     pause = answer.meta["pause_reason"]
     assert (pause["type"], pause["retryable"]) == ("toolError", False)
     assert "has not declared" in pause["error"]
-    assert "called by itself" not in answer.handoff
+    assert "asks the client" not in answer.handoff
 
 
 def test_in_the_2026_era_a_client_that_cannot_answer_is_not_told_to_call_the_tool_by_itself(
@@ -118,7 +118,7 @@ def test_in_the_2026_era_a_client_that_cannot_answer_is_not_told_to_call_the_too
     answer = make_client(asking_server(), era="2026").get_prompt("flow")
 
     assert "has not declared" in answer.meta["pause_reason"]["error"]
-    assert "called by itself" not in answer.handoff
+    assert "asks the client" not in answer.handoff
 
 
 def test_a_page_may_read_its_session_id(make_client: MakeClient) -> None:

@@ -241,7 +241,7 @@ def test_a_step_that_wants_to_ask_is_to_be_called_by_itself_and_there_is_no_caus
 
     paused = run(baton(refunds_server(refund)))
     first, _, call, *_ = paused.handoff.split("\n\n")
-    assert first.endswith("Its tool can ask when it is called by itself, as below: nothing has to be corrected first.")
+    assert first.endswith("Its tool asks the client for input. Call it as below: nothing has to be corrected first.")
     assert isinstance(paused.meta["pause_reason"], dict)
     assert paused.meta["pause_reason"]["retryable"] is True
     assert "correct the cause" not in first

@@ -17,9 +17,17 @@ from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.report.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, own_frames
 from mcp_baton.local.report.requests import outcome_of, pause_words, watched, with_refusals
 from mcp_baton.settings import Settings
+from mcp_baton.workflow.host import InvalidField
+from mcp_baton.workflow.pause import (
+    DeadlineExceeded,
+    PauseReason,
+    SchemaMismatch,
+    StepFailed,
+    UnresolvableParams,
+    UnresolvedDependency,
+)
 
 OVER = "the limit"
-WRONG = [{"field": "c", "problem": "no"}]
 
 
 def shop() -> Server:
@@ -141,19 +149,18 @@ def test_a_ping_is_told_of_at_the_debug_level_alone(served: Served, caplog: pyte
 @pytest.mark.parametrize(
     ("reason", "cause"),
     [
-        ({"type": "unresolvableParams", "missingParam": "total"}, "missing total"),
+        (UnresolvableParams("pay", "total", "t"), "missing total"),
         (
-            {"type": "schemaMismatch", "missingFields": ["a", "b"], "invalidFields": WRONG},
+            SchemaMismatch("pay", ("a", "b"), (InvalidField("c", "no"),), "t"),
             "missing a, b; invalid c (no)",
         ),
-        ({"type": "toolError", "error": "the bank\nsaid no"}, "the bank said no"),
-        ({"type": "unresolvedDependency", "missingOutput": "x", "producingStep": "y"}, "needs x of step y"),
-        ({"type": "deadlineExceeded"}, "out of time (the limit)"),
-        ({"type": "interrupted"}, "interrupted"),
+        (StepFailed("pay", "the bank\nsaid no", False, "t"), "the step failed: the bank said no"),
+        (UnresolvedDependency("pay", "x", "y", "t"), "needs x of step y"),
+        (DeadlineExceeded("pay", "t"), "out of time (the limit)"),
     ],
 )
-def test_each_reason_of_a_pause_is_told_in_words(reason: dict[str, Any], cause: str) -> None:
-    assert pause_words({"blockedStep": "pay", **reason}, OVER) == f"paused at pay: {cause}"
+def test_the_log_says_why_a_workflow_paused(reason: PauseReason, cause: str) -> None:
+    assert pause_words(reason.to_json(), OVER) == f"paused at pay: {cause}"
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import Move
 from mcp_baton.workflow.ended_run import StepTrace
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from tests.fakes import task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 WORKFLOW = Workflow(name="w", description="d", steps=[Step(name, tool=f"do_{name}") for name in "abc"])
-FAILED_B = ToolFailed("b", "boom", False, "do_b")
+FAILED_B = StepFailed("b", "boom", False, "do_b")
 LATE_B = DeadlineExceeded("b", "do_b")
 LATE_C = DeadlineExceeded("c", "do_c")
 

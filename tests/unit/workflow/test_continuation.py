@@ -12,7 +12,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import Call, attempts_for, continuation_batch
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, SchemaMismatch, ToolFailed
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, SchemaMismatch, StepFailed
 from tests.fakes import plan_of, statuses_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
@@ -91,7 +91,7 @@ def test_a_completed_step_takes_the_reason_that_names_it_away() -> None:
     assert batch.pause == ClearPause(BLOCKED_MAIL1.to_json())
 
 
-@pytest.mark.parametrize("pause", [None, DeadlineExceeded("mail2", "mail"), ToolFailed("fetch", "x", True, "fetch")])
+@pytest.mark.parametrize("pause", [None, DeadlineExceeded("mail2", "mail"), StepFailed("fetch", "x", True, "fetch")])
 def test_a_completed_step_leaves_another_steps_reason(pause: PauseReason | None) -> None:
     batch = continued(task("fppp", pause), "mail", Succeeded(1))
 
@@ -102,13 +102,13 @@ def test_a_completed_step_leaves_another_steps_reason(pause: PauseReason | None)
 def test_a_step_that_fails_leaves_its_reason(statuses: str, step: str, retryable: bool) -> None:
     batch = continued(task(statuses, BLOCKED_MAIL1), "mail", Failed("no"))
 
-    assert batch.pause == SetPause(ToolFailed(step, "no", retryable, "mail").to_json())
+    assert batch.pause == SetPause(StepFailed(step, "no", retryable, "mail").to_json())
 
 
 def test_a_step_is_not_retryable_where_its_tool_says_that_it_will_fail_again() -> None:
     failed = Failed("no", cause=ToolError("no", retryable=False))
     batch = continued(task("cccp"), "mail", failed)
-    assert batch.pause == SetPause(ToolFailed("mail2", "no", False, "mail").to_json())
+    assert batch.pause == SetPause(StepFailed("mail2", "no", False, "mail").to_json())
 
 
 def test_what_the_tool_changed_goes_along() -> None:

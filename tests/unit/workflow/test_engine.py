@@ -35,12 +35,19 @@ from mcp_baton.workflow.continuation import Call, continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.ended_run import Blocked, EndedRun, Over, Persisted, Superseded, TaskOver, UnreadResource
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.workflow.host import (
+    Failed,
+    FetchedResource,
+    InvalidField,
+    Mismatch,
+    Outcome,
+    ResourceUnavailable,
+    Succeeded,
+)
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
-    InvalidField,
     SchemaMismatch,
-    ToolFailed,
+    StepFailed,
     UnresolvableParams,
     UnresolvedDependency,
 )
@@ -142,7 +149,7 @@ def test_a_tool_error_stops_the_run_and_leaves_later_steps_pending(store: Dynamo
     run = Engine(host, store).start(THREE, INVOCATION)
 
     task = stored(store, run)
-    assert run.pause == ToolFailed("b", "no route", False, "change")
+    assert run.pause == StepFailed("b", "no route", False, "change")
     assert (task.status, statuses(task)) == (TaskStatus.WORKING, ["completed", "failed", "pending"])
     assert task.variables["_workflow.result.b"] == {"error": "no route"}
     assert "_workflow.result.c" not in task.variables
@@ -234,7 +241,7 @@ def test_a_resource_that_cannot_be_fetched_fails_its_step_which_keeps_what_was_f
         workflow(Step("a", tool=tool, resources=["docs://1", "docs://2", "docs://3"])), INVOCATION
     )
 
-    assert isinstance(run.pause, ToolFailed)
+    assert isinstance(run.pause, StepFailed)
     assert (run.pause.step, run.pause.suggested_tool, run.pause.retryable) == ("a", tool or "", False)
     assert ("gone" in run.pause.error, "secret" in run.pause.error) == (isinstance(error, ResourceUnavailable), False)
     assert (statuses(stored(store, run)), host.calls) == (["failed"], [])
@@ -319,9 +326,9 @@ def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBTaskStore) -
 
 
 def test_a_tool_that_wants_to_be_called_by_itself_is_told_apart(store: DynamoDBTaskStore) -> None:
-    run = Engine(ScriptedHost({"make": lambda *_: Failed("ask", by_itself=True)}), store).start(THREE, INVOCATION)
+    run = Engine(ScriptedHost({"make": lambda *_: Failed("ask", asks_client=True)}), store).start(THREE, INVOCATION)
 
-    assert run.pause == ToolFailed("a", "ask", True, "make", by_itself=True)
+    assert run.pause == StepFailed("a", "ask", True, "make", asks_client=True)
 
 
 def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(store: DynamoDBTaskStore) -> None:
@@ -501,7 +508,7 @@ def test_a_fault_of_batons_own_leaves_a_reason_and_the_batch_is_written(
     run = Engine(host, store).start(steps, INVOCATION)
 
     task = stored(store, run)
-    assert isinstance(run.pause, ToolFailed)
+    assert isinstance(run.pause, StepFailed)
     assert (run.pause.step, "secret" in run.pause.error) == ("b", False)
     assert statuses(task) == ["completed", "failed"]
     assert pause_of(task) == run.pause.to_json()
@@ -532,7 +539,7 @@ def test_a_batch_that_cannot_be_written_costs_durability_and_never_the_reply(
 
     task = stored(store, run)
     assert (run.persisted, list(run.statuses.values())) == (False, [COMPLETED, COMPLETED, FAILED])
-    assert run.pause == ToolFailed("c", "no", False, "finish")
+    assert run.pause == StepFailed("c", "no", False, "finish")
     assert (task.status, statuses(task)) == (TaskStatus.WORKING, ["pending"] * 3)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
@@ -652,7 +659,7 @@ def test_a_resume_shows_completed_steps_with_their_arguments_and_stored_results(
         Succeeded({"from": "change"}),
         Failed("again"),
     ]
-    assert pause_of(stored(store, run)) == ToolFailed("c", "again", False, "finish").to_json()
+    assert pause_of(stored(store, run)) == StepFailed("c", "again", False, "finish").to_json()
 
 
 def test_a_resume_keeps_to_the_plans_order_when_a_later_step_was_completed_by_a_call(store: DynamoDBTaskStore) -> None:

@@ -7,14 +7,14 @@ import pytest
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.handoff import handoff, preview_arguments, what_happened
+from mcp_baton.workflow.handoff import handoff, preview_arguments
+from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
     Interrupted,
-    InvalidField,
     PauseReason,
     SchemaMismatch,
-    ToolFailed,
+    StepFailed,
     UnresolvableParams,
     UnresolvedDependency,
 )
@@ -58,7 +58,7 @@ def text(
 
 
 def test_the_handoff_is_the_contracts() -> None:
-    pause = ToolFailed("refund", "connection timeout", True, "refund")
+    pause = StepFailed("refund", "connection timeout", True, "refund")
 
     assert text([FETCH, REFUND, NOTIFY], "cfp", pause) == (
         "Step 'refund' failed: \"connection timeout\". This step is retryable.\n"
@@ -75,16 +75,16 @@ def test_the_handoff_is_the_contracts() -> None:
 @pytest.mark.parametrize(
     ("pause", "told"),
     [
-        (ToolFailed("s", "no route", True, "t"), "Step 's' failed: \"no route\". This step is retryable."),
+        (StepFailed("s", "no route", True, "t"), "Step 's' failed: \"no route\". This step is retryable."),
         (
-            ToolFailed("s", "Declined!", False, "t"),
+            StepFailed("s", "Declined!", False, "t"),
             "Step 's' failed: \"Declined!\". This step is not retryable: correct the cause first.",
         ),
         (
-            ToolFailed("s", "who?", True, "t", by_itself=True),
+            StepFailed("s", "who?", True, "t", asks_client=True),
             (
                 "Step 's' failed: \"who?\". "
-                "Its tool can ask when it is called by itself, as below: nothing has to be corrected first."
+                "Its tool asks the client for input. Call it as below: nothing has to be corrected first."
             ),
         ),
         (
@@ -93,20 +93,17 @@ def test_the_handoff_is_the_contracts() -> None:
         ),
         (
             SchemaMismatch("s", ("a", "b"), (InvalidField("c.0", "too small"),), "t"),
-            (
-                "Step 's' could not start: its arguments do not satisfy the tool's input schema. "
-                'Missing: a, b. Invalid: "c.0" ("too small").'
-            ),
+            ("Step 's' needs values for 'a', 'b'. No earlier step provides them. Invalid: \"c.0\" (\"too small\")."),
         ),
         (
             UnresolvedDependency("s", "order", "fetch", "t"),
-            "Step 's' could not start: it needs the output 'order' of step 'fetch', which has none.",
+            "Step 's' could not start: it needs the output 'order' of step 'fetch', which does not exist.",
         ),
         (
             UnresolvedDependency("s", "order", "fetch", "t", "result of 9 bytes is lost: its object is missing in S3"),
             (
-                "Step 's' could not start: it needs the output 'order' of step 'fetch', which cannot be had: result of "
-                "9 bytes is lost: its object is missing in S3."
+                "Step 's' could not start: it needs the output 'order' of step 'fetch', which is not available: "
+                "result of 9 bytes is lost: its object is missing in S3."
             ),
         ),
         (
@@ -117,13 +114,13 @@ def test_the_handoff_is_the_contracts() -> None:
             Interrupted("s", "t"),
             (
                 "The run was interrupted at step 's' or later, and what it did was not recorded: "
-                "this step and those after it may have happened. Check before you repeat them."
+                "this step and those after it may have run. Check before you repeat them."
             ),
         ),
     ],
 )
 def test_every_pause_reason_has_its_own_words(pause: PauseReason, told: str) -> None:
-    assert what_happened(pause) == told
+    assert pause.what_happened() == told
     assert text([Step("s", tool="t")], "p", pause).startswith(f"{told}\n\n")
 
 
@@ -209,7 +206,7 @@ def test_a_long_value_is_shown_as_its_placeholder(source: Source, shown: str, mo
 
 
 def test_a_long_error_is_cut() -> None:
-    told = what_happened(ToolFailed("s", "e" * 600, False, "t"))
+    told = StepFailed("s", "e" * 600, False, "t").what_happened()
 
     assert f'failed: "{"e" * 500} …". ' in told
 
@@ -223,7 +220,7 @@ def test_a_tools_step_lists_the_resources_that_have_not_been_read_with_its_call(
         guidance="Mind.",
     )
 
-    told = text([step], "f", ToolFailed("b", "no", True, "do"), read=frozenset({"docs://faq"}))
+    told = text([step], "f", StepFailed("b", "no", True, "do"), read=frozenset({"docs://faq"}))
 
     assert told.split("\n\n", 2)[2].splitlines() == [
         "1. Read the resource docs://A-17, then call do with {}",
@@ -264,7 +261,7 @@ def test_what_the_tool_requires_and_no_source_gives_is_missing() -> None:
 def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
     steps = [Step(name, tool=f"do_{name}") for name in "abcde"]
 
-    told = text(steps, "cfscp", ToolFailed("b", "x", True, "do_b"))
+    told = text(steps, "cfscp", StepFailed("b", "x", True, "do_b"))
 
     assert [line for line in told.splitlines() if line[:1].isdigit()] == [
         "1. Call do_b with {}",

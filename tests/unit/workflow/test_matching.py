@@ -9,8 +9,9 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, StepStatus
 from mcp_baton.workflow.continuation import Candidate, Rank, candidates, choose, meant
 from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.kept_calls import kept_call
-from mcp_baton.workflow.pause import InvalidField, SchemaMismatch
+from mcp_baton.workflow.pause import SchemaMismatch
 from mcp_baton.workflow.plan import Plan, TellsApart
 from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output

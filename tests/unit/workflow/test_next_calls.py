@@ -12,7 +12,7 @@ from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from mcp_baton.workflow.continuation import LOST, RecordedCall, recorded_text
 from mcp_baton.workflow.handoff import next_calls
-from mcp_baton.workflow.pause import ToolFailed
+from mcp_baton.workflow.pause import StepFailed
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import LONGEST
 from mcp_baton.workflow.task_ids import Handle
@@ -127,7 +127,7 @@ def test_where_only_reading_is_left_the_server_can_go_on() -> None:
     [(True, "This step is retryable."), (False, "This step is not retryable: correct the cause first.")],
 )
 def test_a_failure_says_whether_the_call_may_be_repeated(retryable: bool, hint: str) -> None:
-    pause = SetPause(ToolFailed("get", "no", retryable, "get").to_json())
+    pause = SetPause(StepFailed("get", "no", retryable, "get").to_json())
     assert text(plan("fppp"), wrote("get", FAILED), pause=pause) == (
         f'Recorded as step \'get\', which failed (0 of 4 done). {hint} Next: call get with {{"task_id": "T-1"}}'
     )

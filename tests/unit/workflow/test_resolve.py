@@ -8,9 +8,8 @@ import pytest
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.host import Mismatch, Prepared
+from mcp_baton.workflow.host import InvalidField, Mismatch, Prepared
 from mcp_baton.workflow.pause import (
-    InvalidField,
     SchemaMismatch,
     UnresolvableParams,
     UnresolvedDependency,
@@ -112,16 +111,28 @@ def test_an_absent_prompt_argument_is_left_out_for_the_schema_to_judge() -> None
 
 
 @pytest.mark.parametrize(
-    ("source", "variables"),
+    ("source", "variables", "problem"),
     [
-        pytest.param(step_output("order", "nothing"), {}, id="a path that the output lacks"),
-        pytest.param(step_output("order", "lines.1"), {}, id="an index beyond the list"),
-        pytest.param(task_variable("seen"), {}, id="a variable that nobody set"),
-        pytest.param(task_variable("seen", "x"), {"seen": {}}, id="a path that the variable lacks"),
+        (
+            step_output("order", "nothing"),
+            {},
+            "'nothing' is not in the output of step 'fetch': it is an object without this field",
+        ),
+        (
+            step_output("order", "lines.1"),
+            {},
+            "'lines.1' is not in the output of step 'fetch': 'lines' is a list of 1 item",
+        ),
+        (task_variable("seen"), {}, "the task variable 'seen' is not set"),
+        (task_variable("seen", "x"), {"seen": {}}, "the task variable 'seen' has no 'x', or its value was lost"),
     ],
 )
-def test_an_argument_without_a_value_is_unresolvable(source: Source, variables: Mapping[str, Json]) -> None:
-    assert decided(call(fine=constant(1), a=source), variables=variables) == UnresolvableParams("next", "a", "refund")
+def test_an_argument_without_a_value_is_unresolvable(
+    source: Source, variables: Mapping[str, Json], problem: str
+) -> None:
+    decision = decided(call(fine=constant(1), a=source), variables=variables)
+
+    assert decision == UnresolvableParams("next", "a", "refund", problem)
 
 
 @pytest.mark.parametrize("status", [StepStatus.FAILED, StepStatus.SKIPPED, StepStatus.PENDING])
@@ -173,22 +184,24 @@ def test_resources_are_located_by_what_is_known(step: Step, uris: list[str]) -> 
     [
         pytest.param(
             Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order", "nothing")}),
-            UnresolvableParams("next", "t", ""),
+            UnresolvableParams(
+                "next", "t", "", "'nothing' is not in the output of step 'fetch': it is an object without this field"
+            ),
             id="a path that the output lacks",
         ),
         pytest.param(
             Step("next", resources=["docs://{t}"], template_bindings={"t": prompt_arg("amount")}),
-            UnresolvableParams("next", "t", ""),
+            UnresolvableParams("next", "t", "", "the prompt argument 't' was not given"),
             id="a bound prompt argument that was not given",
         ),
         pytest.param(
             Step("next", resources=["docs://{amount}"]),
-            UnresolvableParams("next", "amount", ""),
+            UnresolvableParams("next", "amount", "", "the prompt argument 'amount' was not given"),
             id="a prompt argument that was not given",
         ),
         pytest.param(
             Step("next", tool="refund", resources=["docs://{amount}"]),
-            UnresolvableParams("next", "amount", "refund"),
+            UnresolvableParams("next", "amount", "refund", "the prompt argument 'amount' was not given"),
             id="the resource of a tool step",
         ),
     ],

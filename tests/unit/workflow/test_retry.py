@@ -152,7 +152,7 @@ def test_the_last_failure_is_the_outcome() -> None:
         pytest.param(EVEN, raised(OSError()), id="an exception that is not named"),
         pytest.param(EVEN, Failed("no", kind=Failure.UNFIT, cause=ToolError("no")), id="a value that does not fit"),
         pytest.param(EVEN, Failed("no", kind=Failure.TIMED_OUT), id="a time-out"),
-        pytest.param(EVEN, Failed("ask", by_itself=True, cause=ToolError("no")), id="a question"),
+        pytest.param(EVEN, Failed("ask", asks_client=True, cause=ToolError("no")), id="a question"),
         pytest.param(EVEN, Failed("no"), id="no exception"),
     ],
 )

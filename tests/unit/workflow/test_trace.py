@@ -7,7 +7,7 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.ended_run import Blocked, EndedRun, StepTrace, UnreadResource
 from mcp_baton.workflow.host import Failed, FetchedResource, Succeeded
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed, UnresolvableParams
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed, UnresolvableParams
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.sources import constant, prompt_arg
 from mcp_baton.workflow.trace import Message, messages
@@ -80,7 +80,7 @@ def test_without_arguments_the_intent_is_one_sentence() -> None:
 
 
 def test_a_failed_step_tells_its_error_and_the_handoff_comes_last() -> None:
-    pause = ToolFailed("fetch", "no route", True, "fetch_order")
+    pause = StepFailed("fetch", "no route", True, "fetch_order")
 
     conversation = told(StepTrace(FETCH, {}, (), Failed("no route")), pause=pause)
 

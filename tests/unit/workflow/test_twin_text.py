@@ -12,7 +12,7 @@ from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.ended_run import EndedRun, StepTrace, Superseded, TaskOver
 from mcp_baton.workflow.host import Succeeded
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
@@ -22,7 +22,7 @@ from tests.fakes import ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 TASK = TaskRecord("alice", "t-1", TaskStatus.WORKING, "", "", 1, 1, {}, workflow="refund_order")
-REFUSED = ToolFailed("refund", "no", retryable=True, suggested_tool="refund")
+REFUSED = StepFailed("refund", "no", retryable=True, suggested_tool="refund")
 GO_ON = 'Or call refund_order with {"task_id": "t-1"} to let the server go on.'
 STEPS = [
     Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
@@ -217,7 +217,7 @@ def test_no_text_has_more_than_2_kb(
 ) -> None:
     arguments: dict[str, Source] = {"first": constant(argument), "second": prompt_arg("order_id")}
     steps = [Step(f"s{place}", tool="work", arguments=arguments, guidance=guidance) for place in range(number)]
-    failed = ToolFailed("s0", error, retryable=False, suggested_tool="work")
+    failed = StepFailed("s0", error, retryable=False, suggested_tool="work")
     statuses = [FAILED, *[PENDING] * (number - 1)]
     assert len(told(failed, steps=steps, named=named, statuses=statuses).encode(errors="replace")) <= LIMIT
     assert len(told(None, steps=steps, named=named, value=argument).encode(errors="replace")) <= LIMIT

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from mcp_baton.protocol.http import HttpResponse
+from mcp_baton.protocol.json import JsonObject, dumps
+from mcp_baton.tasks.record import PAUSED_STEP
+from mcp_baton.workflow.pause import reasons_by_type
 
+MARKER: Final = "{ /* console/page.py puts the pause reasons here */ }"
 METHODS: Final = ("GET", "HEAD")
 FILE: Final = Path(__file__).with_name("page.html")
 _NONE: Final = "'none'"
@@ -38,8 +42,12 @@ def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
 
 @cache
 def text() -> str:
-    """The page, read once in a process."""
-    return FILE.read_bytes().decode()
+    """The page with the table of pause reasons, made once in a process."""
+    table: JsonObject = {"steps": PAUSED_STEP, "types": reasons_by_type()}
+    before, marker, after = FILE.read_bytes().decode().partition(MARKER)
+    if not marker:
+        raise ValueError(f"{FILE.name} has no {MARKER}")
+    return f"{before}{dumps(table)}{after}"
 
 
 @cache

@@ -21,9 +21,8 @@ SCHEMA_VERSION = 1
 
 PAUSED = "paused: waits for the model"
 """What is shown beside the status `working` of a paused task, which MCP has no status for."""
-
-INTERRUPTED = "interrupted"
-"""The type of the pause reason that is never stored: a run was killed."""
+PAUSED_STEP = ("failedStep", "blockedStep")
+"""The members of a pause reason that name its step: the one that failed, or the one that could not start."""
 
 LEASE_MS, RENEW_MS = 45_000, 15_000
 """How long a claim holds from when it is taken or renewed, and how often a run renews it, milliseconds."""
@@ -225,6 +224,11 @@ def steps_of(task: TaskRecord) -> list[StepProgress]:
 def statuses_of(task: TaskRecord) -> dict[str, StepStatus]:
     """Each step's stored status, by name, in the stored order."""
     return {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
+
+
+def paused_step[T](reason: Mapping[str, T]) -> T | None:
+    """The step that a stored pause reason names."""
+    return next((reason[name] for name in PAUSED_STEP if name in reason), None)
 
 
 def pause_of(task: TaskRecord) -> JsonObject | None:

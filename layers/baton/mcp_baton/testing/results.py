@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SERVER_INFO_KEY
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, paused_step
 from mcp_baton.testing.wire import JsonRpcError
 
 SHOWN = 120
@@ -32,7 +32,7 @@ class Pause:
     @property
     def step(self) -> str:
         """The step that failed or could not start."""
-        return str(self.fields.get("failedStep", self.fields.get("blockedStep")))
+        return str(paused_step(self.fields))
 
     def __getattr__(self, name: str) -> Any:
         wire = re.sub(r"_(\w)", lambda found: found[1].upper(), name)

@@ -4,13 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, Claim, StepStatus, TaskRecord, pause_of, statuses_of
+from mcp_baton.tasks.record import (
+    CALL_PREFIX,
+    PROGRESS,
+    Claim,
+    StepStatus,
+    TaskRecord,
+    pause_of,
+    paused_step,
+    statuses_of,
+)
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.drift import Move, carried, left_behind
 from mcp_baton.workflow.ended_run import StepTrace
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
-from mcp_baton.workflow.pause import PauseReason, step_named_by
+from mcp_baton.workflow.pause import PauseReason
 
 
 def status_of(outcome: Outcome) -> StepStatus:
@@ -111,8 +120,8 @@ def _pause_write(
     stored = pause_of(task)
     if stored is None:
         return None
-    named = step_named_by(stored)
+    named = paused_step(stored)
     # The step that it names is done, or there is no such step any more.
-    if finished or (named is not None and after.get(named, StepStatus.COMPLETED) is StepStatus.COMPLETED):
+    if finished or (named is not None and after.get(str(named), StepStatus.COMPLETED) is StepStatus.COMPLETED):
         return ClearPause(stored)
     return None

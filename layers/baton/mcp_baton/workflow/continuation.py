@@ -12,14 +12,13 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of
+from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of, paused_step
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result, writes_to_come
-from mcp_baton.workflow.handoff import failure_hint
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.kept_calls import kept_call
-from mcp_baton.workflow.pause import ToolFailed, pause_in, step_named_by
+from mcp_baton.workflow.pause import StepFailed, parse_pause, pause_after
 from mcp_baton.workflow.plan import Comparison, Plan
 from mcp_baton.workflow.quoting import one_line
 from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
@@ -252,17 +251,10 @@ def _pause_write(plan: Plan, write: StepWrite | None, tool: str, outcome: Outcom
     if write is None:
         return None
     if isinstance(outcome, Failed):
-        retryable = _is_retryable(plan, write.name, outcome)
-        return SetPause(ToolFailed(write.name, outcome.error, retryable, tool, error_id=outcome.error_id).to_json())
+        step = plan.workflow.step(write.name) if plan.workflow else None
+        return SetPause(pause_after(outcome, step, write.name, tool).to_json())
     stored = pause_of(plan.task)
-    if stored is not None and step_named_by(stored) == write.name:
-        return ClearPause(stored)
-    return None
-
-
-def _is_retryable(plan: Plan, name: str, failed: Failed) -> bool:
-    step = plan.workflow.step(name) if plan.workflow else None
-    return step is not None and step.retryable and not failed.final
+    return ClearPause(stored) if stored is not None and paused_step(stored) == write.name else None
 
 
 MADE: Final = "The call itself was made."
@@ -299,14 +291,14 @@ def recorded_text(written: RecordedCall) -> str:
         [] if ended and written.batch.steps else [f"{_position(written.batch)} ({done} of {len(statuses)} done)."]
     )
     sentences += may_have_run_twice(written.twice, written.plan.why_repeated)
-    failed = pause_in(written.batch.pause.reason) if isinstance(written.batch.pause, SetPause) else None
-    if isinstance(failed, ToolFailed):
-        sentences.append(failure_hint(failed))
+    failed = parse_pause(written.batch.pause.reason) if isinstance(written.batch.pause, SetPause) else None
+    if isinstance(failed, StepFailed):
+        sentences.append(failed.hint())
     if written.oversized:
         sentences.append(LOST)
     if not ended:
         sentences += may_have_run(written.plan.repeats(), written.plan.why_repeated)
-    if isinstance(failed, ToolFailed) and failed.is_for_the_operator:
+    if failed and failed.is_for_the_operator:
         sentences.append(_corrected(written))
     else:
         sentences.append(_ended(written, len(statuses)) if ended else _next(written))

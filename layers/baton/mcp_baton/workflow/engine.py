@@ -48,7 +48,7 @@ from mcp_baton.workflow.host import (
 from mcp_baton.workflow.kept_calls import kept_call, shown_call
 from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.lease import Began, Lease, lease_end
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed, without_secrets
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, pause_after
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready, decide, resolve_uri
 from mcp_baton.workflow.retry import random_fraction
@@ -214,7 +214,7 @@ class Steps:
         decision = decide(step, run.workflow, run.known, self._host)
         if not isinstance(decision, Ready):
             run.blocked = Blocked(step, fetched.contents, fetched.read)
-            return without_secrets(decision, run.secrets.hide_text)
+            return decision.without_secrets(run.secrets.hide_text)
         return self._perform(run, step, decision.call, fetched)
 
     def _perform(self, run: Run, step: Step, call: Prepared | None, fetched: Fetched) -> Stop | None:
@@ -230,9 +230,7 @@ class Steps:
             pause = self._failed(
                 run, step, call.arguments, fetched.contents, outcome, call.name, read=fetched.read, attempts=attempts
             )
-            # A call that the client makes may ask, so the same call may succeed.
-            retryable = outcome.by_itself or (pause.retryable and not outcome.final)
-            return tried.over or replace(pause, by_itself=outcome.by_itself, retryable=retryable)
+            return tried.over or pause
         kept, timing = _kept(run, step, call.arguments), self._timing(run)
         run.settle(StepTrace(step, call.arguments, fetched.contents, outcome, attempts, kept, timing))
         if step.resources:
@@ -272,13 +270,12 @@ class Steps:
         read: frozenset[str] = frozenset(),
         attempts: int = 0,
         unread: str | None = None,
-    ) -> ToolFailed:
+    ) -> PauseReason:
         # An error may quote what the tool was called with, and it is stored.
-        error = run.secrets.hide_text(failed.error)
-        kept, timing = _kept(run, step, arguments), self._timing(run)
-        outcome = Failed(error)
+        failed = replace(failed, error=run.secrets.hide_text(failed.error))
+        kept, timing, outcome = _kept(run, step, arguments), self._timing(run), Failed(failed.error)
         run.settle(StepTrace(step, arguments, resources, outcome, attempts, kept, timing, read=read, unread=unread))
-        return ToolFailed(step.name, error, step.retryable, tool, error_id=failed.error_id, resource=unread)
+        return pause_after(failed, step, step.name, tool, unread)
 
 
 def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:
@@ -335,11 +332,11 @@ def _was_not_begun(outcome: Outcome) -> bool:
 
 def _may_pass(step: Step, failed: Failed, attempts: int) -> bool:
     """Whether the call may be made again. One that timed out may have happened, so the step must say that it may."""
-    if step.retry is None or attempts >= step.retry.attempts or failed.by_itself:
+    if step.retry is None or attempts >= step.retry.attempts or failed.asks_client:
         return False
     match failed.kind:
         case Failure.RAISED:
-            return step.retry.wants(failed.cause)
+            return isinstance(failed.cause, step.retry.on) and not failed.final
         case Failure.TIMED_OUT:
             return step.retryable
         case _:

@@ -11,16 +11,7 @@ from msgspec import Struct
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.pause import (
-    MAX_FIELDS,
-    DeadlineExceeded,
-    Interrupted,
-    PauseReason,
-    SchemaMismatch,
-    ToolFailed,
-    UnresolvableParams,
-    UnresolvedDependency,
-)
+from mcp_baton.workflow.pause import PauseReason, Remedy, UnresolvedDependency, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import (
     LONGEST,
@@ -28,7 +19,6 @@ from mcp_baton.workflow.quoting import (
     is_long,
     one_line,
     placeholder,
-    quoted_error,
     quoted_guidance,
     shown,
 )
@@ -98,7 +88,7 @@ def handoff(
         for number, step in enumerate(remaining_steps(workflow, known), 1)
     ]
     frame = frame_of(pause, workflow, known, handle)
-    head = [what_happened(pause), *lost_results(known, pause), *notes, *frame.before]
+    head = [pause.what_happened(), *lost_results(known, pause), *notes, *frame.before]
     return "\n\n".join([*head, *(calls if frame.lists else []), *frame.after])
 
 
@@ -127,7 +117,7 @@ def frame_of(pause: PauseReason, workflow: Workflow, known: Known, handle: Handl
         handle: Names the task; `None` if the server cannot go on with it, or the text does not name it.
     """
     secrets = secrets_given(workflow, known)
-    if isinstance(pause, ToolFailed) and pause.is_for_the_operator:
+    if pause.is_for_the_operator:
         if handle is None:
             return Frame([CORRECTED_MAKE_THESE_CALLS], lists=True, after=[])
         return Frame(
@@ -135,11 +125,9 @@ def frame_of(pause: PauseReason, workflow: Workflow, known: Known, handle: Handl
         )
     if handle is None:
         return Frame([MAKE_THESE_CALLS], lists=True, after=[])
-    if isinstance(pause, DeadlineExceeded):
+    if pause.remedy is Remedy.SERVER:
         return Frame([handle.offer(workflow.name, secrets, begin=""), OR_MAKE_THESE_CALLS], lists=True, after=[])
-    # Without a value from the model, the server would pause at the same step again.
-    wants_value = isinstance(pause, UnresolvableParams | SchemaMismatch | UnresolvedDependency)
-    begin = "Then " if wants_value else "Or "
+    begin = "Then " if pause.remedy is Remedy.VALUES else "Or "
     return Frame([MAKE_THESE_CALLS], lists=True, after=[handle.offer(workflow.name, secrets, begin=begin)])
 
 
@@ -174,65 +162,6 @@ def call_of(
     if step.guidance:
         lines.append(f"Note: {quoted_guidance(step.guidance, known.shown_texts)}")
     return "\n   ".join(lines)
-
-
-def what_happened(pause: PauseReason) -> str:
-    """A pause reason in one or two sentences."""
-    match pause:
-        case ToolFailed(step, error, resource=str(uri)):
-            why = f"the resource {encoded_uri(uri)} could not be read: {quoted_error(error)}"
-            call = " Its tool was not called." if pause.suggested_tool else ""
-            return f"Step '{step}' failed: {why}.{call} {failure_hint(pause)}"
-        case ToolFailed(step, error):
-            return f"Step '{step}' failed: {quoted_error(error)}. {failure_hint(pause)}"
-        case UnresolvableParams(step, param):
-            why = f": {pause.problem}" if pause.problem else ""
-            return f"Step '{step}' could not start: no value was found for its argument '{param}'{why}."
-        case SchemaMismatch(step):
-            return f"Step '{step}' could not start: its arguments do not satisfy the tool's input schema. " + " ".join(
-                _problems(pause)
-            )
-        case UnresolvedDependency(step, output, producer):
-            has = f"cannot be had: {pause.lost}" if pause.lost else "has none"
-            return f"Step '{step}' could not start: it needs the output '{output}' of step '{producer}', which {has}."
-        case DeadlineExceeded(step):
-            return f"The server ran out of time before step '{step}'. Nothing failed."
-        case Interrupted(step):
-            return (
-                f"The run was interrupted at step '{step}' or later, and what it did was not recorded: this step and "
-                "those after it may have happened. Check before you repeat them."
-            )
-
-
-def failure_hint(pause: ToolFailed) -> str:
-    """What to do about a step that failed."""
-    if pause.by_itself:
-        return "Its tool can ask when it is called by itself, as below: nothing has to be corrected first."
-    if pause.is_for_the_operator:
-        return (
-            "This step is not retryable, and only the server's log says why it failed: tell the user, with the error "
-            f"id {pause.error_id}."
-        )
-    if pause.retryable:
-        return "This step is retryable."
-    return "This step is not retryable: correct the cause first."
-
-
-def _problems(pause: SchemaMismatch) -> Iterator[str]:
-    if pause.missing_fields:
-        yield f"Missing: {', '.join(pause.missing_fields)}."
-    for invalid in pause.invalid_fields[:MAX_FIELDS]:
-        yield f"Invalid: {quoted_error(invalid.field)} ({quoted_error(invalid.problem)})."
-
-
-def refused_arguments(step: Step, pause: PauseReason | None) -> frozenset[str]:
-    """The arguments whose values the tool's schema refused; a field is a dotted path that begins with one of them."""
-    if not isinstance(pause, SchemaMismatch) or step.name != pause.step:
-        return frozenset()
-    fields = [invalid.field for invalid in pause.invalid_fields]
-    return frozenset(
-        name for name in step.arguments if any(field == name or field.startswith(f"{name}.") for field in fields)
-    )
 
 
 def _actions(

@@ -12,7 +12,6 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.keys import Key
-from mcp_baton.workflow.pause import InvalidField
 
 
 class Succeeded(Struct, frozen=True):
@@ -47,14 +46,14 @@ class Failed:
     """The tool reported an error, raised, or timed out.
 
     Attributes:
-        by_itself: It wanted to ask the client, which it can where it is called by itself.
+        asks_client: The tool asked the client for input. It can do that if the client calls it, but not in a step.
         kind: How it failed.
         cause: What it raised.
-        error_id: Finds the error in the server's log, if its text is hidden from clients.
+        error_id: Identifies the error in the server's log, if its text is hidden from clients.
     """
 
     error: str
-    by_itself: bool = False
+    asks_client: bool = False
     kind: Failure = field(default=Failure.RAISED, compare=False)
     cause: BaseException | None = field(default=None, compare=False, repr=False)
     error_id: str | None = field(default=None, compare=False)
@@ -82,6 +81,17 @@ FIRST = Attempt()
 
 
 type Outcome = Succeeded | Failed
+
+
+MAX_FIELDS = 20
+"""Invalid fields that are reported: enough to see what is wrong."""
+
+
+class InvalidField(Struct, frozen=True):
+    """A field that does not satisfy the tool's input schema, and why."""
+
+    field: str
+    problem: str
 
 
 class Mismatch(Struct, frozen=True):

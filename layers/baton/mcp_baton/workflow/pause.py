@@ -1,214 +1,338 @@
-"""Pause reasons: why a run stopped, one type a reason (docs/workflows.md)."""
+"""Pause reasons: why a run stopped before its last step (docs/workflows.md, Pausing).
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+One class is one reason: its members, its texts, and what lets the workflow continue. `PauseReason` lists the classes.
+All readers of reasons use it: the handoff, the command line, the request log and the console's page.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, ClassVar, Final, Self, get_args
+
+from msgspec import Struct, ValidationError, convert, field, structs, to_builtins
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import INTERRUPTED
+from mcp_baton.workflow.definition import Step
+from mcp_baton.workflow.host import MAX_FIELDS, Failed, InvalidField
+from mcp_baton.workflow.quoting import encoded_uri, quoted_error
+from mcp_baton.workflow.sources import fill, placeholders
 
-MAX_TEXT = 4_000
-"""Characters of a text in a stored reason. The reason is never dropped for want of room, so it must not take much."""
+MAX_TEXT: Final = 4_000
+"""Characters of a text in a stored reason. A reason is always stored, so it must stay small."""
 
-MAX_FIELDS = 20
-"""Invalid fields in a stored reason: enough to see what is wrong."""
-
-MAX_FIELD_TEXT = 500
-"""Characters of an invalid field's path, and of what is wrong with it."""
+MAX_FIELD_TEXT: Final = 500
+"""Characters of a text in a list of a stored reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnresolvableParams:
-    """An argument has no value: a path that the output lacks, a task variable that nobody set.
+class Remedy(StrEnum):
+    """What lets a paused workflow continue.
+
+    Attributes:
+        CALLS: The model makes the remaining calls, or the server tries the step again.
+        VALUES: The model or the user supplies a value. Without it, the server would pause at the same step again.
+        SERVER: The server continues. Nothing has to be corrected first.
+    """
+
+    CALLS = "calls"
+    VALUES = "values"
+    SERVER = "server"
+
+
+class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
+    """The base class of all reasons. A subclass has the fields `step` and `suggested_tool`.
+
+    Attributes:
+        remedy: What lets the workflow continue.
+        short: The reason in a few words, as templates: `{member}` is replaced by a member of the stored form. The first
+            template whose members all have values is used. The last one has no members.
+        is_failure: Whether something went wrong. A missing value is not a failure.
+    """
+
+    remedy: ClassVar[Remedy]
+    short: ClassVar[tuple[str, ...]]
+    is_failure: ClassVar[bool] = False
+
+    @property
+    def type(self) -> str:
+        """The `type` of the stored form."""
+        return str(self.__struct_config__.tag)
+
+    def to_json(self) -> JsonObject:
+        """The stored form, which is also sent to clients. Long texts are cut."""
+        members: JsonObject = _cut(to_builtins(self), MAX_TEXT)
+        return members
+
+    def what_happened(self) -> str:
+        """The reason in one or two sentences, for the handoff."""
+        raise NotImplementedError
+
+    def short_form(self) -> str:
+        """The reason in a few words, with the error or the invalid fields: `missing reader`."""
+        members = {name: _listed(value) for name, value in self.to_json().items() if value}
+        template = next(it for it in self.short if placeholders(it) <= members.keys())
+        return fill(template, members) + self._details()
+
+    def _details(self) -> str:
+        """The error or the invalid fields, after the short form."""
+        return ""
+
+    @property
+    def is_for_the_operator(self) -> bool:
+        """Whether neither the model nor the user can correct the cause, nor even read it."""
+        return False
+
+    @property
+    def missing_arguments(self) -> tuple[str, ...]:
+        """The arguments that the step lacks, if their values are all that it needs."""
+        return ()
+
+    @property
+    def refused_arguments(self) -> frozenset[str]:
+        """The arguments whose values do not satisfy the tool's input schema."""
+        return frozenset()
+
+    def without_secrets(self, _hide: Callable[[str], str]) -> Self:
+        """The reason without the secrets that its texts may quote.
+
+        Args:
+            _hide: Replaces the secrets in a text.
+        """
+        return self
+
+
+class UnresolvableParams(Reason, frozen=True, tag="unresolvableParams"):
+    """An argument has no value: the output lacks the path, or no tool has set the task variable.
 
     Attributes:
         problem: Where the value was looked for, and what is there instead.
     """
 
-    type: ClassVar[str] = "unresolvableParams"
-    step: str
+    remedy = Remedy.VALUES
+    short = ("missing {missingParam}", "a value is missing")
+
+    step: str = field(name="blockedStep")
     missing_param: str
     suggested_tool: str
-    problem: str = field(default="", compare=False)
+    problem: str = ""
 
-    def to_json(self) -> JsonObject:
-        """The wire form."""
-        problem = {"problem": self.problem[:MAX_FIELD_TEXT]} if self.problem else {}
-        return _blocked(self, {"missingParam": self.missing_param, **problem})
+    def what_happened(self) -> str:
+        why = f": {self.problem}" if self.problem else ""
+        return f"Step '{self.step}' could not start: no value was found for its argument '{self.missing_param}'{why}."
 
-
-@dataclass(frozen=True, slots=True)
-class InvalidField:
-    """A field that does not satisfy the tool's input schema, and why."""
-
-    field: str
-    problem: str
+    @property
+    def missing_arguments(self) -> tuple[str, ...]:
+        return (self.missing_param,)
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaMismatch:
-    """The resolved arguments do not satisfy the tool's input schema."""
+class SchemaMismatch(Reason, frozen=True, tag="schemaMismatch"):
+    """The resolved arguments do not satisfy the tool's input schema.
 
-    type: ClassVar[str] = "schemaMismatch"
-    step: str
+    Attributes:
+        invalid_fields: A field is a dotted path that begins with the argument's name.
+    """
+
+    remedy = Remedy.VALUES
+    short = ("missing {missingFields}", "a value is missing or invalid")
+
+    step: str = field(name="blockedStep")
     missing_fields: tuple[str, ...]
     invalid_fields: tuple[InvalidField, ...]
     suggested_tool: str
 
-    def to_json(self) -> JsonObject:
-        """The wire form."""
-        invalid: list[Json] = [
-            {"field": item.field[:MAX_FIELD_TEXT], "problem": item.problem[:MAX_FIELD_TEXT]}
-            for item in self.invalid_fields[:MAX_FIELDS]
-        ]
-        return _blocked(self, {"missingFields": list(self.missing_fields), "invalidFields": invalid})
+    def what_happened(self) -> str:
+        names = ", ".join(f"'{name}'" for name in self.missing_fields)
+        value, it = ("a value", "it") if len(self.missing_fields) == 1 else ("values", "them")
+        missing = f"Step '{self.step}' needs {value} for {names}. No earlier step provides {it}."
+        refused = f"Step '{self.step}' could not start: its tool does not accept its arguments."
+        invalid = [f"Invalid: {quoted_error(it.field)} ({quoted_error(it.problem)})." for it in self._shown]
+        return " ".join([missing if names else refused, *invalid])
+
+    def _details(self) -> str:
+        invalid = ", ".join(f"{it.field} ({it.problem})" for it in self._shown)
+        return f"; invalid {invalid}" if invalid else ""
+
+    @property
+    def _shown(self) -> tuple[InvalidField, ...]:
+        return self.invalid_fields[:MAX_FIELDS]
+
+    @property
+    def missing_arguments(self) -> tuple[str, ...]:
+        return () if self.invalid_fields else self.missing_fields
+
+    @property
+    def refused_arguments(self) -> frozenset[str]:
+        return frozenset(it.field.partition(".")[0] for it in self.invalid_fields)
+
+    def without_secrets(self, hide: Callable[[str], str]) -> Self:
+        invalid = tuple(InvalidField(hide(it.field), hide(it.problem)) for it in self.invalid_fields)
+        return structs.replace(self, invalid_fields=invalid)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolFailed:
-    """The tool reported an error, raised or timed out, or a resource could not be fetched. The step is `failed`.
+class StepFailed(Reason, frozen=True, tag="toolError"):
+    """The tool reported an error, raised or timed out, or a resource could not be read. The step is `failed`.
 
     Attributes:
-        by_itself: The tool wanted to ask the client, which it can where it is called by itself. Not stored.
-        error_id: Finds the error in the server's log, if its text is hidden from clients.
+        asks_client: The tool asked the client for input. It can do that if the client calls it. Not stored.
+        error_id: Identifies the error in the server's log, if its text is hidden from clients.
         resource: The URI of the resource that could not be read; the tool was not called.
     """
 
-    type: ClassVar[str] = "toolError"
-    step: str
+    remedy = Remedy.CALLS
+    short = ("cannot read {resource}", "the step failed")
+    is_failure = True
+
+    step: str = field(name="failedStep")
     error: str
     retryable: bool
     suggested_tool: str
-    by_itself: bool = False
+    asks_client: bool = False
     error_id: str | None = None
     resource: str | None = None
 
+    def to_json(self) -> JsonObject:
+        return {name: value for name, value in super().to_json().items() if name != "asksClient"}
+
+    def what_happened(self) -> str:
+        error = quoted_error(self.error)
+        if self.resource is None:
+            return f"Step '{self.step}' failed: {error}. {self.hint()}"
+        call = " Its tool was not called." if self.suggested_tool else ""
+        unread = f"the resource {encoded_uri(self.resource)} could not be read"
+        return f"Step '{self.step}' failed: {unread}: {error}.{call} {self.hint()}"
+
+    def hint(self) -> str:
+        """What to do about the failure."""
+        if self.asks_client:
+            return "Its tool asks the client for input. Call it as below: nothing has to be corrected first."
+        if self.is_for_the_operator:
+            return (
+                "This step is not retryable, and only the server's log says why it failed: tell the user, with the "
+                f"error id {self.error_id}."
+            )
+        if self.retryable:
+            return "This step is retryable."
+        return "This step is not retryable: correct the cause first."
+
+    def _details(self) -> str:
+        return f": {self.error}"
+
     @property
     def is_for_the_operator(self) -> bool:
-        """Whether neither the model nor the user can correct the cause, nor even read it."""
         return self.error_id is not None and not self.retryable
 
-    def to_json(self) -> JsonObject:
-        """The wire form."""
-        more = {"errorId": self.error_id, "resource": self.resource}
-        return {
-            "type": self.type,
-            "failedStep": self.step,
-            "error": self.error if len(self.error) <= MAX_TEXT else f"{self.error[:MAX_TEXT]} …",
-            "retryable": self.retryable,
-            "suggestedTool": self.suggested_tool,
-            **{name: value[:MAX_TEXT] for name, value in more.items() if value is not None},
-        }
 
-
-@dataclass(frozen=True, slots=True)
-class UnresolvedDependency:
-    """An argument's producing step was skipped, or its output cannot be had.
+class UnresolvedDependency(Reason, frozen=True, tag="unresolvedDependency"):
+    """An argument needs the output of a step that was skipped, or whose output is not available.
 
     Attributes:
-        lost: Why the result of a completed step cannot be had; empty for a step that has none.
+        reason: Why the result of a completed step is not available; empty for a step that has no result.
     """
 
-    type: ClassVar[str] = "unresolvedDependency"
-    step: str
+    remedy = Remedy.VALUES
+    short = ("needs {missingOutput} of step {producingStep}", "an earlier result is missing")
+
+    step: str = field(name="blockedStep")
     missing_output: str
     producing_step: str
     suggested_tool: str
-    lost: str = ""
+    reason: str = ""
 
-    def to_json(self) -> JsonObject:
-        """The wire form."""
-        fields: dict[str, Json] = {"missingOutput": self.missing_output, "producingStep": self.producing_step}
-        return _blocked(self, fields | {"reason": self.lost} if self.lost else fields)
+    def what_happened(self) -> str:
+        has = f"is not available: {self.reason}" if self.reason else "does not exist"
+        needed = f"the output '{self.missing_output}' of step '{self.producing_step}'"
+        return f"Step '{self.step}' could not start: it needs {needed}, which {has}."
 
 
-@dataclass(frozen=True, slots=True)
-class DeadlineExceeded:
-    """Too little of the function's time is left to start the step."""
+class DeadlineExceeded(Reason, frozen=True, tag="deadlineExceeded"):
+    """Too little of the function's time was left to start the step."""
 
-    type: ClassVar[str] = "deadlineExceeded"
-    step: str
+    remedy = Remedy.SERVER
+    short = ("out of time",)
+
+    step: str = field(name="blockedStep")
     suggested_tool: str
 
-    def to_json(self) -> JsonObject:
-        """The wire form."""
-        return _blocked(self, {})
+    def what_happened(self) -> str:
+        return f"The server ran out of time before step '{self.step}'. Nothing failed."
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
-    """The run was killed: its claim ran out, and nothing was written. Never stored; see `shown_pause`."""
+class Interrupted(Reason, frozen=True, tag="interrupted"):
+    """The run was killed: its claim expired. This reason is computed when a task is read, and never stored."""
 
-    type: ClassVar[str] = INTERRUPTED
-    step: str
+    remedy = Remedy.SERVER
+    short = ("the run was interrupted",)
+    is_failure = True
+
+    step: str = field(name="blockedStep")
     suggested_tool: str
 
-    def to_json(self) -> JsonObject:
-        """The wire form."""
-        return _blocked(self, {})
+    def what_happened(self) -> str:
+        return (
+            f"The run was interrupted at step '{self.step}' or later, and what it did was not recorded: this step and "
+            "those after it may have run. Check before you repeat them."
+        )
 
 
 type PauseReason = (
-    UnresolvableParams | SchemaMismatch | ToolFailed | UnresolvedDependency | DeadlineExceeded | Interrupted
+    UnresolvableParams | SchemaMismatch | StepFailed | UnresolvedDependency | DeadlineExceeded | Interrupted
 )
+"""The registry: every reason that Baton knows."""
+
+REASONS: Final[tuple[type[Reason], ...]] = get_args(PauseReason.__value__)
 
 
-def _blocked(reason: PauseReason, fields: JsonObject) -> JsonObject:
-    return {"type": reason.type, "blockedStep": reason.step, **fields, "suggestedTool": reason.suggested_tool}
+def parse_pause(stored: JsonObject | None) -> PauseReason | None:
+    """The reason of a stored form; `None` if there is none, or if this version of Baton does not know it."""
+    try:
+        reason: PauseReason = convert(stored, PauseReason.__value__)
+    except ValidationError:
+        return None
+    return reason
 
 
-def without_secrets(reason: PauseReason, hide: Callable[[str], str]) -> PauseReason:
-    """The reason with nothing secret in what validators have said of values.
+def refused_arguments(step: Step, pause: PauseReason | None) -> frozenset[str]:
+    """The arguments of a step whose values do not satisfy the tool's input schema, if the pause says so."""
+    if pause is None or pause.step != step.name:
+        return frozenset()
+    return pause.refused_arguments & step.arguments.keys()
+
+
+def pause_after(failed: Failed, step: Step | None, name: str, tool: str, resource: str | None = None) -> StepFailed:
+    """The pause that a failure causes, in a run or in a continuation.
 
     Args:
-        reason: The reason.
-        hide: Gives a text without secrets.
+        failed: The failure, without secrets.
+        step: The step; `None` if the workflow's definition does not have it any more.
+        name: The step's name.
+        tool: The tool to call instead.
+        resource: The URI of the resource that could not be read.
     """
-    if not isinstance(reason, SchemaMismatch):
-        return reason
-    invalid = tuple(InvalidField(hide(item.field), hide(item.problem)) for item in reason.invalid_fields)
-    return replace(reason, invalid_fields=invalid)
+    retryable = failed.asks_client or (step is not None and step.retryable and not failed.final)
+    return StepFailed(name, failed.error, retryable, tool, failed.asks_client, failed.error_id, resource)
 
 
-def step_named_by(reason: JsonObject) -> str | None:
-    """The step that a stored pause reason names."""
-    name = reason.get("failedStep", reason.get("blockedStep"))
-    return name if isinstance(name, str) else None
+def reasons_by_type() -> dict[str, dict[str, Json]]:
+    """What the console's page needs to know of each reason, by its `type`."""
+    return {
+        str(kind.__struct_config__.tag): {
+            "short": list(kind.short),
+            "remedy": kind.remedy.value,
+            "is_failure": kind.is_failure,
+        }
+        for kind in REASONS
+    }
 
 
-def pause_in(reason: JsonObject) -> PauseReason | None:
-    """The pause reason that a wire form says; `None` for one of a type that is not known here."""
-    step, tool = step_named_by(reason) or "", _text(reason, "suggestedTool")
-    match reason.get("type"):
-        case ToolFailed.type:
-            retryable = reason.get("retryable") is True
-            error_id, resource = (_text(reason, name) or None for name in ("errorId", "resource"))
-            return ToolFailed(step, _text(reason, "error"), retryable, tool, error_id=error_id, resource=resource)
-        case UnresolvableParams.type:
-            return UnresolvableParams(step, _text(reason, "missingParam"), tool, _text(reason, "problem"))
-        case SchemaMismatch.type:
-            missing = tuple(str(name) for name in _list(reason, "missingFields"))
-            return SchemaMismatch(step, missing, tuple(_fields(_list(reason, "invalidFields"))), tool)
-        case UnresolvedDependency.type:
-            output, producer = _text(reason, "missingOutput"), _text(reason, "producingStep")
-            return UnresolvedDependency(step, output, producer, tool, _text(reason, "reason"))
-        case DeadlineExceeded.type:
-            return DeadlineExceeded(step, tool)
-        case Interrupted.type:
-            return Interrupted(step, tool)
-        case _:
-            return None
+def _cut(value: Any, most: int) -> Any:
+    """A JSON value with texts of at most this many characters."""
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]} …"
+    if isinstance(value, dict):
+        return {name: _cut(item, most) for name, item in value.items()}
+    if isinstance(value, tuple):
+        is_of_objects = bool(value) and isinstance(value[0], dict)
+        return [_cut(item, MAX_FIELD_TEXT) for item in (value[:MAX_FIELDS] if is_of_objects else value)]
+    return value
 
 
-def _fields(stored: list[Json]) -> list[InvalidField]:
-    return [InvalidField(_text(item, "field"), _text(item, "problem")) for item in stored if isinstance(item, Mapping)]
-
-
-def _text(members: JsonObject, name: str) -> str:
-    value = members.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _list(members: JsonObject, name: str) -> list[Json]:
-    value = members.get(name)
-    return list(value) if isinstance(value, list | tuple) else []
+def _listed(value: Json) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

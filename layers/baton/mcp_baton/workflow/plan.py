@@ -15,7 +15,7 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import given_secrets, has_secrets
 from mcp_baton.workflow.kept_calls import restored
 from mcp_baton.workflow.keys import canonical_text
-from mcp_baton.workflow.pause import SchemaMismatch, step_named_by
+from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments
 from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven, resolve, stored_bytes, stored_name
 from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
@@ -178,9 +178,9 @@ class Plan:
         return steps_of(self.task)
 
     @cached_property
-    def pause(self) -> JsonObject | None:
-        """The task's stored pause reason: asked for once for each step that a call may be."""
-        return pause_of(self.task)
+    def pause(self) -> PauseReason | None:
+        """The task's stored pause reason."""
+        return parse_pause(pause_of(self.task))
 
     @cached_property
     def known(self) -> Known | None:
@@ -347,11 +347,4 @@ class Plan:
 
     def refused(self, step: Step) -> frozenset[str]:
         """The arguments whose values the tool's schema has refused, as the pause says that names the step."""
-        pause = self.pause
-        if pause is None or pause.get("type") != SchemaMismatch.type or step_named_by(pause) != step.name:
-            return frozenset()
-        invalid = pause.get("invalidFields")
-        fields = (
-            [item.get("field") for item in invalid if isinstance(item, Mapping)] if isinstance(invalid, list) else []
-        )
-        return frozenset(str(field).partition(".")[0] for field in fields)
+        return refused_arguments(step, self.pause)

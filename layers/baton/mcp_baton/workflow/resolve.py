@@ -12,8 +12,8 @@ from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.host import Mismatch, Prepared
-from mcp_baton.workflow.pause import InvalidField, PauseReason, SchemaMismatch, UnresolvableParams, UnresolvedDependency
+from mcp_baton.workflow.host import InvalidField, Mismatch, Prepared
+from mcp_baton.workflow.pause import PauseReason, SchemaMismatch, UnresolvableParams, UnresolvedDependency
 from mcp_baton.workflow.quoting import one_line, placeholder
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, concealed, shown_texts
 from mcp_baton.workflow.sources import (

@@ -49,10 +49,6 @@ class Retry:
             raise _wrong("jitter", self.jitter, "True or False")
         object.__setattr__(self, "on", _exceptions(self.on))
 
-    def wants(self, error: BaseException | None) -> bool:
-        """Whether this is an exception after which the tool is to be called again."""
-        return isinstance(error, self.on) and not (isinstance(error, ToolError) and not error.retryable)
-
     def wait_s(self, attempts: int, rng: Callable[[], float] = random_fraction) -> float:
         """The wait after so many attempts, seconds.
 

@@ -19,7 +19,6 @@ from mcp_baton.workflow.handoff import (
     lost_results,
     remaining_steps,
     secrets_given,
-    what_happened,
 )
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.pause import PauseReason
@@ -159,7 +158,7 @@ def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements
 def _event(pause: PauseReason, known: Known) -> str:
     if known.statuses[pause.step].settled:
         return cut(f"Another call has completed step '{pause.step}' while this run was under way.", LIMIT_OF_EVENT)
-    return cut(what_happened(pause), LIMIT_OF_EVENT)
+    return cut(pause.what_happened(), LIMIT_OF_EVENT)
 
 
 def _wordings(

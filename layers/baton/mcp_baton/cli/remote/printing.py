@@ -15,7 +15,8 @@ from rich.text import Text
 
 from mcp_baton.cli.remote.task import StepState, TaskState
 from mcp_baton.local.clean_text import CleanConsole, cleaned, escaped
-from mcp_baton.tasks.record import PAUSED
+from mcp_baton.tasks.record import PAUSED, paused_step
+from mcp_baton.workflow.pause import parse_pause
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -118,7 +119,7 @@ def heading(task: TaskState) -> Iterator[Text]:
     yield Text().append(plain(task.workflow or "a tool's task"), style="bold").append(f"  {task.task_id}", style="dim")
     line = status_text(task.status)
     if task.pause and not task.over:
-        step = task.pause.get("failedStep") or task.pause.get("blockedStep") or task.step
+        step = paused_step(task.pause) or task.step
         at = f" at {plain(step)}" if step else ""
         line = status_text(task.status).append(f", paused{at}: waits for the model", style=STYLES["paused"])
     if task.message and task.message != PAUSED:
@@ -145,26 +146,11 @@ def steps_table(steps: tuple[StepState, ...]) -> Padding:
 
 def why(pause: Mapping[str, Any]) -> str:
     """A pause reason in words (docs/workflows.md, Pausing)."""
-    step = pause.get("failedStep") or pause.get("blockedStep") or ""
-    said = {
-        "error": "{}",
-        "missingParam": "the argument {} has no value",
-        "missingFields": "missing: {}",
-        "invalidFields": "invalid: {}",
-        "missingOutput": "there is no output {}",
-        "producingStep": "which step {} makes",
-    }
-    parts = [words.format(_listed(pause[name])) for name, words in said.items() if pause.get(name)]
-    kind = str(pause.get("type", "paused"))
-    line = f"{kind} at {step}" if step else kind
-    line += f": {'; '.join(parts)}" if parts else ""
+    step = paused_step(pause)
+    line = f"{pause.get('type', 'paused')} at {step}" if step else str(pause.get("type", "paused"))
+    reason = parse_pause(pause)
+    line += f": {reason.short_form()}" if reason else ""
     return line if "retryable" not in pause else f"{line} ({'' if pause['retryable'] else 'not '}retryable)"
-
-
-def _listed(value: Any) -> str:
-    if not isinstance(value, list):
-        return str(value)
-    return ", ".join(f"{it.get('field')} ({it.get('problem')})" if isinstance(it, dict) else str(it) for it in value)
 
 
 def call_line(entry: Mapping[str, Any]) -> str:

@@ -18,7 +18,9 @@ from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.workflows.engine_host import START_MARGIN_MS
+from mcp_baton.tasks.record import paused_step
 from mcp_baton.transport.adapter import JOB
+from mcp_baton.workflow.pause import DeadlineExceeded, parse_pause
 
 if TYPE_CHECKING:
     from mcp_baton.local.gateway import InvocationContext
@@ -83,8 +85,10 @@ def pause_words(reason: JsonObject, time_over: str) -> str:
         reason: The pause reason, as `_meta` has it (docs/workflows.md).
         time_over: What to say of one that stopped for want of time.
     """
-    step = reason.get("failedStep", reason.get("blockedStep"))
-    return f"paused at {_word(step)}: {_cause(reason, time_over)}"
+    pause = parse_pause(reason)
+    cause = pause.short_form() if pause else reason.get("type")
+    limit = f" ({time_over})" if isinstance(pause, DeadlineExceeded) else ""
+    return f"paused at {_word(paused_step(reason))}: {_word(cause)}{limit}"
 
 
 def _of_recording(result: JsonObject, meta: JsonObject, step: str | None) -> Outcome:
@@ -120,37 +124,11 @@ def _of_run(meta: JsonObject, time_over: str) -> Outcome:
     status = _word(meta.get("task_status", "working"))
     words = pause_words(reason, time_over) if reason else status
     lost = {False: "; not saved", "unknown": "; may not be saved"}.get(meta.get("persisted", True), "")
-    failed = bool(lost) or reason.get("type") == "toolError" or status == "failed"
+    pause = parse_pause(reason)
+    failed = bool(lost) or (pause is not None and pause.is_failure) or status == "failed"
     if failed:
         return Status.FAILED, words + lost
     return (Status.WAITING if reason else Status.DONE), words
-
-
-def _cause(reason: JsonObject, time_over: str) -> str:
-    match reason.get("type"):
-        case "unresolvableParams":
-            return f"missing {_word(reason.get('missingParam'))}"
-        case "schemaMismatch":
-            return _mismatch(reason)
-        case "toolError":
-            return _word(reason.get("error"))
-        case "unresolvedDependency":
-            return f"needs {_word(reason.get('missingOutput'))} of step {_word(reason.get('producingStep'))}"
-        case "deadlineExceeded":
-            return f"out of time ({time_over})"
-        case kind:
-            return _word(kind)
-
-
-def _mismatch(reason: JsonObject) -> str:
-    missing, invalid = reason.get("missingFields"), reason.get("invalidFields")
-    parts = []
-    if isinstance(missing, Sequence) and missing:
-        parts.append(f"missing {', '.join(map(_word, missing))}")
-    if isinstance(invalid, Sequence) and invalid:
-        fields = map(_object, invalid)
-        parts.append(f"invalid {', '.join(f'{_word(f.get("field"))} ({_word(f.get("problem"))})' for f in fields)}")
-    return one_line("; ".join(parts))
 
 
 def _text(result: JsonObject) -> str:

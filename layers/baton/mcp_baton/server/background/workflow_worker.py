@@ -52,7 +52,7 @@ from mcp_baton.workflow.host import (
     Succeeded,
 )
 from mcp_baton.workflow.lease import Lease
-from mcp_baton.workflow.pause import DeadlineExceeded
+from mcp_baton.workflow.pause import Remedy
 
 FRESH_SHARE: Final = 0.1
 """A further step is begun while no more than this share of the invocation's time is used up, so that each step has
@@ -238,13 +238,13 @@ class WorkflowJob:
             logger.warning("task %s: its claim could not be given back; it will run out", task_id, exc_info=True)
 
     def _goes_on(self, run: EndedRun) -> bool:
-        """Whether the run has paused for want of time alone, and has come at least one step further.
+        """Whether the run has paused only because its time was over, after it completed at least one step.
 
         Raises:
             StoreUnavailable: it has, and that could not be written.
         """
         settled = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
-        if not isinstance(run.pause, DeadlineExceeded) or not settled:
+        if not run.pause or run.pause.remedy is not Remedy.SERVER or not settled:
             return False
         if not run.stored:
             raise StoreUnavailable("the run could not be written; it is to be run again")

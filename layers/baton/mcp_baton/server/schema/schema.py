@@ -18,8 +18,7 @@ from mcp_baton.server.schema.plain import plain_arguments, plain_parameters, pla
 from mcp_baton.server.schema.plain_types import NotPlain, PlainType, Scalar, bind_all, dumped, to_json
 from mcp_baton.server.schema.signature import Signature, is_field, undescribable
 from mcp_baton.server.schema.undescribed import first_line, parameter_error, return_error
-from mcp_baton.workflow.host import Mismatch
-from mcp_baton.workflow.pause import MAX_FIELDS, InvalidField
+from mcp_baton.workflow.host import MAX_FIELDS, InvalidField, Mismatch
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError

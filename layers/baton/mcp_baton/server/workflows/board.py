@@ -19,7 +19,7 @@ from mcp_baton.server.workflows.recording import plan_of
 from mcp_baton.server.workflows.task_ids import handle_of
 from mcp_baton.server.workflows.task_meta import shown_pause, task_meta
 from mcp_baton.server.workflows.task_view import TIMINGS_KEY, readable, timings_shown
-from mcp_baton.tasks.record import PAUSED, RESULT_PREFIX, StepStatus, TaskRecord, timestamp
+from mcp_baton.tasks.record import PAUSED, RESULT_PREFIX, StepStatus, TaskRecord, paused_step, timestamp
 from mcp_baton.tasks.values import StoredValues, Weight, weight_of
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import differing
@@ -29,10 +29,9 @@ from mcp_baton.workflow.handoff import (
     preview_arguments,
     preview_uris,
     remaining_steps,
-    what_happened,
 )
 from mcp_baton.workflow.kept_calls import shown_call
-from mcp_baton.workflow.pause import PauseReason, pause_in, step_named_by
+from mcp_baton.workflow.pause import PauseReason, parse_pause
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import may_have_run
 from mcp_baton.workflow.resolve import Known, NoOutput, NotGiven, NoVariable, resolve
@@ -327,12 +326,12 @@ def state_of(request: Request, twin: WorkflowTool, task: TaskRecord) -> State:
     plan = plan_of(request, inside(task))
     now_ms = request.now_ms()
     pause = shown_pause(task, lambda: now_ms)
-    reason = None if pause is None else pause_in(pause)
+    reason = parse_pause(pause)
     held = task.claim is not None and not task.status.terminal and task.claim.holds_at(now_ms)
     until = timestamp(task.claim.until_ms) if held and task.claim is not None else None
     can_go_on = not task.status.terminal and not held and not differing(twin.workflow, task)
     calls = _calls(request, task, plan, can_go_on=can_go_on)
-    why = what_happened(reason) if reason else ""
+    why = reason.what_happened() if reason else ""
     warning = " ".join(may_have_run(plan.repeats(), plan.why_repeated))
     return State(task, plan, pause, reason, why, warning, until, calls, can_go_on)
 
@@ -398,7 +397,7 @@ def _told(state: State) -> JsonObject:
 def _pause(state: State) -> JsonObject | None:
     if state.pause is None or not state.live:
         return None
-    return {**state.pause, "step": step_named_by(state.pause), "message": state.why}
+    return {**state.pause, "step": paused_step(state.pause), "message": state.why}
 
 
 def _secrets(state: State) -> list[str]:

@@ -23,7 +23,7 @@ from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.ended_run import EndedRun
-from mcp_baton.workflow.pause import PauseReason, SchemaMismatch, UnresolvableParams
+from mcp_baton.workflow.pause import PauseReason, UnresolvableParams
 from mcp_baton.workflow.resolve import Known, resolve
 from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.sources import Found
@@ -85,16 +85,18 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
 
 
 def _lacking(pause: PauseReason, step: Step, workflow: Workflow, known: Known) -> tuple[str, ...]:
-    """The arguments that the step lacks; none where something else is wrong, too."""
-    match pause:
-        case SchemaMismatch(missing_fields=names, invalid_fields=()):
-            return names
-        case UnresolvableParams(missing_param=name) if name in step.arguments:
-            # It may be the placeholder of a URI that lacks a value, which no argument gives.
-            resolved = isinstance(resolve(step.arguments[name], workflow, known), Found)
-            return () if resolved or name in known.answers.get(step.name, {}) else (name,)
-        case _:
-            return ()
+    """The arguments that the step lacks; none if something else is wrong, too."""
+    names = pause.missing_arguments
+    if isinstance(pause, UnresolvableParams):
+        # The name may be the placeholder of a URI, for which no argument gives a value.
+        return tuple(name for name in names if _has_no_value(name, step, workflow, known))
+    return names
+
+
+def _has_no_value(name: str, step: Step, workflow: Workflow, known: Known) -> bool:
+    if name not in step.arguments or name in known.answers.get(step.name, {}):
+        return False
+    return not isinstance(resolve(step.arguments[name], workflow, known), Found)
 
 
 def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:

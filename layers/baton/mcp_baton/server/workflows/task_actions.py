@@ -20,7 +20,6 @@ from mcp_baton.tasks.record import PAUSED, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT
 from mcp_baton.workflow.handoff import secrets_given
-from mcp_baton.workflow.pause import ToolFailed
 from mcp_baton.workflow.quoting import one_line, quoted_error
 from mcp_baton.workflow.tool_text import cut
 
@@ -141,7 +140,7 @@ def _text(request: Request, twin: WorkflowTool, state: State, *, shows: bool) ->
         return f"A run holds this task of {twin.name} until {state.running_until} or longer; {settled} so far."
     sentences = [f"This task of {twin.name} waits for the model; {settled}.", state.why, state.warning]
     first = next((call.entry for call in state.calls if "tool" in call.entry), None)
-    corrected = isinstance(state.reason, ToolFailed) and state.reason.is_for_the_operator
+    corrected = state.reason is not None and state.reason.is_for_the_operator
     if first is not None and first["tool"] != twin.name and not corrected:
         sentences.append(f"Next: call {first['tool']} with {one_line(first['arguments'])}.")
     if state.can_go_on:

@@ -7,7 +7,6 @@ from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.execution import Execution
 from mcp_baton.tasks.record import (
-    INTERRUPTED,
     PAUSED,
     RESULT_PREFIX,
     StepProgress,
@@ -18,6 +17,7 @@ from mcp_baton.tasks.record import (
     steps_of,
 )
 from mcp_baton.workflow.ended_run import EndedRun, Superseded, TaskOver
+from mcp_baton.workflow.pause import Interrupted
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import Repeat
 
@@ -138,7 +138,7 @@ def interrupted(task: TaskRecord) -> JsonObject | None:
     """The pause reason of a task whose run was killed; `None` where every step is settled."""
     for step in steps_of(task):
         if not StepStatus(step["status"]).settled:
-            return {"type": INTERRUPTED, "blockedStep": step["name"], "suggestedTool": step.get("tool", "")}
+            return Interrupted(step["name"], step.get("tool", "")).to_json()
     return None
 
 

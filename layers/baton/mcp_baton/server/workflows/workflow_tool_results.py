@@ -22,9 +22,9 @@ from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun
-from mcp_baton.workflow.handoff import entries, refused_arguments
+from mcp_baton.workflow.handoff import entries
 from mcp_baton.workflow.host import FetchedResource, Succeeded
-from mcp_baton.workflow.pause import ToolFailed
+from mcp_baton.workflow.pause import refused_arguments
 from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.task_ids import Handle
@@ -116,7 +116,7 @@ def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | N
     """What remains of a run that has paused. It is the workflow's tool if continuations have done all of it meanwhile,
     and if only an operator can correct the cause."""
     go_on = handle.going_on() if handle else []
-    if isinstance(run.pause, ToolFailed) and run.pause.is_for_the_operator and handle:
+    if run.pause and run.pause.is_for_the_operator and handle:
         return go_on
     left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle, go_on)
     return _fitting(left) or (handle.finishing() if handle else [])

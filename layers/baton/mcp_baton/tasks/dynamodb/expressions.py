@@ -16,7 +16,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, RUN, TIMINGS, members
-from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStatus, timestamp
+from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStatus, paused_step, timestamp
 from mcp_baton.tasks.texts import to_text
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -270,7 +270,7 @@ def _set_timings(update: Update, changes: Changes) -> None:
 def _require_paused_step(update: Update, stored: Item, changes: Changes) -> None:
     """Require that the step of the new pause reason still has the status that was read."""
     reason = changes.variables[PAUSE_REASON].get("M", {})
-    named = reason.get("failedStep") or reason.get("blockedStep")
+    named = paused_step(reason)
     written = {step.index for step in changes.steps}
     progress = members(stored, "variables").get(PROGRESS, NO_PROGRESS)
     for index, step in enumerate(progress["M"]["steps"]["L"]):

@@ -1,0 +1,153 @@
+"""Pause reasons: their stored form, and all who read them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from mcp_baton.cli.remote.printing import why
+from mcp_baton.console import page
+from mcp_baton.local.report.requests import pause_words
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import PAUSED_STEP, StepStatus, paused_step
+from mcp_baton.testing.results import Pause
+from mcp_baton.workflow import pause
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.handoff import handoff
+from mcp_baton.workflow.host import InvalidField
+from mcp_baton.workflow.pause import (
+    REASONS,
+    DeadlineExceeded,
+    Interrupted,
+    PauseReason,
+    Reason,
+    Remedy,
+    SchemaMismatch,
+    StepFailed,
+    UnresolvableParams,
+    UnresolvedDependency,
+    parse_pause,
+)
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.sources import placeholders
+from tests.fakes import ScriptedHost
+
+
+@pytest.mark.parametrize(
+    ("reason", "wire"),
+    [
+        (
+            UnresolvableParams("one", "p", "t"),
+            {"type": "unresolvableParams", "blockedStep": "one", "missingParam": "p", "suggestedTool": "t"},
+        ),
+        (
+            UnresolvableParams("one", "p", "t", "'7' is not there"),
+            {
+                "type": "unresolvableParams",
+                "blockedStep": "one",
+                "missingParam": "p",
+                "problem": "'7' is not there",
+                "suggestedTool": "t",
+            },
+        ),
+        (
+            SchemaMismatch("one", ("a",), (InvalidField("b", "bad"),), "t"),
+            {
+                "type": "schemaMismatch",
+                "blockedStep": "one",
+                "missingFields": ["a"],
+                "invalidFields": [{"field": "b", "problem": "bad"}],
+                "suggestedTool": "t",
+            },
+        ),
+        (
+            StepFailed("one", "e", True, ""),
+            {"type": "toolError", "failedStep": "one", "error": "e", "retryable": True, "suggestedTool": ""},
+        ),
+        (
+            StepFailed("one", "", False, "t"),
+            {"type": "toolError", "failedStep": "one", "error": "", "retryable": False, "suggestedTool": "t"},
+        ),
+        (
+            UnresolvedDependency("one", "out", "by", "t"),
+            {
+                "type": "unresolvedDependency",
+                "blockedStep": "one",
+                "missingOutput": "out",
+                "producingStep": "by",
+                "suggestedTool": "t",
+            },
+        ),
+        (DeadlineExceeded("one", "t"), {"type": "deadlineExceeded", "blockedStep": "one", "suggestedTool": "t"}),
+        (Interrupted("one", ""), {"type": "interrupted", "blockedStep": "one", "suggestedTool": ""}),
+    ],
+)
+def test_a_reason_survives_storage(reason: PauseReason, wire: JsonObject) -> None:
+    assert reason.to_json() == wire
+    assert paused_step(wire) == "one"
+    assert parse_pause(json.loads(json.dumps(wire))) == reason
+
+
+def test_an_unknown_or_damaged_reason_is_not_parsed() -> None:
+    assert parse_pause({"type": "moonPhase", "blockedStep": "one"}) is None
+    assert parse_pause({}) is None
+    assert parse_pause(None) is None
+    assert parse_pause({"type": "deadlineExceeded", "blockedStep": 7, "suggestedTool": "t"}) is None
+
+
+def test_a_long_error_is_cut_in_the_stored_form() -> None:
+    reason = StepFailed("s", "x" * 1_000_000, True, "t")
+
+    stored = reason.to_json()["error"]
+    assert isinstance(stored, str)
+    assert stored.startswith("xxxx")
+    assert len(stored) < 5_000
+
+
+def test_long_lists_of_invalid_fields_are_cut_in_the_stored_form() -> None:
+    fields = tuple(InvalidField("f" * 10_000, "p" * 10_000) for _ in range(1_000))
+
+    stored = SchemaMismatch("s", (), fields, "t").to_json()
+
+    assert len(repr(stored)) < 100_000
+
+
+def sample(kind: type[Reason]) -> PauseReason:
+    """A reason of this class with a value for each member."""
+    values: dict[object, Json] = {str: "text", bool: False, tuple[str, ...]: ["a", "b"], str | None: "optional"}
+    values[tuple[InvalidField, ...]] = [{"field": "c", "problem": "no"}]
+    members = {it.encode_name: values[it.type] for it in structs.fields(kind)}
+    members |= dict.fromkeys(members.keys() & PAUSED_STEP, "pay")
+    made = parse_pause({"type": str(kind.__struct_config__.tag), **members})
+    assert made is not None
+    return made
+
+
+def test_every_reason_is_registered() -> None:
+    defined = {it for it in vars(pause).values() if isinstance(it, type) and issubclass(it, Reason)}
+
+    assert set(REASONS) == defined - {Reason}
+
+
+@pytest.mark.parametrize("kind", REASONS)
+def test_every_reader_knows_every_reason(kind: type[Reason]) -> None:
+    reason = sample(kind)
+    stored = reason.to_json()
+    short = reason.short_form()
+    table = json.loads(re.findall(r"const PAUSES = (.*);", page.text())[0])
+    workflow = Workflow(name="shop", description="shop", steps=[Step("pay", tool="t")])
+    known = Known({}, {}, {"pay": StepStatus.PENDING}, {}, {})
+
+    assert "pay" in reason.what_happened()
+    assert handoff(workflow, known, reason, ScriptedHost({})).startswith(reason.what_happened())
+    assert reason.remedy in Remedy
+    assert "{" not in short
+    assert {name for template in kind.short for name in placeholders(template)} <= stored.keys()
+    assert not placeholders(kind.short[-1])
+    assert why(stored).startswith(f"{reason.type} at pay: {short}")
+    assert pause_words(stored, "the limit").startswith(f"paused at pay: {short}")
+    assert (Pause(reason.type, stored).step, paused_step(stored)) == ("pay", "pay")
+    assert table["types"][reason.type]["short"] == list(kind.short)
+    assert f"| `{reason.type}` |" in Path("docs/workflows.md").read_text()
