@@ -1,7 +1,7 @@
 """A workflow function and `Workflow`/`Step` describe the same plan, for random plans (docs/workflows.md)."""
 
 import random
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -88,7 +88,8 @@ class Plans:
 
     def add_question(self, place: int) -> None:
         texts, sources = self.values(["p", "q"])
-        of = self.random.choice(["model", "user"])
+        choices: list[Literal["model", "user"]] = ["model", "user"]
+        of = self.random.choice(choices)
         self.lines.append(f"s{place} = ask_{of}('s{place}', 'Why {{p}}?', returns=int{', ' if texts else ''}{texts})")
         self.steps.append(Step(f"s{place}", ask=Ask("Why {p}?", returns=int, of=of), template_bindings=sources))
 

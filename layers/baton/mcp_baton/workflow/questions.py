@@ -8,6 +8,7 @@ from mcp_baton.workflow.definition import ANSWERS, Argument, Step, Workflow
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, Question
 from mcp_baton.workflow.resolve import Known, Schemas, resolve_texts
 from mcp_baton.workflow.sources import fill
+from mcp_baton.workflow.task_ids import Handle
 
 type SchemaOf = Callable[[Argument], JsonObject]
 """Gives the JSON Schema of an answer."""
@@ -29,7 +30,7 @@ def open_questions(workflow: Workflow, known: Known, schema_of: SchemaOf) -> Ite
             continue
         text = question_text(step, workflow, known)
         if text is not None:
-            yield Question(step.name, text, schema_of(arguments[step.name]), step.ask.of)
+            yield Question(step.name, text, dict(schema_of(arguments[step.name])), step.ask.of)
 
 
 def answers_to_give(workflow: Workflow, known: Known) -> JsonObject:
@@ -41,6 +42,20 @@ def answers_to_give(workflow: Workflow, known: Known) -> JsonObject:
     }
     given: dict[str, Json] = {name: f"<{text}>" for name, text in texts.items() if text is not None}
     return {ANSWERS: given} if given else {}
+
+
+def answer_call(workflow: Workflow, known: Known, handle: Handle | None) -> JsonObject | None:
+    """The call that answers all open questions, as `next` lists it; `None` if there is none.
+
+    Args:
+        workflow: The workflow.
+        known: What is known by now.
+        handle: Names the task. Without one, the call has the workflow's arguments: it may have to start the workflow.
+    """
+    answers = answers_to_give(workflow, known)
+    if not answers:
+        return None
+    return {"tool": workflow.name, "arguments": {**(handle.arguments if handle else known.shown_texts), **answers}}
 
 
 def unanswered(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> PauseReason:

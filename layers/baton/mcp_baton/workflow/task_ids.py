@@ -30,7 +30,7 @@ class Handle(Struct, frozen=True):
 
     def going_on(self) -> list[JsonObject]:
         """The call that lets the server go on, as `next` lists it; none without a twin."""
-        return [] if self.twin is None else [{"tool": self.twin, "arguments": self._arguments}]
+        return [] if self.twin is None else [{"tool": self.twin, "arguments": self.arguments}]
 
     def finishing(self) -> list[JsonObject]:
         """The call that completes a task whose steps are all settled, as `next` lists it; none without a twin."""
@@ -57,10 +57,11 @@ class Handle(Struct, frozen=True):
 
     @property
     def _named(self) -> str:
-        return dumps_spaced(self._arguments)
+        return dumps_spaced(self.arguments)
 
     @property
-    def _arguments(self) -> dict[str, Json]:
+    def arguments(self) -> dict[str, Json]:
+        """The arguments by which the workflow's tool continues the task."""
         return naming(self.task_id, self.secrets)
 
 

@@ -127,8 +127,7 @@ def _going_on(run: EndedRun, over: Over, known: Known, handle: Handle | None) ->
 
 
 def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
-    steps = remaining_steps(run.workflow, known)
-    if not steps:
+    if not remaining_steps(run.workflow, known):
         finish = [f"All {len(known.statuses)} steps are done. {handle.finish()}"] if handle else []
         return "\n\n".join([_event(pause, known), *may_have_run_twice(run.twice), *finish])
     frame = frame_of(pause, run.workflow, known, handle if run.stored else None)
@@ -137,11 +136,11 @@ def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements
     head = [_event(pause, known), *([cut(lost, LIMIT_OF_EVENT)] if lost else [])]
     head += [*may_have_run_twice(run.twice), *may_have_run(before), *frame.before]
     tail = [*_notes(run), *frame.after]
-    if not frame.lists:
+    if not frame.steps:
         return "\n\n".join([*head, *tail])
     room = LIMIT - _size("\n\n".join([*head, *tail])) - _ROOM_FOR_COUNT
     calls: list[str] = []
-    for number, step in enumerate(steps, 1):
+    for number, step in enumerate(frame.steps, 1):
         wordings = _wordings(step, run.workflow, known, pause, tools, handle)
         fitting = (text for text in wordings if _size(text) + 6 <= room)
         # Of the first call something must stand there; the others can follow with later results.
@@ -150,7 +149,7 @@ def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements
             break
         calls.append(f"{number}. {text}")
         room -= _size(calls[-1]) + 2
-    left = len(steps) - len(calls)
+    left = len(frame.steps) - len(calls)
     more = [f"And {left} more after {'this' if len(calls) == 1 else 'these'}."] if left else []
     return "\n\n".join([*head, *calls, *more, *tail])
 

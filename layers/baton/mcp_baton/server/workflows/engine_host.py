@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.resource import Resource
-from mcp_baton.server.execution import Execution
 from mcp_baton.server.definitions.workflow_tool import argument_schemas
+from mcp_baton.server.execution import Execution
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
 from mcp_baton.server.running.bound_function import ToolWorks, Work, resource_work
 from mcp_baton.server.running.runner import CallOptions, call, run

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import Final
 
@@ -22,7 +23,7 @@ from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun
-from mcp_baton.workflow.handoff import entries
+from mcp_baton.workflow.handoff import suggestions
 from mcp_baton.workflow.host import FetchedResource, Succeeded
 from mcp_baton.workflow.pause import refused_arguments
 from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
@@ -113,13 +114,10 @@ def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -
 
 
 def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
-    """What remains of a run that has paused. It is the workflow's tool if continuations have done all of it meanwhile,
-    and if only an operator can correct the cause."""
-    go_on = handle.going_on() if handle else []
-    if run.pause and run.pause.is_for_the_operator and handle:
-        return go_on
-    left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle, go_on)
-    return _fitting(left) or (handle.finishing() if handle else [])
+    """The suggested calls after a run that has paused."""
+    go_on = handle if run.stored else None
+    refused = partial(refused_arguments, pause=run.pause)
+    return _fitting(suggestions(run.workflow, known, run.pause, host, refused, handle, go_on))
 
 
 def _fitting(left: list[JsonObject]) -> list[JsonObject]:
