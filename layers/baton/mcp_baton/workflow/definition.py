@@ -197,6 +197,11 @@ class Step(_Kept):
         """A field of this step's output, as a source for a later step: `find["shelf"]`."""
         return Reference(StepOutput(self.binding))[field]
 
+    @property
+    def has_value(self) -> bool:
+        """Whether the step has a result once it is completed: it calls a tool or asks a question."""
+        return self.tool is not None or self.ask is not None
+
     def calling(self, tool: str) -> "Step":
         """The step with this tool: the one that its function is published as."""
         return replace(self, tool=tool)
@@ -306,6 +311,8 @@ class Workflow(_Kept):
 
 
 def _step_progress(step: Step, status: StepStatus) -> StepProgress:
+    if step.ask is not None:
+        return {"name": step.name, "ask": step.ask.of, "status": status.value}
     if step.tool is None:
         return {"name": step.name, "status": status.value}
     return {"name": step.name, "tool": step.tool, "status": status.value}

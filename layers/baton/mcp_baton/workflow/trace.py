@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mcp_baton.tasks.record import TaskStatus
+from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.ended_run import (
     Content,
     EndedRun,
@@ -20,7 +21,8 @@ from mcp_baton.workflow.ended_run import (
     UnreadResource,
 )
 from mcp_baton.workflow.handoff import Requirements, handoff, preview_uris
-from mcp_baton.workflow.host import Failed, FetchedResource
+from mcp_baton.workflow.host import Failed, FetchedResource, Succeeded
+from mcp_baton.workflow.questions import question_text
 from mcp_baton.workflow.quoting import called_with, quoted_guidance
 from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice, named
 from mcp_baton.workflow.sources import as_text
@@ -128,7 +130,9 @@ def _intent(run: EndedRun) -> str:
 def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
     lines = ["Here is the plan:", ""]
     for number, step in enumerate(run.workflow.steps, 1):
-        if step.tool is None:
+        if step.ask is not None:
+            lines.append(f"{number}. {_asking(step)}: {step.ask.question}")
+        elif step.tool is None:
             lines.append(f"{number}. Read {', '.join(step.resources)}")
         else:
             description = describe(step.tool)
@@ -139,6 +143,10 @@ def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
 def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
     if trace.step.guidance and not trace.replayed:
         yield Message("assistant", quoted_guidance(trace.step.guidance, run.known.shown_texts))
+    if trace.step.ask is not None:
+        yield Message("assistant", f"{_asking(trace.step)}: {question_text(trace.step, run.workflow, run.known)}")
+        yield Message("user", f"Answer to '{trace.step.name}': {_answer(trace)}")
+        return
     if trace.step.tool is None:
         uris = preview_uris(trace.step, run.workflow, run.known)
         yield Message("assistant", f"Reading {', '.join(uris.values())}")
@@ -152,6 +160,14 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
         yield Message("user", f"Result from {trace.step.tool}: {as_text(trace.outcome.value)}")
     for resource in trace.after:
         yield _resource(resource, run)
+
+
+def _asking(step: Step) -> str:
+    return "Ask the user" if step.ask and step.ask.of == "user" else "Decide"
+
+
+def _answer(trace: StepTrace) -> str:
+    return as_text(trace.outcome.value) if isinstance(trace.outcome, Succeeded) else ""
 
 
 def _source_of_error(trace: StepTrace) -> str:

@@ -69,7 +69,10 @@ def _sentence(text: str) -> str:
 
 def _told(step: Step, summarise: Summarise) -> str:
     name = shortened(step.name, LONGEST_SUMMARY)
-    what = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)
+    if step.ask is not None:
+        what = f"asks {'the user' if step.ask.of == 'user' else 'you'}: {step.ask.question}"
+    else:
+        what = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)
     summary = shortened(what, LONGEST_SUMMARY).rstrip(".")
     return f"{name}: {summary}." if summary else f"{name}."
 

@@ -73,6 +73,9 @@ def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str,
         if name not in by_name:
             problems.append(f"there is no question {name!r}; the questions are {', '.join(by_name)}")
             continue
+        if _is_placeholder(value, by_name[name].description):
+            problems.append(f"the answer {name!r} is the placeholder; replace it with the answer")
+            continue
         try:
             converted[name] = convert(value, by_name[name].type)
         except ValueError as error:
@@ -80,6 +83,14 @@ def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str,
     if problems:
         raise ArgumentRefused("; ".join(problems))
     return converted
+
+
+def _is_placeholder(value: Json, question: str) -> bool:
+    """Whether a value is what stands for the answer in a suggested call: `<Who borrows the book?>`."""
+    if not isinstance(value, str) or not (value.startswith("<") and value.endswith(">")):
+        return False
+    pattern = re.sub(r"\\{[^{}]+\\}", ".*", re.escape(question))
+    return re.fullmatch(pattern, value[1:-1], re.DOTALL) is not None
 
 
 def _defaults(declared: Sequence[Argument]) -> dict[str, Json]:

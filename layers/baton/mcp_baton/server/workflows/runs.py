@@ -96,14 +96,25 @@ def answer_with_run(
         InputRequired: the client must ask its user first.
         ProtocolError: the request does not continue its earlier rounds correctly.
     """
-    if not workflow.ask:
+    if not workflow.ask and not any(step.ask and step.ask.of == "user" for step in workflow.steps):
         return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms)
     from mcp_baton.server.workflows.client_questions import run_asking
 
     def run(task_id: str | None, answers: Mapping[str, JsonObject]) -> EndedRun:
-        return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms, answers=answers)
+        questions = {
+            name: answer[name] for name, answer in answers.items() if (step := workflow.step(name)) and step.ask
+        }
+        if not questions:
+            return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms, answers=answers)
+        return run_workflow(request, workflow, with_answers(given, questions), task_id, host, ttl_ms=ttl_ms)
 
     return run_asking(request, task_id, host, run)
+
+
+def with_answers(given: JsonObject, answers: JsonObject) -> JsonObject:
+    """The arguments of the workflow's tool with more answers."""
+    earlier = given.get(ANSWERS)
+    return {**given, ANSWERS: {**(earlier if isinstance(earlier, Mapping) else {}), **answers}}
 
 
 def run_workflow(

@@ -18,7 +18,7 @@ from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.task_ids import handle_of
 from mcp_baton.server.workflows.task_meta import run_meta, task_meta
 from mcp_baton.server.workflows.task_view import readable
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, steps_of, timestamp
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_value, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
@@ -100,12 +100,12 @@ def result_of_held(
 def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
     """The stored outcome of a task that is over."""
     meta = task_meta(execution, task)
-    completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and "tool" in step]
+    completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and has_value(step)]
     results = _stored_results(task, [step["name"] for step in completed])
     values = []
     if completed:
         step = completed[-1]
-        values.append(_stored(task, f"{RESULT_PREFIX}{step['name']}", f"Result of {step.get('tool')}"))
+        values.append(_stored(task, f"{RESULT_PREFIX}{step['name']}", f"Result of {step.get('tool', step['name'])}"))
     final = _stored(task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else ""))
     if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(_by_name(task))):
         values.insert(0, final)
@@ -162,7 +162,7 @@ def _results_of(run: EndedRun, stored: str | None) -> Results:
     values = {
         trace.step.name: trace.outcome.value
         for trace in run.traces
-        if trace.step.tool is not None and isinstance(trace.outcome, Succeeded)
+        if trace.step.has_value and isinstance(trace.outcome, Succeeded)
     }
     sizes = {name: len(dumps(value).encode()) for name, value in values.items()}
     uris = {name: uri for name in values if (uri := _uri(stored, name, run))}
