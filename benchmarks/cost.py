@@ -6,7 +6,8 @@ what is run and `benchmarks/prices.py` what it costs, every assumption included.
 setup-tests` installs it where there are Java and Maven); elsewhere they come from the items' sizes, and the first line
 says so.
 
-`--markdown` prints what docs/scale.md has between its two marks; `--update` puts it there.
+`--markdown` prints the tables that docs/scale.md has between its two marks; `--update` puts them there. Without either,
+the units of each operation, of workflows that the client drives and of a list are printed, too.
 """
 
 import argparse
@@ -49,13 +50,14 @@ def main() -> None:
     options = parser.parse_args()
     with place(sizes=options.sizes) as where:
         block = "\n".join((where.name, "", *_page(where)))
+        details = "" if options.update or options.markdown else "\n".join(_details(where))
     if options.update:
         before, _, rest = PAGE.read_text().partition(BEGIN)
         PAGE.write_text(f"{before}{BEGIN}\n\n{block}\n\n{END}{rest.partition(END)[2]}")
     elif options.markdown:
         print(f"{BEGIN}\n\n{block}\n\n{END}")
     else:
-        print(f"{block}\n\n{prices.__doc__}")
+        print(f"{block}\n{details}\n\n{prices.__doc__}")
 
 
 def _page(where: Place) -> Iterator[str]:
@@ -70,6 +72,10 @@ def _page(where: Place) -> Iterator[str]:
     yield from _rivals(measured)
     yield from _partitions(measured)
     yield from _magnitudes(measured)
+
+
+def _details(where: Place) -> Iterator[str]:
+    """The tables that the page leaves out."""
     for bucket in (False, True):
         yield from _operations(where, bucket=bucket)
     yield from _driven(where)
@@ -117,16 +123,18 @@ def _rivals(measured: Measured) -> Iterator[str]:
 
 
 def _partitions(measured: Measured) -> Iterator[str]:
+    """The table of partitions. A bucket makes no difference: values outside the head have keys of their own."""
     yield f"**One owner's partitions, {A_DAY // 1_000_000} million workflows a day**"
     yield ""
-    columns = ("workload", "values", "bucket", "writes to the owner's key", "reads", "workflows/s")
-    yield from _head((*columns, "a day", "partitions"), 3)
+    columns = ("workload", "values", "writes to the owner's key", "reads", "workflows/s")
+    yield from _head((*columns, "a day", "partitions"), 2)
     for (name, kind, bucket), usage in measured.items():
-        rate = prices.per_second(usage)
-        a_day = f"{rate * prices.DAY_S / 1_000_000:.2f} M"
-        needed = prices.partitions(usage, A_DAY)
-        writes, reads = max(usage.keys.values())
-        yield _row(name, kind, _yes(bucket), f"{writes:g}", f"{reads:g}", f"{rate:.1f}", a_day, needed)
+        if bucket:
+            rate = prices.per_second(usage)
+            a_day = f"{rate * prices.DAY_S / 1_000_000:.2f} M"
+            needed = prices.partitions(usage, A_DAY)
+            writes, reads = max(usage.keys.values())
+            yield _row(name, kind, f"{writes:g}", f"{reads:g}", f"{rate:.1f}", a_day, needed)
     yield ""
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from benchmarks.metering import Usage
 from benchmarks.places import Place
 from mcp_baton import Server, Step, Workflow, constant, step_output
-from mcp_baton.aws import handler
+from mcp_baton.aws import compose
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.settings import Settings
 from tests.e2e.support import Answer, Client
@@ -159,7 +159,7 @@ class Driver:
         settings = Settings(table=table, overflow_bucket=place.bucket if bucket else None, state_key=b"k" * 32)
         # A run that takes long looks at its task in between: time stands still, so that no busy machine adds units.
         flow, still = server_of(workload, kind), lambda: 0.0
-        handle = handler(flow, settings=settings, clock=still, dynamodb=place.counted, s3=place.s3)
+        handle = compose(flow, settings, clock=still, connect=lambda: place.counted, connect_s3=lambda: place.s3)
         self.workload, self._meter = workload, place.meter
         self._client = Client(handle, owner=f"owner-{next(OWNERS)}", era="2025", remaining_ms=lambda: 300_000)
         self._meter.take()

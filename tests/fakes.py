@@ -147,7 +147,7 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
     services = Services(server=server, store=store, **given)
     own: dict[str, Any] = {
         "services": services,
-        "server": server,
+        "server": server.full_view,
         "store": store,
         "owner": "kim",
         "claims": {},

@@ -16,8 +16,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 
 from mcp_baton.local.dynamodb import embedded_client
-from mcp_baton.local.engine_http import loopback_answer
-from mcp_baton.local.loopback import LoopbackServer
+from mcp_baton.local.http_server import LOOPBACK, LocalServer, dynamodb_app
 from mcp_baton.testing.connecting import TABLE
 from tests.simulation.dynamodb.database import Answer, Database
 from tests.simulation.dynamodb.refusals import Refusal
@@ -111,10 +110,10 @@ class MemoryDynamoDB:
         self.create(name)
 
 
-def loopback_server(engine: MemoryDynamoDB) -> LoopbackServer:
+def loopback_server(engine: MemoryDynamoDB) -> LocalServer:
     """A DynamoDB in memory over HTTP, for other processes."""
     answering: Any = engine
-    return LoopbackServer(loopback_answer(answering))
+    return LocalServer(LOOPBACK, 0, dynamodb_app(answering)).start()
 
 
 def memory_client(engine: MemoryDynamoDB) -> "DynamoDBClient":

@@ -12,7 +12,7 @@ from socketserver import ForkingMixIn
 from mcp_baton import Server
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, http_client
-from mcp_baton.local.httpd import Function, LocalServer
+from mcp_baton.local.http_server import Function, LocalServer
 from mcp_baton.local.loader import load
 from mcp_baton.settings import Settings
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import EndpointConnectionError
 
 from mcp_baton import Server
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
@@ -115,7 +115,7 @@ def container(
         random=lambda: 0.99,
     )
     clock, sleep = time.monotonic, time.sleep
-    return handler(server, settings=settings, store=store, clock=clock, sleep=sleep, dispatcher=dispatcher)
+    return compose(server, settings, store=store, clock=clock, sleep=sleep, dispatcher=dispatcher)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mcp_baton import Server
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, http_client
 from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import stream_opener
@@ -97,7 +97,7 @@ class MakeClient:
             sleep=pauses.sleep,
             random=lambda: 0.99,
         )
-        return Client(handler(server, settings=chosen, store=store, clock=clock), owner, era, remaining_ms)
+        return Client(compose(server, chosen, store=store, clock=clock), owner, era, remaining_ms)
 
 
 @pytest.fixture(autouse=True)

@@ -36,9 +36,9 @@ class Shop:
     paid: dict[str, float] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
 
-    def server(self, *steps: Step, tool: bool = True, handles: Literal["meta", "text"] = "meta") -> Server:
+    def server(self, *steps: Step, tool: bool = True, task_ids: Literal["meta", "text"] = "meta") -> Server:
         """The server, with these steps in the place of refund's; see `plan`."""
-        server = Server("shop", version="1.0.0", handles=handles)
+        server = Server("shop", version="1.0.0", task_ids=task_ids)
         server.tool(self.fetch_order)
         server.tool(self.find_document)
         server.tool(self.scan)

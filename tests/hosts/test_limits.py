@@ -42,7 +42,7 @@ def servers() -> Iterator[Server]:
     yield many_models(Shop().server(without("amount", "approved_by")))
 
 
-@pytest.fixture(params=servers(), ids=lambda server: server.name)
+@pytest.fixture(params=servers(), ids=lambda server: server.options.name)
 def listed(request: pytest.FixtureRequest, baton: Connect, era: Era) -> list[JsonDict]:
     """The tools of each server."""
     return baton(request.param, era=era).list_tools()
@@ -202,6 +202,6 @@ def test_without_a_reply_budget_that_host_would_have_given_up(baton: Connect) ->
 
 def with_budget(server: Server, seconds: float) -> Server:
     """The same server with another reply budget."""
-    made = Server(server.name, reply_budget_s=seconds)
+    made = Server(server.options.name, reply_budget_s=seconds)
     made.include(server)
     return made

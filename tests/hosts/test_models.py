@@ -181,7 +181,7 @@ def test_a_host_that_shows_a_form_spares_its_model_the_calls(
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)
 def test_a_model_finishes_what_somebody_began_by_picking_the_prompt(baton: Connect, way: Way) -> None:
-    client = baton(Shop().server(without("approved_by"), handles="text"), era=way.era)
+    client = baton(Shop().server(without("approved_by"), task_ids="text"), era=way.era)
     model = model_of(client, way, situation("picked", knows={"approved_by": "Ada"}))
     model.follow(client.get_prompt("refund_order", {"order_id": "A-17"}).handoff)
     assert len(model.host.calls) == (2 if way.habit == "server" else 3), model.story("took another number of calls")
@@ -189,7 +189,7 @@ def test_a_model_finishes_what_somebody_began_by_picking_the_prompt(baton: Conne
 
 
 def test_without_a_tool_of_its_own_a_workflow_is_finished_by_picking_its_prompt_again(baton: Connect) -> None:
-    client = baton(Shop().server(without("approved_by"), tool=False, handles="text"))
+    client = baton(Shop().server(without("approved_by"), tool=False, task_ids="text"))
     model = model_of(client, Way(text_alone, "hand"), situation("picked", knows={"approved_by": "Ada"}))
     picked = client.get_prompt("refund_order", {"order_id": "A-17"})
     assert "Or get the prompt refund_order with" in picked.handoff

@@ -577,7 +577,7 @@ FILES = (
     Mistake(
         "a misspelt setting",
         "",
-        ("BATON_ALOW_ANONYMOUS", "no setting"),
+        ("BATON_ALOW_ANONYMOUS", "not a setting"),
         "did you mean 'BATON_ALLOW_ANONYMOUS'?",
         warning=True,
         environment={"BATON_ALOW_ANONYMOUS": "on"},

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Server, Step, Workflow
+from mcp_baton import RegistrationError, Step
 from mcp_baton.cli.app import main
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.serve import load_checked
@@ -108,7 +108,7 @@ def test_all_mistakes_are_told_at_once(check: Check) -> None:
         + "\n@server.tool\ndef price(*skus) -> int:\n"
         + COUNT
         + "\n@server.prompt('ask')\ndef ask() -> str:\n    return ''\n\n"
-        + added("FETCH", 'Step("price", tool=price)', 'Step("stock", tool="stock")', 'Step("x", tol=refund)')
+        + added("FETCH", 'Step("price", tool=price)', 'Step("stock", tool="stock")')
         + added('Step("a", tool="nothing")', '"refund"', name="second")
         + added('Step("a", tool="nothing", arguments={"x": 1})', "FETCH", arguments="[]", name="third")
         + EPILOGUE
@@ -120,8 +120,7 @@ def test_all_mistakes_are_told_at_once(check: Check) -> None:
     assert [fault["problem"].partition(": ")[0] for fault in found["errors"]] == [
         "tool 'stock'",
         "tool 'price'",
-        "'ask' stands where a function should",
-        "Step",
+        "'ask' is not a function",
         "workflow 'second'",
         "workflow 'third', step 'a'",
         "workflow 'third', step 'a'",
@@ -196,14 +195,10 @@ def test_a_file_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[s
 
 
 def test_a_check_leaves_nothing_behind(check: Check) -> None:
-    def patched() -> list[object]:
-        return [Server.tool, Server.add_tool, Server.check, Step.__init__, Workflow.__init__]
-
-    kept = patched()
-
     check(write(RIGHT))
 
-    assert patched() == kept
+    with pytest.raises(RegistrationError):
+        Step("a", tool=7)  # type: ignore[arg-type]
 
 
 def test_a_syntax_error_is_named_with_its_line(check: Check) -> None:

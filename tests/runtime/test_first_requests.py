@@ -17,7 +17,7 @@ PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.
 APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
 SUM, REFUND = prompts_get("sum", start="1"), prompts_get("refund_order", order_id="A-18")
 
-NEVER = {"asyncio", "mcp_baton.dispatching", "mcp_baton.server.asking.questions"}
+NEVER = {"asyncio", "mcp_baton.dispatching"}
 """Modules that no first request needs. The dispatcher is imported with the first background task."""
 CLIENT = {"boto3", "botocore", "email", "hashlib", "hmac", "http.client", "s3transfer", "ssl", "urllib3"}
 """Modules that come with a boto3 client."""
@@ -29,7 +29,7 @@ POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
 """What writes metrics and traces, when the answer is out."""
 STORE_RARE = {
     f"mcp_baton.tasks.dynamodb.{name}"
-    for name in (*("counting", "fetching", "jobs", "listing", "moving", "parallel", "pointers", "prolonging", "s3"),)
+    for name in (*("counting", "fetching", "jobs", "listing", "moving", "parallel", "pointers", "s3"),)
 }
 """What the store needs for large values, lists, counts and background tasks alone."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}

@@ -34,6 +34,7 @@ from tests.simulation.scheduler import Actor, Killed, current, here
 from tests.simulation.servers import STAGE
 from tests.simulation.world import Rewrite, World
 
+LARGE_BYTES = 600
 PIECE_BYTES = 1_500
 STORE = "mcp_baton.tasks.dynamodb"
 
@@ -209,7 +210,9 @@ def simulating() -> Iterator[None]:
 
 
 def _patch_values(patch: pytest.MonkeyPatch) -> None:
-    """Threads that read and write values are actors, too; pieces are small, so that some values have several."""
+    """Threads that read and write values are actors, too. Values leave the item from a smaller size on, and pieces are
+    small, so that some values have several."""
+    patch.setattr(f"{STORE}.values.LARGE_BYTES", LARGE_BYTES)
     patch.setattr(f"{STORE}.parallel.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
     patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
     for module in ("fetching", "moving"):

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from mcp_baton import Workflow
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.background import listening
 from mcp_baton.server.methods import prompts, tasks
-from mcp_baton.server.request import Request
-from mcp_baton.server.workflows import recording, task_meta
-from mcp_baton.server.workflows import task_view as shown_tasks
-from mcp_baton.server.workflows import task_view as task_values
+from mcp_baton.server.workflows import recording, result_meta, task_view
+from mcp_baton.server.workflows.task_view import ViewOptions
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.overflow import RecentWrites
@@ -83,31 +82,33 @@ def _completed_steps_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def _with_another_status(patch: pytest.MonkeyPatch) -> None:
-    def other(request: Request, task: TaskRecord) -> dict[str, Json]:
-        told = shown_tasks.shown(request, task)
-        return told | {"status": "working" if told["status"] == "completed" else told["status"]}
+    def other(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+        view = task_view.task_view(task, options)
+        return view | {"status": "working" if view["status"] == "completed" else view["status"]}
 
-    patch.setattr(tasks, "shown", other)
+    patch.setattr(tasks, "task_view", other)
 
 
 def _without_variables(patch: pytest.MonkeyPatch) -> None:
-    def without(request: Request, task: TaskRecord, made: dict[str, Json], _wanted: str | None) -> dict[str, Json]:
-        return task_values.with_values(request, task, made, task_values.NONE)
+    def without(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+        return task_view.task_view(task, structs.replace(options, values=task_view.NONE))
 
-    patch.setattr(tasks, "with_values", without)
+    patch.setattr(tasks, "task_view", without)
 
 
 def _unmarked_results(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(task_values, "result_mark", lambda _task: {})
+    patch.setattr(task_view, "facts_of", lambda _task: {})
+    patch.setattr(task_view, "result_mark", lambda _task: {})
 
 
 def _all_results_marked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(task_values, "result_mark", lambda _task: {task_values.RESULT_BY_KEY: "client"})
+    patch.setattr(task_view, "facts_of", lambda _task: {"result_by": "client"})
+    patch.setattr(task_view, "result_mark", lambda _task: {task_view.RESULT_BY_KEY: "client"})
 
 
 def _all_completed(patch: pytest.MonkeyPatch) -> None:
     def completed(*given: Any) -> dict[str, Json]:
-        meta = task_meta.recorded_meta(*given)
+        meta = result_meta.recorded_meta(*given)
         steps = cast("list[dict[str, Json]]", meta["steps"])
         return meta | {"steps": [step | {"status": "completed"} for step in steps]}
 
@@ -115,11 +116,13 @@ def _all_completed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _always_unknown(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recording, "recorded_meta", lambda *given: task_meta.recorded_meta(*given) | {"recorded": "unknown"})
+    patch.setattr(
+        recording, "recorded_meta", lambda *given: result_meta.recorded_meta(*given) | {"recorded": "unknown"}
+    )
 
 
 def _runs_always_unknown(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(prompts, "run_meta", lambda *given: task_meta.run_meta(*given) | {"persisted": "unknown"})
+    patch.setattr(prompts, "run_meta", lambda *given: result_meta.run_meta(*given) | {"persisted": "unknown"})
 
 
 def _expiry(expires: Callable[[int], int]) -> Rewrite:
@@ -153,7 +156,7 @@ def _one_shard_listed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_listed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tasks, "listed_meta", lambda _task, _now_ms: {})
+    patch.setattr(task_view, "listed_meta", lambda _task, _now_ms: {})
 
 
 def _nothing_counted(patch: pytest.MonkeyPatch) -> None:

@@ -101,13 +101,13 @@ def test_small_results_cost_no_item_of_their_own_and_larger_ones_one_together(
 ) -> None:
     task = begin(20)
     requests.take()
-    small = Batch(steps=tuple(done(index, "x" * 200) for index in range(10)), open_steps=10)
+    small = Batch(steps=tuple(done(index, "x" * 200) for index in range(10)))
     task = store.write(task, small).task
     assert requests.take() == ["UpdateItem"]
-    larger = Batch(steps=tuple(done(index, noise(3_000, index)) for index in range(10, 15)), open_steps=5)
+    larger = Batch(steps=tuple(done(index, noise(6_000, index)) for index in range(10, 15)))
     task = store.write(task, larger).task
     assert requests.take() == ["PutItem", "UpdateItem"]
-    assert [result(task, index) for index in range(10, 15)] == [noise(3_000, index) for index in range(10, 15)]
+    assert [result(task, index) for index in range(10, 15)] == [noise(6_000, index) for index in range(10, 15)]
     assert requests.take() == ["GetItem"]
     completed = Batch(
         steps=tuple(done(index, noise(3_000, index)) for index in range(15, 20)), result={"completed": True}
@@ -164,7 +164,7 @@ def test_a_piece_that_is_not_what_was_written_is_a_lost_value(
 def test_a_miss_is_looked_at_once_more_consistently_before_it_is_a_loss(
     store: Store, engine: Engine, begin: Begin, requests: Requests
 ) -> None:
-    task = store.write(begin(), Batch(variables={"v": noise(3_000)}, open_steps=3)).task
+    task = store.write(begin(), Batch(variables={"v": noise(6_000)})).task
     [key] = pieces(engine, task, "v")
     item, looks = value_item(engine, key), list[bool]()
     engine.client.delete_item(TableName="tasks", Key=key)
@@ -175,7 +175,7 @@ def test_a_miss_is_looked_at_once_more_consistently_before_it_is_a_loss(
             engine.client.put_item(TableName="tasks", Item=item)
 
     with at_each(engine, "GetItem", come_late):
-        assert task.variables["v"] == noise(3_000)
+        assert task.variables["v"] == noise(6_000)
     assert looks == [False, True]
 
 
@@ -251,7 +251,7 @@ def test_what_cannot_be_written_outside_stays_in_the_head_where_it_fits(
 ) -> None:
     task, value = begin(), noise(20_000)
     with at_each(engine, "PutItem", fail):
-        written = store.write(task, Batch(steps=(done(0, value),), open_steps=5))
+        written = store.write(task, Batch(steps=(done(0, value),)))
         with pytest.raises(StoreUnavailable):
             store.complete(owner, task.task_id, {"large": BIG})
     assert (written.oversized, moved(written.task), result(written.task, 0)) == ((), [], value)
@@ -300,13 +300,13 @@ def test_several_values_are_read_at_once_and_each_but_once(
 ) -> None:
     task = begin(6)
     for index in range(6):
-        task = store.write(task, Batch(steps=(done(index, noise(3_000, index)),), open_steps=5)).task
+        task = store.write(task, Batch(steps=(done(index, noise(6_000, index)),))).task
     read = store.get(owner, task.task_id)
     names = [f"_workflow.result.s{index}" for index in range(6)]
     requests.take()
     read_ahead(read.variables, [*names, "unknown"])
     assert requests.take() == ["GetItem"] * 6
-    assert [read.variables[name] for name in names] == [noise(3_000, index) for index in range(6)]
+    assert [read.variables[name] for name in names] == [noise(6_000, index) for index in range(6)]
     assert requests.take() == []
 
 

@@ -1,6 +1,7 @@
 """What happens at DynamoDB's limits: 400 KB an item, 4 KB an expression (docs/storage.md)."""
 
 import random
+from itertools import count
 
 import pytest
 
@@ -8,7 +9,7 @@ from mcp_baton.exceptions import Conflict, StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.values import item_size
-from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskStatus
+from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause
 from tests.sent import Requests
 from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores
@@ -28,19 +29,31 @@ def plain(stores: Stores) -> Store:
     return stores(limits=Limits(compress_over_bytes=10**9))
 
 
-def test_an_item_filled_to_its_limit_still_takes_progress_and_pause_reason(plain: Store, begin: Begin) -> None:
-    task = begin(2)
+def filled(store: Store, task: TaskRecord, size: int) -> TaskRecord:
+    """The task after its item was filled to nearly this size, with variables that are not large."""
+    names = (f"v{number:03}" for number in count())
+    while (room := size - bytes_of(task)) > 60:
+        lengths = [4_000] * min(room // 4_010, 40) or [room - 40]
+        task = store.write(task, Batch(variables={next(names): "x" * length for length in lengths})).task
+    return task
+
+
+def bytes_of(task: TaskRecord) -> int:
     assert isinstance(task.source, dict)
-    filler = "x" * (400_000 - item_size(task.source) - 200)
-    task = plain.write(task, Batch(steps=(done(0, filler),))).task
-    written = plain.write(task, Batch(steps=(done(1, "r"),), pause=SetPause({"type": "toolError", "error": "e" * 900})))
+    return item_size(task.source)
+
+
+def test_an_item_filled_to_its_limit_still_takes_progress_and_pause_reason(plain: Store, begin: Begin) -> None:
+    task = filled(plain, begin(2), 399_800)
+    pause = SetPause({"type": "toolError", "error": "e" * 900})
+    written = plain.write(task, Batch(steps=(done(0, "r"), done(1, "r")), pause=pause))
     assert written.oversized == ()
-    assert (statuses(written.task), result(written.task, 0)) == (["completed", "completed"], filler)
+    assert (statuses(written.task), bytes_of(written.task) > 400_000) == (["completed", "completed"], True)
 
 
 def test_a_refused_write_leaves_nothing_behind(stores: Stores, owner: str, begin: Begin) -> None:
     store = stores(limits=Limits(compress_over_bytes=10**9, item_bytes=10**9))
-    task = store.write(begin(2), Batch(steps=(done(0, "x" * 300_000),))).task
+    task = filled(store, begin(2), 300_000)
     pause = SetPause({"type": "toolError", "error": "e" * 200_000})
     with pytest.raises(StoreError, match="full"):
         store.write(task, Batch(steps=(done(1, {}),), pause=pause))
@@ -58,15 +71,10 @@ def test_compressed_values_count_as_they_are_stored(store: Store, owner: str, be
 def test_the_computed_size_is_no_less_than_the_engines(stores: Stores, owner: str, begin: Begin) -> None:
     """An item that the computation puts at DynamoDB's limit is taken; of a little more, the value leaves it."""
     unlimited = stores(limits=Limits(compress_over_bytes=10**9, item_bytes=10**9))
-    task = unlimited.write(begin(4), Batch(variables={"filler": ""})).task
-    assert isinstance(task.source, dict)
-    room = 409_600 - item_size(task.source)
-    full = unlimited.write(task, Batch(variables={"filler": "x" * (room - 40)})).task
-    assert isinstance(full.source, dict)
-    assert 409_500 < item_size(full.source) <= 409_600
-    over = unlimited.write(full, Batch(variables={"filler": "x" * (room + 60)})).task
-    assert isinstance(over.source, dict)
-    assert item_size(over.source) < 2_000
+    full = filled(unlimited, begin(4), 409_600)
+    assert 409_500 < bytes_of(full) <= 409_600
+    over = unlimited.write(full, Batch(variables={"v000": "x" * 4_090})).task
+    assert bytes_of(over) < 409_600 - 3_900
 
 
 @pytest.mark.parametrize("steps", [60, 101])

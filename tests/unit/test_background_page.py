@@ -36,8 +36,8 @@ def test_the_figures_in_the_prose_are_the_codes() -> None:
     assert [f"| {interval} s |" in PAGE for _, interval in intervals] == [True] * 3
     assert [until for until, _ in intervals[:2]] == [10_000, 60_000]
     assert f"| waits for a person (`input_required`) | {PERSON_MS // 1000} s |" in PAGE
-    assert f"`Server(result_wait_s={Server('s').result_wait_s})`" in PAGE
-    assert Server("s").result_wait_s == polling.WAIT_S
+    assert f"`Server(result_wait_s={Server('s').options.result_wait_s})`" in PAGE
+    assert Server("s").options.result_wait_s == polling.WAIT_S
     assert f"it waits {WHOLE_S:g} s" in PAGE
     assert f"of the first {MOST_TASKS}" in PAGE
     assert (MESSAGE_S, Settings().listen_ms) == (1, 60_000)

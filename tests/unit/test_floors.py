@@ -1,7 +1,6 @@
 """The floors of the package: what each may import, when, and where the environment is read (docs: CONTRIBUTING.md)."""
 
 import ast
-import importlib
 import json
 import re
 import subprocess
@@ -22,7 +21,7 @@ FLOORS = {
     "protocol": ("protocol",),
     "tasks": ("tasks", "protocol.json"),
     "workflow": ("workflow", "tasks", "protocol.json"),
-    "console": ("console", "protocol.http"),
+    "console": ("console", "workflow", "tasks", "protocol.http", "protocol.json"),
     "server": ("server", "workflow", "tasks", "protocol", "console"),
     "transport": ("transport", "protocol.http", "protocol.json"),
     "state_keys.py": ("protocol",),
@@ -31,8 +30,8 @@ FLOORS = {
 }
 """What a floor may import of the package, besides what all share."""
 
-SHARED = ("exceptions", "hints", "settings", "telemetry")
-ROOTS = ("__init__.py", "aws.py", "cli/*", "clients.py", "local/*", "testing/*")
+SHARED = ("definition_errors", "exceptions", "hints", "settings", "telemetry")
+ROOTS = ("__init__.py", "aws.py", "cli/*", "clients.py", "local/*", "public.py", "testing/*")
 """Where the floors are put together. They may import any of them."""
 
 FOR_TESTS = "mcp_baton.testing"
@@ -364,37 +363,3 @@ def test_a_slow_import_is_noticed_however_it_came(tmp_path: Path) -> None:
     innocent = {name: f"innocent_{name.replace('.', '_')}" for name in order}
 
     assert brought(tmp_path, [*innocent.values()]) == innocent == {name: innocent[name] for name in SLOW}
-
-
-def test_the_package_hands_out_each_of_its_names_from_where_it_is_defined() -> None:
-    import mcp_baton
-
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
-    typed = {
-        alias.name: node.module
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mcp_baton.")
-        for alias in node.names
-    }
-
-    assert sorted(typed) == sorted(mcp_baton.__all__) == sorted(set(dir(mcp_baton)) & set(mcp_baton.__all__))
-    for name, module in typed.items():
-        # Asked for by hand: a name that has been used before is an attribute.
-        found = mcp_baton.__getattr__(name)
-        assert found is getattr(importlib.import_module(module or ""), name)
-        assert found.__module__ == module
-
-
-def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
-    import mcp_baton
-
-    with pytest.raises(AttributeError, match="no attribute 'Sever'"):
-        mcp_baton.Sever  # noqa: B018 - what is tested
-
-
-def test_importing_the_package_imports_nothing_of_it() -> None:
-    report = "import sys, mcp_baton; print(*(name for name in sys.modules if name.startswith('mcp_baton.')))"
-    command = [sys.executable, "-c", report]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-
-    assert done.stdout.split() == []

@@ -1,7 +1,6 @@
 """docs/scale.md: its dollars, partitions and prose follow from the units in its tables and the prices beside them."""
 
 import re
-from collections.abc import Callable
 from itertools import product
 from math import ceil
 from pathlib import Path
@@ -124,16 +123,7 @@ def written_kb(work: Workload) -> int:
     return 1 + work.kb * (work.before + work.after + 2 * work.by_client)
 
 
-def test_the_counts_in_the_assumptions_are_the_workloads() -> None:
-    assumed = {row[""]: row["assumed"] for row in table("requests, and the front takes")}
-
-    def counts(of: Callable[[Workload], int]) -> str:
-        return ", ".join(str(of(workload)) for workload in WORKLOADS)
-
-    assert f"({counts(transitions_of)})" in assumed["Step Functions Standard"]
-    assert f"({counts(stretches_of)})" in assumed["Step Functions Express"]
-    assert f"({counts(operations_of)})" in assumed["Lambda durable functions"]
-    assert f"({counts(written_kb)} KB)" in assumed["Lambda durable functions"]
+def test_the_share_of_a_processor_is_lambdas() -> None:
     assert f"times {1769 / 512:.2f}," in PAGE
 
 
@@ -152,7 +142,7 @@ def test_the_workloads_are_described_as_they_are() -> None:
 def test_every_row_of_partitions_can_be_computed_again(row: dict[str, str]) -> None:
     writes, reads = float(row["writes to the owner's key"]), float(row["reads"])
     rate = min(1_000 / writes, 3_000 / reads)
-    used = measured(NAMED[row["workload"]], row["values"], row["bucket"])
+    used = measured(NAMED[row["workload"]], row["values"], "yes")
 
     assert writes <= used["writes"]
     assert reads <= used["reads"]

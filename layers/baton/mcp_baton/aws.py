@@ -10,8 +10,8 @@ lambda_handler = handler(server)
 import logging
 import os
 import time
-from collections.abc import Callable
-from functools import partial, reduce
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -42,21 +42,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 NO_TABLE = "BATON_TABLE is not set: workflows run without tasks. Set it to the DynamoDB table's name."
-ANYBODY = (
-    "BATON_ALLOW_ANONYMOUS is on: whoever has no identity may call, and all of them see and change each other's tasks. "
-    "Deploy with another Auth than NONE to know callers apart."
+ANONYMOUS_ALLOWED = (
+    "BATON_ALLOW_ANONYMOUS is on: unauthenticated callers are accepted, and they share all their tasks. "
+    "To authenticate callers, deploy with another Auth than NONE."
 )
+
+type LambdaHandler = Callable[[dict[str, Any], "LambdaContext"], dict[str, Any]]
 
 
 class LambdaContext(Protocol):
-    """What Baton uses of the context object that Lambda hands to a handler."""
+    """The part of Lambda's context object that Baton uses."""
 
     @property
     def aws_request_id(self) -> str:
         """The invocation's id."""
 
     def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds until the function is stopped."""
+        """Milliseconds until Lambda stops the function."""
 
 
 def handler(
@@ -64,46 +66,79 @@ def handler(
     *,
     settings: Settings | None = None,
     store: TaskStore | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
     dynamodb: "DynamoDBClient | None" = None,
     s3: "S3Client | None" = None,
     dispatcher: "Dispatcher | None" = None,
-    call_method: Method = call_method,
-) -> Callable[[dict[str, Any], LambdaContext], dict[str, Any]]:
-    """Make the Lambda handler of a server. The server is checked and closed: nothing can be added to it afterwards.
+) -> LambdaHandler:
+    """Make the Lambda handler of a server. It checks and closes the server: nothing can be added afterwards.
 
     Args:
-        server: What it serves.
-        settings: From the environment when not given.
-        store: Keeps the tasks. When not given: the DynamoDB table that the settings name. Without either, workflows
-            run without tasks, and the first request logs that.
-        clock: Seconds, from any moment on; how long runs and questions take, and the age of keys, is measured by it.
-        sleep: Lets so many seconds pass, between two attempts at a step.
-        dynamodb: A boto3 client for DynamoDB, used for that table as it is: its timeouts, retries, credentials and
-            endpoint are the caller's. When not given, Baton connects when it first needs to. It brings no table: where
-            the settings name none, workflows run without tasks all the same.
-        s3: The same for S3, used for the bucket that the settings name, if they name one.
-        dispatcher: Invokes the worker for background work. When not given: one for the Lambda function that the
-            settings name. Without either, tools that may run in the background run in the request.
-        call_method: Gives a request's result; see `Endpoint`.
+        server: The server.
+        settings: The settings; by default, those of the environment.
+        store: Stores the tasks; by default, the DynamoDB table of the settings. Without a store and a table, workflows
+            run without tasks, and the first request logs a warning.
+        dynamodb: A boto3 client for that table. Its timeouts, retries, credentials and endpoint are used as they are.
+            By default, Baton creates a client.
+        s3: A boto3 client for the bucket of the settings.
+        dispatcher: Invokes the worker for background tasks; by default, the Lambda function of the settings. Without
+            a dispatcher, tools with `task="optional"` run within the request.
 
     Raises:
-        WorkflowError: a workflow of the server's cannot work; names workflow, step and cause.
-        SettingsError: an environment variable holds a value that cannot be used.
-        TypeError: a client is not of its service, or comes with a store, which has its own.
+        WorkflowError: a workflow is invalid; names the workflow, the step and the cause.
+        SettingsError: an environment variable has an invalid value.
+        TypeError: a client belongs to another service, or was passed with a store, which has its own clients.
     """
-    server.check(in_full=False)
-    server.close()
     connect, connect_s3 = cast("Connect | None", given_client("dynamodb", dynamodb)), given_client("s3", s3)
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
     warnings = unknown_settings(os.environ) if settings is None else []
     settings = Settings.from_environment(os.environ) if settings is None else settings
+    return compose(
+        server,
+        settings,
+        store=store,
+        connect=connect,
+        connect_s3=connect_s3,
+        dispatcher=dispatcher,
+        warnings=warnings,
+    )
+
+
+def compose(
+    server: Server,
+    settings: Settings,
+    *,
+    store: TaskStore | None = None,
+    connect: "Connect | None" = None,
+    connect_s3: "Callable[[], S3Client] | None" = None,
+    dispatcher: "Dispatcher | None" = None,
+    warnings: Iterable[str] = (),
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    call_method: Method = call_method,
+) -> LambdaHandler:
+    """Make the handler of its parts. Internal: for `handler`, the local server and tests.
+
+    Args:
+        server: As for `handler`.
+        settings: As for `handler`.
+        store: As for `handler`.
+        connect: Creates the DynamoDB client.
+        connect_s3: Creates the S3 client.
+        dispatcher: As for `handler`.
+        warnings: Logged with the first request.
+        clock: Seconds; measures runs, questions and the age of keys.
+        sleep: Waits for a number of seconds before a step is retried.
+        call_method: Returns the result of a request.
+    """
+    server.check(in_full=False)
+    server.close()
     collector = Collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
-        if connect is None and (settings.connect == INIT or (settings.connect == AUTO and server.needs_store)):
+        if connect is None and (
+            settings.connect == INIT or (settings.connect == AUTO and server.full_view.needs_store)
+        ):
             connect = _connected()
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:
@@ -119,19 +154,23 @@ def handler(
         dispatcher=dispatcher,
     )
     endpoint = Endpoint(services, call_method=call_method)
-    app: Application = _Warning(endpoint, NO_TABLE) if store is None else endpoint
+    due = list(warnings)
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
-        warnings.append(ANYBODY)
-    app = reduce(_Warning, warnings, app)
-    owner = partial(resolve_owner, trust_session_names=settings.trust_session_names)
+        due.append(ANONYMOUS_ALLOWED)
+    if store is None:
+        due.append(NO_TABLE)
     adapter = LambdaAdapter(
-        app, allow_anonymous=settings.allow_anonymous, streaming=settings.streaming, owner=owner, work=endpoint.work
+        _Warnings(endpoint, due) if due else endpoint,
+        allow_anonymous=settings.allow_anonymous,
+        streaming=settings.streaming,
+        owner=partial(resolve_owner, trust_session_names=settings.trust_session_names),
+        work=endpoint.work,
     )
     return adapter if collector is None else _observed(adapter, collector, settings)
 
 
 def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) -> "ObservedHandler":
-    """The handler with its logs, metrics and traces. Powertools is imported when there is something to write."""
+    """Add logs, metrics and traces to the handler. Powertools is imported when there is something to write."""
     from mcp_baton.observability.logs import install
     from mcp_baton.observability.metrics import EmbeddedMetrics
     from mcp_baton.observability.observed import ObservedHandler
@@ -150,7 +189,7 @@ def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) 
 
 
 def _sampled() -> bool:
-    """Whether X-Ray keeps the trace of the invocation that is running, as Lambda says anew for each one."""
+    """Return whether X-Ray samples the current invocation. Lambda sets the variable for each invocation."""
     return "Sampled=1" in os.environ.get("_X_AMZN_TRACE_ID", "")
 
 
@@ -166,20 +205,21 @@ def dynamodb_store(
     sleep: Callable[[float], None] = time.sleep,
     random: Callable[[], float] | None = None,
 ) -> TaskStore:
-    """The tasks in this DynamoDB table, and large values in the settings' bucket where they name one.
+    """Make the store of a DynamoDB table, and of the bucket of the settings if they name one.
 
     Args:
-        settings: The operator's choices.
-        connect: Creates a boto3 client at the first request; `dynamodb_client` by default.
+        table: The table's name.
+        settings: The settings.
+        connect: Creates the DynamoDB client, with the first request to the table; by default, `dynamodb_client`.
         connect_s3: The same for S3.
-        telemetry: Takes the requests' times, and failures.
-        now_ms: The wall clock, epoch milliseconds; the machine's by default.
-        monotonic: Seconds, from any moment on: how long a request has been sent again is measured by it.
-        sleep: Lets so many seconds pass, between two attempts at a request.
-        random: Gives a number from 0 up to 1, for those pauses.
+        telemetry: Records the latency of requests, and errors.
+        now_ms: The wall clock, epoch milliseconds; by default, the system clock.
+        monotonic: Seconds; limits the retries of a request.
+        sleep: Waits for a number of seconds between two attempts.
+        random: Returns a number from 0 to 1 for the length of these pauses.
 
     Raises:
-        SettingsError: tasks may live longer than objects in the bucket.
+        SettingsError: tasks can live longer than objects in the bucket.
     """
     from mcp_baton.tasks.dynamodb.items import Limits, values_ms
     from mcp_baton.tasks.dynamodb.retry_policy import random_fraction
@@ -228,8 +268,8 @@ def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: 
 
     if settings.max_ttl_ms > LONGEST_TTL_MS:
         raise SettingsError(
-            f"BATON_MAX_TTL_MS={settings.max_ttl_ms} is more than {LONGEST_TTL_MS}, for which objects in "
-            "BATON_OVERFLOW_BUCKET are sure to be kept: lower it or set no bucket"
+            f"BATON_MAX_TTL_MS={settings.max_ttl_ms} is more than {LONGEST_TTL_MS}, the longest time that objects stay "
+            "in BATON_OVERFLOW_BUCKET: lower it or set no bucket"
         )
     return S3ObjectStore(settings.overflow_bucket, connect, telemetry)
 
@@ -242,19 +282,18 @@ def _state_keys(settings: Settings, telemetry: Telemetry, clock: Callable[[], fl
     return SecretKeys(settings.state_key_secret, secrets_client, telemetry=telemetry, clock=clock)
 
 
-class _Warning:
-    """An application that warns of a setting, once.
+class _Warnings:
+    """Logs warnings about settings with the first request, after its response.
 
-    With the first request rather than at import: a file that makes a handler may be imported by something else, such
-    as `baton serve`, which makes its own with a store. And when that is answered: it need not wait for the Logger.
+    Not at import: another program, such as `baton serve`, may import a file that makes a handler.
     """
 
-    def __init__(self, app: Application, warning: str) -> None:
+    def __init__(self, app: Application, warnings: list[str]) -> None:
         self._app = app
-        self._warning: str | None = warning
+        self._warnings = warnings
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-        warning, self._warning = self._warning, None
-        if warning:
-            do_later(lambda: logger.warning(warning))
+        warnings, self._warnings = self._warnings, []
+        for warning in warnings:
+            do_later(partial(logger.warning, warning))
         return self._app(request, exchange)

@@ -109,10 +109,10 @@ def test_a_worker_that_is_killed_is_told_of_and_its_event_delivered_again(served
     worker = served.worker()
     os.kill(worker, signal.SIGKILL)
     # Its claim lasts for 45 s; until then each delivery finds the task held, and a poll sends the next event.
-    wait_for(lambda: "an event was given up after 3 attempts" in served.log.read_text())
+    wait_for(lambda: "an event was discarded after 3 attempts" in served.log.read_text())
     log = served.log.read_text()
-    assert f"worker {worker} has ended by itself: exit code -9" in log
-    assert "attempt 1 at an event failed (the worker ended with exit code -9)" in log
+    assert f"worker {worker} ended unexpectedly with exit code -9" in log
+    assert "attempt 1 of an event failed (the worker ended with exit code -9)" in log
     assert "another delivery of this event holds it" in log
 
 

@@ -23,8 +23,8 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from mcp_baton.local.httpd import Function, LocalServer
-from mcp_baton.local.run import end_by_force, run
+from mcp_baton.local.http_server import Function, LocalServer
+from mcp_baton.local.http_server import end_by_force, run
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.transport.adapter import LambdaAdapter
 

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from mcp_baton.local.dynamodb import http_client
-from mcp_baton.local.workers.launch import Launch
+from mcp_baton.local.workers.event_queue import Retries
+from mcp_baton.local.workers.function import Launch
 from mcp_baton.local.workers.pool import Policy, Pool
-from mcp_baton.local.workers.queue import Retries
 from mcp_baton.protocol.json import JsonObject
 from tests.e2e.background.worker_functions import killed
 from tests.e2e.support import about_task, proxy_event

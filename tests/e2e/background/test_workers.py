@@ -19,9 +19,9 @@ from typing import Any, Self, override
 import pytest
 
 from mcp_baton.exceptions import NotDispatched
-from mcp_baton.local.workers.launch import Launch
+from mcp_baton.local.workers.event_queue import Retries
+from mcp_baton.local.workers.function import Launch
 from mcp_baton.local.workers.pool import COMMAND, Policy, Pool
-from mcp_baton.local.workers.queue import Retries
 from mcp_baton.local.workers.runtime_api import INVOCATIONS, RUNTIME, RuntimeApi
 
 BOUND_S = 60
@@ -155,7 +155,7 @@ def test_a_handler_that_raises_is_invoked_again_with_the_same_id(
     again = probe.next()
     assert again.told["request_id"] == first.told["request_id"]
     again.tell("return")
-    assert "attempt 1 at an event failed (RuntimeError: the bank said no)" in caplog.text
+    assert "attempt 1 of an event failed (RuntimeError: the bank said no)" in caplog.text
 
 
 def test_after_a_renewal_the_next_event_goes_to_a_process_that_loads_the_files_anew(
@@ -205,8 +205,8 @@ def test_an_event_whose_process_dies_is_tried_again_and_given_up_when_it_kills_e
     held.tell("return")
     assert len({told["pid"] for told in killed}) == 3
     assert len({told["request_id"] for told in killed}) == 1
-    assert f"worker {killed[0]['pid']} has ended by itself: exit code 7" in caplog.text
-    assert "given up after 3 attempts (the worker ended with exit code 9)" in caplog.text
+    assert f"worker {killed[0]['pid']} ended unexpectedly with exit code 7" in caplog.text
+    assert "discarded after 3 attempts (the worker ended with exit code 9)" in caplog.text
     assert json.dumps(probe.event, separators=(",", ":")) in caplog.text
 
 
@@ -222,15 +222,15 @@ def test_an_invocation_that_takes_too_long_is_killed_with_what_it_has_started(
     assert child.ended()
     workers.dispatch(probe.event)
     probe.next().tell("return")
-    assert f"worker {held.told['pid']} was not through within 5 s: it is killed" in caplog.text
-    assert "given up after 1 attempts (the worker was not through within 5 s)" in caplog.text
+    assert f"worker {held.told['pid']} did not finish within 5 s and is killed" in caplog.text
+    assert "discarded after 1 attempts (the worker did not finish within 5 s)" in caplog.text
 
 
 def test_a_worker_that_cannot_be_started_fails_the_attempt(pool: MakePool, caplog: pytest.LogCaptureFixture) -> None:
     workers = pool(target="missing.handler", retries=Retries(()), timeout_s=BOUND_S)
     workers.dispatch({})
     why = "it could not be started: ModuleNotFoundError: No module named 'missing'"
-    wait_for(lambda: f"given up after 1 attempts ({why})" in caplog.text)
+    wait_for(lambda: f"discarded after 1 attempts ({why})" in caplog.text)
 
 
 def test_a_tool_finds_standard_input_empty_and_sends_events_to_the_queue_that_it_works_for(
@@ -267,7 +267,7 @@ def test_stopping_kills_what_is_not_through_when_the_grace_is_over(
     held = probe.next()
     workers.stop(0)
     assert held.ended()
-    assert "1 workers were still at work" in caplog.text
+    assert "1 workers were still running" in caplog.text
 
 
 def test_a_worker_ends_with_its_server_however_that_ends(probe: Probe) -> None:

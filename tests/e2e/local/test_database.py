@@ -86,7 +86,7 @@ def client(database: Database) -> "DynamoDBClient":
 def test_it_says_where_it_listens_and_who_may_come_and_has_the_table(
     database: Database, client: "DynamoDBClient"
 ) -> None:
-    assert "listening on 0.0.0.0: whoever reaches it may read and change every table" in database.log.read_text()
+    assert "listening on 0.0.0.0: everyone who can connect can change every table" in database.log.read_text()
     assert database.line == f"DynamoDB is listening on {client.meta.endpoint_url} with the table tasks\n"
     assert client.list_tables()["TableNames"] == ["tasks"]
     assert [key["AttributeName"] for key in client.describe_table(TableName="tasks")["Table"]["KeySchema"]] == [
@@ -199,4 +199,4 @@ def test_no_page_reaches_the_tables(client: "DynamoDBClient", headers: dict[str,
 def test_a_browser_is_told_what_it_came_upon(client: "DynamoDBClient") -> None:
     answer = httpx.get(client.meta.endpoint_url)
 
-    assert (answer.status_code, answer.text) == (400, "this is a DynamoDB: ask it with an AWS SDK\n")
+    assert (answer.status_code, answer.text) == (400, "this is a DynamoDB: use an AWS SDK\n")

@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPResponse, IncompleteRead
 
 import pytest
 
-from mcp_baton.local.httpd import Function, LambdaHandler, LocalServer
+from mcp_baton.local.http_server import Function, LambdaHandler, LocalServer
 from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse
 from mcp_baton.transport.adapter import LambdaAdapter
 

@@ -9,8 +9,7 @@ import pytest
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.cli.app import main
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine
-from mcp_baton.local.engine_http import loopback_answer
-from mcp_baton.local.loopback import LoopbackServer
+from mcp_baton.local.http_server import LOOPBACK, LocalServer, dynamodb_app
 from mcp_baton.protocol.json import Json
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
@@ -26,10 +25,9 @@ def database() -> Iterator[tuple[TaskStore, str]]:
     engine = embedded_engine()
     client = embedded_client(engine)
     create_table(client, TABLE)
-    yield (
-        dynamodb_store(TABLE, Settings(), connect=lambda: client),
-        f"http://{LoopbackServer(loopback_answer(engine)).address}",
-    )
+    server = LocalServer(LOOPBACK, 0, dynamodb_app(engine)).start()
+    yield dynamodb_store(TABLE, Settings(), connect=lambda: client), f"http://{server.address}"
+    server.close()
     client.close()
 
 
@@ -44,7 +42,7 @@ def task(database: tuple[TaskStore, str]) -> str:
     write = StepWrite(
         0, "fetch", StepStatus.PENDING, StepStatus.COMPLETED, {"total": 1.5}, timing=Timing(store.now_ms(), 7)
     )
-    store.write(made, Batch(steps=(write,), pause=SetPause(PAUSE), open_steps=1))
+    store.write(made, Batch(steps=(write,), pause=SetPause(PAUSE)))
     return made.task_id
 
 

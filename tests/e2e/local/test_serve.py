@@ -254,7 +254,7 @@ def test_what_cannot_be_served_is_one_line_and_exit_code_2(
     assert "holds server, other: choose one" in failed(capfd, several)
     assert "No module named 'no_such_module_anywhere'" in failed(capfd, str(broken))
     for options, ending in (
-        (["--port", port], "is another, --port 0 takes a free one\n"),
+        (["--port", port], "or --port 0 for a free port\n"),
         (["--dynamodb", NOBODY], ""),
     ):
         command = [*COMMAND, SERVED, "--port", "0", *options]

@@ -118,7 +118,7 @@ def test_a_list_that_depends_on_the_client_is_not_kept_for_others(make_client: M
 
 
 def test_the_pages_uri_is_batons_own() -> None:
-    with pytest.raises(RegistrationError, match="Baton's own"):
+    with pytest.raises(RegistrationError, match="reserved for Baton"):
         Server("s").resource(URI)(lambda: "mine")
 
 

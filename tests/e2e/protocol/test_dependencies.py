@@ -403,10 +403,10 @@ def test_an_override_replaces_a_factory_wherever_it_is_needed_and_leaves_nothing
 
     with connect(server) as client:
         assert client.call_tool("ask").value == "orders of real"
-        with server.override(database, fake):
+        with client.override(database, fake):
             assert client.call_tool("ask").value == "orders of fake"
             assert client.call_tool("ask").value == "orders of fake"
-            with server.override(database, lambda: "inner"):
+            with client.override(database, lambda: "inner"):
                 assert client.call_tool("ask").value == "orders of inner"
             assert events == ["real"]
         assert events == ["real", "fake closed"]
@@ -430,9 +430,10 @@ def test_an_override_that_cannot_work_is_refused(overridden: tuple[Server, Calla
         (database, around, "around -> .*around"),
         (database, with_context, "Context"),
     ]
-    for factory, by, cause in refused:
-        with pytest.raises(RegistrationError, match=cause), server.override(factory, by):
-            pytest.fail("it was taken")
+    with connect(server) as client:
+        for factory, by, cause in refused:
+            with pytest.raises(RegistrationError, match=cause), client.override(factory, by):
+                pytest.fail("it was taken")
 
 
 class Hanging:

@@ -252,7 +252,7 @@ def test_a_task_is_named_and_its_results_are_linked_where_the_last_write_was_mad
         return replace(start(engine, workflow, invocation), persisted="unknown", stored=stored)
 
     monkeypatch.setattr(Engine, "start", unsure)
-    server = Server("text", handles="text")
+    server = Server("text", task_ids="text")
 
     @server.tool
     def write() -> str:

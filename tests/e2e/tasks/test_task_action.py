@@ -44,7 +44,7 @@ def shown(client: Client, task: str | None, workflow: str = "refund_order") -> A
 
 def is_of_schema(structure: Any) -> bool:
     """Whether it is what the tool declares, to clients that show the page and to others."""
-    twin = orders_server().twin("refund_order")
+    twin = orders_server().full_view.workflow_tool("refund_order")
     assert twin is not None
     schemas: list[Any] = [twin.definition["outputSchema"], twin.definition_for_apps["outputSchema"]]
     return all(validator_for(schema).is_valid(structure) for schema in schemas)
@@ -128,7 +128,7 @@ def test_what_is_missing_or_was_refused_is_named_and_can_be_filled_in(baton: Con
     client = baton(server, era=era)
     run = client.call_workflow("flow")
     board = shown(client, run.task_id, "flow")["board"]
-    assert board["pause"]["message"].startswith("Step 'pay' could not start")
+    assert board["pause"]["message"].startswith("Step 'pay' needs a value for 'by'")
 
     first, second = board["next"]
     # What another step is to provide is nothing that somebody has to give.

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from mcp_baton import Server, Step, ToolError, Workflow
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.settings import Settings
 from tests.e2e.conftest import Engine
 from tests.e2e.support import Answer, Client, Table
@@ -52,7 +52,7 @@ def test_beyond_a_partitions_limit_runs_are_whole_or_refused(engine: Engine, tab
         sleep=time.sleep,
         random=drawn.random,
     )
-    made = handler(two_steps(ran), settings=settings, store=store, clock=time.monotonic, sleep=time.sleep)
+    made = compose(two_steps(ran), settings, store=store, clock=time.monotonic, sleep=time.sleep)
     client = Client(made, remaining_ms=lambda: 120_000)
 
     def come() -> None:

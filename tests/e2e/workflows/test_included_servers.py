@@ -70,7 +70,7 @@ def test_an_included_server_works_under_its_prefix(billing: Server) -> None:
         assert twin["name"] == "billing_refund_order"
         assert (tool["name"], tool["title"], tool["description"]) == ("billing_refund", "Refund", "Refund an order.")
         assert list(tool["inputSchema"]["properties"]) == ["order_id", "task_id"]
-        with shop.override(tone, lambda: "coldly"):
+        with anybody.override(tone, lambda: "coldly"):
             assert client.call_tool("billing_refund", {"order_id": "A"}).value == "refunded A coldly"
         assert client.read_resource("bills://7").text == "bill 7"
         assert client.get_prompt("billing_dun", {"name": "Kim"}).messages[0].text == "Dun Kim."

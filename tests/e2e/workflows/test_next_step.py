@@ -177,9 +177,9 @@ def test_a_paused_task_says_beside_working_that_it_waits_for_the_model(baton: Co
     assert shown() == ["completed", None]
 
 
-@pytest.mark.parametrize("handles", ["meta", "text"])
-def test_a_prompt_that_is_out_of_time_says_no_more_than_that_nothing_failed(baton: Connect, handles: Any) -> None:
-    server = Server("named", handles=handles)
+@pytest.mark.parametrize("task_ids", ["meta", "text"])
+def test_a_prompt_that_is_out_of_time_says_no_more_than_that_nothing_failed(baton: Connect, task_ids: Any) -> None:
+    server = Server("named", task_ids=task_ids)
     server.include(slow_server())
     client = baton(server)
     client.during("first", lambda: client.remaining_s(5.5))
@@ -187,7 +187,7 @@ def test_a_prompt_that_is_out_of_time_says_no_more_than_that_nothing_failed(bato
     assert run.handoff.startswith("The server ran out of time before step 'b'. Nothing failed.\n\n")
     assert "yours" not in run.handoff
     first = run.handoff.split("\n\n")[1]
-    if handles == "text":
+    if task_ids == "text":
         assert first == f'Call flow with {{"task_id": "{run.task_id}"}} to let the server go on.'
     else:
         assert first == "To continue the workflow, make these tool calls:"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from jsonschema_rs import validator_for
+from msgspec import structs
 
 from mcp_baton import Argument, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.tasks.ids import new_task_id
@@ -508,7 +509,7 @@ def test_no_further_attempt_is_made_when_the_budget_is_used_up(baton: Connect) -
 @pytest.mark.parametrize("tool", [True, False])
 def test_a_prompt_names_its_task_in_text_where_the_server_says_so(baton: Connect, era: Era, tool: bool) -> None:
     server = orders_server(tool=tool)
-    server.handles = "text"
+    server.options = structs.replace(server.options, task_ids="text")
     client = baton(server, era=era)
     client.tool_raises("refund", "no", times=1)
     run = client.get_prompt("refund_order", ORDER)
@@ -542,7 +543,7 @@ def test_it_does_not_otherwise(baton: Connect) -> None:
 
 def test_a_prompt_that_names_two_tasks_is_refused(baton: Connect) -> None:
     server = orders_server()
-    server.handles = "text"
+    server.options = structs.replace(server.options, task_ids="text")
     client = baton(server)
     first, second = paused(client), paused(client)
     with pytest.raises(JsonRpcError, match="keep one of them"):

@@ -1,14 +1,16 @@
 """A server whose logs, metrics and traces are looked at."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from mcp_baton import Retry, Server, Step, ToolError, Workflow, constant
-from mcp_baton.aws import handler
+from mcp_baton.aws import compose, handler
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import call_method
 from mcp_baton.server.request import Request
+from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import after_answer
 
 server = Server("watched", version="1")
@@ -70,7 +72,7 @@ def fail_to_list(request: Request) -> JsonObject:
     return call_method(request)
 
 
-faulty_handler = handler(Server("faulty", version="1"), call_method=fail_to_list)
+faulty_handler = compose(Server("faulty", version="1"), Settings.from_environment(os.environ), call_method=fail_to_list)
 
 
 def left(event: dict[str, Any], context: Any) -> object:

@@ -14,7 +14,7 @@ import pytest
 
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.data_file import VERSION, DataFile, DataFileError
-from mcp_baton.local.task_table import Database, open_database
+from mcp_baton.local.serve import Database, open_database
 
 KEY: dict[str, Any] = {"pk": {"S": "OWNER#a"}, "sk": {"S": "TASK#1"}}
 VALUES: dict[str, Any] = {
@@ -87,7 +87,7 @@ def test_an_item_whose_time_is_over_is_gone_and_leaves_the_file(tmp_path: Path) 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from mcp_baton.local.task_table import open_database
+from mcp_baton.local.serve import open_database
 client = open_database("embedded", "baton", Path(sys.argv[1])).client
 for number in range(20):
     client.put_item(TableName="baton", Item={"pk": {"S": "OWNER#a"}, "sk": {"S": f"TASK#{number:02}"}})
@@ -247,5 +247,5 @@ def test_a_file_on_a_full_disk_can_be_opened_and_read(tmp_path: Path, caplog: py
         second = opened(path)
         assert item(second) == before
         assert second.state_key == first.state_key
-        assert "tasks whose time is over stay in the data file" in caplog.text
+        assert "expired tasks stay in the data file" in caplog.text
     second.close()

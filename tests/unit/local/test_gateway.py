@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.local.gateway import InvocationContext, WireRequest, proxy_event
+from mcp_baton.local.gateway import InvocationContext, proxy_event
 from mcp_baton.transport.events import parse_event
 from mcp_baton.transport.request_context import resolve_owner
 
@@ -18,8 +18,7 @@ def event(
     body: bytes = b"",
     owner_header: str | None = None,
 ) -> dict[str, Any]:
-    request = WireRequest("POST", target, headers, body, "127.0.0.1")
-    return proxy_event(request, request_id="id-1", owner_header=owner_header)
+    return proxy_event("POST", target, headers, body, request_id="id-1", owner_header=owner_header)
 
 
 def owner(headers: Sequence[tuple[str, str]], *, allow_anonymous: bool = False) -> str | None:
@@ -72,8 +71,7 @@ def test_without_an_owner_header_nobody_can_name_an_owner() -> None:
     assert resolve_owner(made["requestContext"], allow_anonymous=True) == "anonymous"
 
 
-def test_each_invocation_has_its_own_id_and_its_time_runs_out() -> None:
-    one, other = InvocationContext(30), InvocationContext(0)
-    assert one.aws_request_id != other.aws_request_id
+def test_the_time_of_an_invocation_runs_out() -> None:
+    one, other = InvocationContext(30, "1"), InvocationContext(0, "2")
     assert 0 < one.get_remaining_time_in_millis() <= 30_000
     assert other.get_remaining_time_in_millis() == 0

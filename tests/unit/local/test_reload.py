@@ -57,7 +57,7 @@ class Project:
 
     @property
     def number(self) -> int:
-        return int(self.served({}, InvocationContext(1.0))["number"])
+        return int(self.served({}, InvocationContext(1.0, "id-1"))["number"])
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_module_that_was_missing_is_looked_for_again_when_a_file_appears(proje
 def test_a_request_that_has_begun_ends_with_its_code(project: Project) -> None:
     begun, go = threading.Event(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(project.served, {"begun": begun, "go": go}, InvocationContext(1.0))
+        answer = pool.submit(project.served, {"begun": begun, "go": go}, InvocationContext(1.0, "id-1"))
         assert begun.wait(60)
         project.write("reload_numbers", "number = 22")
         assert project.served.look()

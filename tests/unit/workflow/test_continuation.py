@@ -75,14 +75,13 @@ def test_a_call_that_fits_no_step_is_an_extra_and_changes_nothing_else(
 ) -> None:
     batch = continued(task(statuses, BLOCKED_MAIL1), tool, outcome)
 
-    still_open = statuses.count("p")
-    assert batch == Batch(variables={f"_workflow.extra.{tool}": value}, open_steps=max(1, still_open))
+    assert batch == Batch(variables={f"_workflow.extra.{tool}": value})
 
 
 def test_a_call_against_a_task_without_progress_is_an_extra() -> None:
     bare = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {})
 
-    assert continued(bare, "mail", Succeeded(1)) == Batch(variables={"_workflow.extra.mail": 1}, open_steps=1)
+    assert continued(bare, "mail", Succeeded(1)) == Batch(variables={"_workflow.extra.mail": 1})
 
 
 def test_a_completed_step_takes_the_reason_that_names_it_away() -> None:

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from mcp_baton.cli.remote.printing import why
 from mcp_baton.console import page
-from mcp_baton.local.report.requests import pause_words
+from mcp_baton.local.request_log import pause_words
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSED_STEP, StepStatus, paused_step
 from mcp_baton.testing.results import Pause
@@ -150,4 +150,4 @@ def test_every_reader_knows_every_reason(kind: type[Reason]) -> None:
     assert pause_words(stored, "the limit").startswith(f"paused at pay: {short}")
     assert (Pause(reason.type, stored).step, paused_step(stored)) == ("pay", "pay")
     assert table["types"][reason.type]["short"] == list(kind.short)
-    assert f"| `{reason.type}` |" in Path("docs/workflows.md").read_text()
+    assert f"| `{reason.type}` |" in Path("docs/reference/workflow-rules.md").read_text()

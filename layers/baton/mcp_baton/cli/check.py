@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 if TYPE_CHECKING:
-    from mcp_baton.local.checks.checking import Checked
-    from mcp_baton.local.checks.faults import Fault
+    from mcp_baton.local.checking import Checked
+    from mcp_baton.local.faults import Fault
 
 REFUSED: Final = 1
 
@@ -25,7 +25,7 @@ def check(
     """
     import os
 
-    from mcp_baton.local.checks.checking import check_target
+    from mcp_baton.local.checking import check_target
 
     checked = check_target(target, os.environ)
     if as_json:

@@ -1,25 +1,36 @@
-"""`baton dynamodb`: a DynamoDB on this machine (docs/local.md)."""
+"""`baton dynamodb`: the embedded DynamoDB over HTTP, for functions in other processes (docs/local.md)."""
 
+import logging
 from typing import Annotated, Final
 
 import typer
 
 from mcp_baton.cli import values
 
+logger = logging.getLogger(__name__)
+
 DATABASE_PORT: Final = 8001
 
 
 def dynamodb(
-    port: Annotated[int, typer.Option(parser=values.port, metavar="PORT", help="0 for a free one.")] = DATABASE_PORT,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(parser=values.port, metavar="PORT", help="0 for a free port.")] = DATABASE_PORT,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     table: Annotated[str, typer.Option(parser=values.table, metavar="NAME", help="The table.")] = "baton",
 ) -> int:
-    """Serve the embedded DynamoDB over HTTP, as for sam local.
+    """Serve the embedded DynamoDB over HTTP, for sam local.
 
-    The table of the tasks is in it. It is gone when the process ends.
+    It contains the table of the tasks. Its contents are lost when the process ends.
     """
-    from mcp_baton.local.database import serve_database
-    from mcp_baton.local.report.log import log_to_stderr
+    from mcp_baton.local.clean_text import echo
+    from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine
+    from mcp_baton.local.http_server import bind, dynamodb_app, run
+    from mcp_baton.local.log import log_to_stderr
 
     log_to_stderr()
-    return serve_database(host, port, table)
+    engine = embedded_engine()
+    create_table(embedded_client(engine), table)
+    server = bind(host, port, dynamodb_app(engine))
+    if not server.is_private:
+        logger.warning("listening on %s: everyone who can connect can change every table", server.server_name)
+    url = f"http://127.0.0.1:{server.server_port}"
+    return run(server, lambda: echo(f"DynamoDB is listening on {url} with the table {table}"))

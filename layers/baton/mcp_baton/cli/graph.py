@@ -50,16 +50,16 @@ def _chosen(server: "Server", name: str | None) -> "Workflow":
 
     names = list(server.workflows)
     if not names:
-        raise BatonError(f"the server {server.name!r} has no workflow: add one with server.add_workflow")
+        raise BatonError(f"the server {server.options.name!r} has no workflow: add one with server.add_workflow")
     if name is None and len(names) == 1:
         return server.workflows[names[0]]
     if name in server.workflows:
         return server.workflows[name]
     if name is None:
-        raise BatonError(f"the server {server.name!r} has several workflows, name one of {', '.join(names)}")
+        raise BatonError(f"the server {server.options.name!r} has several workflows, name one of {', '.join(names)}")
     close = get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(names)}"
-    raise BatonError(f"the server {server.name!r} has no workflow {name!r}; {hint}")
+    raise BatonError(f"the server {server.options.name!r} has no workflow {name!r}; {hint}")
 
 
 def _required(server: "Server", tool: str) -> tuple[str, ...]:

@@ -30,8 +30,8 @@ def redrive(
 
     What the worker accepts is deleted from the queue.
     """
+    from mcp_baton.local.log import log_to_stderr
     from mcp_baton.local.redrive import redrive as put_back
-    from mcp_baton.local.report.log import log_to_stderr
 
     log_to_stderr()
     return put_back(queue, function, most, dry_run)

@@ -73,8 +73,8 @@ def serve(
 
     It goes through the Lambda handler that is deployed, and prints a line for each request. /console shows the tasks.
     """
-    from mcp_baton.local.report.log import LogStyle, log_to_stderr
-    from mcp_baton.local.run import end_by_force
+    from mcp_baton.local.http_server import end_by_force
+    from mcp_baton.local.log import LogStyle, log_to_stderr
     from mcp_baton.local.serve import Options
     from mcp_baton.local.serve import serve as serve_here
 

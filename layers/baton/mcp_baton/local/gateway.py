@@ -1,36 +1,23 @@
-"""API Gateway and Lambda, as far as a handler sees them: the proxy event of a request, and the context of a call."""
+"""What a handler gets from API Gateway and Lambda: the proxy event of a request, and the context of an invocation."""
 
 import base64
 import re
 import time
-import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-_ORIGIN = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?]*")  # A proxy's client sends the whole address as its target.
-
-
-@dataclass(frozen=True, slots=True)
-class WireRequest:
-    """One HTTP request as it came in. `target` is the path with its query; `headers` stand in their order."""
-
-    method: str
-    target: str
-    headers: Sequence[tuple[str, str]]
-    body: bytes
-    client: str
+_ORIGIN = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?]*")  # A client of a proxy sends the whole URL as the target.
 
 
 class InvocationContext:
-    """One invocation's own id and deadline, under the names that Lambda's context object has.
+    """The id and the deadline of one invocation, with the names of Lambda's context object.
 
     Args:
-        timeout_s: Seconds from now until the invocation's time is up.
-        request_id: The invocation's id; a new one unless it is given.
+        timeout_s: The time limit from now on, seconds.
+        request_id: The invocation's id.
     """
 
     function_name = "baton"
@@ -40,46 +27,59 @@ class InvocationContext:
     log_group_name = "/aws/lambda/baton"
     log_stream_name = "local"
 
-    def __init__(self, timeout_s: float, request_id: str | None = None) -> None:
-        self.aws_request_id = str(uuid.uuid4()) if request_id is None else request_id
+    def __init__(self, timeout_s: float, request_id: str) -> None:
+        self.aws_request_id = request_id
         self._deadline = time.monotonic() + timeout_s
 
     def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds left, 0 when the time is up."""
+        """Return the milliseconds that are left; 0 after the deadline."""
         return max(0, int((self._deadline - time.monotonic()) * 1000))
 
 
-def proxy_event(request: WireRequest, *, request_id: str, owner_header: str | None) -> dict[str, Any]:
-    """The request as a REST API's proxy event (format 1.0).
+def proxy_event(
+    method: str,
+    target: str,
+    headers: Sequence[tuple[str, str]],
+    body: bytes,
+    *,
+    request_id: str,
+    owner_header: str | None,
+    client: str = "127.0.0.1",
+) -> dict[str, Any]:
+    """Return a request as a REST API's proxy event (format 1.0).
 
     Args:
-        request: The request.
-        request_id: The id that the event carries.
-        owner_header: The header whose value stands in for what an authorizer would have found: the claim `sub`.
+        method: The HTTP method.
+        target: The path with its query.
+        headers: In their order.
+        body: The body.
+        request_id: The id in the event.
+        owner_header: The header whose value takes the place of the claim `sub`, which an authorizer would set.
+        client: The client's address.
     """
-    path, _, query = _ORIGIN.sub("", request.target).partition("?")
+    path, _, query = _ORIGIN.sub("", target).partition("?")
     path = path or "/"
-    headers = _multi_value(request.headers)
+    values = _multi_value(headers)
     return {
         "resource": "/{proxy+}",
         "path": path,
-        "httpMethod": request.method,
-        "headers": {name: values[-1] for name, values in headers.items()},
-        "multiValueHeaders": headers,
+        "httpMethod": method,
+        "headers": {name: found[-1] for name, found in values.items()},
+        "multiValueHeaders": values,
         **_query(query),
         "pathParameters": {"proxy": path.lstrip("/")},
         "stageVariables": None,
         "requestContext": {
             "resourcePath": "/{proxy+}",
-            "httpMethod": request.method,
+            "httpMethod": method,
             "path": path,
             "stage": "local",
             "requestId": request_id,
             "protocol": "HTTP/1.1",
-            "identity": {"sourceIp": request.client},
-            **_authorizer(headers, owner_header),
+            "identity": {"sourceIp": client},
+            **_authorizer(values, owner_header),
         },
-        **_body(request.body),
+        **_body(body),
     }
 
 
@@ -104,7 +104,7 @@ def _authorizer(headers: dict[str, list[str]], owner_header: str | None) -> dict
     if owner_header is None:
         return {}
     found = [value for name, values in headers.items() if name.lower() == owner_header.lower() for value in values]
-    # One identity or none: of two values it could not be said who vouches for which.
+    # Two values are no identity: one of them may come from the caller.
     return {"authorizer": {"claims": {"sub": found[0]}}} if len(found) == 1 else {}
 
 

@@ -13,8 +13,8 @@ from types import FunctionType, ModuleType
 from typing import Final
 
 from mcp_baton.exceptions import BatonError, WorkflowError
-from mcp_baton.local.checks.faults import Fault, fault_of, workflow_site
-from mcp_baton.local.report.log import is_own, own_frames
+from mcp_baton.local.faults import Fault, fault_of, workflow_site
+from mcp_baton.local.log import is_own, own_frames
 from mcp_baton.transport.adapter import LambdaAdapter
 
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")

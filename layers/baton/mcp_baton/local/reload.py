@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.exceptions import BatonError, SettingsError
 from mcp_baton.local.loader import LoadError
-from mcp_baton.local.report.log import is_own
+from mcp_baton.local.log import is_own
 
 if TYPE_CHECKING:
     from mcp_baton.local.gateway import InvocationContext
-    from mcp_baton.local.httpd import LambdaHandler
+    from mcp_baton.local.http_server import LambdaHandler
 
 logger = logging.getLogger(__name__)
 

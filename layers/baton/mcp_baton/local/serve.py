@@ -1,54 +1,70 @@
-"""`baton serve`: the composition root of the local server (docs/local.md)."""
+"""`baton serve`: the composition root of the local server (docs/commands.md, Serve)."""
 
-import errno
 import logging
 import os
 import shlex
+import sqlite3
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import RegistrationError, SettingsError
-from mcp_baton.local.background import Background
-from mcp_baton.local.httpd import Function, LambdaHandler, LocalServer
+from mcp_baton.local.data_file import DataFile
+from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
+from mcp_baton.local.http_server import (
+    GRACE_S,
+    LOOPBACK,
+    Function,
+    LambdaHandler,
+    LocalServer,
+    ServeError,
+    bind,
+    dynamodb_app,
+    run,
+)
 from mcp_baton.local.loader import find, load
+from mcp_baton.local.log import PLAIN, LogStyle
 from mcp_baton.local.reload import Served, Watcher
-from mcp_baton.local.report.log import PLAIN, LogStyle
-from mcp_baton.local.report.requests import watched, with_refusals
-from mcp_baton.local.run import GRACE_S, run
-from mcp_baton.local.task_table import Database, ServeError, open_database
+from mcp_baton.local.request_log import watched, with_refusals
+from mcp_baton.local.workers.event_queue import Retries
+from mcp_baton.local.workers.function import Launch
+from mcp_baton.local.workers.pool import Policy, Pool
 from mcp_baton.protocol.json import dumps
 from mcp_baton.server.server import Server
 from mcp_baton.server.workflows.engine_host import START_MARGIN_MS
 from mcp_baton.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_baton.local.workers.pool import Pool
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from mcp_baton.local.embedded import EmbeddedEngine
 
 logger = logging.getLogger(__name__)
+
+EMBEDDED = "embedded"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `baton serve` was told on the command line.
+    """The options of `baton serve`.
 
     Attributes:
         target: `PATH[:ATTR]` or `package.module[:ATTR]` of the server object.
         host: The address to listen on.
         port: Its port; 0 for a free one.
         dynamodb: `embedded`, or the URL of a DynamoDB.
-        table: The table of the tasks, created where it is missing.
-        owner_header: The header whose value is the owner; `None` for anonymous callers.
-        timeout_s: Seconds that each invocation is given.
+        table: The table of the tasks, created if missing.
+        owner_header: The header that contains the owner; `None` for anonymous callers.
+        timeout_s: The time limit of a request, seconds.
+        worker_timeout_s: The time limit of a worker's invocation, seconds.
+        retry_after_s: The seconds before each retry of a worker's invocation.
         data: The file that keeps the tasks of the embedded DynamoDB; `None` for none.
-        reload: Whether the files are loaded anew when they change.
+        reload: Whether the files are loaded again when they change.
         log: How to log.
-        worker_timeout_s: Seconds that each invocation of a worker is given.
-        retry_after_s: Seconds between the attempts at an event of a worker's; as many retries as there are numbers.
     """
 
     target: str
@@ -66,12 +82,12 @@ class Options:
 
 
 def serve(options: Options) -> int:
-    """Serve until told to stop; the exit code.
+    """Serve until a signal arrives. Return the exit code.
 
     Raises:
-        LoadError: there is no server object to be had from the file.
-        DataFileError: the file of the tasks cannot be used.
-        SettingsError: an environment variable holds a value that cannot be used, or no time is left for requests.
+        LoadError: the file has no server object.
+        DataFileError: the data file cannot be used.
+        SettingsError: an environment variable has an invalid value, or a time limit leaves no time to work.
         ServeError: the database or the address cannot be used.
     """
     environment = Settings.from_environment(os.environ)
@@ -85,8 +101,17 @@ def serve(options: Options) -> int:
         database.close()
 
 
-def _settings(options: Options, environment: Settings, database: Database) -> Settings:
-    """What the environment says, as far as it matters on a machine of one's own."""
+def _check_time(settings: Settings, option: str, timeout_s: float) -> None:
+    kept_ms = settings.write_reserve_ms + START_MARGIN_MS
+    if timeout_s * 1000 <= kept_ms:
+        raise SettingsError(
+            f"{option} {timeout_s:g} leaves no time to work: BATON_WRITE_RESERVE_MS={settings.write_reserve_ms} and "
+            f"{START_MARGIN_MS} ms to start a step are reserved. Use more than {kept_ms / 1000:g} seconds, or a lower "
+            "BATON_WRITE_RESERVE_MS"
+        )
+
+
+def _settings(options: Options, environment: Settings, database: "Database") -> Settings:
     made = replace(
         environment,
         table=options.table,
@@ -97,29 +122,33 @@ def _settings(options: Options, environment: Settings, database: Database) -> Se
     )
     if made.state_key is not None or made.state_key_secret is not None:
         return made
-    # States that travel through clients stay good over a reload, and with a file over a restart.
+    # States that clients hold stay valid after a reload and, with a data file, after a restart.
     return replace(made, state_key=database.state_key or os.urandom(32))
 
 
-def _serve_from(options: Options, settings: Settings, database: Database) -> int:
-    background = Background(lambda: _pool(options, database))
+def _serve_from(options: Options, settings: Settings, database: "Database") -> int:
+    def launch() -> Launch:
+        anonymous = options.owner_header is None
+        return Launch(options.target, options.table, database.url(), allow_anonymous=anonymous, log=options.log)
+
+    workers = Pool(launch, Policy(options.worker_timeout_s, Retries(options.retry_after_s)))
     store = dynamodb_store(options.table, settings, connect=lambda: database.client)
 
     def make() -> LambdaHandler:
         server = load_checked(options.target)
-        made = handler(server, settings=settings, store=store, dispatcher=background, call_method=watched())
+        made = compose(server, settings, store=store, dispatcher=workers, call_method=watched())
         return with_refusals(made)
 
     if options.reload:
-        # A file that is changed twice in a second, and keeps its length, would be taken for its compiled first form.
+        # Python would use the compiled old form of a file that changes twice within a second and keeps its length.
         sys.dont_write_bytecode = True
-    served = Served(make, background.renew)
+    served = Served(make, workers.renew)
     local = bind(options.host, options.port, Function(served, options.timeout_s, options.owner_header))
-    if not is_private(local):
-        logger.warning("listening on %s: whoever reaches it may call every tool, as any owner", local.server_name)
+    if not local.is_private:
+        logger.warning("listening on %s: everyone who can connect can call every tool as any owner", local.server_name)
     watcher = Watcher(find(options.target).folder, served.look) if options.reload else None
-    # While the last requests are answered, workers get through as well.
-    stopping = threading.Thread(target=background.stop, args=(GRACE_S,), name="stop workers")
+    # Workers may finish while the last requests are answered.
+    stopping = threading.Thread(target=workers.stop, args=(GRACE_S,), name="stop workers")
     code = run(local, lambda: _announce(options, local.server_port), stopping.start)
     if watcher is not None:
         watcher.stop()
@@ -127,66 +156,23 @@ def _serve_from(options: Options, settings: Settings, database: Database) -> int
     return code
 
 
-def _pool(options: Options, database: Database) -> "Pool":
-    """The workers. They load the same file, and reach the same table."""
-    from mcp_baton.local.workers.launch import Launch
-    from mcp_baton.local.workers.pool import Policy, Pool
-    from mcp_baton.local.workers.queue import Retries
-
-    def launch() -> Launch:
-        anonymous = options.owner_header is None
-        return Launch(options.target, options.table, database.url(), allow_anonymous=anonymous, log=options.log)
-
-    return Pool(launch, Policy(options.worker_timeout_s, Retries(options.retry_after_s)))
-
-
 def load_checked(target: str) -> Server:
-    """The server that a target names, checked in full.
+    """Return the server that a target names, after a full check.
 
     Raises:
-        LoadError: there is no server object to be had.
-        ServeError: something that it publishes cannot work; says what and where, and what to write instead.
+        LoadError: there is no server object.
+        ServeError: a published object cannot work. The message gives the place, the reason and the remedy.
     """
     server = load(target, Server)
     try:
         server.check()
     except RegistrationError as error:
-        from mcp_baton.local.checks.checking import server_faults
+        from mcp_baton.local.checking import server_faults
 
         first, *more = [*map(str, server_faults(server, find(target).folder))] or [str(error)]
         rest = f"\n{len(more)} more: baton check {shlex.quote(target)}" if more else ""
         raise ServeError(f"{first}{rest}") from error
     return server
-
-
-def _check_time(settings: Settings, option: str, timeout_s: float) -> None:
-    kept_ms = settings.write_reserve_ms + START_MARGIN_MS
-    if timeout_s * 1000 <= kept_ms:
-        raise SettingsError(
-            f"{option} {timeout_s:g} leaves no time to work: BATON_WRITE_RESERVE_MS={settings.write_reserve_ms} and "
-            f"{START_MARGIN_MS} ms to start a step are kept back. Give more than {kept_ms / 1000:g} seconds, or lower "
-            "BATON_WRITE_RESERVE_MS"
-        )
-
-
-def bind(host: str, port: int, function: Function) -> LocalServer:
-    """A server that listens.
-
-    Raises:
-        ServeError: the address cannot be had.
-    """
-    try:
-        return LocalServer(host, port, function)
-    except OSError as error:
-        remedy = f": --port {port + 1} is another, --port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
-        # Python's own text names the address once more.
-        reason = (error.strerror or str(error)).partition(" (while attempting")[0]
-        raise ServeError(f"cannot listen on {host} port {port}: {reason}{remedy}") from error
-
-
-def is_private(server: LocalServer) -> bool:
-    """Whether this machine alone reaches a server."""
-    return ip_address(server.server_name).is_loopback
 
 
 def _announce(options: Options, port: int) -> None:
@@ -195,3 +181,89 @@ def _announce(options: Options, port: int) -> None:
     line = dumps({"event": "listening", "url": url}) if options.log.as_json else f"Baton is listening on {url}"
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """The DynamoDB with the tasks.
+
+    Attributes:
+        client: A client for this process.
+        url: Returns the URL for other processes.
+        state_key: A key that is stored with the tasks; `None` without a data file.
+        close: Closes the data file.
+    """
+
+    client: "DynamoDBClient"
+    url: Callable[[], str]
+    state_key: bytes | None = None
+    close: Callable[[], None] = lambda: None
+
+
+def open_database(where: str, table: str, data: Path | None) -> Database:
+    """Return the DynamoDB with the task table, which is created if missing.
+
+    Args:
+        where: `embedded`, or a URL.
+        table: The table's name.
+        data: The file that keeps the items of the embedded DynamoDB; `None` for none.
+
+    Raises:
+        SettingsError: a data file is combined with a URL, or moto is not installed.
+        ServeError: the table is not available.
+        DataFileError: the file cannot be used.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    if data is not None and where != EMBEDDED:
+        raise SettingsError("--data is for the embedded DynamoDB: omit --data or --dynamodb")
+    try:
+        if where == EMBEDDED:
+            return _embedded(table, data)
+        client = http_client(where)
+        create_table(client, table)
+    except (BotoCoreError, ClientError, ValueError) as error:
+        raise ServeError(f"the table {table!r} is not available in DynamoDB at {where}: {error}") from error
+    return Database(client, lambda: where)
+
+
+def _embedded(table: str, data: Path | None) -> Database:
+    file = None if data is None else DataFile(data)
+    try:
+        engine = embedded_engine(None if file is None else file.write)
+        client = embedded_client(engine)
+        create_table(client, table)
+        if file is not None:
+            _fill(engine, client, file, {table})
+    except BaseException:
+        if file is not None:
+            file.close()
+        raise
+
+    def url() -> str:
+        return f"http://{LocalServer(LOOPBACK, 0, dynamodb_app(engine)).start().address}"
+
+    return Database(client, url) if file is None else Database(client, url, file.state_key(), file.close)
+
+
+def _fill(engine: "EmbeddedEngine", client: "DynamoDBClient", file: DataFile, tables: set[str]) -> None:
+    """Put the items of the file into the engine, except expired ones: DynamoDB would have deleted them."""
+    import time
+
+    expired: dict[tuple[str, str, str], None] = {}
+    for table, item in file.items():
+        if _expires_at(item) <= time.time():
+            expired[table, item["pk"]["S"], item["sk"]["S"]] = None
+            continue
+        if table not in tables:
+            create_table(client, table)
+            tables.add(table)
+        engine.put(table, item)
+    try:
+        file.write(expired)
+    except sqlite3.Error as error:
+        logger.warning("expired tasks stay in the data file, which cannot be written: %s", error)
+
+
+def _expires_at(item: dict[str, Any]) -> float:
+    return float(item.get("expires_at", {}).get("N", "inf"))

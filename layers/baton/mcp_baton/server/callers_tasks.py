@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcp_baton.exceptions import TaskNotFound
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.registry import Registry
+from mcp_baton.server.view import ServerView
 from mcp_baton.tasks.record import EXTRA_PREFIX, Claim, StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import TaskStore
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import JobStore
 
 
-def may_use(seen: Registry, task: TaskRecord) -> bool:
+def may_use(seen: ServerView, task: TaskRecord) -> bool:
     """Whether a caller may use a task: they see its tool, or its workflow and so all tools of it.
 
     The caller must also see each tool whose result the task holds: of steps that an earlier definition had, and of
@@ -38,7 +38,7 @@ def may_use(seen: Registry, task: TaskRecord) -> bool:
     return ran | extra <= seen.tools.keys()
 
 
-def callers_tasks(store: TaskStore, seen: Registry) -> TaskStore:
+def callers_tasks(store: TaskStore, seen: ServerView) -> TaskStore:
     """The tasks in a store that a caller may use.
 
     Args:
@@ -52,7 +52,7 @@ class CallersTasks:
     """A `TaskStore` for a caller who lacks scopes. Each method that takes a task's id reads the task first, which is
     one more `GetItem` for writes: a task's tool and workflow never change."""
 
-    def __init__(self, store: TaskStore, seen: Registry) -> None:
+    def __init__(self, store: TaskStore, seen: ServerView) -> None:
         self._store = store
         self._seen = seen
 

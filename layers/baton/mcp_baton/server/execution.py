@@ -10,8 +10,8 @@ from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, CannotAsk
 from mcp_baton.server.running.tool_threads import Listener
-from mcp_baton.server.server import Server
 from mcp_baton.server.services import Services
+from mcp_baton.server.view import ServerView
 from mcp_baton.tasks.store import TaskStore
 
 type Ask = Callable[[str, str, JsonObject], None]
@@ -36,7 +36,7 @@ class Execution(Struct, frozen=True, kw_only=True):
     """
 
     services: Services
-    server: Server
+    server: ServerView
     store: TaskStore | None
     owner: str | None
     claims: Mapping[str, object]
@@ -77,7 +77,7 @@ class Execution(Struct, frozen=True, kw_only=True):
 
     def error_id(self, error: BaseException) -> str | None:
         """The id of an exception in the log. `None` if its text may be shown to clients."""
-        masked = self.server.mask_errors and not isinstance(error, ToolError)
+        masked = self.server.options.mask_errors and not isinstance(error, ToolError)
         return self.exchange.request_id if masked else None
 
     def now_ms(self) -> int:

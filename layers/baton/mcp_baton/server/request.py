@@ -93,7 +93,7 @@ class Request(Execution, frozen=True, kw_only=True):
 
     def reply_due_s(self) -> float:
         """When the client stops waiting for the reply, on `Services.clock` (docs/workflows.md, As a tool)."""
-        return self.began_s + self.server.reply_budget_s
+        return self.began_s + self.server.options.reply_budget_s
 
     def text(self, name: str) -> str:
         """A param that must be a string.

@@ -1,32 +1,35 @@
-"""`Server`: what users write against; a registry of tools, resources, prompts and workflows (docs/tools.md)."""
+"""`Server`: the tools, resources, prompts, workflows and completions that an author publishes (docs/tools.md)."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
-from mcp_baton.exceptions import RegistrationError
+from mcp_baton.definition_errors import collector, defining, refuse
+from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.definitions.completion import Completer, completion_of
+from mcp_baton.server.definitions.completion import Completer, Completion, completion_of
 from mcp_baton.server.definitions.labels import (
     TOOL_OPTIONS,
     AllLabels,
     PromptLabels,
-    byte_count,
-    check_handles,
     labels_of,
     name_of,
+    not_a_function,
     required,
-    seconds,
+    scopes_in,
+    variables_set,
 )
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import APP_URI, SCHEME, Resource, is_own
 from mcp_baton.server.definitions.tool import Tool, ToolOptions, task_support
-from mcp_baton.server.registry import Handles, Registry, set_by_tool
+from mcp_baton.server.definitions.workflow_tool import WorkflowTool
+from mcp_baton.server.view import Options, ServerView, TaskIds
+from mcp_baton.workflow.definition import ToolFunction, Workflow
 
 if TYPE_CHECKING:
     from mcp_baton.server.definitions.workflow_function import WorkflowOptions
-    from mcp_baton.server.running.dependencies import Override
 
 
 class Registrar(Protocol):
@@ -36,27 +39,38 @@ class Registrar(Protocol):
         """Publish the function."""
 
 
-class Server(Registry):
+class Server:
     """An MCP server.
 
     Args:
-        name: How it is called on the wire.
-        version: Its version, for the client to show.
+        name: Its name in the protocol.
+        version: Its version, which clients may show.
         title: A name for people.
         instructions: What a model should know before it uses the server.
         website_url: Where people can read about it.
         icons: MCP `Icon` objects.
-        reply_budget_s: Seconds after which a workflow begins no further step, where its client hears nothing before the
-            reply, or is called as a tool: hosts give up on a call after 60 s (docs/workflows.md, As a tool).
-        handles: `text` for hosts where people pick prompts and nothing sets `_meta`: a handoff then names its task, and
-            a workflow's prompt takes `task_id`.
-        mask_errors: Whether clients read `internal error in NAME (id …)` in the place of what any exception but a
-            `ToolError` says. The log has it either way (docs/tools.md, Errors).
-        poll_interval_s: How often clients are asked to look at a task, seconds; by its age unless given: 1 s at first,
-            up to 15 s, and 60 s while it waits for a person (docs/background.md, Status and polling).
-        placeholder_bytes: The most bytes of stored values, as JSON, that placeholders may put into one call
+        mask_errors: Whether clients read `internal error in NAME (id …)` instead of the text of any exception except
+            `ToolError`. The log always has the exception (docs/tools.md, Errors).
+        reply_budget_s: Seconds after which a workflow starts no further step, if it is called as a tool or its client
+            receives no progress. Hosts stop waiting after 60 s (docs/workflows.md, As a tool).
+        task_ids: `text` for hosts where people pick prompts and no model sets `_meta`: a handoff then names its task,
+            and a workflow's prompt takes `task_id`.
+        poll_interval_s: How often clients should poll a task, seconds. By default this depends on the task's age: 1 s
+            at first, up to 15 s, and 60 s while it waits for a person (docs/background.md, Status and polling).
+        result_wait_s: Seconds that `tasks/result` waits for a background task; 0 to return at once.
+        placeholder_bytes: The most bytes of stored values, as JSON, that placeholders may insert into one call
             (docs/workflows.md, Placeholders sent back).
-        result_wait_s: Seconds that `tasks/result` waits for a task that a worker works on; 0 for not at all.
+
+    Attributes:
+        options: These arguments.
+        tools: By name.
+        resources: By URI, or by URI template.
+        prompts: By name.
+        workflows: By name. A prompt and a workflow cannot have the same name.
+        completions: By what they complete (a prompt, a workflow or a URI template) and the name of its argument.
+
+    Raises:
+        RegistrationError: an option has a value that it cannot have.
     """
 
     def __init__(
@@ -70,26 +84,34 @@ class Server(Registry):
         icons: Sequence[JsonObject] = (),
         mask_errors: bool = True,
         reply_budget_s: float = 50,
-        handles: Handles = "meta",
+        task_ids: TaskIds = "meta",
         poll_interval_s: float | None = None,
         result_wait_s: float = 30,
         placeholder_bytes: int = PLACEHOLDER_BYTES,
     ) -> None:
-        super().__init__()
-        check_handles(handles)
-        self.reply_budget_s = seconds("reply_budget_s", reply_budget_s, endless=True)
-        self.poll_interval_s = None if poll_interval_s is None else seconds("poll_interval_s", poll_interval_s)
-        self.result_wait_s = seconds("result_wait_s", result_wait_s, zero=True)
-        self.placeholder_bytes = byte_count("placeholder_bytes", placeholder_bytes)
-        self.name = name
-        self.version = version
-        self.title = title
-        self.instructions = instructions
-        self.website_url = website_url
-        self.icons = tuple(icons)
-        self.mask_errors = mask_errors
-        self.handles = handles
-        self.overrides: list[Override] = []
+        if task_ids not in ("meta", "text"):
+            raise RegistrationError(f"task_ids={task_ids!r} is not possible; use 'meta' or 'text'")
+        self.options = Options(
+            name,
+            version,
+            title,
+            instructions,
+            website_url,
+            tuple(icons),
+            mask_errors,
+            _seconds("reply_budget_s", reply_budget_s, infinite=True),
+            task_ids,
+            None if poll_interval_s is None else _seconds("poll_interval_s", poll_interval_s),
+            _seconds("result_wait_s", result_wait_s, zero=True),
+            _bytes("placeholder_bytes", placeholder_bytes),
+        )
+        self.tools: dict[str, Tool] = {}
+        self.resources: dict[str, Resource] = {}
+        self.prompts: dict[str, Prompt] = {}
+        self.workflows: dict[str, Workflow] = {}
+        self.completions: dict[tuple[str, str], Completion] = {}
+        self._workflow_tools: dict[str, WorkflowTool] = {}
+        self._is_closed = False
 
     @overload
     def tool[F: Callable[..., object]](self, function: F, /) -> F: ...
@@ -104,12 +126,12 @@ class Server(Registry):
         **options: Unpack[ToolOptions],
     ) -> Registrar: ...
     def tool(self, function: Any = None, **options: Any) -> Any:
-        """Publish a function as a tool; with or without parentheses, on `def` and `async def`. As `add_tool`."""
+        """Publish a function as a tool: a decorator, with or without parentheses. See `add_tool`."""
 
         def register[F: Callable[..., object]](function: F, /) -> F:
             return self.add_tool(function, **options)
 
-        return register if function is None else register(function)
+        return _decorated(function, register)
 
     def add_tool[F: Callable[..., object]](
         self,
@@ -121,33 +143,35 @@ class Server(Registry):
         sets: Sequence[str] = (),
         **options: Unpack[ToolOptions],
     ) -> F:
-        """Publish a function as a tool: what `@server.tool` does, without being a decorator.
+        """Publish a function as a tool.
 
-        Its description is the docstring, its schemas come from the signature; parameters annotated `Context` or with
-        `Depends` are filled in and are not part of them. It may return anything that can be written as JSON, content
-        (`Image`, `Audio`, `EmbeddedResource`, `ResourceLink`, `Text`), a list of both, or a `ToolResult`.
+        The docstring becomes the description, and the signature becomes the schemas. Parameters annotated with
+        `Context` or `Depends` are filled by the server and are not part of the schema. The function may return anything
+        that can be written as JSON, content (`Image`, `Audio`, `EmbeddedResource`, `ResourceLink`, `Text`), a list of
+        both, or a `ToolResult`.
 
         Args:
             function: A `def` or an `async def`.
-            name: How it is called; the function's name unless given.
-            input_schema: Published in the place of the schema that the signature makes. Calls are still held against
-                the signature.
+            name: The tool's name; the function's name by default.
+            input_schema: Published instead of the schema of the signature. Arguments are still checked against the
+                signature.
             requires: Scopes. For a caller who lacks one of them, the tool does not exist.
-            sets: The task variables that it sets. A handoff then names the tool where one of them is missing.
-            options: What is shown of it, and how it may run as a task: see `ToolOptions`.
+            sets: The task variables that it sets. If one of them is missing, a handoff names the tool.
+            options: Its labels, and how it may run as a task: see `ToolOptions`.
 
         Returns:
             The function.
 
         Raises:
-            RegistrationError: the name is taken, it or a parameter's name is not one that every host takes
-                (docs/tools.md, Names), the signature has no schema, or `sets` names what a tool cannot set.
+            RegistrationError: the name is taken, the name or a parameter's name is not accepted by every host
+                (docs/tools.md, Names), the signature has no schema, or `sets` has a variable that tools cannot set.
         """
-        name = name or name_of(function)
-        what, labels = f"tool {name!r}", dict[str, Any](options)
-        scopes, variables, tasks = required(requires, what), set_by_tool(sets, what), task_support(labels, what)
-        own = labels_of(labels, what, TOOL_OPTIONS)
-        self.publish_tool(Tool(function, name, own, input_schema, scopes, variables, tasks))
+        with defining(function, name or getattr(function, "__name__", None)):
+            name = name or name_of(function)
+            what, labels = f"tool {name!r}", dict[str, Any](options)
+            scopes, variables, tasks = required(requires, what), variables_set(sets, what), task_support(labels, what)
+            own = labels_of(labels, what, TOOL_OPTIONS)
+            self._add("tool", name, Tool(function, name, own, input_schema, scopes, variables, tasks), self.tools)
         return function
 
     def resource(
@@ -162,17 +186,18 @@ class Server(Registry):
         """Publish a function as the resource at `uri`, or at every URI of the template `uri`. `requires` as `add_tool`.
 
         Raises:
-            RegistrationError: the URI is taken or Baton's own, or its `{name}`s are not the function's parameters.
+            RegistrationError: the URI is taken or reserved for Baton, or its `{name}`s are not the function's
+                parameters.
         """
-        if not isinstance(uri, str):
-            raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
-        if is_own(uri) or uri.lower() == APP_URI:
-            raise RegistrationError(f"resource {uri!r}: {SCHEME} and {APP_URI} are Baton's own; choose another")
-        scopes = required(requires, f"resource {uri!r}")
+        what = f"resource {uri!r}"
+        with defining(uri):
+            _check_uri(uri)
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            own = labels_of(labels, f"resource {uri!r}", ("name", "requires", "mime_type"))
-            self.publish_resource(Resource(uri, function, name or name_of(function), own, mime_type, scopes))
+            with defining(function):
+                own = labels_of(labels, what, ("name", "requires", "mime_type"))
+                made = Resource(uri, function, name or name_of(function), own, mime_type, required(requires, what))
+                self._add("resource", uri, made, self.resources)
             return function
 
         return register
@@ -191,20 +216,23 @@ class Server(Registry):
         requires: Sequence[str] = (),
         **labels: Unpack[PromptLabels],
     ) -> Any:
-        """Publish a function as a prompt; with or without parentheses, on `def` and `async def`. `requires` as
-        `add_tool`.
+        """Publish a function as a prompt: a decorator, with or without parentheses, on `def` and `async def`.
+        `requires` as `add_tool`.
 
         Raises:
             RegistrationError: the name is taken, or the signature has no schema.
         """
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            what = f"prompt {(own := name or name_of(function))!r}"
-            made = labels_of(labels, what, ("name", "requires"))
-            self.publish_prompt(Prompt(function, own, made, required(requires, what)))
+            with defining(function):
+                own = name or name_of(function)
+                what = f"prompt {own!r}"
+                shown = labels_of(labels, what, ("name", "requires"))
+                made = Prompt(function, own, shown, required(requires, what))
+                self._add("prompt", own, made, self.prompts, self.workflows)
             return function
 
-        return register if function is None else register(function)
+        return _decorated(function, register)
 
     @overload
     def workflow[F: Callable[..., object]](self, function: F, /) -> F: ...
@@ -222,61 +250,251 @@ class Server(Registry):
         from mcp_baton.server.definitions.workflow_function import workflow_of_function
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            functions = {name: tool.decorated for name, tool in self.tools.items()}
-            self.add_workflow(workflow_of_function(function, name, functions, options))
+            with defining(name or getattr(function, "__name__", None)):
+                functions = {name: tool.decorated for name, tool in self.tools.items()}
+                self.add_workflow(workflow_of_function(function, name, functions, options))
             return function
 
-        return register if function is None else register(function)
+        return _decorated(function, register)
 
     def completion(self, of: str, argument: str) -> Callable[[Completer], Completer]:
         """Publish a function that completes an argument: `@server.completion("docs://{topic}", "topic")`.
 
-        The function takes what has been typed so far and, if it likes, the arguments that are already known; it
-        returns suggestions, the best first. The `Context` and what `Depends` declares are filled in.
+        The function takes the text that was typed so far and, optionally, the arguments that are already known. It
+        returns suggestions, the best first. Parameters annotated with `Context` or `Depends` are filled by the server.
 
         Args:
-            of: The name of a prompt or workflow, or the URI template of a resource. It must have been registered.
+            of: The name of a prompt or workflow, or the URI template of a resource. It must be registered before.
             argument: The name of its argument.
 
         Raises:
-            RegistrationError: there is no such argument, or its completion is taken.
+            RegistrationError: there is no such argument, or it already has a completion.
         """
-        self.check_argument(of, argument)
+        with defining(of):
+            self._check_argument(of, argument)
 
         def register(function: Completer) -> Completer:
-            made = completion_of(function, f"completion of {of!r} {argument!r}")
-            self.publish_completion(of, argument, made)
+            with defining(function):
+                made = completion_of(function, f"completion of {of!r} {argument!r}")
+                self._add("completion", (of, argument), made, self.completions)
             return function
 
         return register
 
-    def include(self, other: "Server", prefix: str = "") -> None:
-        """Publish what another server has now: tools, resources, prompts, workflows and completions.
+    def _check_argument(self, of: str, argument: str) -> None:
+        view = self.full_view
+        known = view.arguments_of(of)
+        if argument in known:
+            return
+        from mcp_baton.hints import meant
 
-        What is registered on the other one later is not seen. Its own settings (`mask_errors`, `instructions`) and
-        overrides do not come with it.
+        named = {**self.prompts, **self.workflows, **self.resources}
+        if of in named:
+            cause = f"it has no argument {argument!r}{meant(argument, sorted(known))}"
+        else:
+            cause = f"no prompt, workflow or resource registered before has this name{meant(of, named)}"
+        raise RegistrationError(f"completion of {of!r}: {cause}")
+
+    def add_workflow(self, workflow: Workflow) -> Workflow:
+        """Publish a workflow as a prompt of the same name. Its tools may be registered before it or after it.
+
+        `handler(server)` checks it together with all others.
+
+        Raises:
+            RegistrationError: it is not a `Workflow`, or the server is closed.
+            WorkflowError: the name is taken.
+        """
+        if (listener := collector()) is not None:
+            listener.added(workflow)
+        given: object = workflow
+        with defining(workflow):
+            if not isinstance(given, Workflow):
+                from mcp_baton.workflow.misuse import not_added
+
+                raise not_added(given)
+            self._add_workflow(workflow, self.workflows, self.prompts)
+        return workflow
+
+    def include(self, other: "Server", prefix: str = "") -> None:
+        """Publish everything that another server has now: tools, resources, prompts, workflows and completions.
+
+        Anything registered on the other server later is not included, nor are its options (`mask_errors`,
+        `instructions`).
 
         Args:
-            other: The other server, which stays as it is.
-            prefix: Stands before the names of tools, prompts and workflows, as `billing_`. URIs stay as they are.
+            other: The other server. It is not changed.
+            prefix: Put before the names of tools, prompts and workflows, such as `billing_`. URIs keep their names.
 
         Raises:
-            RegistrationError: a name or URI is taken, or is not allowed with the prefix. Then nothing was added.
+            RegistrationError: a name or URI is taken, or is not possible with the prefix. Then nothing was added.
         """
-        from mcp_baton.server.registry import include
+        with defining(other):
+            tools, resources, prompts = {**self.tools}, {**self.resources}, {**self.prompts}
+            workflows, completions = {**self.workflows}, {**self.completions}
+            for tool in list(other.tools.values()):
+                self._add("tool", prefix + tool.name, tool.renamed(prefix + tool.name), tools)
+            for resource in list(other.resources.values()):
+                self._add("resource", resource.uri, resource, resources)
+            for prompt in list(other.prompts.values()):
+                self._add("prompt", prefix + prompt.name, prompt.renamed(prefix + prompt.name), prompts, workflows)
+            for workflow in list(other.workflows.values()):
+                self._add_workflow(_renamed(workflow, other.tools, prefix), workflows, prompts)
+            for (of, argument), completion in list(other.completions.items()):
+                key = (of if of in other.resources else prefix + of, argument)
+                self._add("completion", key, completion, completions)
+            self.tools.update(tools)
+            self.resources.update(resources)
+            self.prompts.update(prompts)
+            self.workflows.update(workflows)
+            self.completions.update(completions)
 
-        include(self, other, prefix)
+    def check(self, *, in_full: bool = True) -> None:
+        """Refuse workflows that cannot work. Steps whose tool is a function get that tool's name.
 
-    @contextmanager
-    def override(self, factory: Callable[..., object], by: Callable[..., object]) -> Iterator[None]:
-        """For tests: have another factory called wherever this server's functions declare `Depends(factory)`.
-
-        What is made for the process meanwhile is kept apart, and closed at the end.
+        Args:
+            in_full: Also check what only pydantic knows: types, paths into the output of tools, and defaults.
+                `handler(server)` does not, because importing pydantic is most of a cold start; `baton serve` and
+                `mcp_baton.testing` do (docs/workflows.md, "What is checked").
 
         Raises:
-            RegistrationError: nothing here depends on `factory`, or `by` cannot stand in its place.
+            WorkflowError: a workflow cannot work; names workflow, step and cause.
+            RegistrationError: a type of a tool, resource or prompt has no schema; names it and the parameter.
         """
-        from mcp_baton.server.running.dependencies import overriding
+        if collector() is not None:
+            return  # `baton check` checks the server itself, once its file is loaded
+        if in_full:
+            from mcp_baton.server.definitions.descriptions import undescribed
 
-        with overriding(self, self.overrides, factory, by):
-            yield
+            for _, error in undescribed(self.tools, self.resources, self.prompts):
+                raise error
+        if self.workflows:
+            from mcp_baton.server.definitions.workflow_checks import checked_workflows
+
+            names = self.full_view.workflow_tool_names
+            self.workflows.update(checked_workflows(self.workflows, self.tools, names, in_full=in_full))
+
+    def close(self) -> None:
+        """Refuse everything that is added from now on. `handler(server)` does this after its checks."""
+        self._is_closed = True
+
+    @property
+    def full_view(self) -> ServerView:
+        """Everything that the server publishes."""
+        return ServerView(
+            self.options,
+            self.tools,
+            self.resources,
+            self.prompts,
+            self.workflows,
+            self.completions,
+            self._workflow_tools,
+        )
+
+    def visible_to(self, claims: Mapping[str, object]) -> ServerView:
+        """What a caller with these claims sees. If a caller lacks the scopes for something, it does not exist."""
+        kinds: tuple[Iterable[Tool | Resource | Prompt], ...] = (
+            self.tools.values(),
+            self.resources.values(),
+            self.prompts.values(),
+        )
+        if not any(item.requires for published in kinds for item in published):
+            return self.full_view
+        scopes = scopes_in(claims)
+        tools = {name: tool for name, tool in self.tools.items() if tool.requires <= scopes}
+        workflows = {
+            name: workflow
+            for name, workflow in self.workflows.items()
+            if all(step.tool is None or step.tool in tools for step in workflow.steps)
+        }
+        return ServerView(
+            self.options,
+            tools,
+            {uri: resource for uri, resource in self.resources.items() if resource.requires <= scopes},
+            {name: prompt for name, prompt in self.prompts.items() if prompt.requires <= scopes},
+            workflows,
+            self.completions,
+            self._workflow_tools,
+            is_filtered=True,
+            lacks_tools=len(tools) < len(self.tools),
+        )
+
+    def _add[Key: (str, tuple[str, str]), Item](
+        self, kind: str, key: Key, item: Item, into: dict[Key, Item], others: Mapping[str, object] | None = None
+    ) -> None:
+        """Add something under its name, or under the two names of a completion.
+
+        Raises:
+            RegistrationError: the name is taken here or in `others`, or the server is closed.
+        """
+        name = key if isinstance(key, str) else " ".join(key)
+        self._refuse_closed(kind, name)
+        taken = into.get(key) or (others or {}).get(name)
+        if taken is not None:
+            from mcp_baton.hints import place_of
+
+            place = place_of(getattr(taken, "function", None))
+            raise RegistrationError(
+                f"{kind} {name!r}: the name is already taken{f' by {place}' if place else ''}; give it another"
+            )
+        into[key] = item
+
+    def _add_workflow(self, workflow: Workflow, into: dict[str, Workflow], prompts: Mapping[str, Prompt]) -> None:
+        self._refuse_closed("workflow", workflow.name)
+        if workflow.name in prompts or workflow.name in into:
+            raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
+        into[workflow.name] = workflow
+
+    def _refuse_closed(self, kind: str, name: str) -> None:
+        if self._is_closed:
+            raise RegistrationError(
+                f"{kind} {name!r}: handler(server) has checked and closed the server; add it before that call"
+            )
+
+
+def _check_uri(uri: object) -> None:
+    if not isinstance(uri, str):
+        raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
+    if is_own(uri) or uri.lower() == APP_URI:
+        raise RegistrationError(f"resource {uri!r}: {SCHEME} and {APP_URI} are reserved for Baton; use another URI")
+
+
+def _decorated(function: Any, register: Registrar) -> Any:
+    """Apply a decorator that may be written with or without parentheses."""
+    if function is None:
+        return register
+    if callable(function):
+        return register(function)
+    refuse(not_a_function(function), function)
+    return register
+
+
+def _renamed(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Workflow:
+    """A workflow with the prefix before its name and the names of its tools."""
+    steps = [
+        step if step.tool is None else replace(step, tool=_with_prefix(step.tool, tools, prefix))
+        for step in workflow.steps
+    ]
+    return replace(workflow, name=prefix + workflow.name, steps=steps)
+
+
+def _with_prefix(tool: str, tools: Mapping[str, Tool], prefix: str) -> str:
+    """The new name of a step's tool. `Server.check` refuses a function that is no tool, or several tools."""
+    if not isinstance(tool, ToolFunction):
+        return prefix + tool
+    names = [name for name, published in tools.items() if published.decorated is tool.function]
+    return prefix + names[0] if len(names) == 1 else tool
+
+
+def _seconds(option: str, value: float, *, zero: bool = False, infinite: bool = False) -> float:
+    """A number of seconds above 0; also 0 with `zero`, and infinity with `infinite`."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not (value > 0 or (zero and value == 0)) or (value == math.inf and not infinite):
+        range_ = "0 or more" if zero else "above 0"
+        raise RegistrationError(f"{option}={value!r} is not possible; give a number of seconds, {range_}")
+    return value
+
+
+def _bytes(option: str, value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise RegistrationError(f"{option}={value!r} is not possible; give a number of bytes, 0 or more")
+    return value

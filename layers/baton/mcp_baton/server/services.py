@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.state import Seal
-from mcp_baton.server.registry import seen_by
 from mcp_baton.server.server import Server
+from mcp_baton.server.view import ServerView
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Telemetry
@@ -41,14 +41,14 @@ class Services(Struct, frozen=True, kw_only=True):
     sleep: Callable[[float], None] = time.sleep
     dispatcher: "Dispatcher | None" = None
 
-    def for_caller(self, claims: Mapping[str, object], exchange: Exchange) -> tuple[Server, TaskStore | None]:
+    def for_caller(self, claims: Mapping[str, object], exchange: Exchange) -> tuple[ServerView, TaskStore | None]:
         """The server as a caller sees it, and the tasks that the caller may use.
 
         Args:
             claims: The authorizer's claims about the caller.
             exchange: The Lambda invocation. The store does not retry beyond its end.
         """
-        server = seen_by(self.server, claims)
+        server = self.server.visible_to(claims)
         store = self.store.within(exchange.remaining_ms) if self.store else None
         if store is None or not server.lacks_tools:
             return server, store

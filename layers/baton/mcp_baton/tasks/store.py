@@ -84,9 +84,6 @@ class Batch:
         result: The task's final result. When given, the task becomes `completed` in the same write.
         by_client: Whether a client supplied the result.
         definition: The definition that the task goes by from now on; comes with a new progress among `variables`.
-        open_steps: How many writes are still to be expected after this one: one for each step that is not settled
-            then, and one where only the end is missing; 0 when the task is completed. Decides which values are cheaper
-            outside the head (docs/storage.md, Sizes).
         claim: The run that writes; the write fails as a whole unless it still holds the task, and renews the claim.
             `None` for a continuation, which needs no claim.
         release: Give the claim up with this write.
@@ -103,7 +100,6 @@ class Batch:
     result: JsonObject | None = None
     by_client: bool = False
     definition: str | None = None
-    open_steps: int = 0
     claim: Claim | None = None
     release: bool = False
     message: str | None = None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcp_baton import Server
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
@@ -17,6 +17,7 @@ from mcp_baton.testing.clock import Clock
 from mcp_baton.testing.controls import Stage
 from mcp_baton.testing.function import Function
 from mcp_baton.testing.invocations import Invocations
+from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.script import Script, Watch
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import REVISIONS, Era
@@ -112,9 +113,9 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
                 monotonic=clock.monotonic_s,
                 sleep=clock.advance,
             )
-            return handler(
+            return compose(
                 watched,
-                settings=settings,
+                settings,
                 store=tasks,
                 clock=clock.monotonic_s,
                 sleep=clock.advance,
@@ -122,6 +123,7 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
             )
 
         function, worker = Function(make, invocations), Worker(make, invocations, events, workers)
-        return Stage(watched, function, worker, invocations, store, clock, script, answers, started, deploy)
+        overrides = Overrides(watched)
+        return Stage(watched, function, worker, invocations, store, clock, script, answers, started, overrides, deploy)
 
     return deploy(server)

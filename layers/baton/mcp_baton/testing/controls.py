@@ -1,6 +1,7 @@
 """What a test arranges, whichever client it holds."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -10,6 +11,7 @@ from mcp_baton.testing.answers import Answers
 from mcp_baton.testing.clock import Clock
 from mcp_baton.testing.function import Function
 from mcp_baton.testing.invocations import Invocations, Kill
+from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.script import Script
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import Era, Wire
@@ -24,6 +26,7 @@ class Stage:
         server: The copy that is served.
         worker: Works on tasks in the background.
         started: The workflow of each task that was begun here.
+        overrides: Replaces what its functions depend on.
         deploy: Serves another version of the server over the same tasks.
     """
 
@@ -36,6 +39,7 @@ class Stage:
     script: Script
     answers: Answers
     started: dict[str, str]
+    overrides: Overrides
     deploy: Callable[[Server], "Stage"]
 
 
@@ -122,6 +126,20 @@ class Controls:
             ValueError: there is no such tool.
         """
         self.stage.script.happens_during(tool, happens)
+
+    def override(self, factory: Callable[..., object], by: Callable[..., object]) -> AbstractContextManager[None]:
+        """Within the block, call another factory wherever the server's functions declare `Depends(factory)`.
+
+        Instances that are made for the process within the block are separate, and are closed at its end.
+
+        Args:
+            factory: The factory that the functions declare.
+            by: The factory that is called instead.
+
+        Raises:
+            RegistrationError: no function of the server depends on `factory`, or `by` cannot replace it.
+        """
+        return self.stage.overrides.override(factory, by)
 
     def answers(self, answers: Mapping[str, Json] | None) -> None:
         """Answer questions of tools, from now on and whenever they are asked, by their key or their text.

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SERVER_INFO_KEY
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, paused_step
+from mcp_baton.tasks.record import PAUSE_REASON, PAUSED_STEP, PROGRESS, paused_step
 from mcp_baton.testing.wire import JsonRpcError
 
 SHOWN = 120
 """Characters of a text in a `repr`."""
 
-_UNTOLD = frozenset({"failedStep", "blockedStep", "suggestedTool"})
+_UNTOLD = frozenset({*PAUSED_STEP, "suggestedTool"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -124,6 +124,7 @@ class Watch:
         made.tools = {name: WatchedTool(tool, self) for name, tool in server.tools.items()}
         made.resources = {uri: self._listened(resource) for uri, resource in server.resources.items()}
         made.prompts = {name: self._listened(prompt) for name, prompt in server.prompts.items()}
+        made.completions = {**server.completions}
         return made
 
     def _listened[Item: Prompt | Resource](self, item: Item) -> Item:

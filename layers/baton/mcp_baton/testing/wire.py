@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, Literal, cast
 
 from mcp_baton import BatonError, Server
-from mcp_baton.local.gateway import WireRequest, proxy_event
+from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.sessions import APPS, CAPABILITIES, RANDOM_BYTES, SESSION_HEADER, session_id
@@ -135,8 +135,8 @@ class Wire:
             **owner,
             **headers,
         }
-        request = WireRequest("POST", "/mcp", list(sent.items()), dumps(message).encode(), "127.0.0.1")
-        event = proxy_event(request, request_id=f"test-{message['id']}", owner_header=OWNER_HEADER)
+        body, request_id = dumps(message).encode(), f"test-{message['id']}"
+        event = proxy_event("POST", "/mcp", list(sent.items()), body, request_id=request_id, owner_header=OWNER_HEADER)
         if self.claims:
             context = event["requestContext"]
             found = context.get("authorizer", {}).get("claims", {})

@@ -71,15 +71,9 @@ def run_batch(
         removed=variables.removed | outdated_calls(writes) | (left_behind(task, statuses) if moving else frozenset()),
         result=run_result(after) if completed else None,
         definition=moving.workflow.fingerprint if moving else None,
-        open_steps=0 if completed else writes_to_come(after),
         claim=claim,
         release=release,
     )
-
-
-def writes_to_come(after: Mapping[str, StepStatus]) -> int:
-    """How many writes a task that is not completed can still expect: one for each open step, and at least its end."""
-    return max(1, sum(not status.settled for status in after.values()))
 
 
 def _progress(move: Move, statuses: Mapping[str, StepStatus]) -> dict[str, Json]:

@@ -15,7 +15,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of, paused_step
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.batch import status_of, stored_result, writes_to_come
+from mcp_baton.workflow.batch import status_of, stored_result
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.pause import StepFailed, parse_pause, pause_after
@@ -206,16 +206,12 @@ def continuation_batch(
     place = _place(plan, call, rng, ranked)
     outcome = _without_secrets(plan, place, call, outcome)
     write = _step_write(plan, place, call, outcome, timing) if place else None
-    after = {step["name"]: StepStatus(step["status"]) for step in plan.steps}
-    if write:
-        after[write.name] = write.status
     extra: dict[str, Json] = {} if write else {f"{EXTRA_PREFIX}{call.tool}": stored_result(outcome)}
     return Batch(
         steps=(write,) if write else (),
         pause=_pause_write(plan, write, call.tool, outcome),
         variables=variables.changed | extra,
         removed=variables.removed,
-        open_steps=writes_to_come(after),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
+from mcp_baton.definition_errors import collector, refuse
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
@@ -177,7 +178,8 @@ class Step(_Kept):
         if not (isinstance(name, str) and is_tool and is_retry and are_maps) or isinstance(resources, str):
             from mcp_baton.workflow.misuse import wrong_step
 
-            raise wrong_step(name, tool, arguments, resources, template_bindings, retry)
+            refuse(wrong_step(name, tool, arguments, resources, template_bindings, retry), name)
+            name, tool, arguments, resources, template_bindings, retry = str(name), None, None, (), None, None
         _freeze(
             self,
             name=name,
@@ -266,6 +268,8 @@ class Workflow(_Kept):
     def __post_init__(self) -> None:
         arguments = _members(self.name, "arguments", self.arguments, Argument)
         _freeze(self, arguments=arguments, steps=_members(self.name, "steps", self.steps, Step))
+        if (listener := collector()) is not None:
+            listener.made(self)
 
     @property
     def has_workflow_tool(self) -> bool:
@@ -330,7 +334,8 @@ def _members(workflow: str, field: str, given: object, kind: type) -> tuple[obje
             return given
     from mcp_baton.workflow.misuse import wrong_members
 
-    raise wrong_members(workflow, field, given, kind)
+    refuse(wrong_members(workflow, field, given, kind), workflow)
+    return ()
 
 
 def _sources(given: Mapping[str, Any] | None) -> Mapping[str, Source]:

@@ -23,7 +23,7 @@ from mcp_baton import Context, Server
 from mcp_baton.aws import LambdaContext, dynamodb_store, handler
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.local.workers.__main__ import Api, invoke
-from mcp_baton.local.workers.invoker import Invoker
+from mcp_baton.local.workers.runtime_api import Invoker
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.jobs import Dispatcher

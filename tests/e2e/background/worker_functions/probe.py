@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from mcp_baton.local.workers.invoker import Invoker
+from mcp_baton.local.workers.runtime_api import Invoker
 
 CHILD = "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); s.send(b'{}\\n'); s.recv(1)"
 

@@ -33,7 +33,7 @@ def test_what_no_caller_can_have_is_refused(requires: Any, cause: str) -> None:
     server = Server("shop")
     for register in (
         server.tool(name="refund", requires=requires),
-        lambda _function: server.resource("docs://a", requires=requires),
+        server.resource("docs://a", name="a", requires=requires),
         server.prompt(name="ask", requires=requires),
     ):
         with pytest.raises(RegistrationError, match=cause):

@@ -5,7 +5,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from mcp_baton.server.definitions.tool import declared_name, definition_with_handle, free_name
+from mcp_baton.server.definitions.tool import declared_name, definition_with_task_id, free_name
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 CLOSED = {**OBJECT, "additionalProperties": False}
@@ -20,7 +20,7 @@ BOTH_TAKEN = {"type": "object", "properties": {"baton_next": {}, "baton_next_": 
 
 
 def published(schema: dict[str, Any]) -> Any:
-    made = definition_with_handle({"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema})
+    made = definition_with_task_id({"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema})
     return made["outputSchema"]
 
 
@@ -82,7 +82,7 @@ def test_an_input_schema_gets_the_argument_last_and_optional() -> None:
     schema: dict[str, Any] = {**CLOSED, "$defs": {"a": {}}}
     definition: dict[str, Any] = {"name": "t", "inputSchema": schema}
 
-    made: Any = definition_with_handle(definition)
+    made: Any = definition_with_task_id(definition)
 
     assert made == {"name": "t", "inputSchema": made["inputSchema"]}
     assert list(made["inputSchema"]["properties"]) == ["id", "task_id"]

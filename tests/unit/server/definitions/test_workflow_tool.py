@@ -43,7 +43,7 @@ def server_of(*annotations: JsonObject, **options: Any) -> Server:
 def workflow_tool_of(*types: Any) -> WorkflowTool:
     """One whose workflow has an argument of each type: `a0`, `a1`, …"""
     arguments = [Argument(f"a{number}", type=target) for number, target in enumerate(types)]
-    twin = server_of({}, arguments=arguments).twin("flow")
+    twin = server_of({}, arguments=arguments).full_view.workflow_tool("flow")
     assert twin is not None
     return twin
 
@@ -71,7 +71,7 @@ def writing(*, destructive: bool, idempotent: bool) -> JsonObject:
 def test_its_annotations_say_what_holds_for_the_tools_of_all_its_steps(
     tools: list[JsonObject], hints: JsonObject
 ) -> None:
-    twin = server_of(*tools).twin("flow")
+    twin = server_of(*tools).full_view.workflow_tool("flow")
     assert twin is not None
     assert twin.definition["annotations"] == hints
 
@@ -127,10 +127,10 @@ def test_a_validator_of_the_authors_decides_what_null_is() -> None:
 def test_its_definition_is_made_once_and_anew_for_another_workflow() -> None:
     server = server_of({})
     server.check()
-    assert server.twin("flow") is server.twin("flow")
-    before = server.twin("flow")
+    assert server.full_view.workflow_tool("flow") is server.full_view.workflow_tool("flow")
+    before = server.full_view.workflow_tool("flow")
     server.workflows["flow"] = Workflow(name="flow", description="other", steps=[Step("a", tool="t0")])
-    assert server.twin("flow") is not before
+    assert server.full_view.workflow_tool("flow") is not before
 
 
 @pytest.mark.parametrize("options", [{"durable": False}, {"tool": False}])
@@ -138,7 +138,7 @@ def test_a_workflow_that_is_no_tool_may_have_a_tools_name(options: dict[str, Any
     server = server_of({}, **options)
     server.tool(name="flow")(lambda: None)
     server.check()
-    assert (server.twin("flow"), server.workflow_tool_names) == (None, [])
+    assert (server.full_view.workflow_tool("flow"), server.full_view.workflow_tool_names) == (None, [])
 
 
 def test_a_name_shared_with_a_tool_is_refused() -> None:
@@ -170,7 +170,7 @@ def test_a_budget_of_no_time_is_refused(seconds: float) -> None:
         Server("s", reply_budget_s=seconds)
 
 
-def test_handles_are_in_meta_or_in_text() -> None:
-    with pytest.raises(RegistrationError, match="handles='body': it is 'meta' or 'text'"):
-        Server("s", handles="body")  # type: ignore[arg-type]
-    assert [Server("s").handles, Server("s", handles="text").handles] == ["meta", "text"]
+def test_task_ids_are_in_meta_or_in_text() -> None:
+    with pytest.raises(RegistrationError, match="task_ids='body' is not possible; use 'meta' or 'text'"):
+        Server("s", task_ids="body")  # type: ignore[arg-type]
+    assert [Server("s").options.task_ids, Server("s", task_ids="text").options.task_ids] == ["meta", "text"]

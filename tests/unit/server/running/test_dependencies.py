@@ -27,7 +27,7 @@ server.tool(ask)
 tool = server.tools["ask"]
 envelope = Envelope(Era.STATELESS, "2026-07-28", {}, {}, None, None)
 call = Call("r-1", None, envelope, lambda: None, print, CannotAsk("nobody"))
-assert with_dependencies(tool.function, tool.signature, call, ())() == "value"
+assert with_dependencies(tool.function, tool.signature, call)() == "value"
 """
 TELL = """
 print(*sys.modules)
@@ -40,14 +40,13 @@ def loaded(code: str) -> set[str]:
 
 
 ROOM = "mcp_baton.server.running"
-DECLARED = {f"mcp_baton.server.schema.{name}" for name in ("dependency", "provider")}
+DECLARED = {"mcp_baton.server.schema.provider"}
 MADE = {f"{ROOM}.{name}" for name in ("awaiting", "dependencies")}
-REPLACED = {f"{ROOM}.overrides"}
 
 
 @pytest.mark.parametrize(("code", "own"), [(WITHOUT, set()), (WITH, DECLARED | MADE)])
 def test_dependencies_load_what_they_need_and_no_more(code: str, own: set[str]) -> None:
     modules = loaded(code)
 
-    assert modules & (DECLARED | MADE | REPLACED) == own
+    assert modules & (DECLARED | MADE) == own
     assert modules & {"asyncio", "concurrent.futures", "pydantic"} == set()

@@ -321,13 +321,13 @@ def test_a_runs_progress_only_grows_whatever_its_functions_report(server: Server
 
 
 def test_a_resource_of_its_own_uri_comes_before_a_template(server: Server) -> None:
-    faq, shoes = find_resource(server, "docs://faq"), find_resource(server, "docs://shoes")
+    faq, shoes = find_resource(server.full_view, "docs://faq"), find_resource(server.full_view, "docs://shoes")
 
     assert faq is not None
     assert (faq[0].uri, faq[1]) == ("docs://faq", {})
     assert shoes is not None
     assert (shoes[0].uri, shoes[1]) == ("docs://{topic}", {"topic": "shoes"})
-    assert find_resource(server, "other://x") is None
+    assert find_resource(server.full_view, "other://x") is None
 
 
 def test_a_host_starts_no_step_in_the_last_of_its_time(server: Server) -> None:

@@ -10,7 +10,7 @@ import pytest
 from mcp_baton.exceptions import StoreUnavailable, ValueNotKept
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item, decode
-from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, excess_after, plan, size_after
+from mcp_baton.tasks.dynamodb.changes import Changes, excess_after, fits, plan, size_after
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.items import Limits, new_item, stays_whole
 from mcp_baton.tasks.dynamodb.moving import Mover, Target, fitted, fitted_new, lighter, without_largest
@@ -109,17 +109,17 @@ def test_where_nothing_can_be_moved_the_largest_value_gives_way_first_and_only_a
     item = stored()
     batch = Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000})
     changes = plan(item, batch, PLAIN)
-    fit = fitted(item, changes, item_size(item) + 3500, nowhere(), 0)
+    fit = fitted(item, changes, item_size(item) + 3500, nowhere())
     assert fit.oversized == ("b",)
     with pytest.raises(ValueNotKept, match="result of 3002 bytes could not be written outside the task's item"):
         decode(fit.variables["b"])
-    assert fitted(item, changes, item_size(item) + 1800, nowhere(), 0).oversized == ("b", "c")
-    assert fitted(item, changes, item_size(item) + 9000, nowhere(), 0) == changes
+    assert fitted(item, changes, item_size(item) + 1800, nowhere()).oversized == ("b", "c")
+    assert fitted(item, changes, item_size(item) + 9000, nowhere()) == changes
 
 
 def test_a_compressed_value_is_reported_with_its_own_length() -> None:
     item = stored()
-    fit = fitted(item, plan(item, Batch(variables={"a": "x" * 500_000}), 8192), 500, nowhere(), 0)
+    fit = fitted(item, plan(item, Batch(variables={"a": "x" * 500_000}), 8192), 500, nowhere())
     with pytest.raises(ValueNotKept, match="result of 500002 bytes could not be written outside the task's item"):
         decode(fit.variables["a"])
 
@@ -133,9 +133,9 @@ def test_progress_and_pause_never_give_way_and_a_final_result_only_to_a_pointer(
         result={"large": "r" * 5000},
     )
     changes = plan(item, batch, PLAIN)
-    assert fitted(item, changes, 100, nowhere(), 0) == changes
+    assert fitted(item, changes, 100, nowhere()) == changes
     shelf = Shelf()
-    moved = fitted(item, changes, 100, mover(shelf), 0)
+    moved = fitted(item, changes, 100, mover(shelf))
     assert moved.variables == changes.variables
     assert moved.result is not None
     assert fetcher(shelf).value(moved.result) == {"large": "r" * 5000}
@@ -150,29 +150,25 @@ def test_a_value_smaller_than_the_note_stays() -> None:
 def test_values_that_do_not_fit_move_largest_first_and_only_as_many_as_must() -> None:
     item, shelf = stored(), Shelf()
     changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}), PLAIN)
-    fit = fitted(item, changes, item_size(item) + 3500, mover(shelf), 0)
+    fit = fitted(item, changes, item_size(item) + 3500, mover(shelf))
     assert (fit.oversized, outside(fit)) == ((), {"b"})
-    fit = fitted(item, changes, item_size(item) + 1800, mover(shelf), 0)
+    fit = fitted(item, changes, item_size(item) + 1800, mover(shelf))
     assert outside(fit) == {"b", "c"}
     values = {name: fetcher(shelf).value(value) for name, value in fit.variables.items()}
     assert values == {"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}
 
 
-@pytest.mark.parametrize(
-    ("writes_to_come", "expected"), [(0, set()), (1, {"a", "b"}), (3, {"a", "b"}), (100, {"a", "b"})]
-)
-def test_values_move_where_that_is_cheaper_and_small_ones_never(writes_to_come: int, expected: set[str]) -> None:
+def test_values_of_more_than_4096_bytes_leave_the_item_in_one_bundle() -> None:
     item, shelf = stored(), Shelf()
-    changes = plan(item, Batch(variables={"a": "x" * 900, "b": "y" * 900, "c": "z" * 200}), PLAIN)
-    fit = fitted(item, changes, 400_000, mover(shelf), writes_to_come)
-    assert (outside(fit), fit.oversized) == (expected, ())
-    assert len(shelf.items) == (1 if expected else 0)
+    changes = plan(item, Batch(variables={"a": "x" * 9_000, "b": "y" * 4_095, "c": "z" * 4_094}), PLAIN)
+    fit = fitted(item, changes, 400_000, mover(shelf))
+    assert (outside(fit), fit.oversized, len(shelf.items)) == ({"a", "b"}, (), 1)
 
 
 def test_with_a_bucket_the_values_of_a_write_are_one_object() -> None:
     item, shelf = stored(), Shelf()
     changes = plan(item, Batch(variables={"a": "x" * 9_000, "b": "y" * 5_000}), PLAIN)
-    fit = fitted(item, changes, 400_000, mover(shelf, bucket=True), 3)
+    fit = fitted(item, changes, 400_000, mover(shelf, bucket=True))
     assert (outside(fit), len(shelf.objects), len(shelf.items)) == ({"a", "b"}, 1, 0)
     assert [fetcher(shelf).value(fit.variables[name]) for name in "ab"] == ["x" * 9_000, "y" * 5_000]
 
@@ -180,13 +176,13 @@ def test_with_a_bucket_the_values_of_a_write_are_one_object() -> None:
 def test_what_could_not_be_moved_stays_where_there_is_room() -> None:
     item = stored()
     changes = plan(item, Batch(variables={"a": "x" * 10_000}), PLAIN)
-    assert fitted(item, changes, 400_000, nowhere(), 10) == changes
+    assert fitted(item, changes, 400_000, nowhere()) == changes
 
 
 def test_of_a_write_that_could_be_moved_in_part_the_rest_gives_way() -> None:
     item, shelf = stored(), Shelf(room=1)
     changes = plan(item, Batch(variables={"a": "x" * 340_000, "b": "y" * 340_000}), PLAIN)
-    fit = fitted(item, changes, item_size(item) + 400, mover(shelf), 0)
+    fit = fitted(item, changes, item_size(item) + 400, mover(shelf))
     assert (len(outside(fit)), len(fit.oversized), shelf.asked) == (1, 1, 2)
     assert {*outside(fit), *fit.oversized} == {"a", "b"}
 
@@ -194,7 +190,7 @@ def test_of_a_write_that_could_be_moved_in_part_the_rest_gives_way() -> None:
 def test_nothing_moves_twice_and_nothing_that_a_pointer_would_outweigh() -> None:
     item, shelf = stored(), Shelf()
     changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 30}, result={"large": "r" * 5000}), PLAIN)
-    fit = fitted(item, changes, 1, mover(shelf), 0)
+    fit = fitted(item, changes, 1, mover(shelf))
     assert (outside(fit), fit.oversized, fit.variables["b"]) == ({"a"}, (), changes.variables["b"])
     assert lighter(fit, mover(shelf)) is None
 
@@ -202,18 +198,18 @@ def test_nothing_moves_twice_and_nothing_that_a_pointer_would_outweigh() -> None
 def test_what_a_lost_race_has_written_is_not_written_again() -> None:
     item, shelf = stored(), Shelf()
     moving = mover(shelf)
-    changes = plan(item, Batch(variables={"a": "x" * 1000}), PLAIN)
-    first = fitted(item, changes, 400_000, moving, 10)
-    assert fitted(item, changes, 400_000, moving, 10) == first
+    changes = plan(item, Batch(variables={"a": "x" * 5000}), PLAIN)
+    first = fitted(item, changes, 400_000, moving)
+    assert fitted(item, changes, 400_000, moving) == first
     assert shelf.asked == 1
 
 
 @pytest.mark.parametrize(
     ("batch", "stays"),
     [
-        (Batch(variables={"a": "x" * 297, "b": "y" * 297}), True),
-        (Batch(variables={"a": "x" * 298}), False),
-        (Batch(result={"r": "x" * 300}), False),
+        (Batch(variables={"a": "x" * 4_094, "b": "y" * 4_094}), True),
+        (Batch(variables={"a": "x" * 4_095}), False),
+        (Batch(result={"r": "x" * 4_096}), False),
         (Batch(pause=SetPause({"error": "e" * 5000})), True),
         (Batch(removed=frozenset({"kept"})), True),
     ],
@@ -222,8 +218,8 @@ def test_what_a_lost_race_has_written_is_not_written_again() -> None:
 def test_a_write_of_small_values_needs_no_place_outside(batch: Batch, stays: bool) -> None:
     item, shelf = stored(kept="k" * 1000), Shelf()
     changes = plan(item, batch, PLAIN)
-    assert all_stays(item, changes, 400_000) is stays
-    assert (fitted(item, changes, 400_000, mover(shelf), 1_000) == changes) is stays
+    assert fits(item, changes, 400_000) is stays
+    assert (fitted(item, changes, 400_000, mover(shelf)) == changes) is stays
     assert (shelf.asked == 0) is stays
 
 
@@ -231,16 +227,16 @@ def test_a_write_that_fills_the_item_does_not_stay_however_small_its_values_are(
     item = stored(kept="k" * 1000)
     changes = plan(item, Batch(variables={"a": "x"}), PLAIN)
     after = size_after(item, changes)
-    assert all_stays(item, changes, after)
-    assert not all_stays(item, changes, after - 1)
+    assert fits(item, changes, after)
+    assert not fits(item, changes, after - 1)
 
 
 @pytest.mark.parametrize(
     ("variables", "arguments", "limit", "whole"),
     [
-        ({"a": "x" * 297}, {"b": "y" * 200}, 400_000, True),
-        ({"a": "x" * 298}, {}, 400_000, False),
-        ({}, {"b": "y" * 300}, 400_000, False),
+        ({"a": "x" * 4_094}, {"b": "y" * 200}, 400_000, True),
+        ({"a": "x" * 4_095}, {}, 400_000, False),
+        ({}, {"b": "y" * 4_096}, 400_000, False),
         ({"a": "x" * 200}, {"b": "y" * 200}, 400, False),
     ],
     ids=["small values", "a large variable", "a large argument", "a small item"],
@@ -250,7 +246,7 @@ def test_a_new_task_of_small_values_is_written_as_it_is(
 ) -> None:
     progress: Json = {"goal": "g" * 1_000, "steps": [], "schemaVersion": 1}
     task = NewTask("owner", {PROGRESS: progress, **variables}, arguments=arguments)
-    item, shelf = new_item(task, "0" * 34, 0, Limits()), Shelf()
+    item, shelf = new_item(task, "0" * 34, 0, Limits(compress_over_bytes=10**9)), Shelf()
     assert stays_whole(item, limit) is whole
     assert fitted_new(item, 400_000, mover(shelf)) == item or not whole
 
@@ -259,4 +255,4 @@ def test_names_are_stored_as_their_texts_and_told_as_they_are() -> None:
     item, name = stored(), '"quoted" \ud800'
     changes = plan(item, Batch(variables={name: "x" * 3_000}, removed=frozenset({'"gone"'})), PLAIN)
     assert (set(changes.variables), set(changes.removed)) == ({to_text(name)}, {to_text('"gone"')})
-    assert fitted(item, changes, item_size(item) + 500, nowhere(), 0).oversized == (name,)
+    assert fitted(item, changes, item_size(item) + 500, nowhere()).oversized == (name,)

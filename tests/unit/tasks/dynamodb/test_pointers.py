@@ -4,8 +4,16 @@ import pytest
 
 from mcp_baton.tasks.dynamodb.attributes import Attribute, encode_text, native
 from mcp_baton.tasks.dynamodb.overflow import DAY_MS, LONGEST_TTL_MS, retention_days
-from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
-from mcp_baton.tasks.dynamodb.pointers import Part, Pointer, bundled, object_key, piece_key, pointer_in, stored_form
+from mcp_baton.tasks.dynamodb.pointers import (
+    BUNDLE_BYTES,
+    Part,
+    Pointer,
+    bundled,
+    object_key,
+    piece_key,
+    pointer_in,
+    stored_form,
+)
 
 NAME = "Zk3q_-8yTn0aAbBcCdDeEf"
 

@@ -9,12 +9,14 @@ from mcp_baton.cli.remote.client import chosen, is_whole
 from mcp_baton.cli.remote.ending import Denied, Unreachable
 from mcp_baton.cli.remote.task import TaskState, state_of
 from mcp_baton.cli.remote.where import WhereError
-from mcp_baton.exceptions import StoreError, StoreUnavailable
+from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import TaskStore
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+    from mcp_baton.server.workflows.task_view import ViewOptions
 
 PAGES = 20
 """So many pages of a list are looked through for a beginning of an id."""
@@ -46,7 +48,7 @@ class Table:
         cursor: str | None = None
         for _ in range(PAGES):
             page = self._store.list(self._owner, cursor)
-            found += [_listed(task, self._store.now_ms()) for task in page.tasks]
+            found += [_listed(task, self._store) for task in page.tasks]
             cursor = page.cursor
             if cursor is None or (most is not None and len(found) >= most):
                 break
@@ -54,7 +56,7 @@ class Table:
 
     def state(self, task_id: str) -> TaskState:
         """A task as it stands."""
-        return _state(self._store.get(self._owner, task_id), self._store.now_ms())
+        return _state(self._store.get(self._owner, task_id), self._store)
 
     def cancel(self, task_id: str) -> TaskState:
         """Cancel a task.
@@ -62,7 +64,7 @@ class Table:
         Raises:
             TaskFinished: it is over.
         """
-        return _state(self._store.cancel(self._owner, task_id), self._store.now_ms())
+        return _state(self._store.cancel(self._owner, task_id), self._store)
 
     def complete(self, task_id: str, result: dict[str, Any]) -> TaskState:
         """Complete a task with a result.
@@ -70,7 +72,7 @@ class Table:
         Raises:
             TaskFinished: it is over.
         """
-        return _state(self._store.complete(self._owner, task_id, result), self._store.now_ms())
+        return _state(self._store.complete(self._owner, task_id, result), self._store)
 
 
 def open_table(name: str, owner: str | None, url: str | None) -> Table:
@@ -131,52 +133,19 @@ def _is_denial(error: Any) -> bool:
     return str(error.response.get("Error", {}).get("Code", "")).startswith(("AccessDenied", "UnrecognizedClient"))
 
 
-def _listed(task: TaskRecord, now_ms: int) -> dict[str, Any]:
-    from mcp_baton.server.workflows.task_meta import listed_meta
+def _options(store: TaskStore) -> "ViewOptions":
+    from mcp_baton.server.workflows.task_view import ViewOptions
 
-    return {**_head(task, now_ms), **listed_meta(task, now_ms)}
-
-
-def _head(task: TaskRecord, now_ms: int) -> dict[str, Any]:
-    from mcp_baton.server.workflows.task_meta import status_message_of
-
-    made: dict[str, Any] = {"taskId": task.task_id, "status": task.status.value, "createdAt": task.created_at}
-    made |= {"lastUpdatedAt": task.updated_at, "ttlMs": task.ttl_ms}
-    message = status_message_of(task, lambda: now_ms)
-    return made | ({"statusMessage": message} if message else {})
+    return ViewOptions(now_ms=store.now_ms)
 
 
-def _state(task: TaskRecord, now_ms: int) -> TaskState:
-    from mcp_baton.server.workflows.task_meta import shown_pause
-    from mcp_baton.server.workflows.task_view import OMITTED_KEY, TIMINGS_KEY, result_mark
-    from mcp_baton.tasks.record import PAUSE_REASON
-    from mcp_baton.tasks.timings import timings_of
-    from mcp_baton.tasks.values import weight_of
+def _listed(task: TaskRecord, store: TaskStore) -> dict[str, Any]:
+    from mcp_baton.server.workflows.task_view import listed_view
 
-    meta: dict[str, Any] = {}
-    omitted: list[str] = []
-    for name in task.variables:
-        weight = weight_of(task, name)
-        if weight and weight.outside:
-            meta[name], omitted = {"bytes": weight.text_bytes}, [*omitted, name]
-        else:
-            meta[name] = _value(lambda name=name: task.variables[name])  # type: ignore[misc]
-    meta.pop(PAUSE_REASON, None)
-    pause = shown_pause(task, lambda: now_ms)
-    shown = {PAUSE_REASON: pause} if pause else {}
-    told = {**_head(task, now_ms), "_meta": {**meta, OMITTED_KEY: omitted, **shown, **result_mark(task)}}
-    timings = timings_of(task)
-    told["_meta"][TIMINGS_KEY] = {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings.items()}
-    result = _value(lambda: task.result)
-    told |= {"result": result} if result is not None else {}
-    told |= {"error": task.error} if task.error else {}
-    told |= {"inputRequests": task.job.open} if task.job else {}
-    return replace(state_of(told), workflow=task.workflow)
+    return listed_view(task, _options(store))
 
 
-def _value(read: Callable[[], Any]) -> Any:
-    """A value, or, where it cannot be had, why."""
-    try:
-        return read()
-    except StoreError as error:
-        return {"error": str(error)}
+def _state(task: TaskRecord, store: TaskStore) -> TaskState:
+    from mcp_baton.server.workflows.task_view import task_view
+
+    return replace(state_of(task_view(task, _options(store))), workflow=task.workflow)

@@ -23,8 +23,8 @@ from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
 from mcp_baton.exceptions import BatonError
-from mcp_baton.local.gateway import WireRequest, proxy_event
-from mcp_baton.local.report.log import TerminalHandler
+from mcp_baton.local.gateway import proxy_event
+from mcp_baton.local.log import TerminalHandler
 from mcp_baton.server.server import Server
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.connecting import connect
@@ -192,8 +192,14 @@ class InProcess:
         """The messages of the answer, as the handler makes them."""
         sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
         sent[OWNER_HEADER] = self._client.owner or ""
-        request = WireRequest("POST", "/mcp", list(sent.items()), json.dumps(message).encode(), "127.0.0.1")
-        event = proxy_event(request, request_id=f"local-{next(self._ids)}", owner_header=OWNER_HEADER)
+        event = proxy_event(
+            "POST",
+            "/mcp",
+            list(sent.items()),
+            json.dumps(message).encode(),
+            request_id=f"local-{next(self._ids)}",
+            owner_header=OWNER_HEADER,
+        )
         arrived: SimpleQueue[Any] = SimpleQueue()
         Thread(target=self._serve, args=(event, arrived), daemon=True, name="in-process server").start()
         while (told := arrived.get()) is not _ENDED:

@@ -1,7 +1,7 @@
 """A worker process of `baton serve`: polls the Runtime API and runs the handler.
 
-AWS's runtime interface client would do the same (`mcp_baton.transport.runtime`, which runs against this Runtime API,
-too). It is not used here, since it is an extension in C++ that is built where it is installed, but on Linux.
+AWS's runtime interface client (`mcp_baton.transport.runtime`) also works with this Runtime API. It is not used here,
+because outside Linux its C++ extension has to be compiled.
 """
 
 import json
@@ -17,18 +17,18 @@ from importlib import import_module
 from typing import Any
 
 from mcp_baton.local.gateway import InvocationContext
-from mcp_baton.local.report.log import log_to_stderr
-from mcp_baton.local.workers.launch import Launch
+from mcp_baton.local.log import log_to_stderr
+from mcp_baton.local.workers.function import Launch
 from mcp_baton.local.workers.runtime_api import RUNTIME
 from mcp_baton.protocol.json import dumps
 
 logger = logging.getLogger(__name__)
 
-PARENT_GONE = 0
+PARENT_ENDED = 0
 
 
 def main() -> int:
-    """Work until the server that started this process ends; the exit code."""
+    """Work until the server that started this process ends. Return the exit code."""
     _end_with_the_server()
     log_to_stderr(Launch.from_environment(os.environ).log)
     api = Api(os.environ["AWS_LAMBDA_RUNTIME_API"])
@@ -43,7 +43,7 @@ def main() -> int:
         while True:
             invoke(api, handler)
     except ConnectionError:
-        return PARENT_GONE
+        return PARENT_ENDED
 
 
 class Api:
@@ -57,26 +57,26 @@ class Api:
         self._connection = HTTPConnection(address)
 
     def next(self) -> tuple[HTTPResponse, bytes]:
-        """The next invocation, as soon as there is one.
+        """Wait for the next invocation.
 
         Raises:
-            ConnectionError: there is no server any more.
+            ConnectionError: the server has ended.
         """
         self._connection.request("GET", f"{RUNTIME}/invocation/next")
         reply = self._connection.getresponse()
         return reply, reply.read()
 
     def post(self, what: str, body: bytes) -> None:
-        """Tell what became of an invocation, or of the start."""
+        """Report the outcome of an invocation, or a failed start."""
         self._connection.request("POST", f"{RUNTIME}/{what}", body, {"Content-Type": "application/json"})
         self._connection.getresponse().read()
 
 
 def invoke(api: Api, handler: Callable[[Any, InvocationContext], Any]) -> None:
-    """Take one event, have the handler work on it, and tell what became of it.
+    """Process one event and report the outcome.
 
     Raises:
-        ConnectionError: there is no server any more.
+        ConnectionError: the server has ended.
     """
     reply, event = api.next()
     request_id = reply.headers["Lambda-Runtime-Aws-Request-Id"]
@@ -92,16 +92,16 @@ def invoke(api: Api, handler: Callable[[Any, InvocationContext], Any]) -> None:
 
 
 def described(error: Exception) -> bytes:
-    """An error as the Runtime API takes it."""
+    """Return an error in the form of the Runtime API."""
     trace = traceback.format_exception(error)
     return dumps({"errorMessage": str(error), "errorType": type(error).__name__, "stackTrace": trace}).encode()
 
 
 def _end_with_the_server() -> None:
-    """End this process as soon as the server has ended, however that was, and whatever a tool is doing here.
+    """Exit this process as soon as the server has ended, even if it was killed and a tool is running here.
 
-    The server holds the other end of a pipe. The pipe leaves standard input, so that no tool reads it, or gives it to
-    a process of its own.
+    The server holds the other end of a pipe. The pipe is moved away from standard input, so that no tool reads it or
+    passes it to another process.
     """
     pipe = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -110,7 +110,7 @@ def _end_with_the_server() -> None:
 
     def wait() -> None:
         os.read(pipe, 1)
-        os._exit(PARENT_GONE)
+        os._exit(PARENT_ENDED)
 
     threading.Thread(target=wait, name="server", daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""The worker processes of one `baton serve`, and the queue in front of them."""
+"""The worker processes of `baton serve`, and the queue in front of them."""
 
 import logging
 import os
@@ -12,28 +12,30 @@ from dataclasses import dataclass, field
 from threading import Condition, Lock, Thread
 from typing import Final
 
-from mcp_baton.local.workers.launch import Launch
-from mcp_baton.local.workers.queue import Delivery, EventQueue, Retries
+from mcp_baton.local.workers.event_queue import Delivery, EventQueue, Retries
+from mcp_baton.local.workers.function import Launch
 from mcp_baton.local.workers.runtime_api import Failure, RuntimeApi
 from mcp_baton.protocol.json import JsonObject
+
+logger = logging.getLogger(__name__)
 
 COMMAND: Final = (sys.executable, "-P", "-m", "mcp_baton.local.workers")
 
 
 class Sandbox:
-    """A worker process. It is started when this is made, and kept for one event after the other.
+    """A worker process. The constructor starts it. It processes one event after the other.
 
     Args:
-        launch: What it serves.
+        launch: Its settings.
         dispatch: Takes the events that it sends.
-        command: What runs in the process: whatever speaks to a Runtime API.
+        command: The command, a client of a Runtime API.
     """
 
     def __init__(
         self, launch: Launch, dispatch: Callable[[JsonObject], None], command: Sequence[str] = COMMAND
     ) -> None:
         self._api = RuntimeApi(dispatch)
-        # A session of its own: Ctrl-C is the server's to hear, and what a tool starts ends with the worker.
+        # A new session: Ctrl-C reaches only the server, and processes that a tool starts end with the worker.
         self._process = subprocess.Popen(  # noqa: S603 - a fixed list of words; no shell
             command,
             env={**os.environ, **launch.variables(self._api.address)},
@@ -45,27 +47,27 @@ class Sandbox:
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there, and was not killed."""
+        """Whether the process runs and was not killed."""
         return not self._killed and self._process.poll() is None
 
     def invoke(self, delivery: Delivery, timeout_s: float) -> Failure | None:
-        """Have the process work on an event; `None` where its handler returned.
+        """Have the process work on an event. Return `None` if its handler returned.
 
-        Starting the process may take as long as the invocation. A process that takes longer is killed.
+        The start of the process has the same time limit as the invocation. A process that exceeds it is killed.
         """
         failure = self._within(self._api.ready, timeout_s, "did not start")
         if failure is not None:
             self.kill()
             return failure
-        return self._within(self._api.offer(delivery, timeout_s).outcome, timeout_s, "was not through")
+        return self._within(self._api.offer(delivery, timeout_s).outcome, timeout_s, "did not finish")
 
     def kill(self) -> None:
-        """End the process, and what its tools have started, at once. Does nothing to one that has ended."""
+        """Kill the process and the processes that its tools have started, if it still runs."""
         self._killed = True
         if self._process.poll() is not None:
             return
@@ -80,7 +82,7 @@ class Sandbox:
             return future.result(timeout_s)
         except TimeoutError:
             failure = Failure(f"the worker {what} within {timeout_s:g} s")
-        logger.error("worker %d %s within %g s: it is killed", self.pid, what, timeout_s)
+        logger.error("worker %d %s within %g s and is killed", self.pid, what, timeout_s)
         self.kill()
         return failure
 
@@ -89,21 +91,18 @@ class Sandbox:
         if self._process.stdin is not None:
             self._process.stdin.close()
         if not self._killed:
-            logger.error("worker %d has ended by itself: exit code %d", self.pid, code)
+            logger.error("worker %d ended unexpectedly with exit code %d", self.pid, code)
         self._api.process_ended(f"the worker ended with exit code {code}")
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How workers are run.
+    """The limits of workers.
 
     Attributes:
-        timeout_s: Seconds that an invocation of a worker has; Lambda's longest is 900.
-        retries: How failed invocations are made again.
-        at_once: How many work at the same time.
+        timeout_s: The time limit of an invocation, seconds; Lambda's maximum is 900.
+        retries: When failed invocations are retried.
+        at_once: The number of workers that run at the same time.
     """
 
     timeout_s: float = 900.0
@@ -112,18 +111,18 @@ class Policy:
 
 
 class Pool:
-    """Invokes workers asynchronously (`tasks.jobs.Dispatcher`). Nothing is started before the first event.
+    """Invokes workers asynchronously (`tasks.jobs.Dispatcher`). It starts with the first event.
 
     Args:
-        launch: Tells what the processes serve, when the first one is started.
+        make_launch: Returns the settings of the processes. Called with the first event.
         policy: How they are run.
-        command: What runs in them.
+        command: The command of a worker process.
     """
 
     def __init__(
-        self, launch: Callable[[], Launch], policy: Policy | None = None, command: Sequence[str] = COMMAND
+        self, make_launch: Callable[[], Launch], policy: Policy | None = None, command: Sequence[str] = COMMAND
     ) -> None:
-        self._make_launch = launch
+        self._make_launch = make_launch
         self._policy = policy or Policy()
         self._command = command
         self._queue = EventQueue(self._policy.retries)
@@ -137,7 +136,7 @@ class Pool:
         self._stopping = False
 
     def dispatch(self, event: JsonObject) -> None:
-        """Take an event for a worker.
+        """Accept an event.
 
         Raises:
             NotDispatched: the server is stopping.
@@ -150,13 +149,13 @@ class Pool:
 
     @property
     def processes(self) -> list[int]:
-        """The ids of the processes that there are."""
+        """The ids of the running processes."""
         with self._changed:
             return [sandbox.pid for sandbox in (*self._busy, *self._idle) if sandbox.alive]
 
     def renew(self) -> None:
-        """Have the next event of each worker served by a process that loads the files anew. Events at work end where
-        they began."""
+        """Serve each following event by a process that loads the files again. A running invocation ends in its
+        process."""
         with self._changed:
             for sandbox in self._idle:
                 sandbox.kill()
@@ -164,7 +163,7 @@ class Pool:
             self._stale = set(self._busy)
 
     def stop(self, grace_s: float) -> None:
-        """End the processes: the idle ones at once, those that work when they are through or the grace is over."""
+        """Kill the processes: idle ones at once, busy ones when they have finished or after the grace period."""
         waiting = self._queue.close()
         with self._changed:
             self._stopping = True
@@ -175,7 +174,7 @@ class Pool:
             for sandbox in left:
                 sandbox.kill()
         if left or waiting:
-            logger.warning("%d workers were still at work, %d events waited: their tasks stand", len(left), waiting)
+            logger.warning("%d workers were still running, and %d events were waiting", len(left), waiting)
 
     def _hand_out(self, launch: Launch) -> None:
         while self._free() and (delivery := self._queue.take()) is not None:
@@ -184,7 +183,7 @@ class Pool:
             Thread(target=self._work, args=(launch, delivery), name="invocation", daemon=True).start()
 
     def _free(self) -> bool:
-        """Wait until there is a worker for one event more; whether there will be one."""
+        """Wait until another worker may run. Return false if the pool stops."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._working < self._policy.at_once)
             return not self._stopping
@@ -200,10 +199,10 @@ class Pool:
             logger.exception("no worker could be started")
             self._queue.failed(delivery, str(error))
         finally:
-            self._through(sandbox)
+            self._release(sandbox)
 
     def _sandbox(self, launch: Launch) -> Sandbox:
-        """A process that has no work: the one that had some last, or a new one."""
+        """Return an idle process, the one that worked last, or a new one."""
         with self._changed:
             alive = [sandbox for sandbox in self._idle if sandbox.alive]
             sandbox = alive.pop() if alive else Sandbox(launch, self.dispatch, self._command)
@@ -211,7 +210,7 @@ class Pool:
             self._busy.add(sandbox)
             return sandbox
 
-    def _through(self, sandbox: Sandbox | None) -> None:
+    def _release(self, sandbox: Sandbox | None) -> None:
         with self._changed:
             self._working -= 1
             if sandbox is not None:

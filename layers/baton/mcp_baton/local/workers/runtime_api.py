@@ -1,8 +1,8 @@
-"""The Lambda Runtime API, as one worker process sees it, and Lambda's `Invoke` for that worker's own events.
+"""The Lambda Runtime API of one worker process, and Lambda's `Invoke` for the events that this worker sends.
 
 https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html and
-https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html. A container of Lambda's has a Runtime API of its own; so
-has a worker process: what it polls can be nobody else's.
+https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html. As in Lambda, where each container has a Runtime API of
+its own, each worker process has a port of its own.
 """
 
 import json
@@ -13,12 +13,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
 from queue import SimpleQueue
 from threading import Lock
 
+from werkzeug.wrappers import Request, Response
+
 from mcp_baton.exceptions import NotDispatched
-from mcp_baton.local.loopback import Call, LoopbackServer, Reply
-from mcp_baton.local.workers.queue import Delivery
+from mcp_baton.local.http_server import LOOPBACK, LocalServer, may_be_page
+from mcp_baton.local.workers.event_queue import Delivery
 from mcp_baton.protocol.json import JsonObject, dumps
 
 logger = logging.getLogger(__name__)
@@ -26,23 +29,24 @@ logger = logging.getLogger(__name__)
 RUNTIME = "/2018-06-01/runtime"
 INVOCATIONS = "/2015-03-31/functions/baton/invocations"
 ARN = "arn:aws:lambda:local:000000000000:function:baton"
+TIMEOUT_S = 10.0
 _DONE = re.compile(rf"{RUNTIME}/invocation/(?P<id>[^/]+)/(?P<kind>response|error)")
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An attempt that failed, and why."""
+    """The reason why an attempt failed."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A delivery that a worker process works on, or is about to.
+    """A delivery that a worker process works on or will work on.
 
     Attributes:
-        deadline_ms: When its time is over, epoch milliseconds.
-        outcome: `None` for a handler that returned.
+        deadline_ms: The end of its time, epoch milliseconds.
+        outcome: `None` if the handler returned.
     """
 
     delivery: Delivery
@@ -54,7 +58,7 @@ class RuntimeApi:
     """The Runtime API of one worker process, on a port of its own.
 
     Attributes:
-        ready: Done when the process asks for its first event, or says why it cannot.
+        ready: Done when the process asks for its first event, or reports that it cannot start.
 
     Args:
         dispatch: Takes the events that the worker sends.
@@ -67,11 +71,11 @@ class RuntimeApi:
         self._running: Invocation | None = None
         self._lock = Lock()
         self._ended: Failure | None = None
-        self._server = LoopbackServer(self._answer)
+        self._server = LocalServer(LOOPBACK, 0, Request.application(self._answer)).start()
 
     @property
     def address(self) -> str:
-        """For `AWS_LAMBDA_RUNTIME_API`: `host:port`."""
+        """`host:port`, for `AWS_LAMBDA_RUNTIME_API`."""
         return self._server.address
 
     def offer(self, delivery: Delivery, timeout_s: float) -> Invocation:
@@ -86,7 +90,7 @@ class RuntimeApi:
         return invocation
 
     def process_ended(self, why: str) -> None:
-        """The process is no more: what it has not answered has failed, and its port is free."""
+        """Fail the invocation that the process has not answered, and close the port."""
         with self._lock:
             self._ended = Failure(why)
         settle(self.ready, self._ended)
@@ -95,68 +99,103 @@ class RuntimeApi:
         self._offered.put(None)
         self._server.close()
 
-    def _answer(self, call: Call) -> Reply | None:
-        if call.method == "GET" and call.path == f"{RUNTIME}/invocation/next":
-            return self._next()
-        if call.method == "POST" and call.path == f"{RUNTIME}/init/error":
-            settle(self.ready, Failure(f"it could not be started: {_error(call.body)}"))
-            return Reply(202)
-        if call.method == "POST" and call.path == INVOCATIONS:
-            return self._invoke(call)
-        done = _DONE.fullmatch(call.path) if call.method == "POST" else None
-        return Reply(404, body=b"the Runtime API has no such path\n") if done is None else self._done(done, call)
+    def _answer(self, request: Request) -> Response:
+        if may_be_page(request):
+            return Response("for the processes of baton serve\n", 403)
+        done = _DONE.fullmatch(request.path)
+        match request.method, request.path:
+            case "GET", path if path == f"{RUNTIME}/invocation/next":
+                return self._next()
+            case "POST", path if path == f"{RUNTIME}/init/error":
+                settle(self.ready, Failure(f"it could not be started: {_error(request.get_data())}"))
+                return Response(status=202)
+            case "POST", path if path == INVOCATIONS:
+                return self._invoke(request)
+            case "POST", _ if done is not None:
+                return self._done(done, request.get_data())
+            case _:
+                return Response("the Runtime API has no such path\n", 404)
 
-    def _next(self) -> Reply | None:
+    def _next(self) -> Response:
         settle(self.ready, None)
         invocation = self._offered.get()
         if invocation is None:
-            return None
+            return Response("the process has ended\n", 410)
         headers = {
             "Lambda-Runtime-Aws-Request-Id": invocation.delivery.request_id,
             "Lambda-Runtime-Deadline-Ms": str(invocation.deadline_ms),
             "Lambda-Runtime-Invoked-Function-Arn": ARN,
             "Lambda-Runtime-Trace-Id": trace_id(),
-            "Content-Type": "application/json",
         }
-        return Reply(200, headers, dumps(invocation.delivery.event).encode())
+        return Response(dumps(invocation.delivery.event), 200, headers, content_type="application/json")
 
-    def _done(self, done: re.Match[str], call: Call) -> Reply:
+    def _done(self, done: re.Match[str], body: bytes) -> Response:
         running = self._running
         if running is None or running.delivery.request_id != done["id"]:
-            return Reply(400, body=b"that invocation is not under way\n")
-        settle(running.outcome, None if done["kind"] == "response" else Failure(_error(call.body)))
-        return Reply(202)
+            return Response("this invocation is not running\n", 400)
+        settle(running.outcome, None if done["kind"] == "response" else Failure(_error(body)))
+        return Response(status=202)
 
-    def _invoke(self, call: Call) -> Reply:
-        if call.headers.get("x-amz-invocation-type") != "Event":
-            return Reply(400, body=b"the worker is invoked asynchronously: send X-Amz-Invocation-Type: Event\n")
+    def _invoke(self, request: Request) -> Response:
+        if request.headers.get("X-Amz-Invocation-Type") != "Event":
+            return Response("the worker is invoked asynchronously: send X-Amz-Invocation-Type: Event\n", 400)
         try:
-            self._dispatch(json.loads(call.body))
+            self._dispatch(json.loads(request.get_data()))
         except NotDispatched as error:
-            return Reply(503, body=f"{error}\n".encode())
+            return Response(f"{error}\n", 503)
         except ValueError:
-            return Reply(400, body=b"the event is not JSON\n")
-        return Reply(202)
+            return Response("the event is not JSON\n", 400)
+        return Response(status=202)
+
+
+class Invoker:
+    """Sends the events of a worker process to the queue. Implements `tasks.jobs.Dispatcher`.
+
+    Args:
+        address: `host:port` of the Runtime API, which also accepts events.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def dispatch(self, event: JsonObject) -> None:
+        """Send an event.
+
+        Raises:
+            NotDispatched: the local server did not accept it.
+        """
+        connection = HTTPConnection(self._address, timeout=TIMEOUT_S)
+        try:
+            connection.request("POST", INVOCATIONS, dumps(event).encode(), {"X-Amz-Invocation-Type": "Event"})
+            reply = connection.getresponse()
+            reason = reply.read().decode().strip()
+        except (OSError, HTTPException) as error:
+            raise NotDispatched(f"the local server does not answer: {error}") from error
+        finally:
+            connection.close()
+        if reply.status != 202:
+            raise NotDispatched(f"the local server answered {reply.status}: {reason}")
 
 
 def settle(future: "Future[Failure | None]", outcome: Failure | None) -> None:
-    """The first outcome counts."""
+    """Set the outcome unless there already is one."""
     try:
         future.set_result(outcome)
     except InvalidStateError:
-        logger.debug("a worker was through already when it %s", outcome or "returned")
+        logger.debug("a worker had already finished when it %s", outcome or "returned")
 
 
 def trace_id() -> str:
-    """A trace header whose trace nobody keeps (https://docs.aws.amazon.com/xray/latest/devguide/xray-api-sendingdata.html)."""
+    """Return the header of a trace that is not sampled
+    (https://docs.aws.amazon.com/xray/latest/devguide/xray-api-sendingdata.html)."""
     root = f"1-{int(time.time()):08x}-{secrets.token_hex(12)}"
     return f"Root={root};Parent={secrets.token_hex(8)};Sampled=0"
 
 
 def _error(body: bytes) -> str:
-    """An error as a runtime reports it, `{"errorMessage", "errorType", "stackTrace"}`, in a line."""
+    """Return the error of a runtime, `{"errorMessage", "errorType", "stackTrace"}`, in one line."""
     try:
-        told = json.loads(body)
-        return f"{told['errorType']}: {told['errorMessage']}"
+        error = json.loads(body)
+        return f"{error['errorType']}: {error['errorMessage']}"
     except (ValueError, KeyError, TypeError):
         return "an error without a description"

@@ -40,7 +40,7 @@ from mcp_baton.server.running.bound_function import tool_work
 from mcp_baton.server.running.runner import CallOptions, prepared_for
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_invocation, resumed_invocation
-from mcp_baton.server.workflows.task_view import shown
+from mcp_baton.server.workflows.task_view import options_of, task_summary
 from mcp_baton.tasks.record import NewTask, TaskRecord
 from mcp_baton.tasks.work import ATTEMPTS, WORKFLOW_TASK, Work
 from mcp_baton.workflow.definition import Workflow
@@ -161,7 +161,7 @@ def work_of(request: Request, called: Tool | WorkflowTool) -> Work:
 
 def as_created(request: Request, task: TaskRecord) -> JsonObject:
     """A task as the answer to the call that made it."""
-    made = shown(request, task)
+    made = task_summary(task, options_of(request))
     return {"resultType": "task", **made} if request.stateless else {"task": made}
 
 

@@ -16,9 +16,9 @@ from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.background.watching import Followed
-from mcp_baton.server.methods.tasks import from_store
+from mcp_baton.server.methods.tasks import check_extension, from_store
 from mcp_baton.server.request import Request
-from mcp_baton.server.workflows.task_view import check_extension, details, poll_interval_ms, shown, with_values
+from mcp_baton.server.workflows.task_view import options_of, poll_interval_ms, task_summary, task_view
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
@@ -61,6 +61,7 @@ class Listened:
     def __init__(self, request: Request, ids: list[str], meta: JsonObject) -> None:
         self._request = request
         self._meta = meta
+        self._options = options_of(request)
         self._tasks = _found(request, ids)
         self.accepted = list(self._tasks)
 
@@ -88,7 +89,7 @@ class Listened:
             if told.state is not None:
                 told.followed.look()
             task = told.followed.task
-            told.next_s = now_s + max(SOONEST_S, poll_interval_ms(self._request, task) / 1000)
+            told.next_s = now_s + max(SOONEST_S, poll_interval_ms(task, self._options) / 1000)
             state = _state(task)
             if state != told.state:
                 self._request.reply.notify("notifications/tasks", self._params(task))
@@ -104,7 +105,7 @@ class Listened:
 
     def _params(self, task: TaskRecord) -> dict[str, Json]:
         """What `tasks/get` answers, with the stream's `_meta`."""
-        made = with_values(self._request, task, shown(self._request, task) | details(self._request, task), None)
+        made = task_view(task, self._options)
         own = made.get("_meta")
         return {**made, "_meta": {**own, **self._meta} if isinstance(own, Mapping) else self._meta}
 
@@ -112,7 +113,7 @@ class Listened:
         """A task that has expired, as one that has failed: `tasks/get` does not find it any more."""
         failed = replace(task, status=TaskStatus.FAILED, status_message=EXPIRED)
         error: dict[str, Json] = {"code": INVALID_PARAMS, "message": EXPIRED}
-        return {**shown(self._request, failed), "error": error, "_meta": self._meta}
+        return {**task_summary(failed, self._options), "error": error, "_meta": self._meta}
 
 
 def _state(task: TaskRecord) -> object:

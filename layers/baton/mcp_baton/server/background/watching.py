@@ -6,12 +6,12 @@ from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json
-from mcp_baton.protocol.jsonrpc import INVALID_REQUEST
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 from mcp_baton.server.background.dispatching import looked_after
 from mcp_baton.server.background.questions import questions_open
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, CallerGone
-from mcp_baton.server.workflows.task_view import failure_of, poll_interval_ms
+from mcp_baton.server.workflows.task_view import options_of, poll_interval_ms
 from mcp_baton.tasks.record import TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
@@ -110,7 +110,7 @@ def _left_s(request: Request, since_s: float) -> float:
     """Seconds that the request may still wait, where it has waited since then."""
     if not request.may_wait:
         return 0.0
-    limit_s = request.server.result_wait_s
+    limit_s = request.server.options.result_wait_s
     if not request.exchange.can_stream:
         limit_s = min(limit_s, WHOLE_S)
     left_s, function_s = limit_s - (request.services.clock() - since_s), request.left_s()
@@ -124,13 +124,14 @@ def _check_completed(request: Request, task: TaskRecord) -> None:
         ProtocolError: what is said in its place.
     """
     if task.error is not None:
-        raise failure_of(task.error)
+        code, message = task.error.get("code"), str(task.error.get("message") or "Internal error")
+        raise ProtocolError(code if isinstance(code, int) else INTERNAL_ERROR, message, task.error.get("data"))
     if task.status is TaskStatus.COMPLETED:
         return
     data: dict[str, Json] = {"status": task.status.value}
     if task.status.terminal:
         raise ProtocolError(INVALID_REQUEST, f"The task is {task.status.value}: it has no result", data)
-    data["pollInterval"] = poll_interval_ms(request, task)
+    data["pollInterval"] = poll_interval_ms(task, options_of(request))
     if task.status is TaskStatus.INPUT_REQUIRED:
         raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client's answers", data)
     raise ProtocolError(INVALID_REQUEST, "The task has no result yet: poll `tasks/get` until it is over", data)

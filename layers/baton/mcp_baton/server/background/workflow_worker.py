@@ -180,7 +180,7 @@ class WorkflowJob:
             NotDispatched: the call was handed over, and nobody could be sent for: as above.
             StoreError: the store does not answer, or the run could not be written: as above.
         """
-        twin, store = self._execution.server.twin(self._job.work.tool), self._execution.store
+        twin, store = self._execution.server.workflow_tool(self._job.work.tool), self._execution.store
         if twin is None or store is None:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
         try:

@@ -1,7 +1,6 @@
 """What is shown of anything that is published, beside its name."""
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
@@ -12,6 +11,8 @@ from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.http import SCOPE_CLAIMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.schema.functions import clean, is_routine
+from mcp_baton.tasks.record import ENGINE_PREFIX
+from mcp_baton.tasks.variables import MCP_PREFIX
 
 
 class Labels(Struct, frozen=True):
@@ -83,49 +84,6 @@ TOOL_OPTIONS: Final = ("name", "requires", "input_schema", "sets", "task", "idem
 """What `@server.tool(…)` takes, besides labels."""
 
 
-def check_handles(handles: str) -> None:
-    """Refuse a `handles` that is none.
-
-    Raises:
-        RegistrationError: it is neither `meta` nor `text`.
-    """
-    if handles not in ("meta", "text"):
-        raise RegistrationError(f"handles={handles!r}: it is 'meta' or 'text'")
-
-
-def seconds(name: str, value: float, *, zero: bool = False, endless: bool = False) -> float:
-    """A number of seconds above 0.
-
-    Args:
-        name: What it is called.
-        value: The number.
-        zero: Whether 0 is one, too.
-        endless: Whether infinity is.
-
-    Raises:
-        RegistrationError: it is none.
-    """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not (value > 0 or (zero and value == 0)) or (value == math.inf and not endless):
-        raise RegistrationError(f"{name}={value!r}: it is a number of seconds{', 0 or more' if zero else ' above 0'}")
-    return value
-
-
-def byte_count(name: str, value: int) -> int:
-    """A number of bytes, 0 or more.
-
-    Args:
-        name: What it is called.
-        value: The number.
-
-    Raises:
-        RegistrationError: it is none.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise RegistrationError(f"{name}={value!r}: it is a number of bytes, 0 or more")
-    return value
-
-
 def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ()) -> Labels:
     """The labels that were given as keyword arguments.
 
@@ -151,15 +109,40 @@ def name_of(function: object) -> str:
     """A function's name.
 
     Raises:
-        RegistrationError: it has none of its own.
+        RegistrationError: it is not a function, or it has no name.
     """
     if not callable(function):
-        remedy = f"write name={function!r}" if isinstance(function, str) else "publish a function"
-        raise RegistrationError(f"{function!r} stands where a function should; {remedy}")
+        raise not_a_function(function)
     name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        raise RegistrationError(f"{function!r} has no name of its own; give it one with name=...")
+        raise RegistrationError(f"{function!r} has no name; give it one with name=...")
     return name
+
+
+def not_a_function(given: object) -> RegistrationError:
+    """The error for something that was published in the place of a function."""
+    remedy = f"write name={given!r}" if isinstance(given, str) else "publish a function"
+    return RegistrationError(f"{given!r} is not a function; {remedy}")
+
+
+def variables_set(names: Sequence[str], what: str) -> tuple[str, ...]:
+    """The task variables that a tool sets.
+
+    Args:
+        names: The argument `sets` of the tool.
+        what: The tool, for errors.
+
+    Raises:
+        RegistrationError: it is one string, or a name in it is not the name of a variable that a tool can set.
+    """
+    if isinstance(names, str):
+        raise RegistrationError(f"{what}: sets is a list of task variables; write sets=[{names!r}]")
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise RegistrationError(f"{what}: sets has {name!r}; a task variable needs a name")
+        if name.startswith((ENGINE_PREFIX, MCP_PREFIX)):
+            raise RegistrationError(f"{what}: sets has {name!r}; tools cannot set variables with this prefix")
+    return tuple(dict.fromkeys(names))
 
 
 def required(scopes: Sequence[str], what: str) -> frozenset[str]:

@@ -171,10 +171,10 @@ class Tool:
         return shown
 
     @cached_property
-    def definition_with_handle(self) -> JsonObject:
+    def definition_with_task_id(self) -> JsonObject:
         """The same for a tool whose calls may name their task by an argument."""
 
-        return definition_with_handle(self.definition)
+        return definition_with_task_id(self.definition)
 
     def has_parameter(self, name: str) -> bool:
         """Whether callers know a parameter of this name."""
@@ -301,7 +301,7 @@ _EXTENSIBLE: Final = frozenset(
 """Keywords at the root of a schema beside which a property can be added without making anything invalid."""
 
 
-def definition_with_handle(definition: JsonObject) -> JsonObject:
+def definition_with_task_id(definition: JsonObject) -> JsonObject:
     """A tool's definition with the argument, and with what its results then say."""
     made = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK)}
     schema: Any = definition.get("outputSchema")

@@ -95,14 +95,15 @@ def finished(request: Request, result: JsonObject) -> JsonObject:
 
 def server_info(request: Request) -> dict[str, Json]:
     """Name and version, as MCP's `Implementation`."""
-    made: dict[str, Json] = {"name": request.server.name, "version": request.server.version}
-    server = request.server
-    optional: dict[str, Json] = {"title": server.title, "websiteUrl": server.website_url, "icons": list(server.icons)}
+    own = request.server.options
+    made: dict[str, Json] = {"name": own.name, "version": own.version}
+    optional: dict[str, Json] = {"title": own.title, "websiteUrl": own.website_url, "icons": list(own.icons)}
     return made | {name: value for name, value in optional.items() if value}
 
 
 def _with_instructions(request: Request, made: dict[str, Json]) -> dict[str, Json]:
-    return made | {"instructions": request.server.instructions} if request.server.instructions else made
+    instructions = request.server.options.instructions
+    return made | {"instructions": instructions} if instructions else made
 
 
 def set_log_level(request: Request) -> JsonObject:

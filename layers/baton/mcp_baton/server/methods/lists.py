@@ -25,26 +25,26 @@ LIST_TTL_MS: Final = 300_000
 def list_tools(request: Request) -> JsonObject:
     """The tools, then the workflows that are tools, too, each in the order of their registration."""
     server = request.server
-    continued = server.tools_with_handle
+    with_task_id = server.tools_with_task_id
     shown: list[Json] = []
     for name, tool in server.tools.items():
-        definition = _definition(tool, with_handle=name in continued)
+        definition = _definition(tool, with_task_id=name in with_task_id)
         if definition is not None:
             shown.append(_with_execution(request, definition, tool.tasks))
-    found = [twin for name in server.workflow_tool_names if (twin := server.twin(name))]
+    found = [made for name in server.workflow_tool_names if (made := server.workflow_tool(name))]
     for_apps = bool(found) and request.envelope.shows_apps
-    twins = [
-        _with_execution(request, twin.definition_for_apps if for_apps else twin.definition, twin.tasks)
-        for twin in found
+    shown += [
+        _with_execution(request, made.definition_for_apps if for_apps else made.definition, made.tasks)
+        for made in found
     ]
-    return _page(request, "tools", [*shown, *twins], private=for_apps)
+    return _page(request, "tools", shown, private=for_apps)
 
 
-def _definition(tool: Tool, *, with_handle: bool) -> JsonObject | None:
+def _definition(tool: Tool, *, with_task_id: bool) -> JsonObject | None:
     """A tool as it is shown; `None` of one that cannot be, which must not keep the others from being shown. It cannot
     be called either, and `Server.check()` refuses it."""
     try:
-        return tool.definition_with_handle if with_handle else tool.definition
+        return tool.definition_with_task_id if with_task_id else tool.definition
     except RegistrationError as error:
         logger.warning("left out of tools/list: %s", error)
         return None
@@ -81,7 +81,7 @@ def list_resource_templates(request: Request) -> JsonObject:
 def cacheable(request: Request, result: dict[str, Json], *, private: bool = False) -> dict[str, Json]:
     """A result that is the same until the next deployment (MCP server/utilities/caching): for everyone, or, where
     something requires scopes or depends on what the client can do, for this caller."""
-    private = private or request.server.is_view
+    private = private or request.server.is_filtered
     return result | {"ttlMs": LIST_TTL_MS, "cacheScope": "private" if private else "public"}
 
 

@@ -22,9 +22,9 @@ from mcp_baton.server.running.bound_function import prompt_work
 from mcp_baton.server.schema.prompt_arguments import check_arguments
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.result_meta import run_meta
 from mcp_baton.server.workflows.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, answer_with_run
 from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
-from mcp_baton.server.workflows.task_meta import run_meta
 from mcp_baton.tasks.record import PROGRESS, timestamp
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.ended_run import EndedRun

@@ -13,7 +13,7 @@ from mcp_baton.server.request import Request
 from mcp_baton.server.running.bound_function import resource_work
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.schema.schema import explain
-from mcp_baton.server.server import Server
+from mcp_baton.server.view import ServerView
 from mcp_baton.server.workflows.task_view import result_mark
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.texts import VALUE_BYTES
@@ -172,12 +172,12 @@ def subscribe(request: Request) -> JsonObject:
     return {}
 
 
-def find_resource(server: Server, uri: str) -> tuple[Resource, dict[str, str]] | None:
+def find_resource(server: ServerView, uri: str) -> tuple[Resource, dict[str, str]] | None:
     """The resource at a URI and its function's arguments."""
     return find_in(server.resources, uri)
 
 
-def why_not(server: Server, uri: str) -> str:
+def why_not(server: ServerView, uri: str) -> str:
     """What keeps a URI from the resource that it seems to be meant for, for the author of a workflow."""
     if len(uri) > MAX_URI:
         return f": it is longer than {MAX_URI} characters"

@@ -14,12 +14,24 @@ from mcp_baton.exceptions import (
     TaskNotFound,
     TooLarge,
 )
+from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
 from mcp_baton.server.background.dispatching import dispatch, looked_after
 from mcp_baton.server.request import Request
-from mcp_baton.server.workflows.task_meta import listed_meta, related_task
-from mcp_baton.server.workflows.task_view import check_extension, details, result_of, shown, wanted_values, with_values
+from mcp_baton.server.workflows.result_meta import related_task
+from mcp_baton.server.workflows.task_view import (
+    ALL,
+    NEXT_KEY,
+    NONE,
+    VARIABLES_KEY,
+    ViewOptions,
+    listed_view,
+    options_of,
+    result_view,
+    task_summary,
+    task_view,
+)
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
@@ -28,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 def get_task(request: Request) -> JsonObject:
     """The task as it stands, its variables in `_meta`, one key a variable; in the 2026 era with its result inlined."""
-    wanted = wanted_values(request)
+    options = _options(request)
 
     def look(store: TaskStore, owner: str) -> JsonObject:
         task = looked_after(request, store.get(owner, request.text("taskId")))
@@ -36,9 +48,34 @@ def get_task(request: Request) -> JsonObject:
             from mcp_baton.server.background.questions import send_questions
 
             send_questions(request, task)
-        return with_values(request, task, shown(request, task) | details(request, task), wanted)
+        return task_view(task, options)
 
     return from_store(request, look)
+
+
+def _options(request: Request) -> ViewOptions:
+    """How the client wants to see the task.
+
+    Raises:
+        ProtocolError: `_meta` asks for variables in an unknown way.
+    """
+    meta = request.envelope.meta
+    values = meta.get(VARIABLES_KEY)
+    if VARIABLES_KEY in meta and values not in (ALL, NONE):
+        raise ProtocolError(
+            INVALID_PARAMS,
+            f'Invalid params: `_meta[\'{VARIABLES_KEY}\']` must be "{ALL}" or "{NONE}"; '
+            "leave it out for the values that are kept with the task",
+        )
+    if meta.get(NEXT_KEY) is not True:
+        return options_of(request, values=None if values is None else str(values))
+    from mcp_baton.server.workflows.recording import plan_of, remaining
+
+    return options_of(
+        request,
+        values=None if values is None else str(values),
+        following=lambda task: remaining(request, plan_of(request, task)),
+    )
 
 
 def list_tasks(request: Request) -> JsonObject:
@@ -54,9 +91,8 @@ def list_tasks(request: Request) -> JsonObject:
     except ValueError as error:
         message = "Invalid params: `cursor` is not one that this list gave out"
         raise ProtocolError(INVALID_PARAMS, message) from error
-    made: dict[str, Json] = {
-        "tasks": [shown(request, task) | listed_meta(task, request.now_ms()) for task in page.tasks]
-    }
+    options = options_of(request)
+    made: dict[str, Json] = {"tasks": [listed_view(task, options) for task in page.tasks]}
     return made | {"nextCursor": page.cursor} if page.cursor else made
 
 
@@ -73,7 +109,7 @@ def task_result(request: Request) -> JsonObject:
         if not task.status.terminal:
             data: dict[str, Json] = {"status": task.status.value, "progress": task.variables.get(PROGRESS)}
             raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client to go on", data)
-        return result_of(request, task, related_task(task.task_id))
+        return result_view(task, related_task(task.task_id), request.budget)
 
     return from_store(request, look)
 
@@ -91,7 +127,7 @@ def cancel_task(request: Request) -> JsonObject:
         if request.stateless:
             return {}
         raise ProtocolError(INVALID_PARAMS, f"The task is {error.current.status.value}: nothing changes it") from error
-    return {} if request.stateless else shown(request, task)
+    return {} if request.stateless else task_summary(task, options_of(request))
 
 
 def update_task(request: Request) -> JsonObject:
@@ -126,6 +162,17 @@ def _completion(request: Request) -> JsonObject | None:
     if not isinstance(result, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `result` must be an object, as every MCP result is")
     return result
+
+
+def check_extension(request: Request) -> None:
+    """Refuse a tasks method to a client of the 2026 era that has not declared the extension.
+
+    Raises:
+        ProtocolError: it has not.
+    """
+    if request.stateless and not request.envelope.speaks_tasks:
+        data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
+        raise ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
 
 
 def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:

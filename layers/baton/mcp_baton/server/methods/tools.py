@@ -22,7 +22,7 @@ def call_tool(request: Request) -> JsonObject:
     name, arguments = request.called()
     tool = request.server.tools.get(name)
     if tool is None:
-        twin = request.server.twin(name)
+        twin = request.server.workflow_tool(name)
         if twin is not None and arguments.get(TASK_ACTION):
             from mcp_baton.server.workflows.task_actions import act
 
@@ -33,7 +33,7 @@ def call_tool(request: Request) -> JsonObject:
             return call_workflow_tool(request, twin)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     _check_headers(request, tool, arguments)
-    if TASK_ID not in arguments or name not in request.server.tools_with_handle:
+    if TASK_ID not in arguments or name not in request.server.tools_with_task_id:
         return _call(request, tool, arguments, request.bound_task())
     from mcp_baton.server.workflows.task_ids import NamedWrongly, named_task
 

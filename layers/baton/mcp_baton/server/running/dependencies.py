@@ -10,21 +10,18 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from mcp_baton.exceptions import RegistrationError, ToolError
+from mcp_baton.exceptions import ToolError
 from mcp_baton.server.context import Context
-from mcp_baton.server.registry import Registry
 from mcp_baton.server.running.abandoned import MAX_ABANDONED, THREADS
 from mcp_baton.server.running.awaiting import InItsThread, OnTheLoop, TookTooLong, Waiting, without_a_loop
 from mcp_baton.server.running.call import Call
-from mcp_baton.server.schema.dependency import Dependency, Factory
-from mcp_baton.server.schema.provider import Provider, name_of, read_provider
+from mcp_baton.server.schema.provider import Provider, name_of
 from mcp_baton.server.schema.signature import Signature
 
 
@@ -214,24 +211,19 @@ PROCESS = ProcessScope()
 atexit.register(PROCESS.close)
 
 
-def with_dependencies(
-    function: Callable[..., object], signature: Signature, call: Call, overrides: "Sequence[Override]"
-) -> Callable[..., object]:
+def with_dependencies(function: Callable[..., object], signature: Signature, call: Call) -> Callable[..., object]:
     """A function that makes what another depends on, calls it, and closes again what it made.
 
     Args:
         function: The function that is to be called.
         signature: Its signature.
         call: The call.
-        overrides: The factories that are replaced, the newest last.
     """
-    providers = _replaced(signature, overrides)
-    kept = overrides[-1].kept if overrides else PROCESS
 
     async def run(arguments: dict[str, Any], waiting: Waiting) -> object:
-        opened = Opened(call, kept, waiting)
+        opened = Opened(call, PROCESS, waiting)
         try:
-            for name, provider in providers:
+            for name, provider in signature.dependencies:
                 arguments[name] = await opened.get(provider)
             made: Any = function(**arguments)
             value = await made if signature.is_async else made
@@ -248,15 +240,6 @@ def with_dependencies(
         return await run(arguments, OnTheLoop())
 
     return asynchronous if signature.is_async else plain
-
-
-def _replaced(signature: Signature, overrides: "Sequence[Override]") -> Sequence[tuple[str, Provider]]:
-    if not overrides:
-        return signature.dependencies
-
-    declared = ((name, Dependency(item.factory, item.scope, item.timeout_s)) for name, item in signature.dependencies)
-    swap = swapping(overrides)
-    return [(name, read_provider(dependency, f"the parameter {name!r}", swap)) for name, dependency in declared]
 
 
 class Opened:
@@ -291,72 +274,3 @@ class Opened:
     async def close(self, error: BaseException | None) -> None:
         """Close what was made for this call."""
         await self._closings.close(error, self._waiting)
-
-
-class Override(Struct, frozen=True, eq=False):
-    """A factory that is replaced for a while. What is made for the process meanwhile is kept apart.
-
-    Attributes:
-        replaced: What functions declare.
-        by: What is called in its place.
-    """
-
-    replaced: Factory
-    by: Factory
-    kept: ProcessScope = field(default_factory=ProcessScope)
-
-
-def swapping(overrides: Sequence[Override]) -> Callable[[Factory], Factory]:
-    """From a factory that was declared to the one that replaces it, the newest first."""
-
-    def swap(factory: Factory) -> Factory:
-        return next((item.by for item in reversed(overrides) if item.replaced == factory), factory)
-
-    return swap
-
-
-@contextmanager
-def overriding(server: Registry, overrides: list[Override], factory: Factory, by: Factory) -> Iterator[None]:
-    """As `Server.override`.
-
-    Args:
-        server: Whose functions declare the factory.
-        overrides: The replacements that hold for it now, the newest last.
-        factory: What its functions declare.
-        by: What is called in its place.
-
-    Raises:
-        RegistrationError: nothing of the server depends on `factory`, or `by` cannot stand in its place.
-    """
-    what = f"override of {name_of(factory)!r}"
-    if not callable(by):
-        raise RegistrationError(f"{what}: give it a function that makes the value, as lambda: {by!r}")
-    override = Override(factory, by)
-    swap = swapping([*overrides, override])
-    providers = list(_providers_of(server))
-    if not any(item.factory == factory for provider in providers for item in _all_of(provider)):
-        raise RegistrationError(f"{what}: nothing of this server depends on it")
-    for provider in providers:
-        read_provider(Dependency(provider.factory, provider.scope, provider.timeout_s), what, swap)
-    overrides.append(override)
-    try:
-        yield
-    finally:
-        overrides.remove(override)
-        override.kept.close()
-
-
-def _providers_of(server: Registry) -> Iterator[Provider]:
-    published: Iterable[tuple[tuple[str, Provider], ...]] = (
-        *(tool.signature.dependencies for tool in server.tools.values()),
-        *(resource.signature.dependencies for resource in server.resources.values()),
-        *(prompt.signature.dependencies for prompt in server.prompts.values()),
-        *(completion.signature.dependencies for completion in server.completions.values()),
-    )
-    return (provider for dependencies in published for _, provider in dependencies)
-
-
-def _all_of(provider: Provider) -> Iterator[Provider]:
-    yield provider
-    for _, need in provider.needs:
-        yield from _all_of(need)

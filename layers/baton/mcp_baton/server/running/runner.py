@@ -209,7 +209,7 @@ def _ended[T](
         if signature.dependencies:
             from mcp_baton.server.running.dependencies import with_dependencies
 
-            function = with_dependencies(function, signature, own, execution.server.overrides)
+            function = with_dependencies(function, signature, own)
     thread = None if signature.is_async else THREADS.watch(work.own_function, function)
     try:
         RUNNING.set(work.what)

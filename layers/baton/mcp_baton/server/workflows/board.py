@@ -16,9 +16,9 @@ from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.request import Request
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.recording import plan_of
+from mcp_baton.server.workflows.result_meta import task_meta
 from mcp_baton.server.workflows.task_ids import handle_of
-from mcp_baton.server.workflows.task_meta import shown_pause, task_meta
-from mcp_baton.server.workflows.task_view import TIMINGS_KEY, readable, timings_shown
+from mcp_baton.server.workflows.task_view import facts_of, readable, shown_pause
 from mcp_baton.tasks.record import PAUSED, RESULT_PREFIX, StepStatus, TaskRecord, paused_step, timestamp
 from mcp_baton.tasks.values import StoredValues, Weight, weight_of
 from mcp_baton.workflow.definition import Step, Workflow
@@ -342,7 +342,8 @@ def structure_of(request: Request, twin: WorkflowTool, state: State, message: st
     """The structured content: that of the workflow's tool, and `board`. At most 40 KB of JSON, beside the steps' names
     and statuses (docs/console.md, How much is shown)."""
     task, meta = state.task, task_meta(request, state.task)
-    timings = timings_shown(task).get(TIMINGS_KEY)
+    facts = facts_of(task)
+    timings = facts.pop("timings", None)
     steps = described(state.plan, timings if isinstance(timings, Mapping) else {})
     parts = parts_of(task, state.plan, ServerHost(request))
     made: dict[str, Json] = {"message": message}
@@ -367,7 +368,7 @@ def structure_of(request: Request, twin: WorkflowTool, state: State, message: st
             "board": {
                 "workflow": twin.workflow.name,
                 "twin": twin.name,
-                "task": _told(state),
+                "task": {**_head(state), **facts},
                 "steps": [{**step, **value} for step, value in zip(steps, values, strict=True)],
                 "pause": _pause(state),
                 "running_until": state.running_until,
@@ -382,10 +383,10 @@ def structure_of(request: Request, twin: WorkflowTool, state: State, message: st
     return filled(fitted(size_of(filled(nothing)), parts, state.calls))
 
 
-def _told(state: State) -> JsonObject:
+def _head(state: State) -> JsonObject:
     task = state.task
     created_ms = round(datetime.fromisoformat(task.created_at).timestamp() * 1000)
-    told: JsonObject = {
+    return {
         "task_id": task.task_id,
         "status": task.status.value,
         "status_message": task.status_message or (PAUSED if state.pause and state.live else None),
@@ -393,7 +394,6 @@ def _told(state: State) -> JsonObject:
         "updated_at": task.updated_at,
         "expires_at": timestamp(created_ms + task.ttl_ms),
     }
-    return {**told, "result_by": "client"} if task.by_client else told
 
 
 def _pause(state: State) -> JsonObject | None:

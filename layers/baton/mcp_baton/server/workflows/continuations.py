@@ -22,7 +22,7 @@ from mcp_baton.server.workflows.recording import (
     unrecorded,
     written,
 )
-from mcp_baton.server.workflows.task_meta import unrecorded_meta
+from mcp_baton.server.workflows.result_meta import unrecorded_meta
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch, Timing
 from mcp_baton.tasks.variables import TaskVariables
@@ -115,7 +115,7 @@ def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> 
     rounds = request.rounds()
     plan, found = _find(request, task_id)
     budget = request.budget
-    sent = replaced(arguments, plan, Room(min(request.server.placeholder_bytes, budget.left), budget.unread))
+    sent = replaced(arguments, plan, Room(min(request.server.options.placeholder_bytes, budget.left), budget.unread))
     budget.read(sent.read)
     budget.take(sent.put_in)
     if sent.unknown:

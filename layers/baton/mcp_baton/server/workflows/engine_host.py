@@ -49,7 +49,7 @@ class ServerHost:
 
     def carries(self, size: int) -> bool:
         """Whether placeholders may put so many bytes into one call that the client makes."""
-        return size <= self._execution.server.placeholder_bytes
+        return size <= self._execution.server.options.placeholder_bytes
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         """Arguments as the tool takes them, as JSON, without those that equal their defaults."""

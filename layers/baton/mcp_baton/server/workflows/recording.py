@@ -11,7 +11,7 @@ from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinis
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import check_arguments
-from mcp_baton.server.workflows.task_meta import recorded_meta, unrecorded_meta
+from mcp_baton.server.workflows.result_meta import recorded_meta, unrecorded_meta
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.telemetry import RECORDINGS_LOST
@@ -165,4 +165,4 @@ class _Tools(Struct, frozen=True):
 
     def carries(self, size: int) -> bool:
         """Whether placeholders may put so many bytes into one call."""
-        return size <= self.request.server.placeholder_bytes
+        return size <= self.request.server.options.placeholder_bytes

@@ -4,6 +4,7 @@ Nothing runs here. Every action is one request to the store, but `complete` two.
 """
 
 import logging
+from collections.abc import Callable
 
 from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
@@ -11,9 +12,10 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.definitions.workflow_tool import ACTIONS, WorkflowTool
 from mcp_baton.server.request import Request
 from mcp_baton.server.workflows.board import State, done_of, state_of, structure_of
+from mcp_baton.server.workflows.result_meta import task_meta
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead
 from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
-from mcp_baton.server.workflows.task_meta import listed_meta, status_message_of, task_meta
+from mcp_baton.server.workflows.task_view import listed_meta, status_message_of
 from mcp_baton.server.workflows.workflow_tool_results import error
 from mcp_baton.server.workflows.workflow_tools import NOTHING_RUN, Unusable, not_run, sentence
 from mcp_baton.tasks.record import PAUSED, TaskRecord
@@ -167,7 +169,7 @@ def _listed(request: Request) -> JsonObject:
     except StoreError:
         logger.exception("request %s: the tasks cannot be listed", request.exchange.request_id)
         return error("The tasks cannot be read now. Make the same call again later.")
-    tasks = [_entry(task, request.now_ms()) for task in page.tasks[:MOST]]
+    tasks = [_entry(task, request.now_ms) for task in page.tasks[:MOST]]
     lines = [_line(task) for task in tasks[:NAMED]]
     more = [f"And {len(tasks) - NAMED} more."] if len(tasks) > NAMED else []
     head = f"The newest {'task' if len(tasks) == 1 else f'{len(tasks)} tasks'}:" if tasks else "There are no tasks."
@@ -178,14 +180,13 @@ def _list_of(tasks: list[dict[str, Json]], text: str) -> JsonObject:
     return _made(text, {"message": text, "steps": [], "results": {}, "next": [], "tasks": tasks}, {})
 
 
-def _entry(task: TaskRecord, now_ms: int) -> dict[str, Json]:
-    told = listed_meta(task, now_ms).get("_meta", {})
-    where = told if isinstance(told, dict) else {}
+def _entry(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
+    where = listed_meta(task, now_ms)
     pause = where.get("pause_reason")
     made: dict[str, Json] = {"task_id": task.task_id}
     made |= {name: where[name] for name in ("workflow", "tool") if name in where}
     made["status"] = task.status.value
-    message = status_message_of(task, lambda: now_ms)
+    message = status_message_of(task, now_ms)
     if message:
         made["status_message"] = message[:LONGEST_MESSAGE]
     if "step" in where:

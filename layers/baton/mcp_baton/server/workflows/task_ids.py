@@ -2,7 +2,7 @@
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
-from mcp_baton.server.server import Server
+from mcp_baton.server.view import ServerView
 from mcp_baton.workflow.definition import TASK_ID, Workflow
 from mcp_baton.workflow.task_ids import Handle, secrets_of
 
@@ -29,7 +29,7 @@ def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[st
     return named, others
 
 
-def handle_of(server: Server, workflow: Workflow, task_id: str) -> Handle:
+def handle_of(server: ServerView, workflow: Workflow, task_id: str) -> Handle:
     """How texts name a task of this workflow."""
 
     def takes_it(tool: str) -> bool:

@@ -1,141 +1,256 @@
-"""Which of a task's values an answer shows, and which it only names: it has a budget (docs/storage.md, Budgets)."""
+"""The view of a task: in `tasks/get`, on streams, in lists, in the command line and in the console.
+
+An answer has a budget. Values that do not fit are named only, and can be read as resources (docs/storage.md, Budgets).
+"""
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
-from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, ValueLost
-from mcp_baton.protocol.envelope import TASKS_EXTENSION
+from msgspec import Struct, field
+
+from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
+from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.request import Request
-from mcp_baton.server.workflows.task_meta import shown_pause, status_message_of
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import (
+    PAUSE_REASON,
+    PAUSED,
+    PROGRESS,
+    StepStatus,
+    TaskRecord,
+    TaskStatus,
+    pause_of,
+    steps_of,
+)
 from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
+from mcp_baton.workflow.pause import Interrupted
 
 logger = logging.getLogger(__name__)
 
 VARIABLES_KEY: Final = "mcp-baton/variables"
-TIMINGS_KEY: Final = "mcp-baton/timings"
 NEXT_KEY: Final = "mcp-baton/next"
+TIMINGS_KEY: Final = "mcp-baton/timings"
 RESULT_BY_KEY: Final = "mcp-baton/result_by"
 OMITTED_KEY: Final = "omitted"
 ALL, NONE = "all", "none"
 UNREADABLE = "this value cannot be read now; ask again"
 ALWAYS = (PROGRESS, PAUSE_REASON)
-"""What every `tasks/get` shows: the state itself."""
+"""The variables that every view shows."""
+
+INTERVALS_MS: Final = ((10_000, 1_000), (60_000, 5_000), (math.inf, 15_000))
+"""The poll interval by a task's age: pairs of greatest age and interval, milliseconds."""
+
+PERSON_MS: Final = 60_000
+"""The poll interval of a task that waits for a person, milliseconds."""
 
 
-def wanted_values(request: Request) -> str | None:
-    """What a `tasks/get` asks for in `_meta`: `all`, `none`, or `None` for the values that are in the task's item.
+class ViewOptions(Struct, frozen=True, kw_only=True):
+    """How a task is shown.
 
-    Raises:
-        ProtocolError: it asks for something else.
+    Attributes:
+        now_ms: Returns the time by which claims expire, epoch milliseconds.
+        stateless: Whether it is shown in the words of the 2026 era.
+        poll_interval_s: The poll interval, seconds. `None` to choose it by the task's age.
+        values: `all` variables, `none`, or `None` for those in the task's item.
+        following: Returns the remaining calls of a task. `None` if they are not asked for.
+        budget: The size of the answer.
     """
-    if VARIABLES_KEY not in request.envelope.meta:
-        return None
-    wanted = request.envelope.meta[VARIABLES_KEY]
-    if wanted not in (ALL, NONE):
-        raise ProtocolError(
-            INVALID_PARAMS,
-            f'Invalid params: `_meta[\'{VARIABLES_KEY}\']` must be "{ALL}" or "{NONE}"; '
-            "leave it out for the values that are kept with the task",
-        )
-    return str(wanted)
+
+    now_ms: Callable[[], int]
+    stateless: bool = True
+    poll_interval_s: float | None = None
+    values: str | None = None
+    following: Callable[[TaskRecord], list[JsonObject]] | None = None
+    budget: Budget = field(default_factory=Budget)
 
 
-def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wanted: str | None) -> dict[str, Json]:
-    """A task with its variables in `_meta`, one key a variable, and in the 2026 era its result.
-
-    Args:
-        call: The request.
-        task: The task.
-        made: What is said of it besides.
-        wanted: As `wanted_values`.
-
-    Raises:
-        StoreUnavailable: its result cannot be read now.
-    """
-    state = _state(request, task) | timings_shown(task) | _next(request, task) | result_mark(task)
-    names = [] if wanted == NONE else [name for name in task.variables if name not in ALWAYS]
-    if request.stateless and weight_of(task, FINAL_RESULT):
-        names.insert(0, FINAL_RESULT)
-    weights = {name: weight for name in names if (weight := weight_of(task, name))}
-    left = request.budget.shown - len(dumps({**made, "_meta": state}).encode())
-    omitted = _left_out(task, weights, left, everything=wanted == ALL)
-    if omitted and OMITTED_KEY in weights:
-        # The list stands where a variable of this name would. It can be read by its URI.
-        omitted[OMITTED_KEY] = {}
-    omitted |= {key: {} for key in (TIMINGS_KEY, NEXT_KEY, RESULT_BY_KEY) if key in state and key in weights}
-    whole = [name for name in weights if name not in omitted]
-    request.budget.read(sum(weights[name].text_bytes for name in whole))
-    read_ahead(task.variables, whole)
-    values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
-    shown = {"result": _as_returned(task, values.pop(FINAL_RESULT))} if FINAL_RESULT in values else {}
-    if task.job is not None and FINAL_RESULT in omitted:
-        shown = {"result": _as_returned(task, linked(omitted.pop(FINAL_RESULT)))}
-    return {**made, **shown, "_meta": {**state, **values, **_naming(omitted)}}
-
-
-def result_mark(task: TaskRecord) -> dict[str, Json]:
-    """What `_meta` says of a result that a client supplied; nothing of one that a tool or a run made."""
-    return {RESULT_BY_KEY: "client"} if task.by_client else {}
-
-
-def _as_returned(task: TaskRecord, result: Json) -> Json:
-    """A job's result as the call would have returned it: in the 2026 era every result names its type (MCP 2026-07-28,
-    basic/index)."""
-    if task.job is None or not isinstance(result, Mapping):
-        return result
-    made = {"resultType": "complete", **result}
-    own = result.get("_meta")
-    return (
-        {**made, "_meta": {**(own if isinstance(own, Mapping) else {}), **result_mark(task)}}
-        if task.by_client
-        else made
+def options_of(
+    request: Request,
+    *,
+    values: str | None = None,
+    following: Callable[[TaskRecord], list[JsonObject]] | None = None,
+) -> ViewOptions:
+    """How a task is shown to the client of a request."""
+    return ViewOptions(
+        now_ms=request.now_ms,
+        stateless=request.stateless,
+        poll_interval_s=request.server.options.poll_interval_s,
+        values=values,
+        following=following,
+        budget=request.budget,
     )
 
 
-def _state(request: Request, task: TaskRecord) -> dict[str, Json]:
-    state = {name: readable(task, name) for name in ALWAYS if name in task.variables}
-    if task.claim is None or not task.claim.until_ms:
-        return state
-    # A pause reason that is stored may be older than the run that holds the task, or that was killed.
-    state.pop(PAUSE_REASON, None)
-    pause = shown_pause(task, request.now_ms)
-    return state if pause is None else {**state, PAUSE_REASON: pause}
+def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+    """The whole view: the result of `tasks/get`. `_meta` has a key for each variable, and the facts.
+
+    Raises:
+        StoreUnavailable: the task's result cannot be read now.
+    """
+    made = task_summary(task, options)
+    if options.stateless:
+        if task.status is TaskStatus.INPUT_REQUIRED and task.job is not None:
+            made["inputRequests"] = task.job.open
+        elif task.error is not None:
+            made["error"] = task.error
+    facts = facts_of(task)
+    if options.following is not None and task.workflow is not None:
+        facts["next"] = options.following(task)
+    state = _state(task, options) | marked(facts)
+    names = [] if options.values == NONE else [name for name in task.variables if name not in ALWAYS]
+    if options.stateless and weight_of(task, FINAL_RESULT):
+        names.insert(0, FINAL_RESULT)
+    weights = {name: weight for name in names if (weight := weight_of(task, name))}
+    left = options.budget.shown - len(dumps({**made, "_meta": state}).encode())
+    omitted = _left_out(task, weights, left, everything=options.values == ALL)
+    # The list of what is left out, and the facts, take the place of variables with the same names. These can still be
+    # read by their URIs.
+    omitted |= {name: {} for name in (*state, *([OMITTED_KEY] if omitted else [])) if name in weights}
+    whole = [name for name in weights if name not in omitted]
+    options.budget.read(sum(weights[name].text_bytes for name in whole))
+    read_ahead(task.variables, whole)
+    values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
+    if FINAL_RESULT in values:
+        result = values.pop(FINAL_RESULT)
+        if task.job is not None and FINAL_RESULT in omitted:
+            result = linked(omitted.pop(FINAL_RESULT))
+        made["result"] = _as_returned(task, result)
+    return {**made, "_meta": {**values, **state, **_naming(omitted)}}
 
 
-def timings_shown(task: TaskRecord) -> dict[str, Json]:
-    """When the task's steps ran: `{"mcp-baton/timings": {step: {"at": epoch ms, "ms": milliseconds}}}`; nothing of a
-    task of which that is not known."""
+def task_summary(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+    """The view without variables: MCP's `Task`."""
+    made: dict[str, Json] = {
+        "taskId": task.task_id,
+        "status": task.status.value,
+        "createdAt": task.created_at,
+        "lastUpdatedAt": task.updated_at,
+    }
+    message = status_message_of(task, options.now_ms)
+    if message:
+        made["statusMessage"] = message
+    interval_ms = poll_interval_ms(task, options)
+    if not options.stateless:
+        return made | {"ttl": task.ttl_ms, "pollInterval": interval_ms}
+    return made | {"ttlMs": task.ttl_ms, "pollIntervalMs": interval_ms}
+
+
+def listed_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+    """A task in a list: its summary, and where it stands in `_meta`."""
+    meta = listed_meta(task, options.now_ms)
+    return task_summary(task, options) | ({"_meta": meta} if meta else {})
+
+
+def listed_meta(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
+    """Where a listed task stands: `{"workflow", "step", "pause_reason"}`, or `{"tool"}` for a background job of a tool.
+
+    `step` is the first step that is not settled. `pause_reason` is without its `error`, which can have any length;
+    `tasks/get` has it.
+    """
+    if task.workflow is None:
+        return {} if task.job is None else {"tool": task.job.work.tool}
+    meta: dict[str, Json] = {"workflow": task.workflow}
+    step = next((step["name"] for step in steps_of(task) if not StepStatus(step["status"]).settled), None)
+    if step is not None:
+        meta["step"] = step
+    pause = shown_pause(task, now_ms)
+    if pause is not None:
+        meta["pause_reason"] = {name: value for name, value in pause.items() if name != "error"}
+    return meta
+
+
+def facts_of(task: TaskRecord) -> dict[str, Json]:
+    """Facts about a task that are not variables, each under its name. Every view shows them.
+
+    Returns:
+        `timings`: when each step ran, `{"at": epoch milliseconds, "ms": milliseconds}` by the step's name.
+        `result_by`: `client` if a client supplied the result.
+    """
+    facts: dict[str, Json] = {}
+    timings = _timings_of(task)
+    if timings:
+        facts["timings"] = timings
+    return facts | ({"result_by": "client"} if task.by_client else {})
+
+
+def marked(facts: JsonObject) -> dict[str, Json]:
+    """Facts as members of `_meta`, where they have a prefix."""
+    return {f"mcp-baton/{name}": value for name, value in facts.items()}
+
+
+def _timings_of(task: TaskRecord) -> JsonObject:
     if "timings" not in task.kept:
         return {}
     from mcp_baton.tasks.timings import timings_of
 
     try:
-        timings = timings_of(task)
+        return {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings_of(task).items()}
     except StoreError:
         logger.exception("task %s: its timings cannot be read", task.task_id)
         return {}
-    shown: JsonObject = {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings.items()}
-    return {TIMINGS_KEY: shown} if shown else {}
 
 
-def _next(request: Request, task: TaskRecord) -> dict[str, Json]:
-    """What remains to be done of a workflow's task, where the request asks for it: as a continuation's `next`."""
-    if task.workflow is None or request.envelope.meta.get(NEXT_KEY) is not True:
-        return {}
-    from mcp_baton.server.workflows.recording import plan_of, remaining
-
-    return {NEXT_KEY: remaining(request, plan_of(request, task))}
+def result_mark(task: TaskRecord) -> dict[str, Json]:
+    """The member of a result's `_meta` that says that a client supplied the result."""
+    return {RESULT_BY_KEY: "client"} if task.by_client else {}
 
 
-def result_of(request: Request, task: TaskRecord, meta: dict[str, Json]) -> dict[str, Json]:
-    """A task's result in the answer to `tasks/result`, as far as the budget goes.
+def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | None:
+    """Why a task is paused (docs/workflows.md, When a run is killed).
+
+    A task is not paused while a run holds it. If a run's claim has expired and steps are not settled, the run was
+    interrupted. This replaces the pause reason that an earlier run has stored.
+
+    Args:
+        task: The task.
+        now_ms: Returns the time by which claims expire. Called only if there is a claim.
+    """
+    claim = None if task.status.terminal else task.claim
+    if claim is None:
+        return pause_of(task)
+    at_ms = now_ms()
+    if claim.lapsed_at(at_ms):
+        return _interrupted(task) or pause_of(task)
+    return None if claim.holds_at(at_ms) else pause_of(task)
+
+
+def _interrupted(task: TaskRecord) -> JsonObject | None:
+    """The pause reason of a task whose run was killed. `None` if every step is settled."""
+    for step in steps_of(task):
+        if not StepStatus(step["status"]).settled:
+            return Interrupted(step["name"], step.get("tool", "")).to_json()
+    return None
+
+
+def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None:
+    """The status message: what the worker reports, or that the task is paused. `None` if there is nothing to say."""
+    if task.status_message or task.status is not TaskStatus.WORKING:
+        return task.status_message
+    return PAUSED if shown_pause(task, now_ms) else None
+
+
+def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
+    """How long the client should wait until it reads the task again, milliseconds (docs/background.md, Status and
+    polling)."""
+    if options.poll_interval_s is not None:
+        return max(1, round(options.poll_interval_s * 1000))
+    if task.status is TaskStatus.INPUT_REQUIRED:
+        return PERSON_MS
+    age_ms = options.now_ms() - datetime.fromisoformat(task.created_at).timestamp() * 1000
+    return next(interval for until, interval in INTERVALS_MS if age_ms < until)
+
+
+def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict[str, Json]:
+    """A task's result as the answer to `tasks/result`.
+
+    Args:
+        task: The task.
+        meta: Further members of the answer's `_meta`.
+        budget: The size of the answer.
 
     Raises:
         StoreUnavailable: it cannot be read now.
@@ -144,20 +259,19 @@ def result_of(request: Request, task: TaskRecord, meta: dict[str, Json]) -> dict
     weight = weight_of(task, FINAL_RESULT)
     if weight is None:
         return {"result": None, "_meta": meta}
-    omitted = _left_out(task, {FINAL_RESULT: weight}, request.budget.shown, everything=True)
-    request.budget.read(0 if omitted else weight.text_bytes)
-    result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
+    omitted = _left_out(task, {FINAL_RESULT: weight}, budget.shown, everything=True)
+    budget.read(0 if omitted else weight.text_bytes)
     if task.job is not None and omitted:
         return {**linked(omitted[FINAL_RESULT]), "_meta": meta}
+    result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
     if task.job is not None and isinstance(result, Mapping):
-        # What the call would have returned.
-        own = result.get("_meta")
-        return {**result, "_meta": {**own, **meta} if isinstance(own, Mapping) else meta}
+        # The result of the call itself.
+        return {**result, "_meta": {**_meta_of(result), **meta}}
     return {"result": result, "_meta": {**meta, **_naming(omitted)}}
 
 
 def linked(note: Mapping[str, Json]) -> dict[str, Json]:
-    """A call's result that is longer than an answer, as a result that links to it."""
+    """The result of a call that is longer than an answer: a link to the resource."""
     size, uri = note["bytes"], note["uri"]
     text = f"The result has {size} bytes, which is more than an answer holds. Read the resource {uri}."
     link: dict[str, Json] = {"type": "resource_link", "uri": uri, "name": "result", "mimeType": "application/json"}
@@ -165,7 +279,7 @@ def linked(note: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def readable(task: TaskRecord, name: str) -> Json:
-    """A variable's value; in the place of one that cannot be had, why: it costs neither the others nor the status."""
+    """The value of a variable. If it cannot be read, the reason: the other values and the status are shown anyway."""
     try:
         return task.variables[name]
     except StoreUnavailable:
@@ -175,26 +289,50 @@ def readable(task: TaskRecord, name: str) -> Json:
         return {"error": str(error)}
 
 
+def _state(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+    state = {name: readable(task, name) for name in ALWAYS if name in task.variables}
+    if task.claim is None or not task.claim.until_ms:
+        return state
+    # A stored pause reason may be older than the run that holds the task, or that was killed.
+    state.pop(PAUSE_REASON, None)
+    pause = shown_pause(task, options.now_ms)
+    return state if pause is None else {**state, PAUSE_REASON: pause}
+
+
+def _as_returned(task: TaskRecord, result: Json) -> Json:
+    """A job's result as the call would have returned it: in the 2026 era every result names its type (MCP 2026-07-28,
+    basic/index)."""
+    if task.job is None or not isinstance(result, Mapping):
+        return result
+    made = {"resultType": "complete", **result}
+    return {**made, "_meta": {**_meta_of(result), **result_mark(task)}} if task.by_client else made
+
+
+def _meta_of(result: JsonObject) -> JsonObject:
+    meta = result.get("_meta")
+    return meta if isinstance(meta, Mapping) else {}
+
+
 def _value(task: TaskRecord, name: str) -> Json:
     if name != FINAL_RESULT:
         return readable(task, name)
     try:
         return task.result
     except ValueLost as lost:
-        # That it is lost does not hide that the task is over.
+        # The status is shown although the result is lost.
         return {"error": str(lost)}
 
 
 def _left_out(
     task: TaskRecord, weights: Mapping[str, Weight], left: int, *, everything: bool
 ) -> dict[str, dict[str, Json]]:
-    """What stands in the place of those values that are not shown: the smallest are shown first, before all the result.
+    """Notes in place of the values that do not fit. The result is shown first, then the smallest values.
 
     Args:
         task: The task.
-        weights: Its values' weights, by name.
-        left: The answer's bytes that are left for them.
-        everything: Whether values that are kept outside the item are to be shown, too; a result always is.
+        weights: The sizes of its values, by name.
+        left: The bytes of the answer that they may take.
+        everything: Whether values outside the item are shown, too. A result always is.
     """
     notes: dict[str, dict[str, Json]] = {
         name: {"bytes": weight.text_bytes, "uri": value_uri(task.task_id, name)} for name, weight in weights.items()
@@ -209,75 +347,9 @@ def _left_out(
 
 
 def _entry_bytes(name: str, note: dict[str, Json]) -> int:
-    # The name stands twice, as a key and in the list of what was left out, with colon, commas and quotation marks.
+    # The name appears twice, as a key and in the list of what is left out, with colon, commas and quotation marks.
     return 2 * len(dumps(name).encode()) + len(dumps(note).encode()) + 3
 
 
 def _naming(omitted: Mapping[str, Json]) -> dict[str, Json]:
     return {OMITTED_KEY: list(omitted)} if omitted else {}
-
-
-INTERVALS_MS: Final = ((10_000, 1_000), (60_000, 5_000), (math.inf, 15_000))
-"""Until which age of a task it is to be looked at how often, milliseconds."""
-
-PERSON_MS: Final = 60_000
-"""How often a task is to be looked at that waits for a person, milliseconds."""
-
-
-def shown(request: Request, task: TaskRecord) -> dict[str, Json]:
-    """A task in the words of the request's era, without its values."""
-    made: dict[str, Json] = {
-        "taskId": task.task_id,
-        "status": task.status.value,
-        "createdAt": task.created_at,
-        "lastUpdatedAt": task.updated_at,
-    }
-    message = status_message_of(task, request.now_ms)
-    if message:
-        made["statusMessage"] = message
-    interval_ms = poll_interval_ms(request, task)
-    if not request.stateless:
-        return made | {"ttl": task.ttl_ms, "pollInterval": interval_ms}
-    return made | {"ttlMs": task.ttl_ms, "pollIntervalMs": interval_ms}
-
-
-def poll_interval_ms(request: Request, task: TaskRecord) -> int:
-    """How long the client is asked to wait before it looks at a task again, milliseconds."""
-    chosen = request.server.poll_interval_s
-    return interval_ms(task, request.now_ms()) if chosen is None else max(1, round(chosen * 1000))
-
-
-def interval_ms(task: TaskRecord, now_ms: int) -> int:
-    """The same by the task's age: what takes long is looked at seldom (docs/background.md, Status and polling)."""
-    if task.status is TaskStatus.INPUT_REQUIRED:
-        return PERSON_MS
-    age_ms = now_ms - datetime.fromisoformat(task.created_at).timestamp() * 1000
-    return next(interval for until, interval in INTERVALS_MS if age_ms < until)
-
-
-def check_extension(request: Request) -> None:
-    """Refuse what is about tasks to a client of the 2026 era that has not declared the extension.
-
-    Raises:
-        ProtocolError: it has not.
-    """
-    if request.stateless and not request.envelope.speaks_tasks:
-        data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
-        raise ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
-
-
-def details(request: Request, task: TaskRecord) -> dict[str, Json]:
-    """What the 2026 era inlines besides the result: the questions that wait for an answer, or why the task failed."""
-    if not request.stateless:
-        return {}
-    if task.status is TaskStatus.INPUT_REQUIRED and task.job is not None:
-        return {"inputRequests": task.job.open}
-    return {"error": task.error} if task.error is not None else {}
-
-
-def failure_of(error: JsonObject) -> ProtocolError:
-    """Why a task failed, as the answer to a request."""
-    code, message = error.get("code"), error.get("message")
-    return ProtocolError(
-        code if isinstance(code, int) else INTERNAL_ERROR, str(message or "Internal error"), error.get("data")
-    )

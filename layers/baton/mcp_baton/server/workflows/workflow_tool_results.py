@@ -15,8 +15,8 @@ from mcp_baton.server.content import ResourceLink
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.result_meta import run_meta, task_meta
 from mcp_baton.server.workflows.task_ids import handle_of
-from mcp_baton.server.workflows.task_meta import run_meta, task_meta
 from mcp_baton.server.workflows.task_view import readable
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_value, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of

@@ -138,6 +138,6 @@ def _others(execution: Execution, twin: WorkflowTool, task: TaskRecord) -> JsonO
         tool, own = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
         return error(f"This task is a call of {tool} in the background. {NOTHING_RUN}: call {tool} with {own}.")
     of = "is not one of this workflow"
-    if task.workflow is not None and execution.server.twin(task.workflow) is not None:
+    if task.workflow is not None and execution.server.workflow_tool(task.workflow) is not None:
         return error(f"This task {of}. {NOTHING_RUN}: call {task.workflow} with this {TASK_ID}.")
     return error(f"This task {of}. {NOTHING_RUN}: call {twin.workflow.name} without {TASK_ID} to start anew.")

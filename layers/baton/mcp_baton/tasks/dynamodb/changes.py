@@ -1,4 +1,4 @@
-"""What a batch changes in a stored item (docs/storage.md, Writers at the same time)."""
+"""A batch, encoded as changes of a stored item (docs/storage.md, Writers at the same time)."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_variable, encode_variables, texts_by_name
 from mcp_baton.tasks.dynamodb.items import IN_HEAD, TIMINGS, members
-from mcp_baton.tasks.dynamodb.values import ELEMENT_BYTES, all_small, at_most, item_size, some_large
+from mcp_baton.tasks.dynamodb.values import ELEMENT_BYTES, at_most, is_large, item_size
 from mcp_baton.tasks.record import CALL_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.texts import to_text, zipped
@@ -22,21 +22,21 @@ NO_PROGRESS: Attribute = {"M": {"steps": {"L": []}}}
 
 
 class Changes(Struct, frozen=True):
-    """A batch, encoded. Names are those under which variables are stored, but for `oversized`.
+    """The changes of a batch. Names are stored names, except in `oversized`.
 
     Attributes:
-        steps: Steps whose status is addressed by its path in the stored progress, and guarded there.
+        steps: Steps whose status is set, and guarded, by its path in the stored progress.
         variables: Variables to set, by name.
         removed: Names of variables to remove.
         required: Variables that must still have these values.
-        result: The task's final result; with one the task becomes `completed`.
-        replaceable: Names of the variables whose values may be kept outside the item, or where that is not possible
-            and the item too large, be replaced by a note.
-        oversized: Names of those that were replaced by a note.
+        result: The task's final result. With one, the task becomes `completed`.
+        replaceable: Names of the variables that may be stored outside the item, or if that is impossible and the item
+            is too large, be replaced by a note.
+        oversized: Names of the variables that were replaced by a note.
         by_client: Whether a client supplied the result.
-        definition: The task's new definition, where it gets one.
-        timings: When steps ran, by stored name.
-        all_timings: Whether these are all that there are to be; otherwise those of other steps are left alone.
+        definition: The task's new definition, if it gets one.
+        timings: When steps ran, by name.
+        all_timings: Whether these replace all stored timings; otherwise timings of other steps stay.
     """
 
     steps: tuple[StepWrite, ...]
@@ -53,11 +53,11 @@ class Changes(Struct, frozen=True):
 
 
 def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) -> Changes:
-    """Encode a batch that is to be written against a stored item.
+    """Encode a batch as changes of a stored item.
 
-    Steps are written and guarded one by one, so that writers of different steps never meet. A batch that replaces the
-    progress as a whole, or has so many steps that the paths would outgrow an expression (4 KB and 300 operators),
-    writes it in one piece and is guarded by the whole of what was read.
+    Steps are written and guarded one by one, so that writers of different steps do not conflict. A batch that replaces
+    the progress, or that has too many steps for one expression (4 KB and 300 operators), writes the progress as a whole
+    and requires that it is the one that was read.
 
     Raises:
         StoreError: a value is not JSON.
@@ -120,7 +120,7 @@ def _check_places(progress: Attribute, writes: tuple[StepWrite, ...]) -> None:
     """Make sure that a stored progress has these steps.
 
     Raises:
-        StoreError: it has not.
+        StoreError: it does not.
     """
     count = len(progress["M"]["steps"]["L"])
     for write in writes:
@@ -129,7 +129,7 @@ def _check_places(progress: Attribute, writes: tuple[StepWrite, ...]) -> None:
 
 
 def with_statuses(progress: Attribute, writes: tuple[StepWrite, ...]) -> Attribute:
-    """A stored progress with these steps' statuses."""
+    """A stored progress with the statuses of these steps."""
     fields: dict[str, Any] = dict(progress["M"])
     steps = [dict(step["M"]) for step in fields["steps"]["L"]]
     for write in writes:
@@ -137,18 +137,16 @@ def with_statuses(progress: Attribute, writes: tuple[StepWrite, ...]) -> Attribu
     return {"M": {**fields, "steps": {"L": [{"M": step} for step in steps]}}}
 
 
-def all_stays(stored: Item, changes: Changes, limit: int) -> bool:
-    """Whether the item stays within a limit, bytes, and no value that is written could be cheaper outside it."""
+def fits(stored: Item, changes: Changes, limit: int) -> bool:
+    """Whether no value has to leave the item: none is large, and the item stays within a limit, bytes."""
     values = [changes.variables[name] for name in changes.replaceable]
     if changes.result is not None:
         values.append(changes.result)
-    if all_small(values, limit - _besides(changes), stored, changes.variables, changes.timings, _added(changes)):
-        return True
-    return not some_large(values) and size_after(stored, changes) <= limit
+    return not any(map(is_large, values)) and excess_after(stored, changes, limit) <= 0
 
 
 def size_after(stored: Item, changes: Changes) -> int:
-    """The bytes that the item will have, at most, when nobody else writes meanwhile."""
+    """An upper bound of the item's size after the write, bytes, if nobody else writes meanwhile."""
     variables = {name: value for name, value in members(stored, "variables").items() if name not in changes.removed}
     variables |= changes.variables
     item: Item = {**stored, "variables": {"M": variables}, **_added(changes)}
@@ -156,17 +154,17 @@ def size_after(stored: Item, changes: Changes) -> int:
 
 
 def excess_after(stored: Item, changes: Changes, limit: int) -> int:
-    """By how many bytes `size_after` is above a limit; where it clearly is not, some number that is not above 0."""
+    """By how many bytes `size_after` exceeds a limit. If it clearly does not, any number up to 0."""
     over = at_most(stored, changes.variables, changes.timings, _added(changes)) + _besides(changes) - limit
     return over if over <= 0 else size_after(stored, changes) - limit
 
 
 def _added(changes: Changes) -> Item:
-    """The whole attributes that are written, besides the variables and the timings."""
+    """The attributes that are written, besides the variables and the timings."""
     added: Item = {} if changes.result is None else {"result": changes.result}
     return added if changes.definition is None else {**added, "definition": changes.definition}
 
 
 def _besides(changes: Changes) -> int:
-    """What statuses that grow longer, and what each write notes, add at most, bytes."""
+    """An upper bound of what longer statuses and the bookkeeping of each write add, bytes."""
     return len(changes.steps) * STATUS_BYTES + len(changes.timings) * ELEMENT_BYTES + BOOKKEEPING_BYTES

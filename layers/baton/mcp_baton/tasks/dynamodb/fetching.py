@@ -10,8 +10,15 @@ from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, check_kept, decode, from_native, text_bytes
 from mcp_baton.tasks.dynamodb.overflow import ObjectMissing, ObjectTooLarge, OverflowStore, ValueTable
 from mcp_baton.tasks.dynamodb.parallel import THREADS, together
-from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
-from mcp_baton.tasks.dynamodb.pointers import Pointer, digest_of, name_of, object_key, piece_key, pointer_in
+from mcp_baton.tasks.dynamodb.pointers import (
+    BUNDLE_BYTES,
+    Pointer,
+    digest_of,
+    name_of,
+    object_key,
+    piece_key,
+    pointer_in,
+)
 from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_pieces, unzipped_stream, zipped
 from mcp_baton.tasks.values import Weight
 

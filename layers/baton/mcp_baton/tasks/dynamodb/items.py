@@ -16,7 +16,7 @@ from mcp_baton.tasks.dynamodb.attributes import (
     encode_variables,
     stored_text,
 )
-from mcp_baton.tasks.dynamodb.values import Variables, all_small, values_of
+from mcp_baton.tasks.dynamodb.values import Variables, excess, is_large, values_of
 from mcp_baton.tasks.ids import shard_name, shard_of
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, Claim, NewTask, TaskRecord, TaskStatus, timestamp
 from mcp_baton.tasks.texts import MARK, from_text, to_text
@@ -159,9 +159,9 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
 
 
 def stays_whole(item: Item, limit: int) -> bool:
-    """Whether a new item is within a limit, bytes, and none of its values could be cheaper outside it."""
+    """Whether no value has to leave a new item: none is large, and the item is within a limit, bytes."""
     values = [value for name, value in item["variables"]["M"].items() if name not in IN_HEAD]
-    return all_small([item["arguments"], *values], limit, item)
+    return not any(map(is_large, [item["arguments"], *values])) and excess(item, limit) <= 0
 
 
 def expired(item: Item, now_ms: int) -> bool:

@@ -33,8 +33,8 @@ from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Job
 from mcp_baton.telemetry import STORE_CONFLICTS
 
 if TYPE_CHECKING:
+    from mcp_baton.tasks.dynamodb.moving import Path
     from mcp_baton.tasks.dynamodb.pointers import Pointer
-    from mcp_baton.tasks.dynamodb.prolonging import Path
 
 MOST_QUESTIONS = 100
 """The most questions that a job asks at a time. They fit into one `UpdateExpression`."""
@@ -228,7 +228,7 @@ class DynamoDBJobStore:
         Values outside the item that would expire earlier are written again first. If that fails, the task lives only as
         long as they do.
         """
-        from mcp_baton.tasks.dynamodb.prolonging import expiring
+        from mcp_baton.tasks.dynamodb.moving import expiring
 
         stored, expires_ms = stored_item(task), expires_s * 1000
         if short := expiring(stored, expires_s):
@@ -242,8 +242,7 @@ class DynamoDBJobStore:
         Returns:
             Until when all of them are kept, epoch seconds.
         """
-        from mcp_baton.tasks.dynamodb.moving import Target
-        from mcp_baton.tasks.dynamodb.prolonging import prolonged
+        from mcp_baton.tasks.dynamodb.moving import Target, prolonged
 
         target = Target(task.owner, task.task_id, expires_s, self._items.now_ms())
         made = prolonged(self._items.overflow(), target, short)

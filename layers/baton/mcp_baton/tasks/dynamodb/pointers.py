@@ -8,13 +8,19 @@ part of a pointer, but of every key that is made of one, so that a pointer leads
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct
 
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, Item, from_native
-from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
 from mcp_baton.tasks.texts import to_text
+
+POINTER_BYTES: Final = 46
+"""About the size of a pointer, bytes."""
+
+BUNDLE_BYTES: Final = 350_000
+"""The largest bundle of several values, and the largest piece of a longer one, bytes."""
 
 VALUE_PREFIX = "VALUE#"
 VALUE_SORT_KEY = "VALUE"

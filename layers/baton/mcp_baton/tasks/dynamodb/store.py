@@ -19,7 +19,7 @@ from mcp_baton.exceptions import (
 )
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Item, encode_object, text_bytes
-from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, plan
+from mcp_baton.tasks.dynamodb.changes import Changes, fits, plan
 from mcp_baton.tasks.dynamodb.expressions import (
     Update,
     claim_update,
@@ -43,7 +43,7 @@ from mcp_baton.tasks.dynamodb.overflow import MARGIN_S
 from mcp_baton.tasks.dynamodb.retry_policy import CHECKPOINT, CREATE, END, RENEW, WRITE, RetryPolicy
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge
 from mcp_baton.tasks.dynamodb.task_items import TaskItems, has_claim, may_claim, stored_item
-from mcp_baton.tasks.dynamodb.values import excess, item_size, size
+from mcp_baton.tasks.dynamodb.values import excess, is_large, item_size
 from mcp_baton.tasks.ids import new_task_id, new_token
 from mcp_baton.tasks.record import Claim, NewTask, TaskPage, TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.tasks.store import Batch, Written
@@ -213,13 +213,13 @@ class DynamoDBTaskStore:
             return zip_within()(text)  # few writes have anything to zip
 
         changes = plan(stored, batch, limits.compress_over_bytes, zips)
-        stays = all_stays(stored, changes, limits.item_bytes)
+        stays = fits(stored, changes, limits.item_bytes)
         if stays:
             with suppress(ItemTooLarge):
                 return self._write_batch(task, stored, changes, batch, name, now_ms)
-        return self._write_less(task, changes, batch, name, began_s, refused=stays)
+        return self._write_moved(task, changes, batch, name, began_s, refused=stays)
 
-    def _write_less(
+    def _write_moved(
         self, task: TaskRecord, planned: Changes, batch: Batch, name: tuple[str, int], began_s: float, *, refused: bool
     ) -> Written:
         """Write a batch after moving values out of the item, or replacing them by notes."""
@@ -227,7 +227,7 @@ class DynamoDBTaskStore:
 
         stored, limit = stored_item(task), self._limits.item_bytes
         mover = self._mover(task.owner, task.task_id, stored, began_s)
-        changes = lighter(planned, mover) if refused else fitted(stored, planned, limit, mover, batch.open_steps)
+        changes = lighter(planned, mover) if refused else fitted(stored, planned, limit, mover)
         while changes is not None:
             try:
                 return self._write_batch(task, stored, changes, batch, name, self.now_ms(), moved=True)
@@ -287,7 +287,7 @@ class DynamoDBTaskStore:
         if text_bytes(encoded) > VALUE_BYTES:
             raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {VALUE_BYTES} at most")
         update = finish_update(self.now_ms(), new_token(), TaskStatus.COMPLETED, encoded, by_client=by_client)
-        if size(encoded) <= self._limits.item_bytes:
+        if not is_large(encoded):
             with suppress(ItemTooLarge):
                 return self._finish(owner, task_id, update)
         return self._complete_moved(owner, task_id, Batch(result=result, by_client=by_client))

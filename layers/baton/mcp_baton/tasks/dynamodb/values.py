@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 COLLECTION_BYTES: Final = 3
 ELEMENT_BYTES: Final = 1
 
-SMALLEST_BYTES: Final = 300
-"""A value of fewer stored bytes stays in the head. It can be fetched with nothing but the head, and the writes that
-are expected may not all come."""
+LARGE_BYTES: Final = 4_096
+"""A value of more stored bytes leaves the task's item: every later write of the task would be charged for it."""
 
 
 class Variables(StoredValues):
@@ -146,14 +145,9 @@ def _is_elsewhere(attribute: Attribute) -> bool:
     return attribute.get("S", "")[:1] in (IN_ITEMS, IN_BUCKET)
 
 
-def some_large(values: Iterable[Attribute]) -> bool:
-    """Whether a value is so large that it could be cheaper outside the head. Most writes have none."""
-    return any(size(value) >= SMALLEST_BYTES for value in values)
-
-
-def all_small(values: Iterable[Attribute], most: int, *attributes: Mapping[str, Attribute]) -> bool:
-    """Whether no value could be cheaper outside the head, and these attributes surely have no more bytes than this."""
-    return not some_large(values) and at_most(*attributes) <= most
+def is_large(value: Attribute) -> bool:
+    """Whether a value has to leave the task's item."""
+    return size(value) > LARGE_BYTES
 
 
 def item_size(item: Mapping[str, Attribute]) -> int:
@@ -165,14 +159,16 @@ def item_size(item: Mapping[str, Attribute]) -> int:
 
 
 def excess(item: Mapping[str, Attribute], limit: int) -> int:
-    """By how many bytes an item is larger than a limit. Of one that clearly is not, some number that is not above 0:
-    weighing a task's values one by one takes longer than anything else in a write."""
+    """By how many bytes an item exceeds a limit. If it clearly does not, any number up to 0.
+
+    Computing the exact size takes longer than everything else in a write.
+    """
     over = at_most(item) - limit
     return over if over <= 0 else item_size(item) - limit
 
 
 def at_most(*attributes: Mapping[str, Attribute]) -> int:
-    """Bytes that DynamoDB counts for names and values at most: as JSON, which is written at once, they are longer."""
+    """An upper bound of the bytes that DynamoDB counts: the attributes as JSON, which is fast and longer."""
     return len(_as_json(attributes))
 
 

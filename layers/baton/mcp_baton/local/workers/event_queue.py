@@ -1,6 +1,6 @@
-"""The queue of asynchronous invocations, as Lambda keeps one for each function.
+"""The queue of asynchronous invocations, as Lambda has one for each function.
 
-A failed invocation is made again twice, after one minute and after two more, unless its event has become too old
+A failed invocation is retried twice, after one minute and after two more, unless its event has become too old
 (https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html).
 """
 
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How failed invocations are made again.
+    """When failed invocations are retried.
 
     Attributes:
-        after_s: Seconds between an attempt that failed and the next one; as many retries as there are numbers.
-        max_age_s: Seconds that an event is kept at most; the template's `MaximumEventAgeInSeconds`.
+        after_s: The seconds between a failed attempt and each retry.
+        max_age_s: The maximum age of an event, seconds; the template's `MaximumEventAgeInSeconds`.
     """
 
     after_s: tuple[float, ...] = (60.0, 120.0)
@@ -37,9 +37,9 @@ class Delivery:
     """One attempt at an event.
 
     Attributes:
-        event: What the function is invoked with.
+        event: The event of the function.
         request_id: The invocation's id, the same for each attempt.
-        accepted_s: When the event came, by the queue's clock.
+        accepted_s: When the queue accepted the event, by its clock.
         attempt: 1 for the first.
     """
 
@@ -50,7 +50,7 @@ class Delivery:
 
 
 def next_attempt_s(delivery: Delivery, retries: Retries, now_s: float) -> float | None:
-    """When a failed delivery is tried again, by the queue's clock; `None` where it is not."""
+    """Return the time of the retry, by the queue's clock; `None` if there is none."""
     if delivery.attempt > len(retries.after_s):
         return None
     due_s = now_s + retries.after_s[delivery.attempt - 1]
@@ -58,11 +58,11 @@ def next_attempt_s(delivery: Delivery, retries: Retries, now_s: float) -> float 
 
 
 class EventQueue:
-    """Events that wait for a worker. Safe to use from several threads.
+    """Events that wait for a worker. Thread-safe.
 
     Args:
-        retries: How failed invocations are made again.
-        clock: Seconds, from any moment on.
+        retries: When failed invocations are retried.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, retries: Retries, clock: Callable[[], float] = time.monotonic) -> None:
@@ -74,17 +74,17 @@ class EventQueue:
         self._closed = False
 
     def put(self, event: JsonObject) -> None:
-        """Take an event.
+        """Add an event.
 
         Raises:
             NotDispatched: the queue is closed.
         """
         now_s = self._clock()
         if not self._add(now_s, Delivery(event, str(uuid.uuid4()), now_s)):
-            raise NotDispatched("the local server is stopping: it takes no more events")
+            raise NotDispatched("the local server is stopping: it accepts no more events")
 
     def take(self) -> Delivery | None:
-        """The next delivery that is due, as soon as one is; `None` once the queue is closed."""
+        """Wait for the next delivery that is due. Return `None` once the queue is closed."""
         with self._changed:
             while not self._closed:
                 wait_s = self._waiting[0][0] - self._clock() if self._waiting else None
@@ -92,23 +92,23 @@ class EventQueue:
                     delivery = heapq.heappop(self._waiting)[2]
                     if self._clock() - delivery.accepted_s <= self._retries.max_age_s:
                         return delivery
-                    _give_up(delivery, f"it is older than {self._retries.max_age_s:g} s")
+                    _discard(delivery, f"it is older than {self._retries.max_age_s:g} s")
                     continue
                 self._changed.wait(wait_s)
         return None
 
     def failed(self, delivery: Delivery, why: str) -> None:
-        """Try a delivery again later, or give its event up: it is logged as an error, whole."""
+        """Retry a delivery later, or discard its event and log it as an error."""
         due_s = next_attempt_s(delivery, self._retries, self._clock())
         if due_s is None:
-            _give_up(delivery, why)
+            _discard(delivery, why)
             return
         wait_s = due_s - self._clock()
         if self._add(due_s, replace(delivery, attempt=delivery.attempt + 1)):
-            logger.warning("attempt %d at an event failed (%s): tried again in %.3g s", delivery.attempt, why, wait_s)
+            logger.warning("attempt %d of an event failed (%s): retry in %.3g s", delivery.attempt, why, wait_s)
 
     def close(self) -> int:
-        """Take and give out nothing any more; how many events were waiting."""
+        """Close the queue. Return the number of waiting events."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -122,6 +122,6 @@ class EventQueue:
             return not self._closed
 
 
-def _give_up(delivery: Delivery, why: str) -> None:
-    """What a dead-letter queue would get. The task stands: a poll dispatches it again (docs/background.md)."""
-    logger.error("an event was given up after %d attempts (%s): %s", delivery.attempt, why, dumps(delivery.event))
+def _discard(delivery: Delivery, why: str) -> None:
+    """Log what a dead-letter queue would get. The task stays: a poll dispatches it again (docs/background.md)."""
+    logger.error("an event was discarded after %d attempts (%s): %s", delivery.attempt, why, dumps(delivery.event))

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Context, Server, Step, Workflow, prompt_arg
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.gateway import InvocationContext
-from mcp_baton.local.report.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, own_frames
-from mcp_baton.local.report.requests import outcome_of, pause_words, watched, with_refusals
+from mcp_baton.local.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, own_frames
+from mcp_baton.local.request_log import outcome_of, pause_words, watched, with_refusals
 from mcp_baton.settings import Settings
 from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.pause import (
@@ -64,7 +64,7 @@ class Served:
         create_table(client, "baton")
         chosen = Settings(table="baton", allow_anonymous=True, **settings)
         store = dynamodb_store("baton", chosen, connect=lambda: client)
-        self._handler = with_refusals(handler(shop(), settings=chosen, store=store, call_method=watched()))
+        self._handler = with_refusals(compose(shop(), chosen, store=store, call_method=watched()))
 
     def post(self, body: object, **headers: str) -> Any:
         event = {
@@ -75,7 +75,7 @@ class Served:
             "isBase64Encoded": False,
             "requestContext": {"requestId": "r-1"},
         }
-        return json.loads(self._handler(event, InvocationContext(60.0))["body"])
+        return json.loads(self._handler(event, InvocationContext(60.0, "id-1"))["body"])
 
     def call(self, method: str, **params: Any) -> Any:
         return self.post({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})

@@ -85,7 +85,7 @@ def one_line(text: str, longest: int = LONGEST) -> str:
     return line if len(line) <= longest else f"{line[:longest]} …"
 
 
-PACKAGE: Final = Path(__file__).resolve().parents[2]
+PACKAGE: Final = Path(__file__).resolve().parents[1]
 NOTE: Final = "({} of Baton, of packages and of Python left out{})"
 DEBUG: Final = "; --log-level debug shows all"
 INSTALLED: Final = ("site-packages", "dist-packages")

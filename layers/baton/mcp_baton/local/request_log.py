@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from msgspec import structs
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.local.report.log import Entry, Status, one_line
+from mcp_baton.local.log import Entry, Status, one_line
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.methods import Method, call_method
@@ -24,7 +24,7 @@ from mcp_baton.workflow.pause import DeadlineExceeded, parse_pause
 
 if TYPE_CHECKING:
     from mcp_baton.local.gateway import InvocationContext
-    from mcp_baton.local.httpd import LambdaHandler
+    from mcp_baton.local.http_server import LambdaHandler
     from mcp_baton.tasks.store import TaskStore
 
 type Outcome = tuple[Status, str]
@@ -265,7 +265,7 @@ def named(method: str, params: JsonObject) -> str:
 
 def time_over(request: Request) -> str:
     """Which limit a workflow met that had no time for its next step, and where it is set."""
-    budget_s, left_ms = request.server.reply_budget_s, request.left_ms()
+    budget_s, left_ms = request.server.options.reply_budget_s, request.left_ms()
     if request.reply.silent and request.elapsed_s() >= budget_s:
         return f"reply_budget_s={budget_s:g} of the Server, as the client listens to no progress"
     if left_ms is not None and left_ms <= START_MARGIN_MS:

@@ -14,7 +14,7 @@ from typing import Final
 
 import mcp_baton
 from mcp_baton.exceptions import RegistrationError, SettingsError
-from mcp_baton.local.report.log import PACKAGE, is_own
+from mcp_baton.local.log import PACKAGE, is_own
 
 EXAMPLES: Final = {
     "Argument": "Argument('order_id', 'Which order', required=True)",

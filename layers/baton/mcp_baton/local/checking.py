@@ -1,20 +1,21 @@
 """All that the handler, `baton serve` and the testing client would refuse a server for, at once."""
 
+import os
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, Final
-from unittest.mock import patch
 
 from mcp_baton import Server, Settings, Workflow
+from mcp_baton.definition_errors import collecting
 from mcp_baton.exceptions import RegistrationError, SettingsError, WorkflowError
 from mcp_baton.hints import meant
-from mcp_baton.local.checks.faults import Fault, Site, fault_of, function_site, workflow_site
+from mcp_baton.local.faults import Fault, Site, fault_of, function_site, workflow_site
 from mcp_baton.local.loader import LoadError, find, load
-from mcp_baton.local.report.log import PACKAGE
+from mcp_baton.local.log import PACKAGE
 from mcp_baton.server.definitions.descriptions import undescribed
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_checks import all_workflow_errors
@@ -24,150 +25,51 @@ from mcp_baton.workflow.definition import Step, ToolFunction
 from mcp_baton.workflow.resolve import kinds_at
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, as_text, placeholders
 
-DECORATORS: Final = ("tool", "prompt", "resource", "completion")
-
 
 @dataclass
 class Collected:
-    """What was wrong while a file was loaded.
+    """What a file defined while it was loaded (`definition_errors.Collector`).
 
     Attributes:
-        faults: In order.
-        tools: The names of tools that were refused, and their functions: what speaks of them is no further mistake.
-        parts: The names of workflows and steps that were refused.
-        made: The workflows that were made, each with the line that made it.
-        added: Those that were added to a server.
+        faults: The errors, in order.
+        names: Names of tools, steps and workflows that were refused, and functions of such tools. A later error about
+            one of these is not another mistake.
+        workflows: The workflows that were made, each with the line that made it.
+        given: What `add_workflow` was called with.
     """
 
     faults: list[Fault] = field(default_factory=list)
-    tools: list[object] = field(default_factory=list)
-    parts: set[str] = field(default_factory=set)
-    made: list[tuple[Workflow, Site | None]] = field(default_factory=list)
-    added: list[object] = field(default_factory=list)
+    names: list[object] = field(default_factory=list)
+    workflows: list[tuple[Workflow, Site | None]] = field(default_factory=list)
+    given: list[object] = field(default_factory=list)
 
-    def take(self, error: Exception) -> None:
-        """Take an error down.
+    def refused(self, error: RegistrationError, *things: object) -> None:
+        """Take the error of a definition."""
+        self.faults.append(Fault.of(str(error), _author()))
+        self.names += things
 
-        Raises:
-            Exception: the error itself, where it is not about how Baton is used.
-        """
-        fault = fault_of(error, _author())
-        if fault is None:
-            raise error
-        self.faults.append(fault)
+    def made(self, workflow: object) -> None:
+        """Take a workflow that was made."""
+        if isinstance(workflow, Workflow):
+            self.workflows.append((workflow, _author()))
+
+    def added(self, workflow: object) -> None:
+        """Take a workflow that was given to `add_workflow`."""
+        self.given.append(workflow)
 
 
 NOTHING: Final = Collected()
-"""For a server of which no file was loaded with mistakes."""
+"""For a server whose file was loaded without collecting."""
 
 
 @contextmanager
-def collecting() -> Iterator[Collected]:
-    """Take down what is refused, for as long as this runs."""
-    collected = Collected()
-    with ExitStack() as stack:
-        for name in DECORATORS:
-            stack.enter_context(patch.object(Server, name, _decorator(getattr(Server, name), collected)))
-        stack.enter_context(patch.object(Server, "add_tool", _add_tool(Server.add_tool, collected)))
-        for name in ("add_workflow", "include"):
-            stack.enter_context(patch.object(Server, name, _method(getattr(Server, name), collected)))
-        for kind in (Step, Workflow):
-            stack.enter_context(patch.object(kind, "__init__", _maker(kind, collected)))
-        # What is checked when the handler is made is checked later, all of it.
-        stack.enter_context(patch.object(Server, "check", _unchecked))
-        stack.enter_context(patch.object(Settings, "from_environment", _settings))
-        yield collected
-
-
-def _settings(environment: Any) -> Settings:
-    """The settings; the defaults where they cannot be read, of which the check speaks by itself."""
+def _without_settings(unreadable: bool) -> Iterator[None]:
+    """Load with the default settings if the environment's cannot be read, so that the rest of the file is checked."""
+    hidden = {name: os.environ.pop(name) for name in list(os.environ) if unreadable and name.startswith("BATON_")}
     try:
-        return _read_settings(environment)
-    except SettingsError:
-        return Settings()
-
-
-_read_settings = Settings.from_environment
-
-
-def _unchecked(_server: Server, **_options: bool) -> None:
-    """In the place of `Server.check`."""
-
-
-def _decorator(method: Callable[..., Any], collected: Collected) -> Callable[..., Any]:
-    """A method that is a decorator, or makes one; the decorated function stays what it is."""
-
-    def guarded(server: Server, *given: Any, **options: Any) -> Any:
-        function = given[0] if given and callable(given[0]) else None
-        try:
-            made = method(server, *given, **options)
-        except (RegistrationError, TypeError) as error:
-            collected.take(error)
-            return _unchanged if function is None else function
-        return made if function is not None else _registrar(made, collected)
-
-    return guarded
-
-
-def _registrar(made: Callable[[Any], Any], collected: Collected) -> Callable[[Any], Any]:
-    def register(function: Any) -> Any:
-        try:
-            return made(function)
-        except (RegistrationError, TypeError) as error:
-            collected.take(error)
-            return function
-
-    return register
-
-
-def _add_tool(method: Callable[..., Any], collected: Collected) -> Callable[..., Any]:
-    def add_tool(server: Server, function: Any, **options: Any) -> Any:
-        try:
-            return method(server, function, **options)
-        except (RegistrationError, TypeError) as error:
-            collected.take(error)
-            collected.tools += [function, options.get("name") or getattr(function, "__name__", None)]
-            return function if callable(function) else _unchanged
-
-    return add_tool
-
-
-def _method(method: Callable[..., Any], collected: Collected) -> Callable[..., Any]:
-    """A method that takes a workflow or a server."""
-
-    def guarded(server: Server, given: Any, *more: Any, **options: Any) -> Any:
-        collected.added.append(given)
-        try:
-            return method(server, given, *more, **options)
-        except (RegistrationError, TypeError) as error:
-            collected.take(error)
-            return given
-
-    return guarded
-
-
-def _maker(kind: type[Step] | type[Workflow], collected: Collected) -> Callable[..., None]:
-    """A constructor; what cannot be made is made empty, under its name."""
-    make: Callable[..., None] = kind.__init__
-
-    def init(made: Any, *given: Any, **members: Any) -> None:
-        try:
-            make(made, *given, **members)
-        except (RegistrationError, TypeError) as error:
-            collected.take(error)
-            name = members.get("name", given[0] if given else "")
-            name = name if isinstance(name, str) and name else "?"
-            collected.parts.add(error.workflow if isinstance(error, WorkflowError) else name)
-            make(made, name) if kind is Step else make(made, name=name, description="")
-        else:
-            if kind is Workflow:
-                collected.made.append((made, _author()))
-
-    return init
-
-
-def _unchanged[F](function: F) -> F:
-    return function
+        yield
+    finally:
+        os.environ.update(hidden)
 
 
 def _author() -> Site | None:
@@ -175,7 +77,7 @@ def _author() -> Site | None:
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith("<") and not Path(file).is_relative_to(PACKAGE):
+        if not file.startswith("<") and not Path(file).is_relative_to(PACKAGE) and "contextlib" not in file:
             return Site(Path(file), frame.f_lineno)
         frame = frame.f_back
     return None
@@ -413,8 +315,8 @@ def _tool_of(server: Server, step: Step) -> Tool | None:
 
 def _left_out(server: Server, module: ModuleType, folder: Path, collected: Collected) -> Iterator[Fault]:
     """Workflows that the author's files made and did not add to a server."""
-    added, variables = set(map(id, collected.added)), {id(value): name for name, value in vars(module).items()}
-    for workflow, site in collected.made:
+    added, variables = set(map(id, collected.given)), {id(value): name for name, value in vars(module).items()}
+    for workflow, site in collected.workflows:
         if (
             id(workflow) in added
             or workflow.name in server.workflows
@@ -456,9 +358,9 @@ def check_target(target: str, environment: Mapping[str, str]) -> Checked:
         LoadError: there is no such file or module.
     """
     place = find(target)
-    faults = list(_settings_faults(environment))
+    faults, collected = list(_settings_faults(environment)), Collected()
     try:
-        with collecting() as collected:
+        with collecting(collected), _without_settings(bool(faults)):
             server = load(target, Server)
     except LoadError as error:
         if error.__cause__ is None and place.name not in sys.modules:
@@ -507,7 +409,7 @@ def server_faults(server: Server, folder: Path, collected: Collected = NOTHING) 
     """
     for published, error in undescribed(server.tools, server.resources, server.prompts):
         yield Fault.of(str(error), function_site(published.function))
-    for refused in all_workflow_errors(server.workflows, server.tools, server.workflow_tool_names):
+    for refused in all_workflow_errors(server.workflows, server.tools, server.full_view.workflow_tool_names):
         if not isinstance(refused, WorkflowError):
             yield Fault.of(str(refused))
         elif not _follows(server, refused, collected):
@@ -516,10 +418,10 @@ def server_faults(server: Server, folder: Path, collected: Collected = NOTHING) 
 
 def _follows(server: Server, error: WorkflowError, collected: Collected) -> bool:
     """Whether an error comes of another one that has been taken down: a tool, a step or a workflow that was refused."""
-    if error.workflow in collected.parts or error.step in collected.parts:
+    if error.workflow in collected.names or (error.step is not None and error.step in collected.names):
         return True
     workflow = server.workflows[error.workflow]
     step = workflow.step(error.step) if error.step is not None else None
     if step is None or not error.cause.startswith(("unknown tool", "the function")):
         return False
-    return step.tool in collected.tools or getattr(step.tool, "function", None) in collected.tools
+    return step.tool in collected.names or getattr(step.tool, "function", None) in collected.names

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from mcp_baton.exceptions import NotDispatched
-from mcp_baton.local.workers.queue import Delivery, EventQueue, Retries, next_attempt_s
+from mcp_baton.local.workers.event_queue import Delivery, EventQueue, Retries, next_attempt_s
 from mcp_baton.protocol.json import JsonObject
 
 EVENT: JsonObject = {"batonTask": {"owner": "kim", "taskId": "t1", "dispatch": 1}}
@@ -67,7 +67,7 @@ def test_an_event_is_given_up_after_three_attempts_and_logged_whole(caplog: pyte
         time.now_s += 120
     [error] = [record for record in caplog.records if record.levelno == logging.ERROR]
     said = error.getMessage()
-    assert "given up after 3 attempts (it raised)" in said
+    assert "discarded after 3 attempts (it raised)" in said
     assert '{"batonTask":{"owner":"kim","taskId":"t1","dispatch":1}}' in said
     assert queue.close() == 0
 

@@ -1,23 +1,19 @@
 """What a result's `_meta` says of a task (docs/workflows.md)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json
 from mcp_baton.server.execution import Execution
+from mcp_baton.server.workflows.task_view import shown_pause
 from mcp_baton.tasks.record import (
-    PAUSED,
     RESULT_PREFIX,
     StepProgress,
-    StepStatus,
     TaskRecord,
-    TaskStatus,
-    pause_of,
     steps_of,
 )
 from mcp_baton.workflow.ended_run import EndedRun, Superseded, TaskOver
-from mcp_baton.workflow.pause import Interrupted
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import Repeat
 
@@ -106,59 +102,6 @@ def task_meta(execution: Execution, task: TaskRecord, steps: Sequence[StepProgre
     if task.by_client:
         meta["result_by"] = "client"
     return meta if execution.stateless else meta | related_task(task.task_id)
-
-
-def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | None:
-    """Why a task does not go on, as every reader is told (docs/workflows.md, When a run is killed).
-
-    While a run holds the task it is not paused. Where a run's claim has run out and steps are not settled, it was
-    interrupted, whatever an earlier run has stored.
-
-    Args:
-        task: The task.
-        now_ms: The time by which claims end, epoch milliseconds; read where there is a claim.
-    """
-    claim = None if task.status.terminal else task.claim
-    if claim is None:
-        return pause_of(task)
-    at_ms = now_ms()
-    if claim.lapsed_at(at_ms):
-        return interrupted(task) or pause_of(task)
-    return None if claim.holds_at(at_ms) else pause_of(task)
-
-
-def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None:
-    """What is shown beside a task's status: what its worker says, or that the task is paused; `None` for nothing."""
-    if task.status_message or task.status is not TaskStatus.WORKING:
-        return task.status_message
-    return PAUSED if shown_pause(task, now_ms) else None
-
-
-def interrupted(task: TaskRecord) -> JsonObject | None:
-    """The pause reason of a task whose run was killed; `None` where every step is settled."""
-    for step in steps_of(task):
-        if not StepStatus(step["status"]).settled:
-            return Interrupted(step["name"], step.get("tool", "")).to_json()
-    return None
-
-
-def listed_meta(task: TaskRecord, now_ms: int) -> dict[str, Json]:
-    """Where a listed task stands: `{"_meta": {"workflow", "step", "pause_reason"}}`; of one that a worker works on,
-    `{"_meta": {"tool"}}`; nothing for any other.
-
-    `step` is the first step that is not settled. `pause_reason` is without its `error`, which can be of any length;
-    `tasks/get` has it.
-    """
-    if task.workflow is None:
-        return {} if task.job is None else {"_meta": {"tool": task.job.work.tool}}
-    meta: dict[str, Json] = {"workflow": task.workflow}
-    step = next((step["name"] for step in steps_of(task) if not StepStatus(step["status"]).settled), None)
-    if step is not None:
-        meta["step"] = step
-    pause = shown_pause(task, lambda: now_ms)
-    if pause is not None:
-        meta["pause_reason"] = {name: value for name, value in pause.items() if name != "error"}
-    return {"_meta": meta}
 
 
 def _repeats(name: str, repeats: Sequence[Repeat]) -> dict[str, Json]:

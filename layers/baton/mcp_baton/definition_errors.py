@@ -1,0 +1,68 @@
+"""The errors of definitions. They are raised, unless `baton check` collects them to report all at once."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from mcp_baton.exceptions import RegistrationError
+
+
+class Collector(Protocol):
+    """Collects what a file defines while `baton check` loads it."""
+
+    def refused(self, error: RegistrationError, *things: object) -> None:
+        """Take the error of a definition.
+
+        Args:
+            error: The error.
+            things: What was being defined: a tool's function and its name, or the name of a step or workflow.
+        """
+
+    def made(self, workflow: object) -> None:
+        """Take a workflow that was made."""
+
+    def added(self, workflow: object) -> None:
+        """Take a workflow that was given to `add_workflow`."""
+
+
+_collector: Collector | None = None
+
+
+def collector() -> Collector | None:
+    """The collector while `baton check` loads a file, otherwise `None`."""
+    return _collector
+
+
+@contextmanager
+def collecting(into: Collector) -> Iterator[None]:
+    """Collect the errors of definitions within the block instead of raising them."""
+    global _collector  # noqa: PLW0603 - definitions are made at import time, by code that nothing can be passed to
+    before, _collector = _collector, into
+    try:
+        yield
+    finally:
+        _collector = before
+
+
+@contextmanager
+def defining(*things: object) -> Iterator[None]:
+    """Raise the error of a definition, or give it to the collector.
+
+    Raises:
+        RegistrationError: the block raised it, and errors are not collected.
+    """
+    try:
+        yield
+    except RegistrationError as error:
+        refuse(error, *things)
+
+
+def refuse(error: RegistrationError, *things: object) -> None:
+    """Raise the error of a definition, or give it to the collector.
+
+    Raises:
+        RegistrationError: the error, if errors are not collected.
+    """
+    if _collector is None:
+        raise error
+    _collector.refused(error, *things)

@@ -1,0 +1,421 @@
+"""The local HTTP server: werkzeug reads the requests, and an application answers them until a signal stops the server.
+
+Each request has a thread of its own, and the connection is closed after the response. There are three applications:
+`Function` calls a Lambda handler as API Gateway does, `dynamodb_app` is the embedded DynamoDB, and each worker process
+has a Runtime API (`workers.runtime_api`).
+"""
+
+import base64
+import errno
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final, Self, override
+
+from werkzeug.exceptions import BadRequest, HTTPException
+from werkzeug.http import HTTP_STATUS_CODES
+from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
+from werkzeug.wrappers import Request, Response
+
+from mcp_baton.exceptions import BatonError
+from mcp_baton.local.gateway import HOP_BY_HOP, InvocationContext, proxy_event
+from mcp_baton.protocol.http import ClientGone
+from mcp_baton.protocol.json import dumps
+from mcp_baton.server.access import is_local_host
+from mcp_baton.transport.stream import stream_opener
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from mcp_baton.local.embedded import EmbeddedEngine
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK: Final = "127.0.0.1"
+RAW_HEADERS: Final = "baton.headers"
+GRACE_S: Final = 3.0
+EXIT_CODES: Final = {signal.SIGTERM: 0, signal.SIGINT: 130}
+_FOLD: Final = re.compile(r"\r?\n[ \t]*")
+
+
+class ServeError(BatonError):
+    """The server cannot start. The message gives the reason and the remedy."""
+
+
+class LocalServer(ThreadedWSGIServer):
+    """Serves an application. The constructor binds the address; port 0 selects a free port (`server_port`).
+
+    Raises:
+        OSError: the address is not available.
+    """
+
+    block_on_close = False
+
+    def __init__(self, host: str, port: int, app: "WSGIApplication") -> None:
+        self._busy = 0
+        self._idle = threading.Condition()
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # werkzeug exits the process if an address is taken. It duplicates a socket that is already bound.
+        with socket.create_server(address[:2], family=family, backlog=128) as bound:
+            super().__init__(str(address[0]), port, app, Connection, fd=bound.fileno())
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"{self.server_name}:{self.server_port}"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this machine can connect."""
+        return ip_address(self.server_name).is_loopback
+
+    def start(self) -> Self:
+        """Accept connections in a thread."""
+        threading.Thread(target=self.serve_forever, args=(0.1,), name=f"accept {self.address}", daemon=True).start()
+        return self
+
+    def close(self) -> None:
+        """Accept no more connections. Open requests continue."""
+        self.shutdown()
+        self.server_close()
+
+    @contextmanager
+    def in_flight(self) -> Iterator[None]:
+        """Count a request for `drain`."""
+        with self._idle:
+            self._busy += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._busy -= 1
+                self._idle.notify_all()
+
+    def drain(self, grace_s: float) -> int:
+        """Wait at most `grace_s` seconds until no request is open. Return the number of open requests."""
+        with self._idle:
+            self._idle.wait_for(lambda: self._busy == 0, timeout=grace_s)
+            return self._busy
+
+    @override
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Log a message of werkzeug."""
+        logger.log(logging.getLevelNamesMapping().get(type.upper(), logging.INFO), message, *args)
+
+    @override
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log the exception that ended a connection. A closed connection is not an error."""
+        error = sys.exception()
+        if isinstance(error, OSError):
+            logger.debug("%s went away: %s", client_address, error)
+        else:
+            logger.error("the connection of %s failed", client_address, exc_info=error)
+
+
+class Connection(WSGIRequestHandler):
+    """A connection of a client."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    timeout = 75
+    server: LocalServer
+
+    @override
+    def run_wsgi(self) -> None:
+        """Answer the request."""
+        with self.server.in_flight():
+            super().run_wsgi()
+
+    @override
+    def handle_expect_100(self) -> bool:
+        """Do nothing: werkzeug sends `100 Continue`."""
+        return True
+
+    @override
+    def make_environ(self) -> "WSGIEnvironment":
+        """Add the original headers: PEP 3333 keeps neither their order nor repeated ones."""
+        headers = [(name, _FOLD.sub(" ", str(value)).strip()) for name, value in self.headers.items()]
+        return super().make_environ() | {RAW_HEADERS: headers}
+
+    @override
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Log a request and its status. `%r` escapes control characters of the client."""
+        logger.debug("%r %s", self.requestline, code)
+
+    @override
+    def log_error(self, format: str, *args: Any) -> None:
+        """Log a malformed request. `%r` escapes control characters of the client."""
+        logger.info("%s: %r", self.address_string(), format % args)
+
+
+def bind(host: str, port: int, app: "WSGIApplication") -> LocalServer:
+    """Return a bound server.
+
+    Raises:
+        ServeError: the address is not available.
+    """
+    try:
+        return LocalServer(host, port, app)
+    except OSError as error:
+        remedy = f": use --port {port + 1}, or --port 0 for a free port" if error.errno == errno.EADDRINUSE else ""
+        # Python's message repeats the address.
+        reason = (error.strerror or str(error)).partition(" (while attempting")[0]
+        raise ServeError(f"cannot listen on {host} port {port}: {reason}{remedy}") from error
+
+
+# Lambda functions
+
+GATEWAY_BODY_BYTES: Final = 10 * 1024 * 1024
+"""API Gateway's limit of a body. The handler has a smaller one."""
+
+SERVER_HEADERS: Final = HOP_BY_HOP | {"content-length", "date", "server"}
+
+type LambdaHandler = Callable[[dict[str, Any], InvocationContext], dict[str, Any]]
+
+
+class PlainResponse(Response):
+    """A response without a default content type."""
+
+    default_mimetype = None
+
+
+class BrokenOff(ConnectionError):
+    """The handler failed after it had sent a part of a stream. The connection ends, so that the stream does not look
+    complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A Lambda function behind API Gateway, as a WSGI application (PEP 3333).
+
+    Attributes:
+        handler: The Lambda handler.
+        timeout_s: The time limit of an invocation, seconds.
+        owner_header: The header that contains a request's owner; `None` for anonymous callers.
+    """
+
+    handler: LambdaHandler
+    timeout_s: float
+    owner_header: str | None = None
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        """Answer one request.
+
+        Raises:
+            BrokenOff: the handler failed after it had sent a part of a stream.
+        """
+        try:
+            event = self._event(environ)
+        except HTTPException as refused:
+            return _failure(refused.code or 400, refused.description)(environ, start_response)
+        context = InvocationContext(self.timeout_s, event["requestContext"]["requestId"])
+        stream = _Stream(environ, start_response)
+        token = stream_opener.set(stream.open)
+        try:
+            returned = self.handler(event, context)
+            if stream.begun:
+                return []
+            response = _whole(returned)
+        except Exception as error:
+            logger.exception("invocation %s failed", context.aws_request_id)
+            if stream.begun:
+                raise BrokenOff from error
+            response = _failure(502, "Internal server error")
+        finally:
+            stream_opener.reset(token)
+        return response(environ, start_response)
+
+    def _event(self, environ: "WSGIEnvironment") -> dict[str, Any]:
+        """Return the proxy event.
+
+        Raises:
+            HTTPException: the body is too large or malformed.
+        """
+        request = Request(environ)
+        request.max_content_length = GATEWAY_BODY_BYTES
+        try:
+            body = request.get_data(cache=False)
+        except (ConnectionError, TimeoutError):
+            raise
+        except OSError as error:
+            raise BadRequest(f"{error}") from error
+        return proxy_event(
+            request.method,
+            environ["RAW_URI"],
+            environ[RAW_HEADERS],
+            body,
+            client=environ["REMOTE_ADDR"],
+            request_id=str(uuid.uuid4()),
+            owner_header=self.owner_header,
+        )
+
+
+def _whole(returned: dict[str, Any]) -> Response:
+    """Return a proxy response as an HTTP response.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not a proxy response.
+    """
+    body = str(returned.get("body") or "")
+    data = base64.b64decode(body) if returned.get("isBase64Encoded") else body.encode()
+    return PlainResponse(data, int(returned["statusCode"]), _own(returned.get("headers") or {}))
+
+
+def _failure(status: int, message: str | None) -> Response:
+    return PlainResponse(dumps({"message": message}), status, content_type="application/json")
+
+
+def _own(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the headers without those that the server sets."""
+    return [(name, value) for name, value in headers.items() if name.lower() not in SERVER_HEADERS]
+
+
+class _Stream:
+    """The response to one request as a stream. It begins when the handler opens it."""
+
+    def __init__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> None:
+        self._start_response = start_response
+        self._bodiless = environ["REQUEST_METHOD"] == "HEAD"
+        self._send: Callable[[bytes], object] | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether the handler has opened the stream."""
+        return self._send is not None
+
+    def open(self, status: int, headers: Mapping[str, str]) -> Self:
+        """Send the status and the headers."""
+        self._send = self._start_response(f"{status} {HTTP_STATUS_CODES.get(status, '-')}", _own(headers))
+        self._put(b"")
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Send a piece now.
+
+        Raises:
+            ClientGone: the client has closed the connection.
+        """
+        if data and not self._bodiless:
+            self._put(data)
+
+    def _put(self, data: bytes) -> None:
+        try:
+            if self._send is not None:
+                self._send(data)
+        except OSError as error:
+            raise ClientGone from error
+
+
+# The embedded DynamoDB
+
+CONTAINERS: Final = "host.docker.internal"
+"""The name of this machine inside containers, for example those of `sam local`."""
+
+NO_SDK: Final = "this is a DynamoDB: use an AWS SDK\n"
+FOR_PROGRAMS: Final = f"for programs, not for web pages: use the name 127.0.0.1, localhost or {CONTAINERS}\n"
+BROWSER_HEADERS: Final = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode")
+"""Headers that a page cannot omit (Fetch Standard, forbidden request-headers). No SDK and no worker sends one."""
+
+
+def dynamodb_app(engine: "EmbeddedEngine") -> "WSGIApplication":
+    """Return the embedded DynamoDB as an application, for other processes."""
+
+    @Request.application
+    def answer(request: Request) -> Response:
+        if may_be_page(request):
+            return Response(FOR_PROGRAMS, 403)
+        # A browser would have to send a preflight request before it could send this header.
+        if "X-Amz-Target" not in request.headers:
+            return Response(NO_SDK, 400)
+        from botocore.awsrequest import AWSPreparedRequest
+        from botocore.compat import HTTPHeaders
+
+        from mcp_baton.local.dynamodb import REGION
+
+        url, headers = f"https://dynamodb.{REGION}.amazonaws.com{request.path}", HTTPHeaders.from_pairs(request.headers)
+        answered = engine.answer(AWSPreparedRequest("POST", url, headers, request.get_data(), stream_output=False))
+        return PlainResponse(answered.content, answered.status_code, _own(answered.headers))
+
+    return answer
+
+
+def may_be_page(request: Request) -> bool:
+    """Whether a web page may have sent a request: a page can also give this machine a name of its own domain."""
+    host = request.headers.get("Host", "")
+    is_own = is_local_host(host) or host.partition(":")[0] == CONTAINERS
+    return not is_own or any(name in request.headers for name in BROWSER_HEADERS)
+
+
+# Signals
+
+
+def run(server: LocalServer, ready: Callable[[], None], stopping: Callable[[], None] = lambda: None) -> int:
+    """Serve until SIGTERM (exit code 0) or SIGINT (exit code 130). Call it in the main thread, which gets the signals.
+
+    Args:
+        server: The bound server.
+        ready: Called once the server accepts signals and connections.
+        stopping: Called after the signal, before the server waits for open requests.
+
+    Returns:
+        The exit code. The process should exit with it at once (`end_by_force`).
+    """
+    with _signals_taken() as taken:
+        server.start()
+        ready()
+        received = _next(taken)
+    logger.info("%s: stopping", received.name)
+    stopping()
+    server.close()
+    left = server.drain(GRACE_S)
+    if left:
+        logger.warning("%d requests were still open after %g s", left, GRACE_S)
+    return EXIT_CODES[received]
+
+
+def end_by_force(code: int) -> None:
+    """Exit the process with this code if it has not exited after the grace period.
+
+    An abandoned tool may still run in a thread for which Python waits at exit.
+    """
+    timer = threading.Timer(GRACE_S, os._exit, [code])
+    timer.daemon = True
+    timer.start()
+
+
+@contextmanager
+def _signals_taken() -> Iterator[socket.socket]:
+    """Both signals' numbers arrive at this socket, one byte each. After the block, the signals end the process.
+
+    Waiting at a lock, an event or a queue would not work: a signal that arrives just before the wait begins runs its
+    handler only after the wait, which never ends. A byte in a socket stays there.
+    """
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    with receiver, sender:
+        signal.set_wakeup_fd(sender.fileno())
+        for number in EXIT_CODES:
+            signal.signal(number, lambda _number, _frame: None)
+        try:
+            yield receiver
+        finally:
+            signal.set_wakeup_fd(-1)
+            for number in EXIT_CODES:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _next(taken: socket.socket) -> signal.Signals:
+    while True:
+        number = taken.recv(1)[0]
+        if number in EXIT_CODES:  # The socket also gets other signals that the served file handles.
+            return signal.Signals(number)

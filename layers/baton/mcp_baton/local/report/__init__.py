@@ -1,1 +1,0 @@
-"""What `baton serve` tells in its terminal: a line a request, and errors (docs/commands.md, Serve)."""

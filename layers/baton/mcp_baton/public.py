@@ -1,0 +1,80 @@
+"""The public names of Baton, which `mcp_baton` exports. docs/tools.md lists them, too (What can be imported)."""
+
+from mcp_baton.exceptions import BatonError, ProtocolError, RegistrationError, ToolError, WorkflowError
+from mcp_baton.server.asking.asker import Question
+from mcp_baton.server.asking.questions import (
+    Elicited,
+    Root,
+    Roots,
+    Sampled,
+    elicitation,
+    roots,
+    sampling,
+    url_elicitation,
+)
+from mcp_baton.server.content import (
+    Audio,
+    Contents,
+    EmbeddedResource,
+    Image,
+    Message,
+    ResourceContent,
+    ResourceLink,
+    Text,
+    ToolResult,
+)
+from mcp_baton.server.context import Context
+from mcp_baton.server.definitions.param_headers import Header
+from mcp_baton.server.definitions.workflow_function import ask_model, ask_user, fetch, step
+from mcp_baton.server.schema.dependency import Depends
+from mcp_baton.server.server import Server
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.store import TaskStore
+from mcp_baton.workflow.definition import Argument, Ask, Step, Workflow
+from mcp_baton.workflow.retry import Retry
+from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
+
+__all__ = [
+    "Argument",
+    "Ask",
+    "Audio",
+    "BatonError",
+    "Contents",
+    "Context",
+    "Depends",
+    "Elicited",
+    "EmbeddedResource",
+    "Header",
+    "Image",
+    "Message",
+    "ProtocolError",
+    "Question",
+    "RegistrationError",
+    "ResourceContent",
+    "ResourceLink",
+    "Retry",
+    "Root",
+    "Roots",
+    "Sampled",
+    "Server",
+    "Settings",
+    "Step",
+    "TaskStore",
+    "Text",
+    "ToolError",
+    "ToolResult",
+    "Workflow",
+    "WorkflowError",
+    "ask_model",
+    "ask_user",
+    "constant",
+    "elicitation",
+    "fetch",
+    "prompt_arg",
+    "roots",
+    "sampling",
+    "step",
+    "step_output",
+    "task_variable",
+    "url_elicitation",
+]

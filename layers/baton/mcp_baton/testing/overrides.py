@@ -1,0 +1,89 @@
+"""Replaces the factories that a server's functions depend on, for a test (docs/testing.md)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec import structs
+
+from mcp_baton import Server
+from mcp_baton.exceptions import RegistrationError
+from mcp_baton.server.definitions.prompt import Prompt
+from mcp_baton.server.definitions.resource import Resource
+from mcp_baton.server.definitions.tool import Tool
+from mcp_baton.server.running import dependencies
+from mcp_baton.server.schema.dependency import Dependency, Factory
+from mcp_baton.server.schema.provider import Provider, name_of, read_provider
+from mcp_baton.server.schema.signature import Signature
+
+
+class Overrides:
+    """The factories that are replaced in a copy of a server.
+
+    Args:
+        server: The copy. Its functions' signatures are changed.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        functions: list[Tool | Resource | Prompt] = [
+            *server.tools.values(),
+            *server.resources.values(),
+            *server.prompts.values(),
+        ]
+        self._declared = [(item, item.signature) for item in functions]
+        self._completions = dict(server.completions)
+        self._active: list[tuple[Factory, Factory]] = []
+
+    @contextmanager
+    def override(self, factory: Factory, by: Factory) -> Iterator[None]:
+        """Replace a factory within the block.
+
+        Raises:
+            RegistrationError: no function of the server depends on it, or `by` cannot replace it.
+        """
+        what = f"override of {name_of(factory)!r}"
+        if not callable(by):
+            raise RegistrationError(f"{what}: give it a function that makes the value, as lambda: {by!r}")
+        signatures = (signature for _, signature in [*self._declared, *self._completions_declared()])
+        providers = [provider for signature in signatures for _, provider in signature.dependencies]
+        if not any(item.factory == factory for provider in providers for item in _with_needs(provider)):
+            raise RegistrationError(f"{what}: nothing of this server depends on it")
+        self._active.append((factory, by))
+        process, own = dependencies.PROCESS, dependencies.ProcessScope()
+        try:
+            self._apply(what)
+            dependencies.PROCESS = own
+            yield
+        finally:
+            dependencies.PROCESS = process
+            self._active.remove((factory, by))
+            self._apply(what)
+            own.close()
+
+    def _completions_declared(self) -> list[tuple[tuple[str, str], Signature]]:
+        return [(key, completion.signature) for key, completion in self._completions.items()]
+
+    def _apply(self, what: str) -> None:
+        for item, signature in self._declared:
+            item.signature = self._replaced(signature, what)
+        for key, signature in self._completions_declared():
+            own = self._completions[key]
+            self._server.completions[key] = structs.replace(own, signature=self._replaced(signature, what))
+
+    def _replaced(self, signature: Signature, what: str) -> Signature:
+        made = tuple(
+            (name, read_provider(Dependency(item.factory, item.scope, item.timeout_s), what, self._swap))
+            for name, item in signature.dependencies
+        )
+        return structs.replace(signature, dependencies=made)
+
+    def _swap(self, factory: Factory) -> Factory:
+        """The factory that replaces another one now: the newest override applies."""
+        return next((by for replaced, by in reversed(self._active) if replaced == factory), factory)
+
+
+def _with_needs(provider: Provider) -> Iterator[Provider]:
+    """A dependency and all that it depends on."""
+    yield provider
+    for _, need in provider.needs:
+        yield from _with_needs(need)
