@@ -356,7 +356,9 @@ def _next(written: RecordedCall) -> str:
     if call is not None:
         guidance = call.get("guidance")
         note = f"\nNote: {guidance}" if guidance else ""
-        return f"Next: {', then '.join([*resources, _lower(_call(call))])}{note}"
+        own = written.plan.workflow is not None and call["tool"] == written.plan.workflow.name
+        then = ": the server continues." if own else ""
+        return f"Next: {', then '.join([*resources, _lower(_call(call))])}{then}{note}"
     if not resources:
         return ""
     twin = written.handle.going_on() if written.handle else []

@@ -60,7 +60,6 @@ class Requirements(Protocol):
 
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
-MAKE_THIS_CALL: Final = "To continue the workflow, make this tool call:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
 
 
@@ -128,14 +127,13 @@ def frame_of(pause: PauseReason, workflow: Workflow, known: Known, handle: Handl
         call = f"Call {answer['tool']} with {one_line(answer['arguments'])}"
         return Frame([f"{call} to let the server continue."], [], [])
     steps = steps_to_call(workflow, known, pause, can_continue=_has_tool(handle))
-    make = MAKE_THIS_CALL if len(steps) == 1 else MAKE_THESE_CALLS
     if handle is None:
-        return Frame([CORRECTED_MAKE_THESE_CALLS if pause.is_for_the_operator else make], steps, [])
+        return Frame([CORRECTED_MAKE_THESE_CALLS if pause.is_for_the_operator else MAKE_THESE_CALLS], steps, [])
     secrets = secrets_given(workflow, known)
     if not steps:
         begin = "When the cause is corrected, " if pause.is_for_the_operator else ""
         return Frame([handle.offer(workflow.name, secrets, begin=begin)], [], [])
-    return Frame([make], steps, [handle.offer(workflow.name, secrets, begin="Then ")])
+    return Frame([MAKE_THESE_CALLS], steps, [handle.offer(workflow.name, secrets, begin="Then ")])
 
 
 def _has_tool(handle: Handle | None) -> bool:
