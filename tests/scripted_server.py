@@ -29,7 +29,7 @@ class Scripted:
 
     Attributes:
         answer: Makes the answer to a request of this head and body.
-        requests: TaskItems and bodies, as they came.
+        requests: The heads and bodies of the requests.
         connections: How many were opened.
     """
 

@@ -16,7 +16,7 @@ from mcp_baton.protocol.envelope import (
     TASKS_EXTENSION,
     VERSION_KEY,
 )
-from mcp_baton.server.workflows.task_view import VARIABLES_KEY
+from mcp_baton.server.workflows.task_view import VARIABLES_KEY, variables_in
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import key_of
 from tests.fakes import FunctionContext
@@ -205,7 +205,7 @@ class Client:
 
     def variables(self, task_id: str) -> JsonDict:
         """All task variables, as `tasks/get` gives them."""
-        return self.task_with("all", task_id).meta
+        return variables_in(self.task_with("all", task_id).meta)
 
     def _own_meta(self) -> JsonDict:
         if self.era == "2025":

@@ -1,10 +1,9 @@
 """The changelog of a release.
 
-    python -m tests.release.changelog release 0.2.0   what is unreleased becomes version 0.2.0, of today
-    python -m tests.release.changelog notes v0.2.0    what the tag v0.2.0 publishes, for the page of the release
+    python -m tests.release.changelog release 0.2.0   turns the unreleased changes into version 0.2.0, of today
+    python -m tests.release.changelog notes v0.2.0    prints the changes of the tag v0.2.0, for the page of the release
 
-The form is that of Keep a Changelog 1.1.0 (https://keepachangelog.com/en/1.1.0/); RELEASING.md says when to run
-each.
+The form is Keep a Changelog 1.1.0 (https://keepachangelog.com/en/1.1.0/). RELEASING.md explains when to run each.
 """
 
 import re
@@ -25,7 +24,7 @@ RELEASED: Final = re.compile(rf"## \[(?P<version>{VERSION.pattern})\] - (?P<date
 
 
 class NotReady(Exception):
-    """What keeps a version from being released; its text says what to do."""
+    """The version cannot be released. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,8 @@ class Section:
     """A version's part of the changelog.
 
     Attributes:
-        heading: Its first line.
-        text: What stands under it.
+        heading: The first line.
+        text: The lines under the heading.
     """
 
     heading: str
@@ -42,22 +41,22 @@ class Section:
 
     @property
     def version(self) -> str | None:
-        """The version; `None` of what is unreleased, and of a heading in another form."""
+        """The version; `None` for unreleased changes and for a heading in another form."""
         found = RELEASED.fullmatch(self.heading)
         return found["version"] if found else None
 
 
 def sections(changelog: str) -> list[Section]:
-    """The parts of a changelog, in their order."""
+    """Return the parts of a changelog, in order."""
     texts = HEADING.split(changelog)[1:]
     return [Section(heading, text.strip()) for heading, text in zip(HEADING.findall(changelog), texts, strict=True)]
 
 
 def order(version: str) -> tuple[int, ...]:
-    """What versions are compared by: `0.2.0rc1` comes before `0.2.0`.
+    """Return the sort key of a version. `0.2.0rc1` comes before `0.2.0`.
 
     Raises:
-        NotReady: it is no version of the form that releases have.
+        NotReady: the version has another form.
     """
     found = VERSION.fullmatch(version)
     if found is None:
@@ -67,7 +66,7 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def faults(changelog: str, version: str) -> list[str]:
-    """What is wrong with a changelog, where the project has this version."""
+    """Return the mistakes in a changelog of a project that has this version."""
     parts = sections(changelog)
     if not parts or parts[0].heading != UNRELEASED:
         return [f"the first section is {UNRELEASED}"]
@@ -90,10 +89,10 @@ def _is_dated(part: Section) -> bool:
 
 
 def released(changelog: str, version: str, day: date) -> str:
-    """The changelog in which what is unreleased is this version's, of this day.
+    """Return the changelog with the unreleased changes under this version and day.
 
     Raises:
-        NotReady: nothing is unreleased, or the version is not newer than those released.
+        NotReady: there are no unreleased changes, or the version is not newer than the released ones.
     """
     new = order(version)
     unreleased, *older = sections(changelog)
@@ -101,20 +100,20 @@ def released(changelog: str, version: str, day: date) -> str:
         if part.version and order(part.version) >= new:
             raise NotReady(f"CHANGELOG.md has {part.version} already: choose a newer version than that")
     if not unreleased.text:
-        raise NotReady("nothing stands under Unreleased in CHANGELOG.md, so there is nothing to release")
+        raise NotReady("CHANGELOG.md has no changes under Unreleased, so there is nothing to release")
     return changelog.replace(UNRELEASED, f"{UNRELEASED}\n\n## [{version}] - {day.isoformat()}", 1)
 
 
 def notes(changelog: str, tag: str, version: str) -> str:
-    """What the changelog says of the version that a tag publishes.
+    """Return the changes of the version that a tag publishes.
 
     Args:
-        changelog: The whole of it.
+        changelog: The whole changelog.
         tag: `v` and the version.
-        version: That of the project at this tag.
+        version: The version of the project at this tag.
 
     Raises:
-        NotReady: they do not fit together.
+        NotReady: they do not match.
     """
     if tag != f"v{version}":
         raise NotReady(f"the tag is {tag} and pyproject.toml has {version}: the tag of this version is v{version}")
@@ -129,13 +128,13 @@ def notes(changelog: str, tag: str, version: str) -> str:
 
 
 def project_version() -> str:
-    """The version in pyproject.toml, the only place that it is written by hand."""
+    """Return the version in pyproject.toml."""
     version: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     return version
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the arguments say; the exit code."""
+    """Run the command and return the exit code."""
     changelog = CHANGELOG.read_text()
     try:
         match arguments:

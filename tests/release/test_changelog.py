@@ -73,8 +73,6 @@ def test_what_cannot_become_a_version_is_refused(changelog: str, version: str, s
         (HEAD + FIRST, "v0.1.0", "the first section"),
     ],
 )
-def test_a_tag_whose_version_the_changelog_does_not_tell_of_publishes_nothing(
-    changelog: str, tag: str, said: str
-) -> None:
+def test_a_tag_without_a_section_in_the_changelog_publishes_nothing(changelog: str, tag: str, said: str) -> None:
     with pytest.raises(NotReady, match=said):
         notes(changelog, tag, "0.1.0")

@@ -7,6 +7,7 @@ import pytest
 
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.transport.runtime.connection import RuntimeConnection
+from mcp_baton.transport.runtime.stream import send_whole
 from tests.scripted_server import CLOSE, Scripted, Told, scripted
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
@@ -59,3 +60,27 @@ def test_a_reply_that_breaks_off_has_no_end_or_is_not_http_is_the_answers_end_an
         connection.begin(REQUEST)
         with pytest.raises(ClientGone):
             connection.read_status()
+
+
+class OneRequest(RuntimeConnection):
+    """A connection that accepts each request, and records what is sent."""
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1:9001")
+        self.sent: list[bytes] = []
+
+    def begin(self, head: bytes) -> None:
+        self.sent.append(head)
+
+    def send(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def read_status(self) -> int:
+        return 202
+
+
+def test_a_whole_response_is_sent_at_once() -> None:
+    connection = OneRequest()
+    send_whole(connection, "id", None, 200, {"X": "y"}, b"body")
+    [sent] = connection.sent
+    assert sent.endswith(b"\0body\r\n0\r\n\r\n")

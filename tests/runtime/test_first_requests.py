@@ -29,7 +29,7 @@ POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
 """What writes metrics and traces, when the answer is out."""
 STORE_RARE = {
     f"mcp_baton.tasks.dynamodb.{name}"
-    for name in (*("counting", "fetching", "jobs", "listing", "moving", "parallel", "pointers", "s3"),)
+    for name in (*("counting", "fetching", "jobs", "listing", "moving", "parallel", "s3"),)
 }
 """What the store needs for large values, lists, counts and background tasks alone."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}

@@ -25,7 +25,7 @@ from mcp_baton.server import reply
 from mcp_baton.server.running import runner
 from mcp_baton.server.running import tool_threads as worker
 from mcp_baton.server.running.tool_threads import Mail, Mailbox
-from mcp_baton.tasks.writing import write_decided
+from mcp_baton.tasks.store import write_decided
 from tests.simulation.invariants import Violation
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld

@@ -1,12 +1,11 @@
-"""The code blocks of a Markdown page, and what the comment before one says of it.
+"""The code blocks of Markdown pages.
 
-A comment is not shown, neither on the site nor on a Git host. Two kinds mean something before a block:
+Readers do not see comments. Two kinds of comments before a block have a meaning:
 
-- `<!-- not run: REASON -->`: the test looks at how the block is written and no further. Of a shell's lines it
-  looks at the commands, options and targets that they name.
-- `<!-- before: CODE -->`: Python that is run first: what the reader knows from elsewhere.
+- `<!-- not run: REASON -->`: the block is only parsed. The names of commands, options and targets are still checked.
+- `<!-- before: CODE -->`: Python that is run first.
 
-A page's Python blocks are one program, in their order; a block with `title="FILE"` is that file, which others import.
+The Python blocks of a page are one program. A block with `title="FILE"` becomes that file, which other blocks import.
 """
 
 import re
@@ -30,13 +29,13 @@ class Block:
     """One code block.
 
     Attributes:
-        page: Relative to the repository.
-        line: That of its first line of code, from 1.
-        language: As the fence says it; empty where it says none.
-        code: Without the fence and its indentation.
-        title: The file that it is, if it is one.
+        page: The path of the page, relative to the repository.
+        line: The number of the first line of code, from 1.
+        language: The language in the fence; empty if there is none.
+        code: The code, without the fence and its indentation.
+        title: The file that the block becomes.
         before: Code to run first.
-        not_run: Why it cannot be run; `None` where it can.
+        not_run: Why the block cannot be run; `None` if it can.
     """
 
     page: str
@@ -49,12 +48,16 @@ class Block:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """The page and line, for messages."""
         return f"{self.page}:{self.line}"
 
 
 def blocks(page: Path) -> list[Block]:
-    """The page's blocks, in order; a `ValueError` for a fence that does not end."""
+    """Return the page's blocks, in order.
+
+    Raises:
+        ValueError: a fence has no end.
+    """
     return list(_blocks(str(page.relative_to(ROOT)), page.read_text().splitlines()))
 
 
@@ -63,7 +66,7 @@ def _blocks(page: str, lines: list[str]) -> Iterator[Block]:
     while number < len(lines):
         opens = _OPENS.match(lines[number])
         if opens is None:
-            # What a comment says holds for the block right after it.
+            # A comment applies to the block right after it.
             said = said + lines[number] + "\n" if "<!--" in said + lines[number] or not lines[number].strip() else ""
             said = "" if "-->" in said and said.rpartition("-->")[2].strip() else said
             number += 1

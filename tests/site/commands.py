@@ -1,8 +1,7 @@
-"""Whether a line of a shell names commands, options and targets that there are.
+"""Checks that the commands, options and targets in shell lines exist.
 
-`baton …` is parsed by the real command line, `make …` is held against the Makefile, `aws …` against botocore's models
-of AWS's APIs. Of programs that are not installed here, the options that the pages use are listed below, with where they
-are documented.
+The real command line parses `baton …`. `make …` is compared with the Makefile, `aws …` with botocore's models of AWS's
+APIs. For programs that are not installed here, a list below has the options that the pages use.
 """
 
 import importlib.util
@@ -21,9 +20,9 @@ from mcp_baton.cli.app import app
 ROOT = Path(__file__).parents[2]
 _ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=")
 _BETWEEN = {"&&", "||", "|", ";", "&"}
-# What the pages' variables might be; all others are addresses.
+# Values of the variables on the pages. All other variables are addresses.
 VALUES = {"WORKER": "shop-worker:live", "KEY": "key", "TOKEN": "token", "TASK": "01k0"}
-# The AWS CLI has names of its own for some (https://docs.aws.amazon.com/cli/latest/reference/sns/subscribe.html).
+# The AWS CLI has other names for some options (https://docs.aws.amazon.com/cli/latest/reference/sns/subscribe.html).
 _AWS_RENAMED = {"sns subscribe": {"notification-endpoint"}, "lambda publish-layer-version": {"zip-file"}}
 _AWS_GLOBAL = {"query", "output", "region", "profile", "cli-binary-format"}
 
@@ -64,12 +63,12 @@ OPTIONS = {
 
 
 def wrong(code: str) -> list[str]:
-    """What is wrong with a block of a shell's lines; nothing where it is right."""
+    """Return the mistakes in a block of shell lines."""
     return [fault for command in commands(code) for fault in _faults(command)]
 
 
 def commands(code: str) -> Iterator[list[str]]:
-    """The commands of a block, also those in `$(…)`, each as a list of words; without comments and assignments."""
+    """Yield the commands of a block, also those in `$(…)`, as lists of words, without comments and assignments."""
     text = "\n".join(map(_without_comment, code.replace("\\\n", " ").split("\n")))
     for inner in re.findall(r"\$\(([^()]*)\)", text):
         yield from commands(inner)
@@ -86,7 +85,7 @@ def commands(code: str) -> Iterator[list[str]]:
 
 
 def _without_comment(line: str) -> str:
-    """The line up to the first `#` that begins a word outside of quotation marks."""
+    """Return the line up to the first `#` that begins a word outside quotation marks."""
     for found in re.finditer(r"(?:^|\s)#", line):
         before = line[: found.start()]
         if before.count('"') % 2 == 0 and before.count("'") % 2 == 0:

@@ -1,7 +1,7 @@
-"""What MkDocs does with the pages besides (https://www.mkdocs.org/user-guide/configuration/#hooks).
+"""Hooks for MkDocs (https://www.mkdocs.org/user-guide/configuration/#hooks).
 
-The pages link to files of the repository, which are no part of the site. There is no address yet that they could be
-read at, so the site shows such a link's text alone. Links that lead nowhere at all are left, for MkDocs to refuse.
+The pages link to files of the repository that are not on the site and have no public address yet. The site shows only
+the text of such a link. Dead links stay, so that MkDocs rejects them.
 """
 
 import re
@@ -14,7 +14,7 @@ _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]+(?:\n[^\]\n]+)?)\]\((?P<to>\.\./[^
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """The page without its links to files outside docs/."""
+    """Return the page without its links to files outside docs/."""
     folder = (DOCS / page.file.src_uri).parent
     return _LINK.sub(lambda link: _without(folder, link), markdown)
 

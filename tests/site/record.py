@@ -32,14 +32,18 @@ _CHANGING = [(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"), (r"\b01[a-z0-9]{35}\b", "T
 
 
 def run() -> str:
-    """What the demo prints on a terminal, colours and all; a `CalledProcessError` where it fails."""
+    """Return the demo's output on a terminal, with colours.
+
+    Raises:
+        CalledProcessError: the demo failed.
+    """
     command, colours = [sys.executable, str(ROOT / "examples" / "demo.py")], {**os.environ, "FORCE_COLOR": "1"}
     colours.pop("NO_COLOR", None)
     return subprocess.run(command, env=colours, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 def first_workflow(printed: str) -> list[Text]:
-    """The first line, and the lines of the first workflow's chapters."""
+    """Return the first line and the lines of the first workflow."""
     lines = list(Text.from_ansi(printed).split("\n"))
     begin, end = (
         next(number for number, line in enumerate(lines) if line.plain.startswith(title)) for title in _FROM_TO
@@ -50,7 +54,7 @@ def first_workflow(printed: str) -> list[Text]:
 
 
 def words(text: str) -> list[str]:
-    """The words without frames, with a word of the same for what changes from run to run."""
+    """Return the words without frames. Words that differ between runs are replaced."""
     for changing, same in _CHANGING:
         text = re.sub(changing, same, text)
     in_a_line = " ".join(re.sub("[│─╭╮╰╯]", " ", text).split())
@@ -59,14 +63,14 @@ def words(text: str) -> list[str]:
 
 
 def shown(svg: str) -> list[str]:
-    """The words of a picture, as `words` gives those of a run."""
+    """Return the words of a picture, in the form of `words`."""
     root = ElementTree.fromstring(svg)  # noqa: S314 - our own picture
     rows = root.findall(".//{http://www.w3.org/2000/svg}text")
     return words("\n".join("".join(row.itertext()) for row in rows))
 
 
 def picture(lines: list[Text]) -> str:
-    """The SVG: a window of `ROWS` lines, which moves down to the last one and begins again."""
+    """Return the SVG: a window of `ROWS` lines that moves down to the last line and starts again."""
     wide, high = COLUMNS * _WIDE + 2 * _EDGE, ROWS * _HIGH + 2 * _EDGE
     rows = "\n".join(
         f'<text y="{(number + 0.75) * _HIGH:g}">{"".join(_runs(line))}</text>' for number, line in enumerate(lines)
@@ -89,7 +93,7 @@ text {{ font: 12px {_FONT}; fill: {_PLAIN}; white-space: pre }}
 
 
 def _runs(line: Text) -> Iterator[str]:
-    """The stretches of a line that look alike, each where a terminal would have it."""
+    """Yield the parts of a line that have one style, with their positions."""
     column = 0
     for segment in line.render(_CONSOLE):
         if segment.text.strip():
@@ -110,7 +114,7 @@ def _classes(style: Style | None) -> str:
 
 
 def _moments(lines: list[Text]) -> list[float]:
-    """For each line from the window's last one on, the second at which the window has moved to it."""
+    """Return the second at which the window reaches each line, from the last line of the first window on."""
     now, moments = _FIRST_S, []
     for line in lines[ROWS:]:
         now += _CHAPTER_S if re.match(r" \d · ", line.plain) else _LINE_S

@@ -1,6 +1,6 @@
-"""What the reference makes of the code besides what Griffe does (https://mkdocstrings.github.io/griffe/).
+"""An extension of Griffe for the reference (https://mkdocstrings.github.io/griffe/).
 
-Docstrings cite pages of docs/, and the reference links to them. A page or heading that does not exist stops the build.
+It turns citations of pages in docstrings into links. A citation of a missing page or heading stops the build.
 """
 
 import re
@@ -12,10 +12,10 @@ from tests.site.cited import CITED, DOCS, cited, headings
 
 
 class Reference(griffe.Extension):
-    """Links in docstrings."""
+    """Adds links to docstrings."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Link what the docstring cites."""
+        """Turn the docstring's citations into links."""
         if obj.docstring is not None:
             obj.docstring.value = CITED.sub(_linked, obj.docstring.value)
 

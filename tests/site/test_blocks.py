@@ -1,6 +1,6 @@
-"""Every code block of every page: Python is run, commands are parsed, data is read. `test_shell.py` runs the commands.
+"""Tests of every code block of every page. They run Python and parse commands and data; `test_shell.py` runs commands.
 
-A block that cannot be run says why in a comment before it (`tests/site/blocks.py`); how many do, stands here.
+A block that cannot be run has a comment with the reason (`tests/site/blocks.py`). `NOT_RUN` counts these blocks.
 """
 
 import ast
@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
@@ -19,7 +20,7 @@ from tests.site.commands import commands, wrong
 
 ALL = [block for page in PAGES for block in blocks(page)]
 LANGUAGES = {"python", "sh", "console", "json", "toml", "yaml", "text", "mermaid"}
-# These pages' Python is run by a test of its own, in a pytest or with a project around it.
+# Other tests run the Python of these pages.
 RUN_BY = {
     "docs/testing.md": "tests/unit/testing/test_plugin.py",
     "docs/tutorial.md": "tests/site/test_tutorial.py",
@@ -53,15 +54,15 @@ def place(block: Block) -> str:
     return block.place
 
 
-def test_every_block_says_its_language() -> None:
+def test_every_block_names_its_language() -> None:
     assert [block.place for block in ALL if block.language not in LANGUAGES] == []
 
 
-def test_blocks_that_are_not_run_say_why_and_are_counted() -> None:
-    told = [block for block in ALL if block.not_run is not None]
+def test_each_block_that_is_not_run_has_a_reason_and_is_counted() -> None:
+    not_run = [block for block in ALL if block.not_run is not None]
 
-    assert {page: sum(block.page == page for block in told) for page in {block.page for block in told}} == NOT_RUN
-    assert [block.place for block in told if len((block.not_run or "").split()) < 3] == []
+    assert dict(Counter(block.page for block in not_run)) == NOT_RUN
+    assert [block.place for block in not_run if len((block.not_run or "").split()) < 3] == []
 
 
 @pytest.mark.parametrize("page", sorted({block.page for block in of("python")} - RUN_BY.keys()))
@@ -86,17 +87,17 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
             exec(code, vars(module))  # noqa: S102
 
 
-def test_pages_that_are_run_elsewhere_are_there() -> None:
+def test_the_pages_that_other_tests_run_exist() -> None:
     assert all((ROOT / page).exists() and Path(page).name in (ROOT / test).read_text() for page, test in RUN_BY.items())
 
 
 @pytest.mark.parametrize("block", of("sh"), ids=place)
-def test_the_commands_of_a_block_are_there(block: Block) -> None:
+def test_the_commands_of_a_block_exist(block: Block) -> None:
     assert wrong(block.code) == []
 
 
 @pytest.mark.parametrize("block", of("console"), ids=place)
-def test_the_commands_of_a_session_are_there(block: Block) -> None:
+def test_the_commands_of_a_session_exist(block: Block) -> None:
     typed = [line.removeprefix("$ ") for line in block.code.splitlines() if line.startswith("$ ")]
 
     assert typed
@@ -104,7 +105,7 @@ def test_the_commands_of_a_session_are_there(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", of("sh"), ids=place)
-def test_what_curl_sends_is_json(block: Block) -> None:
+def test_curl_sends_json_rpc(block: Block) -> None:
     sent = [
         command[at + 1]
         for command in commands(block.code)
@@ -116,7 +117,7 @@ def test_what_curl_sends_is_json(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", of("json", "toml", "yaml"), ids=place)
-def test_data_can_be_read(block: Block) -> None:
+def test_data_can_be_parsed(block: Block) -> None:
     read = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}[block.language]
     assert read(block.code)
 
@@ -136,6 +137,6 @@ def test_data_can_be_read(block: Block) -> None:
         ("uv run baton serve --prot 80 app.py", "No such option"),
     ],
 )
-def test_a_command_with_a_mistake_is_noticed(line: str, fault: str) -> None:
+def test_a_mistake_in_a_command_is_found(line: str, fault: str) -> None:
     [said] = wrong(line)
     assert re.search(re.escape(fault), said)

@@ -1,7 +1,7 @@
-"""Every link of every page leads somewhere: to a file of the repository, to a heading of a page, to an address.
+"""Every link of every page has a target: a file of the repository, a heading of a page, or an address.
 
-MkDocs looks at the links among the pages of docs/, too, when `make docs` builds them. Here are those that it does not
-know: of the README and the other pages beside it, and from the pages to files of the repository.
+`make docs` checks the links between the pages of docs/. These tests also check links from the README and other pages
+outside docs/, and links to files of the repository.
 """
 
 import re
@@ -19,7 +19,7 @@ NOT_OURS = {".venv", ".layers", "node_modules"}
 
 
 def sources() -> Iterator[Path]:
-    """The modules of this project."""
+    """Yield the modules of this project."""
     for folder in CODE:
         for path, folders, files in (ROOT / folder).walk():
             folders[:] = {*folders} - NOT_OURS
@@ -27,12 +27,12 @@ def sources() -> Iterator[Path]:
 
 
 def text_of(page: Path) -> str:
-    """The page without its code."""
+    """Return the page without its code."""
     return re.sub(r"^ *```.*?^ *```|`[^`\n]+`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 def dead_links(page: Path) -> list[str]:
-    """The page's links to files or headings that are not there."""
+    """Return the page's links to missing files or headings."""
     links = re.findall(r"\]\(([^)\s]+)\)", text_of(page))
     return [link for link in links if "://" not in link and not link.startswith("mailto:") and not lives(page, link)]
 
@@ -47,7 +47,7 @@ def lives(page: Path, link: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     assert dead_links(page) == []
 
 
@@ -68,7 +68,7 @@ def test_dead_links_are_found(tmp_path: Path) -> None:
     assert dead_links(page) == ["#no-heading", "missing.md"]
 
 
-def test_what_the_code_cites_of_the_pages_is_there() -> None:
+def test_every_citation_in_the_code_has_a_target() -> None:
     wrong = []
     for file in sources():
         for match in CITED.finditer(re.sub(r"\n\s*#? ?", " ", file.read_text())):
@@ -80,7 +80,7 @@ def test_what_the_code_cites_of_the_pages_is_there() -> None:
     assert wrong == []
 
 
-def test_a_link_to_a_file_of_the_repository_is_text_on_the_site() -> None:
+def test_the_site_shows_only_the_text_of_a_link_to_a_file_of_the_repository() -> None:
     class Page:
         class file:  # noqa: N801 - as MkDocs names it
             src_uri = "tools.md"

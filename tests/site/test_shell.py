@@ -1,6 +1,6 @@
-"""Every shell line of the pages, run in a folder of its own against the server that its page says to start.
+"""Runs every shell line of the pages in a new folder, with the server that the page starts.
 
-A block that is not run says why in a comment before it (`tests/site/blocks.py`).
+A block that is not run has a comment with the reason (`tests/site/blocks.py`).
 """
 
 import json
@@ -29,11 +29,11 @@ SERVED = {
     "docs/commands.md": SAMPLE,
     "docs/local.md": SAMPLE,
 }
-"""What a page says to serve. What is deployed by default is the starter."""
+"""The server that the reader of a page has started. By default, the starter is deployed."""
 ADDRESS = re.compile(r"http://127\.0\.0\.1:[38]000/mcp")
 TASK = re.compile(r"\b01[0-9a-z]{35}\b")
 ITS_TASK = re.compile(r"\b01m8[0-9a-z]{4,}\b")
-"""An id, or its beginning, as the pages show them: the reader's own stands there."""
+"""An example of a task id, or its beginning. The tests replace it with the id of their own task."""
 PAUSED = 3
 """The exit code of a command that ends with a paused workflow."""
 
@@ -47,7 +47,7 @@ RUN = {page: found for page in PAGES if (found := [block for block in blocks(pag
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the reader stands: in the repository, or in a project, with a server of their own."""
+    """The reader's folder: the repository, or a project with a server."""
     for name in ("functions", "examples"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".venv"))
     (tmp_path / "shop").mkdir()
@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """Where a program is served, by one server for all pages."""
+    """The addresses of programs. One server serves all pages."""
     with ExitStack() as stack:
 
         @cache
@@ -71,7 +71,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 @needs_the_starter
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_shell_lines_of_a_page_do_what_it_says(page: Path, folder: Path, address: Callable[[str], str]) -> None:
+def test_the_shell_lines_of_a_page_succeed(page: Path, folder: Path, address: Callable[[str], str]) -> None:
     program, task = SERVED.get(str(page.relative_to(ROOT))), ""
     url = address(program) if program else ""
     for block in RUN[page]:
@@ -82,7 +82,7 @@ def test_the_shell_lines_of_a_page_do_what_it_says(page: Path, folder: Path, add
 
 
 def lines_of(block: Block) -> Iterator[str]:
-    """The commands of a block; those that use a variable that an earlier line sets are one with it."""
+    """Yield the parts of a block that are run separately."""
     if block.language == "console":
         yield from (line.removeprefix("$ ") for line in block.code.splitlines() if line.startswith("$ "))
     elif re.search(r"^(uv run )?baton serve ", block.code, re.MULTILINE):
@@ -92,8 +92,8 @@ def lines_of(block: Block) -> Iterator[str]:
 
 
 def run(code: str, url: str, folder: Path) -> str:
-    """Run the lines; what they print. A command that serves is stopped once it is ready."""
-    code = re.sub(r"\buv run ", "", code)  # what the project's environment has is on the path
+    """Run the lines and return their output. A command that serves is stopped when it is ready."""
+    code = re.sub(r"\buv run ", "", code)  # the programs of the project's environment are on the path
     environment = {
         **os.environ,
         "PATH": f"{PROGRAMS}:{os.environ['PATH']}",

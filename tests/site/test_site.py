@@ -1,4 +1,4 @@
-"""The site: what it is made of, and that it needs nothing from elsewhere."""
+"""The contents of the site."""
 
 import os
 import re
@@ -35,7 +35,7 @@ FETCHED = re.compile(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site as `make docs` builds it, strictly; once a run."""
+    """The site as `make docs` builds it. It is built once for all tests."""
 
     def built() -> str:
         folder = tmp_path_factory.mktemp("site")
@@ -50,7 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(once(tmp_path_factory, "site", built))
 
 
-def test_the_reference_has_every_public_name_and_no_other_and_begins_with_a_table_of_them() -> None:
+def test_the_reference_and_its_table_have_exactly_the_public_names() -> None:
     pages = "".join(page.read_text() for page in REFERENCE.glob("*.md"))
     listed = re.findall(r"\(\w+\.md#(mcp_baton\.[\w.]+)\)", (REFERENCE / "index.md").read_text())
 
@@ -71,7 +71,7 @@ def test_every_public_name_is_described_on_the_site(site: Path) -> None:
     assert bare == []
 
 
-def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
+def test_the_site_loads_nothing_from_other_addresses(site: Path) -> None:
     files = [file for file in site.rglob("*") if file.suffix in {".html", ".css"}]
     found = {str(file.relative_to(site)): FETCHED.findall(file.read_text()) for file in files}
 
@@ -79,7 +79,7 @@ def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     assert {name: fetched for name, fetched in found.items() if fetched} == {}
 
 
-def test_a_fetched_file_would_be_found() -> None:
+def test_the_pattern_finds_loaded_files() -> None:
     assert FETCHED.search('<script src="https://unpkg.com/mermaid"></script>')
     assert FETCHED.search('<link rel="stylesheet" href="https://fonts.googleapis.com/css">')
     assert not FETCHED.search('<a href="https://example.com">there</a><link rel="canonical" href="https://x">')

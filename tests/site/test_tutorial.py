@@ -1,4 +1,4 @@
-"""docs/tutorial.md, followed: the generated server, the tool and the step that are added, the tests, the mistake."""
+"""Follows docs/tutorial.md: the generated server, the new tool and step, the tests, the mistake."""
 
 import sys
 from pathlib import Path
@@ -20,13 +20,13 @@ LAST_STEP = '            Step("lend", tool=lend_book, arguments={"shelf": step_o
 
 
 @needs_the_starter
-def test_the_server_that_is_shown_is_the_generated_one() -> None:
+def test_the_page_shows_the_generated_server() -> None:
     # `baton new` takes it from there.
     assert (ROOT / "functions" / "mcp" / "app.py").read_text() == GENERATED
 
 
 def changed() -> str:
-    """The server with the tutorial's tool and step."""
+    """Return the server with the tutorial's tool and step."""
     assert GENERATED.count(LAST_STEP) == 1
     step = "".join(f"            {line}\n" for line in STEP.splitlines()).rstrip("\n") + ",\n"
     return GENERATED.replace("server.add_workflow(", f"{TOOL}\n\nserver.add_workflow(").replace(
@@ -34,7 +34,7 @@ def changed() -> str:
     )
 
 
-def test_the_generated_server_pauses_with_the_handoff_that_is_shown(tmp_path: Path, baton: Connect) -> None:
+def test_the_page_shows_the_handoff_of_the_generated_server(tmp_path: Path, baton: Connect) -> None:
     file = tmp_path / "generated.py"
     file.write_text(GENERATED)
     [handoff] = [block.code for block in PAGE if block.language == "text"]
@@ -60,7 +60,7 @@ def test_the_tests_of_the_tutorial_pass(tmp_path: Path, baton: Connect, monkeypa
     assert len(tests) == 2
 
 
-def test_the_mistake_of_the_tutorial_is_refused_with_what_was_meant(tmp_path: Path) -> None:
+def test_the_mistake_of_the_tutorial_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     file = tmp_path / "mistaken.py"
     file.write_text(changed().replace('step_output("lend", "reader")', 'step_output("lend", "raeder")'))
 

@@ -21,8 +21,7 @@ from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
 from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, NewTask, TaskRecord
-from mcp_baton.tasks.work import Work
+from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, NewTask, TaskRecord, Work
 from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
 from tests.dynamodb_local.engine import left_out
 from tests.fakes import Pauses

@@ -8,9 +8,8 @@ import pytest
 
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, TaskFinished, TaskHeld
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LEASE_MS, Claim, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch
-from mcp_baton.tasks.work import FIRST_DISPATCH_MS
 from tests.store.conftest import AfterRead, Clock, LostReplies
 from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Rounds, Store, Threads
 from tests.store.steps import Outcome, at_once

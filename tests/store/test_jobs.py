@@ -24,9 +24,19 @@ from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.jobs import event_of
-from mcp_baton.tasks.record import LEASE_MS, Claim, NewTask, TaskRecord, TaskStanding, TaskStatus
+from mcp_baton.tasks.record import (
+    FIRST_DISPATCH_MS,
+    LEASE_MS,
+    LONGEST_DISPATCH_MS,
+    Claim,
+    Job,
+    NewTask,
+    TaskRecord,
+    TaskStanding,
+    TaskStatus,
+    Work,
+)
 from mcp_baton.tasks.store import Batch
-from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Job, Work
 from tests.fakes import Pauses
 from tests.sent import Requests
 from tests.store.conftest import WORK, AfterRead, Clock, Engine, LostReplies

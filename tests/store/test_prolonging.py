@@ -7,7 +7,7 @@ import pytest
 
 from mcp_baton.exceptions import Conflict, StoreUnavailable
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.pointers import Pointer, object_key, piece_key, pointer_in
+from mcp_baton.tasks.dynamodb.overflow import Pointer, object_key, piece_key, pointer_in
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.record import Claim, NewTask, TaskRecord
 from mcp_baton.tasks.store import Batch

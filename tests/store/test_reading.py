@@ -6,7 +6,7 @@ import pytest
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.pointers import pointer_in
+from mcp_baton.tasks.dynamodb.overflow import pointer_in
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.values import read_ahead

@@ -8,8 +8,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.changes import STEPWISE_LIMIT
 from mcp_baton.tasks.record import PROGRESS, StepStatus
-from mcp_baton.tasks.store import Batch, StepWrite, Timing
-from mcp_baton.tasks.timings import timings_of
+from mcp_baton.tasks.store import Batch, StepWrite, Timing, timings_of
 from tests.sent import Requests
 from tests.store.conftest import Clock, Engine
 from tests.store.given import Begin, Store

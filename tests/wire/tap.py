@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope
+from mcp_baton.protocol.envelope import STATELESS_REVISIONS
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.protocol.jsonrpc import Request
 from mcp_baton.server import reply
 from mcp_baton.server.endpoint import Endpoint
+from mcp_baton.server.request import Request as McpRequest
 from tests.wire import deviations, models, schemas
 from tests.wire.message import TASKS_REVISION, JsonDict, Sent
 
@@ -46,9 +47,9 @@ class Tap:
             with answering(UNREAD, STATELESS_REVISIONS[-1]):
                 return called(endpoint, request, exchange)
 
-        def serving(endpoint: Endpoint, message: Request, envelope: Envelope, *rest: Any, **options: Any) -> Any:
-            with answering(message, envelope.revision):
-                return serve(endpoint, message, envelope, *rest, **options)
+        def serving(endpoint: Endpoint, asked: McpRequest) -> Any:
+            with answering(asked.message, asked.envelope.revision):
+                return serve(endpoint, asked)
 
         def writing(message: Mapping[str, Json]) -> str:
             text = dumps(message)

@@ -222,10 +222,10 @@ def dynamodb_store(
         SettingsError: tasks can live longer than objects in the bucket.
     """
     from mcp_baton.tasks.dynamodb.items import Limits, values_ms
-    from mcp_baton.tasks.dynamodb.retry_policy import random_fraction
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
     from mcp_baton.tasks.dynamodb.table import Connection, TaskTable, system_ms
     from mcp_baton.tasks.dynamodb.task_items import TaskItems
+    from mcp_baton.tasks.store import random_fraction
 
     limits = Limits(
         default_ttl_ms=settings.default_ttl_ms,

@@ -30,8 +30,7 @@ from mcp_baton.server.schema.dependency import Depends
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.workflow.definition import Argument, Ask, Step, Workflow
-from mcp_baton.workflow.retry import Retry
+from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
 
 __all__ = [

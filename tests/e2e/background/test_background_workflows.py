@@ -18,7 +18,7 @@ from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
 from mcp_baton.workflow.definition import Argument
-from mcp_baton.workflow.ended_run import EndedRun
+from mcp_baton.workflow.run import EndedRun
 from tests.e2e.background.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
 from tests.e2e.background_support import Killed
 from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table

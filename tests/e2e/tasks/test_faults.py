@@ -22,9 +22,8 @@ from mcp_baton.settings import Settings
 from mcp_baton.telemetry import RECORDINGS_LOST, Collector
 from mcp_baton.testing.store import refusal
 from mcp_baton.transport.adapter import LambdaAdapter
-from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.run import Invocation
+from mcp_baton.workflow.run import EndedRun, Invocation
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Script, Table
 from tests.fakes import Pauses, services_of

@@ -27,9 +27,8 @@ from mcp_baton import (
 )
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.testing import connect
-from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.run import Invocation
+from mcp_baton.workflow.run import EndedRun, Invocation
 from tests.e2e.conftest import MakeClient, Streaming
 from tests.e2e.protocol.test_known_clients import handshake
 from tests.e2e.protocol.test_questions import questions_in, respond

@@ -51,7 +51,7 @@ def test_an_error_that_only_the_log_tells_is_for_the_user_and_the_call_is_not_su
 def test_a_step_that_is_retryable_may_be_tried_again_whatever_the_log_tells(baton: Connect) -> None:
     run = baton(broken_server(retryable=True)).call_workflow("pay", {"order_id": "A-17"})
     assert "This step is retryable." in run.text
-    assert "1. Call charge with" in run.text
+    assert run.text.endswith(f'Call pay with {{"task_id": "{run.task_id}"}} to let the server go on.')
 
 
 def secret_server() -> Server:
@@ -149,14 +149,12 @@ def out_of_time(client: Client) -> Run:
     return client.call_workflow("flow")
 
 
-def test_a_run_that_is_out_of_time_offers_first_that_the_server_goes_on(baton: Connect) -> None:
+def test_a_run_that_is_out_of_time_is_continued_by_the_server(baton: Connect) -> None:
     run = out_of_time(baton(slow_server()))
     task = f'"task_id": "{run.task_id}"'
     assert run.text == (
         "The server ran out of time before step 'b'. Nothing failed.\n\n"
-        f"Call flow with {{{task}}} to let the server go on.\n\n"
-        "Or make these tool calls:\n\n"
-        f'1. Read the resource docs://rules, then call second with {{"of": "one", {task}}}'
+        f"Call flow with {{{task}}} to let the server go on."
     )
 
 

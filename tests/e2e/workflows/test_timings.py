@@ -49,7 +49,7 @@ def test_a_run_a_continuation_and_a_resume_each_note_when_their_steps_began_and_
 ) -> None:
     began = time.ms
     task = client.get_prompt("flow").task_id
-    assert client.variables(task)[TIMINGS] == {
+    assert client.task("get", task).meta[TIMINGS] == {
         "fetch": {"at": began, "ms": 2_000},
         "refund": {"at": began + 2_000, "ms": 3_000},
     }
@@ -57,7 +57,7 @@ def test_a_run_a_continuation_and_a_resume_each_note_when_their_steps_began_and_
     client.call_tool("refund", {"approved_by": "kim"}, task=task)
     time.pass_s(60)
     client.get_prompt("flow", task=task)
-    assert client.variables(task)[TIMINGS] == {
+    assert client.task("get", task).meta[TIMINGS] == {
         "fetch": {"at": began, "ms": 2_000},
         "refund": {"at": began + 65_000, "ms": 3_000},
         "notify": {"at": began + 128_000, "ms": 5_000},
@@ -71,12 +71,12 @@ def test_a_client_that_wants_no_variables_is_told_the_timings_nevertheless(clien
 
 def test_a_task_of_which_nothing_has_run_says_nothing_of_timings(client: Client) -> None:
     hurried = replace(client, remaining_ms=lambda: 2_000)
-    assert TIMINGS not in client.variables(hurried.get_prompt("flow").task_id)
+    assert TIMINGS not in client.task("get", hurried.get_prompt("flow").task_id).meta
 
 
 def test_what_remains_to_be_done_is_told_where_it_is_asked_for(client: Client, time: Time) -> None:
     task = client.get_prompt("flow").task_id
-    assert "mcp-baton/next" not in client.variables(task)
+    assert "mcp-baton/next" not in client.task("get", task).meta
     assert "mcp-baton/next" not in client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": "no"}).meta
     told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
     assert told == [{"tool": "refund", "arguments": {}}, {"tool": "notify", "arguments": {}}]

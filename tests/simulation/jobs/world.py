@@ -13,7 +13,7 @@ from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
 from mcp_baton.tasks.dynamodb.task_items import TaskItems
-from mcp_baton.tasks.work import LONGEST_DISPATCH_MS
+from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 from tests.simulation.bucket import PlainBucket
 from tests.simulation.client import PlainClient, Sent
 from tests.simulation.faults import Fault

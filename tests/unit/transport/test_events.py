@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mcp_baton.exceptions import EventError
 from mcp_baton.protocol.http import HttpResponse
-from mcp_baton.transport.events import Incoming, parse_event
+from mcp_baton.transport.events import HttpEvent, parse_event
 from tests.examples import JSON
 
 REST: dict[str, Any] = {
@@ -64,7 +64,7 @@ FUNCTION_URL: dict[str, Any] = {
 }
 
 
-def http_api(*, stage: str = "prod", **members: Any) -> Incoming:
+def http_api(*, stage: str = "prod", **members: Any) -> HttpEvent:
     return parse_event(HTTP_API | {"requestContext": HTTP_API["requestContext"] | {"stage": stage}} | members)
 
 
@@ -198,13 +198,13 @@ def test_no_json_at_all_raises_anything_but_an_event_error(event: object) -> Non
 @pytest.mark.parametrize("event", [REST, HTTP_API])
 @given(body=st.binary())
 def test_every_answer_carries_its_exact_bytes(event: dict[str, Any], body: bytes) -> None:
-    answer = parse_event(event).answer(HttpResponse(200, {}, body))
+    answer = parse_event(event).result(HttpResponse(200, {}, body))
     encoded = answer["isBase64Encoded"]
     assert (base64.b64decode(answer["body"]) if encoded else answer["body"].encode()) == body
 
 
 def test_format_2_answers_take_cookies_apart() -> None:
     response = HttpResponse(200, {"Set-Cookie": "a=1", "X": "y"})
-    assert parse_event(HTTP_API).answer(response)["cookies"] == ["a=1"]
-    assert parse_event(HTTP_API).answer(response)["headers"] == {"X": "y"}
-    assert parse_event(REST).answer(response)["headers"] == {"Set-Cookie": "a=1", "X": "y"}
+    assert parse_event(HTTP_API).result(response)["cookies"] == ["a=1"]
+    assert parse_event(HTTP_API).result(response)["headers"] == {"X": "y"}
+    assert parse_event(REST).result(response)["headers"] == {"Set-Cookie": "a=1", "X": "y"}

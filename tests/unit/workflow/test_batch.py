@@ -10,10 +10,10 @@ from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepW
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import run_batch
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.drift import Move
-from mcp_baton.workflow.ended_run import StepTrace
+from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
+from mcp_baton.workflow.run import StepTrace
 from tests.fakes import task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus

@@ -33,7 +33,6 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing.connecting import TABLE
 from mcp_baton.workflow.continuation import Call, continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.ended_run import Blocked, EndedRun, Over, Persisted, Superseded, TaskOver, UnreadResource
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import (
     Failed,
@@ -44,6 +43,7 @@ from mcp_baton.workflow.host import (
     ResourceUnavailable,
     Succeeded,
 )
+from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
     SchemaMismatch,
@@ -51,7 +51,7 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.run import Invocation
+from mcp_baton.workflow.run import Blocked, EndedRun, Invocation, Persisted, UnreadResource
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output, task_variable
 from tests.fakes import Behaviour, RecordingStore, ScriptedHost, plan_of
 from tests.memory_dynamodb import memory_database

@@ -9,8 +9,7 @@ import pytest
 
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable, TaskNotFound
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord, TaskStanding, TaskStatus
-from mcp_baton.workflow.ended_run import Over, Superseded, TaskOver
-from mcp_baton.workflow.lease import Began, Lease, lease_end
+from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver, lease_end
 from tests.fakes import RecordingStore
 
 TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim("me", LEASE_MS, 2))

@@ -5,10 +5,11 @@ import pytest
 from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.ended_run import EndedRun, Persisted, StepTrace, Superseded, TaskOver
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
+from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.trace import what_became
+from mcp_baton.workflow.run import EndedRun, Persisted, StepTrace
+from mcp_baton.workflow.run_text import what_became
 
 STEPS = [Step(name, tool="work") for name in ("a", "b", "c", "d")]
 WORKFLOW = Workflow(name="w", description="do it", steps=STEPS)

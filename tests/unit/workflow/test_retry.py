@@ -11,11 +11,10 @@ import pytest
 from mcp_baton import RegistrationError, Retry, Step, ToolError
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.ended_run import TaskOver
+from mcp_baton.workflow.definition import random_fraction
 from mcp_baton.workflow.engine import Tried, attempt
 from mcp_baton.workflow.host import Attempt, Failed, Failure, Host, Outcome, Prepared, Succeeded
-from mcp_baton.workflow.lease import Lease
-from mcp_baton.workflow.retry import random_fraction
+from mcp_baton.workflow.lease import Lease, TaskOver
 
 EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)
 OVER = TaskOver(TaskStatus.CANCELLED)

@@ -5,12 +5,12 @@ import pytest
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.ended_run import Blocked, EndedRun, StepTrace, UnreadResource
 from mcp_baton.workflow.host import Failed, FetchedResource, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed, UnresolvableParams
 from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import Blocked, EndedRun, StepTrace, UnreadResource
+from mcp_baton.workflow.run_text import Message, messages
 from mcp_baton.workflow.sources import constant, prompt_arg
-from mcp_baton.workflow.trace import Message, messages
 from tests.fakes import ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus

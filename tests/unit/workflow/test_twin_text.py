@@ -10,14 +10,15 @@ from msgspec.structs import replace
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.ended_run import EndedRun, StepTrace, Superseded, TaskOver
+from mcp_baton.workflow.handoff import Handle
 from mcp_baton.workflow.host import Succeeded
+from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import EndedRun, StepTrace
+from mcp_baton.workflow.run_text import LIMIT, Value, cut, told_of_held, told_of_over, told_of_run
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
-from mcp_baton.workflow.task_ids import Handle
-from mcp_baton.workflow.tool_text import LIMIT, Value, cut, told_of_held, told_of_over, told_of_run
 from tests.fakes import ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus

@@ -1,6 +1,6 @@
-"""How long an answer of Baton's own making may be: what a few bytes ask for must not be megabytes without end.
+"""The size of an answer that Baton makes: a small request must not cause an unlimited answer (docs/http.md, Answers).
 
-docs/http.md, Answers. What users' functions return is theirs, and is not cut.
+Results of the author's functions are not limited here.
 """
 
 from typing import Final
@@ -8,31 +8,30 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.jsonrpc import INVALID_REQUEST
+from mcp_baton.protocol.jsonrpc import INVALID_REQUEST, MAX_BATCH
 
 ANSWER_BYTES: Final = 4_000_000
-"""The longest answer of Baton's own making, bytes; a batch's answer as a whole."""
+"""The longest answer that Baton makes, bytes. A batch is one answer."""
 
 READ_BYTES: Final = 12_000_000
-"""The stored values that a request may read to show them or to put them into a call, bytes of JSON. A batch may read as
-much as its answer may have."""
+"""The stored values that are read for one answer, to show them or to put them into a call, bytes of JSON."""
 
 PLACEHOLDER_BYTES: Final = 1_000_000
-"""What placeholders may put into one call unless the server says otherwise, bytes of JSON."""
+"""The default for the values that placeholders put into one call, bytes of JSON."""
 
 REFUSAL_BYTES: Final = 512
-"""What is kept back in a batch's answer for each of its messages, so that it can be told that there is no room."""
+"""The longest error of a message in a batch that is refused for lack of room, bytes."""
 
 WITH_EFFECTS: Final = frozenset({"tools/call", "prompts/get", "tasks/cancel", "tasks/update"})
-"""Methods that are not to be sent again: what became of them is told, whether or not there is room."""
+"""Methods that must not be repeated. Their answer is always sent."""
 
 
 class Budget(Struct):
-    """What is left to a request, or to a batch of them.
+    """The rest of the budget of one answer. The messages of a batch share it.
 
     Attributes:
-        left: Of the answer's length, bytes.
-        unread: Of the stored values that may be read, bytes. What was read counts whether or not it is shown.
+        left: Bytes of the answer.
+        unread: Bytes of stored values that may be read. A value counts when it is read, whether or not it is shown.
     """
 
     left: int = ANSWER_BYTES
@@ -52,19 +51,20 @@ class Budget(Struct):
         self.left -= size
 
     def refuses(self, method: str, size: int) -> bool:
-        """Whether an answer of this size is to be left out."""
+        """Whether the answer of a message in a batch is left out because of its size."""
         return size > self.left and method not in WITH_EFFECTS
 
 
-def batch_budget(messages: int) -> Budget:
-    """The budget that the answers to so many messages share."""
-    return Budget(ANSWER_BYTES - REFUSAL_BYTES * messages, ANSWER_BYTES)
+def batch_budget() -> Budget:
+    """The budget of a batch: that of one answer, less the room for its errors."""
+    return Budget(ANSWER_BYTES - REFUSAL_BYTES * MAX_BATCH)
 
 
 def no_room(*, was_run: bool) -> ProtocolError:
-    """What a message of a batch is answered with whose own answer has no room."""
+    """The error of a message in a batch whose answer does not fit."""
     done = "Its answer" if was_run else "It was not run: its answer"
     return ProtocolError(
         INVALID_REQUEST,
-        f"{done} does not fit into this batch's, which has {ANSWER_BYTES} bytes at most. Send the message by itself.",
+        f"{done} does not fit into the answer to the batch, which has at most {ANSWER_BYTES} bytes. "
+        "Send the message by itself.",
     )

@@ -72,7 +72,7 @@ class Endpoint:
             return whole(HTTP_STATUS[error.code], error_message(None, error))
         if isinstance(message, list):
             return self._answer_batch(message, request, exchange)
-        return self._answer(message, request, exchange)
+        return self._answer(message, request, exchange, Budget(), self._services.clock())
 
     def work(self, named: JsonObject, exchange: Exchange) -> JsonObject:
         """Run the background job that an asynchronous invocation's event names: see `background.worker.work`."""
@@ -81,21 +81,22 @@ class Endpoint:
         return work(self._services, named, exchange)
 
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
-        """A batch, which revision 2025-03-26 alone has; answered whole, in order."""
+        """Answer a batch, in order. Only revision 2025-03-26 has batches. The messages share the size and the time of
+        one answer, which is not streamed."""
         revision = request.headers.get("mcp-protocol-version", REVISION_WITHOUT_HEADER)
         if revision != REVISION_WITHOUT_HEADER:
             return refusal(400, f"Invalid request: revision {revision} has no batches; send each message by itself")
-        budget = batch_budget(len(messages))
-        answers = [self._answer_in_batch(message, request, exchange, budget) for message in messages]
+        budget, began_s = batch_budget(), self._services.clock()
+        answers = [self._answer_in_batch(message, request, exchange, budget, began_s) for message in messages]
         bodies = [answer.body for answer in answers if answer is not None and answer.body]
         if not bodies:
             return HttpResponse(202)
         return HttpResponse(200, {"Content-Type": "application/json"}, b"[" + b",".join(bodies) + b"]")
 
     def _answer_in_batch(
-        self, message: Message, request: HttpRequest, exchange: Exchange, budget: Budget
+        self, message: Message, request: HttpRequest, exchange: Exchange, budget: Budget, began_s: float
     ) -> HttpResponse | None:
-        """A message's answer, as long as the batch's has room for it and time is left; else one that says so."""
+        """Answer a message if room and time are left. Otherwise the answer is an error."""
         left_ms = exchange.remaining_ms()
         is_over = left_ms is not None and left_ms <= self._services.settings.write_reserve_ms
         if is_over and isinstance(message, jsonrpc.Request | Response):
@@ -103,7 +104,7 @@ class Endpoint:
             return whole(200, error_message(known, ProtocolError(INTERNAL_ERROR, NOT_RUN)))
         if isinstance(message, jsonrpc.Request) and budget.left <= 0:
             return whole(200, error_message(message.id, no_room(was_run=False)))
-        answer = self._answer(message, request, exchange, batch=budget)
+        answer = self._answer(message, request, exchange, budget, began_s, in_batch=True)
         if answer is not None and isinstance(message, jsonrpc.Request):
             if budget.refuses(message.method, len(answer.body)):
                 return whole(200, error_message(message.id, no_room(was_run=True)))
@@ -111,7 +112,14 @@ class Endpoint:
         return answer
 
     def _answer(
-        self, message: Message, request: HttpRequest, exchange: Exchange, *, batch: Budget | None = None
+        self,
+        message: Message,
+        request: HttpRequest,
+        exchange: Exchange,
+        budget: Budget,
+        began_s: float,
+        *,
+        in_batch: bool = False,
     ) -> HttpResponse | None:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
@@ -125,20 +133,9 @@ class Endpoint:
             return whole(HTTP_STATUS[error.code], error_message(known, error))
         if isinstance(message, Notification):
             return HttpResponse(202)
-        return self._serve(message, envelope, request, exchange, batch=batch)
-
-    def _serve(
-        self,
-        message: jsonrpc.Request,
-        envelope: Envelope,
-        request: HttpRequest,
-        exchange: Exchange,
-        *,
-        batch: Budget | None,
-    ) -> HttpResponse | None:
         wanted = envelope.progress_token is not None or envelope.log_level is not None
-        streams = (wanted or message.method == "subscriptions/listen") and batch is None
-        takes_stream = _takes_stream(request) and batch is None
+        streams = (wanted or message.method == "subscriptions/listen") and not in_batch
+        takes_stream = _takes_stream(request) and not in_batch
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
         server, store = self._services.for_caller(request.claims, exchange)
@@ -153,10 +150,14 @@ class Endpoint:
             message=message,
             headers=request.headers,
             reply=reply,
-            budget=batch or Budget(),
-            began_s=self._services.clock(),
-            may_wait=batch is None,
+            budget=budget,
+            began_s=began_s,
         )
+        return self._serve(asked)
+
+    def _serve(self, asked: Request) -> HttpResponse | None:
+        """Call the method and send its result, or the error."""
+        message, envelope, exchange, reply = asked.message, asked.envelope, asked.exchange, asked.reply
         try:
             result = self._call_method(asked)
         except ProtocolError as error:

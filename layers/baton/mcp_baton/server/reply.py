@@ -58,8 +58,8 @@ class Reply:
         return self._may_stream and self._exchange.can_stream
 
     @property
-    def takes_pieces(self) -> bool:
-        """Whether a long text of the result can reach the client piece by piece."""
+    def can_stream(self) -> bool:
+        """Whether the answer can be a stream."""
         return self._takes_stream and self._exchange.can_stream
 
     def in_pieces(self, pieces: Iterable[str]) -> str:

@@ -22,8 +22,7 @@ class Request(Execution, frozen=True, kw_only=True):
         headers: The HTTP headers, names in lower case.
         reply: Writes the answer.
         budget: How much Baton's own answers may still hold. The messages of a batch share it.
-        began_s: When the HTTP request arrived, on `Services.clock`.
-        may_wait: Whether the answer may wait for a task. In a batch it may not: the waits would add up.
+        began_s: When the HTTP request arrived, on `Services.clock`. The messages of a batch share it.
     """
 
     message: jsonrpc.Request
@@ -31,7 +30,6 @@ class Request(Execution, frozen=True, kw_only=True):
     reply: Reply
     budget: Budget
     began_s: float
-    may_wait: bool = True
 
     @property
     def listener(self) -> Reply:

@@ -309,7 +309,7 @@ class Server:
         given: object = workflow
         with defining(workflow):
             if not isinstance(given, Workflow):
-                from mcp_baton.workflow.misuse import not_added
+                from mcp_baton.workflow.definition import not_added
 
                 raise not_added(given)
             self._add_workflow(workflow, self.workflows, self.prompts)

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+from typing import Final, NotRequired, TypedDict, cast
+
+import msgspec
 
 from mcp_baton.protocol.json import Json, JsonObject
-
-if TYPE_CHECKING:
-    from mcp_baton.tasks.work import Job, Work
 
 ENGINE_PREFIX = "_workflow."
 PROGRESS = "_workflow.progress"
@@ -26,6 +25,20 @@ PAUSED_STEP = ("failedStep", "blockedStep")
 
 LEASE_MS, RENEW_MS = 45_000, 15_000
 """How long a claim holds from when it is taken or renewed, and how often a run renews it, milliseconds."""
+
+
+FIRST_DISPATCH_MS: Final = 30_000
+"""How long after a dispatch a poll may dispatch a task again, milliseconds; twice as long after each further one."""
+
+LONGEST_DISPATCH_MS: Final = 600_000
+"""And never longer than this."""
+
+ATTEMPTS: Final = 3
+"""How often a job is begun at most, until it settles something: it asks the client, or hands over to a fresh worker."""
+
+
+WORKFLOW_TASK: Final = "_workflow.task_id"
+"""The variable of a call's task that names the task of the workflow that it runs."""
 
 
 class TaskStatus(StrEnum):
@@ -126,6 +139,57 @@ class TaskStanding:
     version: int = 0
 
 
+class Work(msgspec.Struct, frozen=True):
+    """What a worker has to do. ProcessScope with the task as it was created; the call's arguments are the task's.
+
+    Attributes:
+        tool: The name of the tool, or of the workflow whose twin was called.
+        request_id: The id of the request that created the job, as it stands in the logs.
+        scopes: The caller's scopes. Nothing else of what vouched for the caller is kept.
+        capabilities: What the client has declared that it can be asked for; `None` where that is not known.
+        revision: The MCP revision that it speaks.
+        attempts: How often the job is begun at most: 1 for a tool that must not be repeated.
+        key: The call's idempotency key.
+        workflow_task: The id of the workflow's own task; `None` for a tool.
+        answers: What the client had answered before the task began.
+    """
+
+    tool: str
+    request_id: str
+    scopes: tuple[str, ...] = ()
+    capabilities: JsonObject | None = msgspec.field(default_factory=dict)
+    revision: str = ""
+    attempts: int = ATTEMPTS
+    key: str = ""
+    workflow_task: str | None = None
+    answers: JsonObject = msgspec.field(default_factory=dict)
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A job as the store holds it.
+
+    Attributes:
+        work: What is to be done.
+        due_ms: From when on a poll may dispatch it again, epoch milliseconds.
+        dispatches: How often it has been dispatched.
+        allowed: The claim's number at which its attempts are used up.
+        asked: Every question that it has asked, by key: `{"method", "params"}`.
+        answers: The client's answers, by key.
+    """
+
+    work: Work
+    due_ms: int
+    dispatches: int
+    allowed: int
+    asked: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
+    answers: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
+
+    @property
+    def open(self) -> dict[str, JsonObject]:
+        """The questions that have no answer yet, by key."""
+        return {key: question for key, question in self.asked.items() if key not in self.answers}
+
+
 @dataclass(frozen=True, slots=True)
 class NewTask:
     """What a task is created with.
@@ -148,7 +212,7 @@ class NewTask:
     arguments: JsonObject = field(default_factory=dict)
     ttl_ms: int | None = None
     claim: Claim | None = None
-    work: "Work | None" = None
+    work: Work | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +247,7 @@ class TaskRecord:
     definition: str | None = None
     kept: JsonObject = field(default_factory=dict)
     claim: Claim | None = None
-    job: "Job | None" = None
+    job: Job | None = None
     error: JsonObject | None = None
     by_client: bool = False
     source: object = field(default=None, repr=False, compare=False)

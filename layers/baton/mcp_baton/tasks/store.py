@@ -5,16 +5,23 @@ true, writes all of it or nothing, and where a condition no longer holds it repo
 so that whoever decided can decide again.
 """
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, Self
 
+from mcp_baton.exceptions import Conflict, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskPage, TaskRecord, TaskStanding
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import JobStore
+
+
+FIRST_BACKOFF_S = 0.005
+LONGEST_BACKOFF_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +251,72 @@ class TaskStore(Protocol):
             TaskNotFound: missing, expired or another owner's.
             TooLarge: the result does not fit.
         """
+
+
+def timings_of(task: TaskRecord) -> dict[str, Timing]:
+    """When each step ran last, by its name; nothing of steps that have not run, or of which it was not noted.
+
+    Raises:
+        StoreError: the task is damaged.
+    """
+    stored = task.kept.get("timings", {})
+    if not isinstance(stored, Mapping):
+        raise StoreError(f"the task {task.task_id} is damaged: its timings are not an object")
+    created_ms = round(datetime.fromisoformat(task.created_at).timestamp() * 1000)
+    try:
+        return {name: _timing(str(text), created_ms) for name, text in stored.items()}
+    except ValueError as error:
+        raise StoreError(f"the task {task.task_id} is damaged: a timing is not one: {error}") from error
+
+
+def _timing(text: str, created_ms: int) -> Timing:
+    began, _, took = text.partition("+")
+    return Timing(created_ms + int(began), int(took))
+
+
+def random_fraction() -> float:
+    """A number from 0 up to 1."""
+    from random import random
+
+    return random()
+
+
+def write_decided(
+    store: TaskStore,
+    task: TaskRecord,
+    decide: Callable[[TaskRecord], Batch],
+    *,
+    attempts: int,
+    sleep: Callable[[float], None] = time.sleep,
+    rng: Callable[[], float] | None = None,
+) -> Written:
+    """Write what `decide` makes of the task; after a lost race, what it makes of the state that won.
+
+    A lost race means that somebody else got on, and statuses only move forward, so as many attempts as others can
+    change the task are enough. Waits with full jitter between them, at most `LONGEST_BACKOFF_S`. All attempts have the
+    token of the first: one that was given up, and arrives late, is not applied beside a later one.
+
+    Args:
+        store: Where to write.
+        task: The task as last read.
+        decide: Pure: from the task as it stands to what should be written.
+        attempts: How often to try, at least once.
+        sleep: Takes seconds.
+        rng: Gives a number from 0 up to 1, for the waits; random by default.
+
+    Raises:
+        Conflict: every attempt lost its race; nothing was written.
+        StoreError: as `TaskStore.write`.
+    """
+    longest, token = FIRST_BACKOFF_S, None
+    for attempt in range(1, attempts + 1):
+        batch = decide(task)
+        try:
+            return store.write(task, batch if token is None else replace(batch, token=token))
+        except Conflict as conflict:
+            if attempt == attempts:
+                raise
+            task, token = conflict.current, conflict.token
+        sleep((rng or random_fraction)() * longest)
+        longest = min(longest * 2, LONGEST_BACKOFF_S)
+    raise ValueError("attempts must be at least 1")

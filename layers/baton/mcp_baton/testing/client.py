@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.workflows.task_view import RESULT_BY_KEY, TIMINGS_KEY
+from mcp_baton.server.workflows.task_view import variables_in
 from mcp_baton.tasks.record import PROGRESS
 from mcp_baton.testing.controls import Controls
 from mcp_baton.testing.params import naming, pages, without
@@ -93,7 +93,7 @@ class Client(Controls):
         return Task(
             task_id,
             status,
-            without(own_meta(told), TIMINGS_KEY, RESULT_BY_KEY),
+            variables_in(own_meta(told)),
             result,
             without(told, "result", "_meta"),
         )

@@ -1,4 +1,4 @@
-"""The Lambda handler: an event in, an answer out, whole or streamed. Knows HTTP and Lambda, nothing of MCP."""
+"""The Lambda handler around an application: an event in, a response or a stream out. It knows nothing of MCP."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -8,36 +8,36 @@ from msgspec.structs import replace
 
 from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse, StreamSink
 from mcp_baton.protocol.json import JsonObject, dumps
-from mcp_baton.transport.events import Incoming, parse_event
+from mcp_baton.transport.events import HttpEvent, parse_event
 from mcp_baton.transport.request_context import claims_in, correlation_id, resolve_owner
 from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 logger = logging.getLogger(__name__)
 
 JOB: Final = "batonTask"
-"""The member of an event that sends for a worker (docs/background.md)."""
+"""The member of an asynchronous event that names a background task (docs/background.md)."""
 
 type Work = Callable[[JsonObject, Exchange], JsonObject]
-"""Works on the task that an event names; what became of it."""
+"""Works on the task of an asynchronous event, and returns a report."""
 
 
 class OwnerResolver(Protocol):
-    """Who a request belongs to, by what its sender vouches for."""
+    """Returns the owner of a request, from the event's `requestContext`."""
 
     def __call__(self, request_context: Mapping[str, object], *, allow_anonymous: bool) -> str | None:
-        """The identity; `None` when there is none."""
+        """Return the owner; `None` if the caller is not authenticated."""
 
 
 class LambdaAdapter:
     """An application as a Lambda handler (docs/deploying.md).
 
     Args:
-        app: Answers the requests.
-        allow_anonymous: Whether a request without an identity belongs to the owner `"anonymous"`.
-        streaming: Whether a stream may be used where the caller of the handler offers one (`stream_opener`). Without
-            one the same answer is returned whole.
-        owner: Resolves the owner of a request.
-        work: Takes the event of an asynchronous invocation that names a task; `None` where there are no tasks.
+        app: The application.
+        allow_anonymous: Whether unauthenticated callers are the owner `"anonymous"`.
+        streaming: Whether responses may be streamed if the caller of the handler supports it (`stream_opener`).
+            Otherwise they are returned whole.
+        owner: Returns the owner of a request.
+        work: Handles asynchronous events of background tasks.
     """
 
     def __init__(
@@ -56,95 +56,113 @@ class LambdaAdapter:
         self._work = work
 
     def __call__(self, event: object, context: object, request_id: str | None = None) -> dict[str, Any]:
-        """Answer one event; an empty answer after a stream, whose caller ignores it.
+        """Handle an event.
 
         Args:
-            event: What the function was invoked with.
-            context: What Lambda hands to a handler beside the event.
-            request_id: The id to find the request by; `None` for the one that event and context say.
+            event: The event.
+            context: Lambda's context object.
+            request_id: The correlation id; by default, the id of the event or the context.
+
+        Returns:
+            The response in the format of the event; an empty object after a stream, which callers ignore.
 
         Raises:
             EventError: the event is not an HTTP request.
-            Exception: the application failed after its stream had begun. Whoever took the stream must break it off, so
-                that it does not look complete.
+            Exception: the application failed while it streamed. The caller must abort the stream, so that it does not
+                look complete.
         """
         if self._work is not None and isinstance(event, Mapping) and isinstance(event.get(JOB), Mapping):
-            known = correlation_id({}, context) if request_id is None else request_id
-            return dict(self._work(event[JOB], Invocation(known, _clock(context), None)))
-        incoming = parse_event(event)
-        opener = stream_opener.get() if self._streaming else None
-        known = correlation_id(incoming.request_context, context) if request_id is None else request_id
-        invocation = Invocation(known, _clock(context), opener)
-        response = self._respond(incoming, invocation)
-        return {} if response is None else incoming.answer(invocation.complete(response))
+            return dict(self._work(event[JOB], LambdaExchange(request_id or correlation_id({}, context), context)))
+        http = parse_event(event)
+        exchange = LambdaExchange(
+            request_id or correlation_id(http.request_context, context),
+            context,
+            stream_opener.get() if self._streaming else None,
+        )
+        response = self._respond(http, exchange)
+        return {} if response is None else http.result(exchange.with_added_headers(response))
 
-    def _respond(self, incoming: Incoming, invocation: "Invocation") -> HttpResponse | None:
-        if incoming.body is None:
-            return _problem(400, "the body is not valid base64 or UTF-8", invocation.request_id)
-        owner = self._owner(incoming.request_context, allow_anonymous=self._allow_anonymous)
-        claims = claims_in(incoming.request_context)
-        request = HttpRequest(incoming.method, incoming.path, incoming.headers, incoming.body, owner, claims)
+    def _respond(self, http: HttpEvent, exchange: "LambdaExchange") -> HttpResponse | None:
+        """Call the application. Return its response; `None` if it was streamed."""
+        if http.body is None:
+            return _error(400, "the body is not valid base64 or UTF-8", exchange.request_id)
+        request = HttpRequest(
+            http.method,
+            http.path,
+            http.headers,
+            http.body,
+            self._owner(http.request_context, allow_anonymous=self._allow_anonymous),
+            claims_in(http.request_context),
+        )
         try:
-            return invocation.settle(self._app(request, invocation))
+            return exchange.finish(self._app(request, exchange))
         except ClientGone:
-            logger.info("request %s: the client went away before its answer was complete", invocation.request_id)
+            logger.info("request %s: the client disconnected before the response was complete", exchange.request_id)
             return None
         except Exception:
-            if invocation.streamed:
-                raise  # whoever called the handler logs it
-            logger.exception("request %s failed", invocation.request_id)
-            return _problem(500, "internal error", invocation.request_id)
+            if exchange.streamed:
+                raise  # the caller of the handler logs it
+            logger.exception("request %s failed", exchange.request_id)
+            return _error(500, "internal error", exchange.request_id)
 
 
-class Invocation:
-    """One request's surroundings (`Exchange`), and what has become of its answer."""
+class LambdaExchange:
+    """The `Exchange` of an invocation.
+
+    Attributes:
+        streamed: Whether the response was streamed.
+        remaining_ms: Returns the milliseconds until Lambda stops the function; `None` without a limit.
+    """
 
     __slots__ = ("_added", "_collected", "_opener", "remaining_ms", "request_id", "streamed")
 
     remaining_ms: Callable[[], int | None]
-    """Milliseconds until the function is stopped; `None` when nothing stops it."""
 
-    def __init__(self, request_id: str, clock: Callable[[], int] | None, opener: StreamOpener | None) -> None:
+    def __init__(self, request_id: str, context: object, opener: StreamOpener | None = None) -> None:
+        clock = getattr(context, "get_remaining_time_in_millis", None)
         self.request_id = request_id
-        self.remaining_ms = clock or _unlimited
+        self.remaining_ms = clock if callable(clock) else _unlimited
         self.streamed = False
         self._added: Mapping[str, str] = {}
         self._opener = opener
-        self._collected: _Collected | None = None
+        self._collected: _CollectedStream | None = None
 
     @property
     def can_stream(self) -> bool:
-        """Whether a stream reaches the client as it is written."""
+        """Whether the client receives a stream while it is written."""
         return self._opener is not None
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
-        """Put headers on the answer, whatever becomes of it."""
+        """Add headers to the response, even if the application fails. The response's own headers have priority."""
         self._added = {**self._added, **headers}
 
-    def complete(self, response: HttpResponse) -> HttpResponse:
-        """A whole answer with the headers that were put on it."""
+    def with_added_headers(self, response: HttpResponse) -> HttpResponse:
+        """Return the response with the added headers."""
         return replace(response, headers={**self._added, **response.headers}) if self._added else response
 
     def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
-        """Begin the answer, on the wire where there is a stream, otherwise in memory.
+        """Begin the response: as a stream if the caller supports it, otherwise in memory.
 
         Raises:
-            RuntimeError: it has begun already.
+            RuntimeError: the response has already begun.
         """
         if self.streamed or self._collected is not None:
-            raise RuntimeError("the answer's stream is open already")
+            raise RuntimeError("the response was opened twice")
         if self._opener is None:
-            self._collected = _Collected(status, headers)
+            self._collected = _CollectedStream(status, headers)
             return self._collected
         sink = self._opener(status, {**self._added, **headers} if self._added else headers)
         self.streamed = True
         return sink
 
-    def settle(self, response: HttpResponse | None) -> HttpResponse | None:
-        """What is left to return: the whole answer, or `None` when it was streamed.
+    def finish(self, response: HttpResponse | None) -> HttpResponse | None:
+        """Return the whole response; `None` if it was streamed.
+
+        Args:
+            response: What the application returned.
 
         Raises:
-            RuntimeError: the application answered twice, or not at all.
+            RuntimeError: the application responded twice, or not at all.
         """
         opened = self.streamed or self._collected is not None
         if opened == (response is not None):
@@ -152,8 +170,8 @@ class Invocation:
         return response if self._collected is None else self._collected.response()
 
 
-class _Collected:
-    """A stream's parts where the caller takes no stream: collected into a whole answer."""
+class _CollectedStream:
+    """A stream that is collected into a whole response."""
 
     __slots__ = ("_body", "_headers", "_status")
 
@@ -173,11 +191,6 @@ def _unlimited() -> None:
     return None
 
 
-def _clock(context: object) -> Callable[[], int] | None:
-    clock = getattr(context, "get_remaining_time_in_millis", None)
-    return clock if callable(clock) else None
-
-
-def _problem(status: int, error: str, request_id: str) -> HttpResponse:
+def _error(status: int, error: str, request_id: str) -> HttpResponse:
     body = dumps({"error": error, "requestId": request_id}).encode()
     return HttpResponse(status, {"Content-Type": "application/json"}, body)

@@ -1,15 +1,13 @@
-"""HTTP requests out of Lambda events, and answers in the shape that each kind of sender expects. Pure.
+"""HTTP requests in Lambda events, and responses in the format of each event source. Pure.
 
-Two kinds of event are read: API Gateway's REST proxy event (payload format 1.0), and the format 2.0 that HTTP APIs
-and function URLs send. What the sender found out about the caller is passed on as it came; `owner` reads it.
+There is one class for each format: API Gateway's REST proxy event (format 1.0), and the event of HTTP APIs and function
+URLs (format 2.0).
 """
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from msgspec import Struct
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from mcp_baton.exceptions import EventError
 from mcp_baton.protocol.http import HttpResponse
@@ -17,17 +15,16 @@ from mcp_baton.protocol.http import HttpResponse
 EXPECTED = "expected an API Gateway proxy event (format 1.0 or 2.0) or a function URL event"
 
 
-class Incoming(Struct, frozen=True):
-    """A request as the event tells it.
+class HttpEvent(Protocol):
+    """A request from an event.
 
     Attributes:
         method: `POST`, `GET`, …
-        path: Below the stage and below a custom domain's base path.
-        headers: Names in lower case; a repeated header's values joined by `", "`.
-        body: `None` when it is not what the event says it is (base64, UTF-8): the client's mistake, not the event's.
-        request_context: The sender's own notes: authorizer, identity, request id. Nothing the client can write but the
-            request id, for which API Gateway takes any UUID.
-        answer: Makes the handler's return value of a response, as this kind of sender takes it.
+        path: The path without the stage and without the base path of a custom domain.
+        headers: Names are in lower case. Values of a repeated header are joined by `", "`.
+        body: `None` if the body is not valid base64 or UTF-8. That is the client's mistake.
+        request_context: What API Gateway knows of the request: authorizer, identity, request id. Clients can only
+            choose the request id, which can be any UUID.
     """
 
     method: str
@@ -35,79 +32,74 @@ class Incoming(Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes | None
     request_context: Mapping[str, object]
-    answer: Callable[[HttpResponse], dict[str, Any]]
+
+    def result(self, response: HttpResponse) -> dict[str, Any]:
+        """Return a response in the format of this event source."""
 
 
-def parse_event(event: object) -> Incoming:
-    """Read an event of either kind.
+def parse_event(event: object) -> HttpEvent:
+    """Read an event.
 
     Raises:
-        EventError: it is of neither kind, or one of its members has a type that the kind does not have.
+        EventError: the event has an unknown format, or a member with a wrong type.
     """
     if not isinstance(event, Mapping):
         raise EventError(f"the event is a {type(event).__name__}: {EXPECTED}")
     if event.get("version") == "2.0":
-        return _http_api(event)
+        return HttpApiEvent(event)
     if "httpMethod" in event:
-        return _rest(event)
+        return RestApiEvent(event)
     names = ", ".join(sorted(map(str, event))[:8]) or "none"
     raise EventError(f"the event has neither `httpMethod` nor `version` 2.0 (its members: {names}): {EXPECTED}")
 
 
-def rest_answer(response: HttpResponse) -> dict[str, Any]:
-    """A response in format 1.0."""
-    return {"statusCode": response.status, "headers": dict(response.headers), **_answer_body(response.body)}
+class RestApiEvent:
+    """An event of a REST API: format 1.0."""
+
+    def __init__(self, event: Mapping[str, object]) -> None:
+        self.method = _text(event, "httpMethod")
+        # `path` includes the base path of a custom domain. `resource` does not, but it can be a pattern or `$default`.
+        self.path = _literal_path(event.get("resource")) or _text(event, "path")
+        # API Gateway sends each header in both members.
+        several = _mapping(event, "multiValueHeaders")
+        single = {name: value for name, value in _mapping(event, "headers").items() if several.get(name) is None}
+        self.headers: Mapping[str, str] = {**_joined(single), **_joined(several)}
+        self.body = _body(event)
+        self.request_context = _mapping(event, "requestContext")
+
+    def result(self, response: HttpResponse) -> dict[str, Any]:
+        """Return a response in format 1.0."""
+        return {"statusCode": response.status, "headers": dict(response.headers), **_encoded_body(response.body)}
 
 
-def http_api_answer(response: HttpResponse) -> dict[str, Any]:
-    """A response in format 2.0, which takes cookies apart from the other headers."""
-    headers = {name: value for name, value in response.headers.items() if name.lower() != "set-cookie"}
-    cookies = [value for name, value in response.headers.items() if name.lower() == "set-cookie"]
-    answer = {"statusCode": response.status, "headers": headers, **_answer_body(response.body)}
-    return {**answer, "cookies": cookies} if cookies else answer
+class HttpApiEvent:
+    """An event of an HTTP API or a function URL: format 2.0."""
 
+    def __init__(self, event: Mapping[str, object]) -> None:
+        self.request_context = _mapping(event, "requestContext")
+        self.method = _text(_mapping(self.request_context, "http"), "method")
+        self.path = self._path(event)
+        cookies = "; ".join(_header_values("cookie", event.get("cookies") or []))
+        self.headers: Mapping[str, str] = {
+            **_joined(_mapping(event, "headers")),
+            **({"cookie": cookies} if cookies else {}),
+        }
+        self.body = _body(event)
 
-def _rest(event: Mapping[str, object]) -> Incoming:
-    # API Gateway sends every header in both; what `multiValueHeaders` has need not be read twice.
-    several = _mapping(event, "multiValueHeaders")
-    single = {name: value for name, value in _mapping(event, "headers").items() if several.get(name) is None}
-    return Incoming(
-        method=_text(event, "httpMethod"),
-        path=_rest_path(event),
-        headers={**_joined(single), **_joined(several)},
-        body=_body(event),
-        request_context=_mapping(event, "requestContext"),
-        answer=rest_answer,
-    )
+    def result(self, response: HttpResponse) -> dict[str, Any]:
+        """Return a response in format 2.0, in which cookies are separate from the other headers."""
+        headers = {name: value for name, value in response.headers.items() if name.lower() != "set-cookie"}
+        cookies = [value for name, value in response.headers.items() if name.lower() == "set-cookie"]
+        result = {"statusCode": response.status, "headers": headers, **_encoded_body(response.body)}
+        return {**result, "cookies": cookies} if cookies else result
 
-
-def _rest_path(event: Mapping[str, object]) -> str:
-    # `path` begins with a custom domain's base path; `resource` never does, but may be a pattern, or `$default`.
-    return _literal_path(event.get("resource")) or _text(event, "path")
-
-
-def _http_api(event: Mapping[str, object]) -> Incoming:
-    context = _mapping(event, "requestContext")
-    headers = _joined(_mapping(event, "headers"))
-    cookies = _header_values("cookie", event.get("cookies") or [])
-    return Incoming(
-        method=_text(_mapping(context, "http"), "method"),
-        path=_http_api_path(event, context.get("stage")),
-        headers={**headers, "cookie": "; ".join(cookies)} if cookies else headers,
-        body=_body(event),
-        request_context=context,
-        answer=http_api_answer,
-    )
-
-
-def _http_api_path(event: Mapping[str, object], stage: object) -> str:
-    path = _text(event, "rawPath")
-    route = event.get("routeKey")
-    if isinstance(route, str) and (literal := _literal_path(route.partition(" ")[2])):
-        return literal
-    if isinstance(stage, str) and stage != "$default" and f"{path}/".startswith(f"/{stage}/"):
-        return path.removeprefix(f"/{stage}") or "/"
-    return path
+    def _path(self, event: Mapping[str, object]) -> str:
+        path, route, stage = _text(event, "rawPath"), event.get("routeKey"), self.request_context.get("stage")
+        if isinstance(route, str) and (literal := _literal_path(route.partition(" ")[2])):
+            return literal
+        if isinstance(stage, str) and stage != "$default" and f"{path}/".startswith(f"/{stage}/"):
+            return path.removeprefix(f"/{stage}") or "/"
+        return path
 
 
 def _literal_path(pattern: object) -> str | None:
@@ -126,7 +118,7 @@ def _body(event: Mapping[str, object]) -> bytes | None:
         return None
 
 
-def _answer_body(body: bytes) -> dict[str, Any]:
+def _encoded_body(body: bytes) -> dict[str, Any]:
     try:
         return {"body": body.decode(), "isBase64Encoded": False}
     except UnicodeDecodeError:
@@ -137,16 +129,11 @@ def _joined(headers: Mapping[str, object]) -> dict[str, str]:
     values: dict[str, list[str]] = {}
     for name, value in headers.items():
         if value is not None:
-            key, found = name.lower(), _header_values(name, value)
-            values[key] = [*values[key], *found] if key in values else found
-    return {name: found[0] if len(found) == 1 else ", ".join(found) for name, found in values.items()}
+            values.setdefault(name.lower(), []).extend(_header_values(name, value))
+    return {name: ", ".join(found) for name, found in values.items()}
 
 
 def _header_values(name: str, value: object) -> list[str]:
-    if type(value) is str:
-        return [value]
-    if type(value) is list and len(value) == 1 and type(value[0]) is str:
-        return value
     values = value if isinstance(value, list) else [value]
     texts = [item for item in values if isinstance(item, str)]
     if len(texts) < len(values):
@@ -161,13 +148,10 @@ def _text(members: Mapping[str, object], name: str) -> str:
     return value
 
 
-_TEXT = {str}
-
-
 def _mapping(members: Mapping[str, object], name: str) -> Mapping[str, object]:
     value = members.get(name)
     if value is None:
         return {}
-    if not isinstance(value, dict | Mapping) or not set(map(type, value)) <= _TEXT:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise EventError(f"`{name}` is not an object: {EXPECTED}")
     return value

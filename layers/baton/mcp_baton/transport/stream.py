@@ -1,8 +1,8 @@
-"""Where an answer can be streamed to, and what can wait until it is on its way.
+"""How the caller of the handler takes a stream, and work for after the response.
 
-The handler itself is an ordinary `(event, context)` function. Whoever calls it and can take a stream (the streaming
-runtime client on Lambda, the local server) says so by setting `stream_opener` for the time of the call, and
-`after_answer` where the answer is handed over before the next call.
+The handler is an ordinary function of an event and a context. A caller that can stream (the runtime client on Lambda,
+the local server) sets `stream_opener` during the call. A caller that can run work after the response sets
+`after_answer`.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,19 +11,19 @@ from contextvars import ContextVar
 from mcp_baton.protocol.http import StreamSink
 
 type StreamOpener = Callable[[int, Mapping[str, str]], StreamSink]
-"""Begins a streamed answer with a status and headers. The caller of the handler closes it when the handler returns."""
+"""Begins a streamed response with a status and headers. The caller of the handler closes the stream afterwards."""
 
 stream_opener: ContextVar[StreamOpener | None] = ContextVar("stream_opener", default=None)
-"""The stream that this invocation's answer may go to; `None` where only a whole answer is taken."""
+"""Opens the stream of the current invocation; `None` if the response must be returned whole."""
 
 type Work = Callable[[], None]
 
 after_answer: ContextVar[Callable[[Work], None] | None] = ContextVar("after_answer", default=None)
-"""Takes work to be done when this invocation's answer has been handed over; `None` where there is no such time."""
+"""Takes work to do after the response was sent; `None` if the caller cannot do this."""
 
 
 def do_later(work: Work) -> None:
-    """Do this when the answer is on its way, or at once where nobody says when that is."""
+    """Do this after the response, or now if the caller cannot do it later."""
     later = after_answer.get()
     if later is None:
         work()

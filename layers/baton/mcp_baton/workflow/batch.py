@@ -16,20 +16,10 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.drift import Move, carried, left_behind
-from mcp_baton.workflow.ended_run import StepTrace
-from mcp_baton.workflow.host import Failed, Outcome, Succeeded
+from mcp_baton.workflow.definition_changes import Move, carried, left_behind
+from mcp_baton.workflow.host import Failed, status_of, stored_result
 from mcp_baton.workflow.pause import PauseReason
-
-
-def status_of(outcome: Outcome) -> StepStatus:
-    """The status that an outcome gives its step."""
-    return StepStatus.COMPLETED if isinstance(outcome, Succeeded) else StepStatus.FAILED
-
-
-def stored_result(outcome: Outcome) -> Json:
-    """The value of `_workflow.result.<step>`."""
-    return outcome.value if isinstance(outcome, Succeeded) else {"error": outcome.error}
+from mcp_baton.workflow.run import StepTrace
 
 
 def run_batch(

@@ -20,8 +20,8 @@ from mcp_baton.workflow.definition import (
     ToolFunction,
     Workflow,
     hosts_take,
+    shown,
 )
-from mcp_baton.workflow.misuse import shown
 from mcp_baton.workflow.resolve import Astray, Schema, astray
 from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.sources import (

@@ -15,14 +15,13 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of, paused_step
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.batch import status_of, stored_result
-from mcp_baton.workflow.host import Failed, Outcome, Succeeded
+from mcp_baton.workflow.handoff import Handle
+from mcp_baton.workflow.host import Failed, Outcome, Succeeded, status_of, stored_result
 from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.pause import StepFailed, parse_pause, pause_after
 from mcp_baton.workflow.plan import Comparison, Plan
 from mcp_baton.workflow.quoting import one_line
 from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
-from mcp_baton.workflow.task_ids import Handle
 
 
 class Rank(IntEnum):

@@ -1,5 +1,7 @@
 """A workflow's definition: immutable, and checked when the server's handler is made (docs/workflows.md)."""
 
+import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,11 +9,10 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
 from mcp_baton.definition_errors import collector, refuse
-from mcp_baton.exceptions import RegistrationError
+from mcp_baton.exceptions import RegistrationError, ToolError, WorkflowError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
 from mcp_baton.workflow.reference import Reference, source_of
-from mcp_baton.workflow.retry import Retry
 from mcp_baton.workflow.sources import PromptArg, Source, StepOutput, described, placeholders
 
 NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
@@ -54,6 +55,78 @@ class ToolFunction(str):
 def tool_of(tool: str | Callable[..., object] | None) -> str | None:
     """The tool of a step as the step keeps it: its name, or what stands for its function."""
     return tool if tool is None or isinstance(tool, str) else ToolFunction.of(tool)
+
+
+MAX_ATTEMPTS = 100
+
+
+def random_fraction() -> float:
+    """A number from 0 up to 1. Of the system's, so that functions restored from one snapshot do not draw the same."""
+    return int.from_bytes(os.urandom(4)) / 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Call a step's tool again when it raised one of these exceptions, as long as the function's time allows it.
+
+    Attributes:
+        attempts: Calls in all, the first one included: 1 to 100.
+        first_s: The wait before the second call, seconds.
+        factor: Each further wait is this many times the one before.
+        max_s: No wait is longer, seconds.
+        jitter: Wait a random part of that time, so that calls that failed together are not made again together.
+        on: The exception types after which the tool is called again. A `ToolError(…, retryable=False)` is never one.
+
+    Raises:
+        RegistrationError: a value that cannot be meant.
+    """
+
+    attempts: int = 3
+    first_s: float = 0.5
+    factor: float = 2.0
+    max_s: float = 30.0
+    jitter: bool = True
+    on: tuple[type[Exception], ...] = (ToolError,)
+
+    def __post_init__(self) -> None:
+        if type(self.attempts) is not int or not 1 <= self.attempts <= MAX_ATTEMPTS:
+            raise _wrong("attempts", self.attempts, f"a whole number from 1 to {MAX_ATTEMPTS}, the first call included")
+        _check_number("first_s", self.first_s, 0)
+        _check_number("factor", self.factor, 1)
+        _check_number("max_s", self.max_s, self.first_s)
+        if not isinstance(self.jitter, bool):
+            raise _wrong("jitter", self.jitter, "True or False")
+        object.__setattr__(self, "on", _exceptions(self.on))
+
+    def wait_s(self, attempts: int, rng: Callable[[], float] = random_fraction) -> float:
+        """The wait after so many attempts, seconds.
+
+        Args:
+            attempts: The calls that were made, 1 or more.
+            rng: Gives a number from 0 up to 1; asked only where there is jitter.
+        """
+        try:
+            longest = min(self.max_s, self.first_s * self.factor ** (attempts - 1))
+        except OverflowError:
+            longest = self.max_s
+        return longest * rng() if self.jitter else longest
+
+
+def _check_number(field: str, value: object, least: float) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(cast("float", value)) or cast("float", value) < least:
+        raise _wrong(field, value, f"a number of {least:g} or more")
+
+
+def _exceptions(on: object) -> tuple[type[Exception], ...]:
+    named = tuple(on) if isinstance(on, Iterable) else (on,)
+    if not named or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in named):
+        raise _wrong("on", on, "one or more types of exceptions, e.g. (ToolError, ConnectionError)")
+    return cast("tuple[type[Exception], ...]", named)
+
+
+def _wrong(field: str, value: object, remedy: str) -> RegistrationError:
+    return RegistrationError(f"Retry({field}={value!r}): give {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +249,6 @@ class Step(_Kept):
         is_retry = retry is None or (tool is not None and isinstance(retry, Retry))
         are_maps = _is_map(arguments) and _is_map(template_bindings)
         if not (isinstance(name, str) and is_tool and is_retry and are_maps) or isinstance(resources, str):
-            from mcp_baton.workflow.misuse import wrong_step
-
             refuse(wrong_step(name, tool, arguments, resources, template_bindings, retry), name)
             name, tool, arguments, resources, template_bindings, retry = str(name), None, None, (), None, None
         _freeze(
@@ -332,8 +403,6 @@ def _members(workflow: str, field: str, given: object, kind: type) -> tuple[obje
         given = tuple(given)
         if all(isinstance(member, kind) for member in given):
             return given
-    from mcp_baton.workflow.misuse import wrong_members
-
     refuse(wrong_members(workflow, field, given, kind), workflow)
     return ()
 
@@ -357,3 +426,81 @@ def _freeze(instance: Step | Workflow, **values: object) -> None:
     """Set fields of a frozen dataclass while it is being made."""
     for name, value in values.items():
         object.__setattr__(cast("object", instance), name, value)
+
+
+def wrong_step(
+    name: object, tool: object, arguments: object, resources: object, bindings: object, retry: object
+) -> RegistrationError:
+    """Why a step cannot be made of these; names it and what is wrong with the first of them that is."""
+    maps = [given for given in (arguments, bindings) if given and not isinstance(given, Mapping)]
+    if not isinstance(name, str):
+        cause = "its name is a text; write Step('…', tool=…)"
+    elif isinstance(resources, str):
+        cause = f"resources is a list of URIs; write resources=[{resources!r}]"
+    elif maps:
+        cause = no_arguments(maps[0])
+    elif retry is not None and tool is None:
+        cause = "retry is for a step with a tool; leave it out"
+    elif tool is None or isinstance(tool, str) or callable(tool):
+        cause = f"retry={shown(retry)} is no Retry; write retry=Retry(attempts=3)"
+    else:
+        cause = no_function(tool)
+    return RegistrationError(f"step {name!r}: {cause}")
+
+
+def wrong_members(workflow: str, field: str, given: object, kind: type) -> WorkflowError:
+    """Why a workflow's `steps` or `arguments` cannot be these."""
+    if isinstance(given, list | tuple):
+        cause = no_item(field, next(member for member in given if not isinstance(member, kind)))
+    else:
+        cause = no_list(field, given, kind)
+    return WorkflowError(workflow, cause)
+
+
+def no_item(field: str, item: object) -> str:
+    """What is wrong with something in a workflow's `steps` or `arguments` that is none of them."""
+    name = item if isinstance(item, str) else getattr(item, "__name__", None)
+    if field == "arguments":
+        named = repr(name) if name else "'…'"
+        return f"{shown(item)} is no argument; write Argument({named})"
+    if name is None:
+        return f"{shown(item)} is no step; write Step('…', tool=…, arguments={{…}})"
+    tool = repr(item) if isinstance(item, str) else name
+    return f"{shown(item)} is no step; write Step({name!r}, tool={tool}, arguments={{…}})"
+
+
+def no_list(field: str, value: object, kind: type) -> str:
+    """What is wrong with a `steps` or `arguments` that is not several."""
+    inner = f"{kind.__name__}(…)" if isinstance(value, kind) else shown(value)
+    if isinstance(value, str) or callable(value):
+        return no_item(field, value) + f", in a list: {field}=[…]"
+    return f"{field} is a list; write {field}=[{inner}]"
+
+
+def no_arguments(value: object) -> str:
+    """What is wrong with a step's arguments that are no map."""
+    names = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
+    texts = [name for name in names if isinstance(name, str)]
+    inner = ", ".join(f"{name!r}: prompt_arg({name!r})" for name in texts) or "'…': prompt_arg('…')"
+    return f"arguments={shown(value)} is no map of parameters to data sources; write arguments={{{inner}}}"
+
+
+def no_function(tool: object) -> str:
+    """What is wrong with a step's tool that is neither a text nor a function."""
+    return (
+        f"its tool is a tool's name or its function, and not {shown(tool)}; "
+        "give the function itself, tool=function, without calling it"
+    )
+
+
+def not_added(thing: object) -> RegistrationError:
+    """Why something cannot be added as a workflow."""
+    said = f"add_workflow({shown(thing)}): this is no workflow"
+    return RegistrationError(f"{said}; write Workflow(name=…, description=…, steps=[…])")
+
+
+def shown(value: object) -> str:
+    """A value in an error: a function by its name, everything else as Python writes it, cut off where it is long."""
+    name = getattr(value, "__qualname__", None)
+    text = name if isinstance(name, str) else repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -15,24 +15,12 @@ from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreBusy, StoreErro
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord
-from mcp_baton.tasks.store import Batch, TaskStore, Timing
+from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tasks.writing import write_decided
 from mcp_baton.workflow.batch import run_batch
-from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.drift import carried, move_to
-from mcp_baton.workflow.ended_run import (
-    Blocked,
-    Content,
-    EndedRun,
-    Over,
-    StepTrace,
-    Stop,
-    Superseded,
-    TaskOver,
-    UnreadResource,
-)
+from mcp_baton.workflow.definition import Step, Workflow, random_fraction
+from mcp_baton.workflow.definition_changes import carried, move_to
 from mcp_baton.workflow.handoff import preview_arguments, preview_uris
 from mcp_baton.workflow.host import (
     Attempt,
@@ -47,12 +35,21 @@ from mcp_baton.workflow.host import (
 )
 from mcp_baton.workflow.kept_calls import kept_call, shown_call
 from mcp_baton.workflow.keys import Key, own_key, step_key
-from mcp_baton.workflow.lease import Began, Lease, lease_end
+from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver, lease_end
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, pause_after
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready, decide, resolve_uri
-from mcp_baton.workflow.retry import random_fraction
-from mcp_baton.workflow.run import Invocation, Run, new_task
+from mcp_baton.workflow.run import (
+    Blocked,
+    Content,
+    EndedRun,
+    Invocation,
+    Run,
+    StepTrace,
+    Stop,
+    UnreadResource,
+    new_task,
+)
 from mcp_baton.workflow.secrets import hidden_in
 
 INTERNAL = "internal error; the server's log has the details"
@@ -236,7 +233,7 @@ class Steps:
         if step.resources:
             # The tool has done its work: what cannot be fetched now must not make anybody call it again.
             after = fetch_after(step, run.workflow, run.known, self._host)
-            run.traces[-1] = replace(run.traces[-1], after=after, timing=self._timing(run))
+            run.traces[-1] = structs.replace(run.traces[-1], after=after, timing=self._timing(run))
         return None
 
     def _timing(self, run: Run) -> Timing | None:

@@ -3,14 +3,14 @@
 It is an assistant's message, so what comes from outside is quoted in it: see `quoting`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
 
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
 from mcp_baton.tasks.record import StepStatus
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, Step, Workflow
 from mcp_baton.workflow.pause import PauseReason, Remedy, UnresolvedDependency, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.questions import answer_call
@@ -34,6 +34,7 @@ from mcp_baton.workflow.resolve import (
     shows_placeholder,
     stored_bytes,
 )
+from mcp_baton.workflow.secrets import stand_in
 from mcp_baton.workflow.sources import (
     Constant,
     Found,
@@ -46,7 +47,6 @@ from mcp_baton.workflow.sources import (
     fill,
     placeholders,
 )
-from mcp_baton.workflow.task_ids import Handle, secrets_of
 
 
 class Requirements(Protocol):
@@ -57,6 +57,79 @@ class Requirements(Protocol):
 
     def carries(self, size: int) -> bool:
         """Whether placeholders may put so many bytes into one call."""
+
+
+class Handle(Struct, frozen=True):
+    """A task's id, for texts that carry it.
+
+    Attributes:
+        task_id: The task's id.
+        taken_by: Whether a tool of this name takes it: one with a parameter `task_id` of its own does not.
+        twin: The tool that goes on with the task; `None` where the workflow is none.
+        secrets: The workflow's required secret arguments: whoever goes on with a task has to give them again.
+    """
+
+    task_id: str
+    taken_by: Callable[[str], bool]
+    twin: str | None
+    secrets: tuple[str, ...] = ()
+
+    def on(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
+        """A call's arguments with the task's id among them."""
+        return {**arguments, TASK_ID: self.task_id} if self.taken_by(tool) else dict(arguments)
+
+    def going_on(self) -> list[JsonObject]:
+        """The call that lets the server go on, as `next` lists it; none without a twin."""
+        return [] if self.twin is None else [{"tool": self.twin, "arguments": self.arguments}]
+
+    def finishing(self) -> list[JsonObject]:
+        """The call that completes a task whose steps are all settled, as `next` lists it; none without a twin."""
+        return [] if self.twin is None else [{"tool": self.twin, "arguments": {TASK_ID: self.task_id}}]
+
+    def offer(self, prompt: str, secrets: Sequence[str] = (), *, begin: str = "Or ") -> str:
+        """The sentence that says how the server goes on. Without a twin, by the prompt of this name.
+
+        Args:
+            prompt: The prompt.
+            secrets: The secret arguments, which are not stored.
+            begin: How the sentence begins, with the space after it; empty if it has no other beginning.
+        """
+        again = f" Give {', '.join(secrets)} again with it: what is secret is not stored." if secrets else ""
+        how = f"get the prompt {prompt}" if self.twin is None else f"call {self.twin}"
+        begun = f"{begin}{how}"
+        return f"{begun[0].upper()}{begun[1:]} with {self._named} to let the server go on.{again}"
+
+    def finish(self) -> str:
+        """The sentence that says how a task ends whose steps are all done."""
+        if self.twin is None:
+            return "The client completes the task."
+        return f"Call {self.twin} with {dumps_spaced({TASK_ID: self.task_id})} to finish."
+
+    @property
+    def _named(self) -> str:
+        return dumps_spaced(self.arguments)
+
+    @property
+    def arguments(self) -> dict[str, Json]:
+        """The arguments by which the workflow's tool continues the task."""
+        return naming(self.task_id, self.secrets)
+
+
+def naming(task_id: str, secrets: Iterable[str]) -> dict[str, Json]:
+    """The arguments by which a workflow goes on with a task: its id, and stand-ins of what has to be given again."""
+    return {TASK_ID: task_id, **{name: stand_in(name) for name in secrets}}
+
+
+def looking_at(task_id: str, workflow: Workflow | None) -> str:
+    """The call that shows a task and changes nothing: the part of a sentence that begins with the verb."""
+    if workflow is None or not workflow.has_workflow_tool:
+        return f"send tasks/get with {dumps_spaced({'taskId': task_id})}"
+    return f"call {workflow.name} with {dumps_spaced({TASK_ID: task_id, TASK_ACTION: 'show'})}"
+
+
+def secrets_of(workflow: Workflow) -> tuple[str, ...]:
+    """The secret arguments that whoever goes on with a task of this workflow has to give again."""
+    return tuple(argument.name for argument in workflow.arguments if argument.secret and argument.required)
 
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
@@ -122,7 +195,9 @@ def frame_of(pause: PauseReason, workflow: Workflow, known: Known, handle: Handl
         known: What the run knows at its end.
         handle: Names the task; `None` if the server cannot continue it, or the text does not name it.
     """
-    answer = answer_call(workflow, known, handle) if pause.remedy is Remedy.ANSWERS else None
+    answer = (
+        answer_call(workflow, known, handle.arguments if handle else None) if pause.remedy is Remedy.ANSWERS else None
+    )
     if answer is not None:
         call = f"Call {answer['tool']} with {one_line(answer['arguments'])}"
         return Frame([f"{call} to let the server continue."], [], [])
@@ -351,7 +426,7 @@ def suggestions(
     if not left:
         return go_on.finishing() if go_on else []
     if pause is not None and pause.remedy is Remedy.ANSWERS:
-        answer = answer_call(workflow, known, go_on)
+        answer = answer_call(workflow, known, go_on.arguments if go_on else None)
         return [answer] if answer else []
     steps = steps_to_call(workflow, known, pause, can_continue=_has_tool(go_on))
     last = go_on.going_on() if go_on else []
@@ -372,7 +447,7 @@ def entries_of(
     uris = preview_uris(step, workflow, known)
     yield from ({"resource": uri} for it, uri in uris.items() if not step.read_after(it))
     if step.ask is not None:
-        answer = answer_call(workflow, known, handle)
+        answer = answer_call(workflow, known, handle.arguments if handle else None)
         yield from [answer] if answer else []
     elif step.tool is not None and go_on and not tools.carries(carried_bytes(step, workflow, known)):
         yield from go_on

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.keys import Key
@@ -81,6 +82,16 @@ FIRST = Attempt()
 
 
 type Outcome = Succeeded | Failed
+
+
+def status_of(outcome: Outcome) -> StepStatus:
+    """The status that an outcome gives its step."""
+    return StepStatus.COMPLETED if isinstance(outcome, Succeeded) else StepStatus.FAILED
+
+
+def stored_result(outcome: Outcome) -> Json:
+    """The value of `_workflow.result.<step>`."""
+    return outcome.value if isinstance(outcome, Succeeded) else {"error": outcome.error}
 
 
 MAX_FIELDS = 20

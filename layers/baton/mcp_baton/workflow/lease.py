@@ -14,7 +14,6 @@ from msgspec import Struct
 from mcp_baton.exceptions import ClaimLost, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, Claim, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.workflow.ended_run import Over, Superseded, TaskOver
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +25,24 @@ SURE_MS = 5_000
 
 TRY_AGAIN_MS = 2_000
 """How long a run waits after a renewal that failed, milliseconds."""
+
+
+class TaskOver(Struct, frozen=True):
+    """Why a run stopped: its task came to an end while it was under way, and not by its doing.
+
+    Attributes:
+        status: The task's terminal status; `None` for a task that is no longer there.
+    """
+
+    status: TaskStatus | None
+
+
+class Superseded(Struct, frozen=True):
+    """Why a run stopped: its claim ran out while it was late, and another run has taken the task over."""
+
+
+type Over = TaskOver | Superseded
+"""Why a run cannot write to its task any more."""
 
 type Left = Callable[[], int | None]
 """Milliseconds until the function is stopped; `None` where nothing stops it."""

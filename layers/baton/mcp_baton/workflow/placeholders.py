@@ -10,12 +10,12 @@ from msgspec import Struct
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.handoff import naming, secrets_of
 from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import one_line, placeholder, quoted_error
 from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, resolve, stored_bytes
 from mcp_baton.workflow.sources import Found, PromptArg, Source, StepOutput, TaskVariable
-from mcp_baton.workflow.task_ids import naming, secrets_of
 
 LONGEST: Final = 2_000
 """Characters of the longest text that is looked at as a placeholder."""

@@ -12,7 +12,7 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepProgress, StepStatus, TaskRecord, pause_of, steps_of
 from mcp_baton.tasks.values import holds, outside_bytes
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.drift import given_secrets, has_secrets
+from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
 from mcp_baton.workflow.kept_calls import restored
 from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments

@@ -8,7 +8,6 @@ from mcp_baton.workflow.definition import ANSWERS, Argument, Step, Workflow
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, Question
 from mcp_baton.workflow.resolve import Known, Schemas, resolve_texts
 from mcp_baton.workflow.sources import fill
-from mcp_baton.workflow.task_ids import Handle
 
 type SchemaOf = Callable[[Argument], JsonObject]
 """Gives the JSON Schema of an answer."""
@@ -44,18 +43,19 @@ def answers_to_give(workflow: Workflow, known: Known) -> JsonObject:
     return {ANSWERS: given} if given else {}
 
 
-def answer_call(workflow: Workflow, known: Known, handle: Handle | None) -> JsonObject | None:
+def answer_call(workflow: Workflow, known: Known, naming: JsonObject | None) -> JsonObject | None:
     """The call that answers all open questions, as `next` lists it; `None` if there is none.
 
     Args:
         workflow: The workflow.
         known: What is known by now.
-        handle: Names the task. Without one, the call has the workflow's arguments: it may have to start the workflow.
+        naming: The arguments that name the task. Without them, the call has the workflow's own arguments: it may have
+            to start the workflow.
     """
     answers = answers_to_give(workflow, known)
     if not answers:
         return None
-    return {"tool": workflow.name, "arguments": {**(handle.arguments if handle else known.shown_texts), **answers}}
+    return {"tool": workflow.name, "arguments": {**(known.shown_texts if naming is None else naming), **answers}}
 
 
 def unanswered(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> PauseReason:

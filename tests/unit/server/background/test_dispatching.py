@@ -10,8 +10,7 @@ from mcp_baton.exceptions import NotDispatched, StoreUnavailable, TaskFinished, 
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.background.dispatching import dispatch, looked_after
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import Claim, TaskRecord, TaskStatus
-from mcp_baton.tasks.work import Job, Work
+from mcp_baton.tasks.record import Claim, Job, TaskRecord, TaskStatus, Work
 from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, Collector, Metric
 from tests.fakes import request_of
 

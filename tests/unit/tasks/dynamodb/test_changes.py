@@ -14,8 +14,7 @@ from mcp_baton.tasks.dynamodb.changes import Changes, excess_after, fits, plan, 
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.items import Limits, new_item, stays_whole
 from mcp_baton.tasks.dynamodb.moving import Mover, Target, fitted, fitted_new, lighter, without_largest
-from mcp_baton.tasks.dynamodb.overflow import OverflowStore, RecentWrites
-from mcp_baton.tasks.dynamodb.pointers import pointer_in
+from mcp_baton.tasks.dynamodb.overflow import OverflowStore, RecentWrites, pointer_in
 from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite

@@ -41,8 +41,7 @@ from mcp_baton.server.running.runner import CallOptions, prepared_for
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_invocation, resumed_invocation
 from mcp_baton.server.workflows.task_view import options_of, task_summary
-from mcp_baton.tasks.record import NewTask, TaskRecord
-from mcp_baton.tasks.work import ATTEMPTS, WORKFLOW_TASK, Work
+from mcp_baton.tasks.record import ATTEMPTS, WORKFLOW_TASK, NewTask, TaskRecord, Work
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Failed, Prepared
 from mcp_baton.workflow.keys import own_key

@@ -8,9 +8,8 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.server.request import Request
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.jobs import event_of
-from mcp_baton.tasks.record import TaskRecord, TaskStatus
+from mcp_baton.tasks.record import Job, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tasks.work import Job
 from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP
 
 logger = logging.getLogger(__name__)

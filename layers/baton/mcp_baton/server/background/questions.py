@@ -25,9 +25,8 @@ from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S
 from mcp_baton.tasks.ids import digest_of, new_task_question, sent_mark
-from mcp_baton.tasks.record import TaskRecord, TaskStatus
+from mcp_baton.tasks.record import Job, TaskRecord, TaskStatus, Work
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.tasks.work import Job, Work
 
 
 def questions_open(request: Request, task: TaskRecord) -> TaskRecord | None:

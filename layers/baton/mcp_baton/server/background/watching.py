@@ -108,10 +108,8 @@ def awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
 
 def _left_s(request: Request, since_s: float) -> float:
     """Seconds that the request may still wait, where it has waited since then."""
-    if not request.may_wait:
-        return 0.0
     limit_s = request.server.options.result_wait_s
-    if not request.exchange.can_stream:
+    if not request.reply.can_stream:
         limit_s = min(limit_s, WHOLE_S)
     left_s, function_s = limit_s - (request.services.clock() - since_s), request.left_s()
     return left_s if function_s is None else min(left_s, function_s)

@@ -33,11 +33,10 @@ from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import Claim, TaskRecord
+from mcp_baton.tasks.record import Claim, Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.texts import VALUE_BYTES
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tasks.work import Job
 from mcp_baton.telemetry import INTERNAL_ERRORS, TASKS_CLAIMED_AGAIN
 from mcp_baton.workflow import host
 from mcp_baton.workflow.lease import Lease, lease_end

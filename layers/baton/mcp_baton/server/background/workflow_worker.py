@@ -39,12 +39,10 @@ from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow, 
 from mcp_baton.server.workflows.workflow_tool_results import result_of_run
 from mcp_baton.server.workflows.workflow_tools import not_run
 from mcp_baton.tasks.ids import digest_of
-from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tasks.work import Job
 from mcp_baton.telemetry import TASKS_HANDED_OVER
-from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.host import (
     FIRST,
     Attempt,
@@ -58,6 +56,7 @@ from mcp_baton.workflow.host import (
 )
 from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.pause import Remedy
+from mcp_baton.workflow.run import EndedRun
 
 FRESH_SHARE: Final = 0.1
 """A further step is begun while no more than this share of the invocation's time is used up, so that each step has

@@ -14,9 +14,8 @@ from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.labels import name_of
 from mcp_baton.server.schema.functions import NO_ANNOTATION, clean, is_async, unwrapped
 from mcp_baton.server.schema.signature import Parameter, read_signature
-from mcp_baton.workflow.definition import Argument, Ask, Step, Workflow
+from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.reference import Reference, as_source, author_line, reference_to, workflow_of
-from mcp_baton.workflow.retry import Retry
 from mcp_baton.workflow.sources import PromptArg, StepOutput
 
 

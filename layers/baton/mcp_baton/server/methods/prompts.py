@@ -27,9 +27,9 @@ from mcp_baton.server.workflows.runs import NOT_RESUMED, Drifted, NotOfWorkflow,
 from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
 from mcp_baton.tasks.record import PROGRESS, timestamp
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.host import Failed, Mismatch
-from mcp_baton.workflow.trace import Message, messages
+from mcp_baton.workflow.run import EndedRun
+from mcp_baton.workflow.run_text import Message, messages
 
 logger = logging.getLogger(__name__)
 

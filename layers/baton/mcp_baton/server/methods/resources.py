@@ -57,7 +57,7 @@ def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None
         return None
     if weight.text_bytes > VALUE_BYTES:
         raise _too_long(uri, weight.text_bytes, f"at most {VALUE_BYTES} can be read")
-    room = request.budget.unread if request.reply.takes_pieces else request.budget.shown
+    room = request.budget.unread if request.reply.can_stream else request.budget.shown
     if weight.text_bytes > room:
         raise _no_room(uri, weight.text_bytes)
     request.budget.read(weight.text_bytes)
@@ -65,7 +65,7 @@ def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None
     length = sum(len(escaped(piece).encode()) for piece in text_of(task, name))
     if length + 2 * len(dumps(uri).encode()) <= request.budget.left:
         return "".join(text_of(task, name))
-    if request.reply.takes_pieces:
+    if request.reply.can_stream:
         return request.reply.in_pieces(text_of(task, name))
     raise _no_room(uri, weight.text_bytes)
 

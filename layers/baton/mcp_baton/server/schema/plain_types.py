@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol, cast
 
-from mcp_baton.protocol.json import MAX_LEVELS, Json, encoding, text_is_deeper_than
+from mcp_baton.protocol.json import MAX_LEVELS, Json, text_is_deeper_than
 from mcp_baton.workflow.sources import copy_json
 
 EXACT_INTEGERS = 2**53
@@ -236,5 +236,5 @@ def _dump_special(value: object) -> object:
 
 
 # `json.dumps` and `json.loads` would make one of these anew for each call.
-_encode = encoding(json.JSONEncoder(default=_dump_special))
+_encode = json.JSONEncoder(default=_dump_special).encode
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)

@@ -22,7 +22,7 @@ from mcp_baton.server.workflows.task_view import facts_of, readable, shown_pause
 from mcp_baton.tasks.record import PAUSED, RESULT_PREFIX, StepStatus, TaskRecord, paused_step, timestamp
 from mcp_baton.tasks.values import StoredValues, Weight, weight_of
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.drift import differing
+from mcp_baton.workflow.definition_changes import differing
 from mcp_baton.workflow.handoff import (
     Requirements,
     entries_of,
@@ -35,8 +35,8 @@ from mcp_baton.workflow.pause import PauseReason, parse_pause
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import may_have_run
 from mcp_baton.workflow.resolve import Known, NoOutput, NotGiven, NoVariable, resolve
+from mcp_baton.workflow.run_text import cut
 from mcp_baton.workflow.sources import Found
-from mcp_baton.workflow.tool_text import cut
 
 LONG: Final = 2_000
 """Bytes of a value as JSON that stands in a board; a longer one is `{bytes, uri}`, or `{bytes}`."""

@@ -22,9 +22,9 @@ from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
 from mcp_baton.workflow.resolve import Known, resolve
+from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.sources import Found
 

@@ -24,15 +24,14 @@ from mcp_baton.server.workflows.recording import (
 )
 from mcp_baton.server.workflows.result_meta import unrecorded_meta
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.tasks.store import Batch, Timing
+from mcp_baton.tasks.store import Batch, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tasks.writing import write_decided
 from mcp_baton.workflow.continuation import Call, Candidate, attempts_for, candidates, continuation_batch, meant
+from mcp_baton.workflow.definition import random_fraction
 from mcp_baton.workflow.host import Attempt, Failed, Outcome
 from mcp_baton.workflow.keys import step_key
 from mcp_baton.workflow.placeholders import CHANGED, Replaced, Room, refusal, replaced
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.retry import random_fraction
 
 type Found = Plan | dict[str, Json]
 """A live task's plan, or the `_meta` that says why nothing can be recorded."""

@@ -16,7 +16,7 @@ from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.telemetry import RECORDINGS_LOST
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.drift import declared_arguments
+from mcp_baton.workflow.definition_changes import declared_arguments
 from mcp_baton.workflow.handoff import next_calls
 from mcp_baton.workflow.plan import Plan
 
@@ -74,7 +74,7 @@ def unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Recor
 
     def text() -> str:
         from mcp_baton.workflow.continuation import uncertain_text, unrecorded_text
-        from mcp_baton.workflow.task_ids import looking_at
+        from mcp_baton.workflow.handoff import looking_at
 
         if meta["recorded"] == "unknown":
             return uncertain_text(looking_at(str(meta["task_id"]), workflow))

@@ -13,9 +13,10 @@ from mcp_baton.tasks.record import (
     TaskRecord,
     steps_of,
 )
-from mcp_baton.workflow.ended_run import EndedRun, Superseded, TaskOver
+from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import Repeat
+from mcp_baton.workflow.run import EndedRun
 
 
 def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:

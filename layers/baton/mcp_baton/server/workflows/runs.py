@@ -23,11 +23,11 @@ from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import ANSWERS, Argument, Workflow
-from mcp_baton.workflow.drift import carried, declared_arguments, differing, given_secrets
-from mcp_baton.workflow.ended_run import EndedRun, Superseded, TaskOver
+from mcp_baton.workflow.definition_changes import carried, declared_arguments, differing, given_secrets
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed
-from mcp_baton.workflow.run import Invocation
+from mcp_baton.workflow.lease import Superseded, TaskOver
+from mcp_baton.workflow.run import EndedRun, Invocation
 from mcp_baton.workflow.secrets import stand_in
 
 

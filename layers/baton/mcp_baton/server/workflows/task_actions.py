@@ -23,7 +23,7 @@ from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT
 from mcp_baton.workflow.handoff import secrets_given
 from mcp_baton.workflow.quoting import one_line, quoted_error
-from mcp_baton.workflow.tool_text import cut
+from mcp_baton.workflow.run_text import cut
 
 logger = logging.getLogger(__name__)
 

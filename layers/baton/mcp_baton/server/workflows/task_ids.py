@@ -4,7 +4,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
 from mcp_baton.server.view import ServerView
 from mcp_baton.workflow.definition import TASK_ID, Workflow
-from mcp_baton.workflow.task_ids import Handle, secrets_of
+from mcp_baton.workflow.handoff import Handle, secrets_of
 
 
 class NamedWrongly(Exception):

@@ -31,10 +31,11 @@ from mcp_baton.workflow.pause import Interrupted
 
 logger = logging.getLogger(__name__)
 
-VARIABLES_KEY: Final = "mcp-baton/variables"
-NEXT_KEY: Final = "mcp-baton/next"
-TIMINGS_KEY: Final = "mcp-baton/timings"
-RESULT_BY_KEY: Final = "mcp-baton/result_by"
+FACT_PREFIX: Final = "mcp-baton/"
+VARIABLES_KEY: Final = f"{FACT_PREFIX}variables"
+NEXT_KEY: Final = f"{FACT_PREFIX}next"
+TIMINGS_KEY: Final = f"{FACT_PREFIX}timings"
+RESULT_BY_KEY: Final = f"{FACT_PREFIX}result_by"
 OMITTED_KEY: Final = "omitted"
 ALL, NONE = "all", "none"
 UNREADABLE = "this value cannot be read now; ask again"
@@ -179,13 +180,18 @@ def facts_of(task: TaskRecord) -> dict[str, Json]:
 
 def marked(facts: JsonObject) -> dict[str, Json]:
     """Facts as members of `_meta`, where they have a prefix."""
-    return {f"mcp-baton/{name}": value for name, value in facts.items()}
+    return {f"{FACT_PREFIX}{name}": value for name, value in facts.items()}
+
+
+def variables_in(meta: JsonObject) -> dict[str, Json]:
+    """The variables in the `_meta` of a view, without the facts."""
+    return {name: value for name, value in meta.items() if not name.startswith(FACT_PREFIX)}
 
 
 def _timings_of(task: TaskRecord) -> JsonObject:
     if "timings" not in task.kept:
         return {}
-    from mcp_baton.tasks.timings import timings_of
+    from mcp_baton.tasks.store import timings_of
 
     try:
         return {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings_of(task).items()}

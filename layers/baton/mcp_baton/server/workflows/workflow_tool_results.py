@@ -22,14 +22,13 @@ from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_va
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.ended_run import EndedRun
-from mcp_baton.workflow.handoff import suggestions
+from mcp_baton.workflow.handoff import Handle, suggestions
 from mcp_baton.workflow.host import FetchedResource, Succeeded
 from mcp_baton.workflow.pause import refused_arguments
 from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.task_ids import Handle
-from mcp_baton.workflow.tool_text import Value, open_before, told_of_held, told_of_over, told_of_run
+from mcp_baton.workflow.run import EndedRun
+from mcp_baton.workflow.run_text import Value, open_before, told_of_held, told_of_over, told_of_run
 
 LONG: Final = 2_000
 """Bytes of a result as JSON that stands in the structure; a longer one is a resource."""

@@ -22,7 +22,7 @@ from mcp_baton.server.workflows.workflow_tool_results import (
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT
 from mcp_baton.workflow.quoting import quoted_error
-from mcp_baton.workflow.tool_text import cut
+from mcp_baton.workflow.run_text import cut
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import StoreError, ValueNotKept
-from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_each, loads
+from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from mcp_baton.tasks.texts import MARK, from_text, to_text, unzipped, zipped, zipped_length
 
@@ -106,7 +106,7 @@ def encode_variables(values: JsonObject, compress_over: int, zips: Zips = zipped
     """
     try:
         others = [value for name, value in values.items() if name not in NATIVE]
-        texts = iter(dumps_each(others) if others else ())
+        texts = map(dumps, others)
         return {
             stored_text(name): native(value) if name in NATIVE else encode_text(next(texts), compress_over, zips)
             for name, value in values.items()

@@ -16,8 +16,7 @@ from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update, base36
 from mcp_baton.tasks.dynamodb.items import Limits, number, partition, shard_names
 from mcp_baton.tasks.dynamodb.parallel import all_of
-from mcp_baton.tasks.dynamodb.retry_policy import CREATE, RENEW
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.tasks.dynamodb.table import CREATE, RENEW, ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import shard_of
 
 logger = logging.getLogger(__name__)

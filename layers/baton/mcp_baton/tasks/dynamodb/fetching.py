@@ -8,17 +8,20 @@ from functools import partial
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, check_kept, decode, from_native, text_bytes
-from mcp_baton.tasks.dynamodb.overflow import ObjectMissing, ObjectTooLarge, OverflowStore, ValueTable
-from mcp_baton.tasks.dynamodb.parallel import THREADS, together
-from mcp_baton.tasks.dynamodb.pointers import (
+from mcp_baton.tasks.dynamodb.overflow import (
     BUNDLE_BYTES,
+    ObjectMissing,
+    ObjectTooLarge,
+    OverflowStore,
     Pointer,
+    ValueTable,
     digest_of,
     name_of,
     object_key,
     piece_key,
     pointer_in,
 )
+from mcp_baton.tasks.dynamodb.parallel import THREADS, together
 from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_pieces, unzipped_stream, zipped
 from mcp_baton.tasks.values import Weight
 

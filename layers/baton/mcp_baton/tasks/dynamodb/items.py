@@ -18,9 +18,19 @@ from mcp_baton.tasks.dynamodb.attributes import (
 )
 from mcp_baton.tasks.dynamodb.values import Variables, excess, is_large, values_of
 from mcp_baton.tasks.ids import shard_name, shard_of
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, Claim, NewTask, TaskRecord, TaskStatus, timestamp
+from mcp_baton.tasks.record import (
+    FIRST_DISPATCH_MS,
+    PAUSE_REASON,
+    PROGRESS,
+    Claim,
+    Job,
+    NewTask,
+    TaskRecord,
+    TaskStatus,
+    Work,
+    timestamp,
+)
 from mcp_baton.tasks.texts import MARK, from_text, to_text
-from mcp_baton.tasks.work import FIRST_DISPATCH_MS, Job, Work
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.overflow import OverflowStore

@@ -22,19 +22,17 @@ from mcp_baton.tasks.dynamodb.expressions import (
 )
 from mcp_baton.tasks.dynamodb.items import RUN, job_text, number
 from mcp_baton.tasks.dynamodb.overflow import MARGIN_S
-from mcp_baton.tasks.dynamodb.retry_policy import CREATE, END, RENEW, WRITE, RetryPolicy
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge
+from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import TaskItems, has_claim, may_claim, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, size
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import Claim, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
 from mcp_baton.tasks.texts import to_text
-from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Job
 from mcp_baton.telemetry import STORE_CONFLICTS
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.moving import Path
-    from mcp_baton.tasks.dynamodb.pointers import Pointer
+    from mcp_baton.tasks.dynamodb.overflow import Pointer
 
 MOST_QUESTIONS = 100
 """The most questions that a job asks at a time. They fit into one `UpdateExpression`."""

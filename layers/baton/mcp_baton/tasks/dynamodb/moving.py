@@ -15,18 +15,14 @@ from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.items import IN_HEAD, KEPT, members
 from mcp_baton.tasks.dynamodb.overflow import (
+    BUNDLE_BYTES,
     DAY_MS,
     LONGEST_TTL_MS,
     MARGIN_S,
-    ObjectStore,
-    OverflowStore,
-    retention_days,
-)
-from mcp_baton.tasks.dynamodb.parallel import together
-from mcp_baton.tasks.dynamodb.pointers import (
-    BUNDLE_BYTES,
     POINTER_BYTES,
     Bundle,
+    ObjectStore,
+    OverflowStore,
     Part,
     Pointer,
     bundled,
@@ -34,8 +30,10 @@ from mcp_baton.tasks.dynamodb.pointers import (
     object_key,
     piece_key,
     pointer_in,
+    retention_days,
     stored_form,
 )
+from mcp_baton.tasks.dynamodb.parallel import together
 from mcp_baton.tasks.dynamodb.values import excess, is_large, size
 from mcp_baton.tasks.texts import VALUE_BYTES, from_text
 from mcp_baton.tasks.values import FINAL_RESULT

@@ -40,8 +40,16 @@ from mcp_baton.tasks.dynamodb.items import (
     stays_whole,
 )
 from mcp_baton.tasks.dynamodb.overflow import MARGIN_S
-from mcp_baton.tasks.dynamodb.retry_policy import CHECKPOINT, CREATE, END, RENEW, WRITE, RetryPolicy
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge
+from mcp_baton.tasks.dynamodb.table import (
+    CHECKPOINT,
+    CREATE,
+    END,
+    RENEW,
+    WRITE,
+    ConditionFailed,
+    ItemTooLarge,
+    RetryPolicy,
+)
 from mcp_baton.tasks.dynamodb.task_items import TaskItems, has_claim, may_claim, stored_item
 from mcp_baton.tasks.dynamodb.values import excess, is_large, item_size
 from mcp_baton.tasks.ids import new_task_id, new_token

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp_baton.protocol.json import Json, encoding
+from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, decode, text_bytes
 from mcp_baton.tasks.texts import from_text
 from mcp_baton.tasks.values import StoredValues, Weight
@@ -172,7 +172,7 @@ def at_most(*attributes: Mapping[str, Attribute]) -> int:
     return len(_as_json(attributes))
 
 
-_as_json = encoding(json.JSONEncoder(separators=(",", ":"), default=bytes.hex))
+_as_json = json.JSONEncoder(separators=(",", ":"), default=bytes.hex).encode
 
 
 def size(attribute: Attribute) -> int:

@@ -1,7 +1,6 @@
-"""AWS's runtime interface client, with one ability more: to stream an answer while the handler runs.
+"""AWS's runtime interface client, extended by responses that are streamed while the handler runs.
 
-`awslambdaric.bootstrap.run` does everything else as it always does: logging, SnapStart hooks, the handler's import,
-errors, the polling for invocations.
+`awslambdaric.bootstrap.run` does everything else: logging, SnapStart hooks, importing the handler, errors, polling.
 """
 
 import binascii
@@ -20,16 +19,16 @@ from msgspec import Struct
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.transport.runtime.connection import RuntimeConnection
 from mcp_baton.transport.runtime.errors import error_trailers
-from mcp_baton.transport.runtime.stream import AnswerRefused, Headers, ResponseStream
+from mcp_baton.transport.runtime.stream import Headers, ResponseRejected, ResponseStream, send_whole
 from mcp_baton.transport.stream import Work, after_answer, stream_opener
 
 
 class MalformedProxyResponse(ValueError):
-    """A return value has a status as a proxy response has, and a member that no proxy response can have."""
+    """A return value looks like a proxy response, but has an invalid member."""
 
 
 class ProxyResponse(Struct, frozen=True):
-    """A whole answer. `headers` have one value or several, as they are sent."""
+    """A whole response."""
 
     status: int
     headers: Headers
@@ -37,10 +36,10 @@ class ProxyResponse(Struct, frozen=True):
 
 
 def proxy_response(value: object) -> ProxyResponse | None:
-    """The proxy response (format 1.0 or 2.0) that a handler returned; `None` for any other return value.
+    """Return the proxy response (format 1.0 or 2.0) that a handler returned; `None` for any other value.
 
     Raises:
-        MalformedProxyResponse: it has a status, but cannot be sent.
+        MalformedProxyResponse: the value has a status, but cannot be sent.
     """
     if not isinstance(value, Mapping) or type(value.get("statusCode")) is not int:
         return None
@@ -48,7 +47,7 @@ def proxy_response(value: object) -> ProxyResponse | None:
 
 
 def _headers(response: Mapping[str, object]) -> dict[str, str | list[str]]:
-    """All headers; where both members have one, the values of `multiValueHeaders` count, as with API Gateway."""
+    """Return all headers. As in API Gateway, `multiValueHeaders` has priority over `headers`."""
     headers: dict[str, str | list[str]] = {}
     for name, single in _mapping(response, "headers").items():
         headers[name] = _text(single, name)
@@ -98,11 +97,11 @@ _logger = logging.getLogger(__name__)
 
 
 class StreamingRuntimeClient(LambdaRuntimeClient):
-    """A runtime client whose handler finds `stream_opener` set.
+    """A runtime client that sets `stream_opener` for the handler.
 
-    Once a handler has opened the stream its return value is ignored. A proxy response that it returns instead is sent
-    as a stream too, since streaming integrations take no other form; any other return value, such as an asynchronous
-    invocation's, is posted as AWS's own client posts it.
+    If the handler opens the stream, its return value is ignored. If it returns a proxy response, this is also sent in
+    the streaming format, because streaming integrations accept no other. AWS's client posts any other return value,
+    such as that of an asynchronous invocation.
 
     Args:
         address: `host:port` of the Runtime API.
@@ -111,56 +110,60 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
     use_thread_for_polling_next: bool
 
     def __init__(self, address: str) -> None:
-        # Polling from a thread of its own, as AWS's runtime does, doubles what a warm invocation costs.
+        # Polling from a separate thread, as AWS's runtime does, doubles the CPU time of a warm invocation.
         super().__init__(address, use_thread_for_polling_next=False)
         self.marshaller = _Marshaller(self)
         self._connection = RuntimeConnection(address)
         self._invocation: Any = None
         self._stream: ResponseStream | None = None
         self._is_ready = False
-        self._left: list[Work] = []
+        self._later: list[Work] = []
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the present invocation's answer is a stream."""
+        """Whether the response of the current invocation is a stream."""
         return self._stream is not None
 
     def wait_next_invocation(self) -> InvocationRequest:
-        """The next invocation, whose handler may open a stream.
+        """Wait for the next invocation.
 
-        What the last one left for later is done first: Lambda lets a function run on until it asks for the next one.
+        The work that the last one deferred is done first: Lambda lets a function run until it asks for the next one.
         """
         if not self._is_ready:
             self._is_ready = True
             _collect_from_now_on()
-        self._do_what_is_left()
+        self._do_deferred_work()
         self._poll_interruptibly_if_handled()
         invocation = super().wait_next_invocation()
         self._invocation = invocation
         self._stream = None
         stream_opener.set(partial(self._open_stream, invocation))
-        after_answer.set(self._left.append)
+        after_answer.set(self._later.append)
         return invocation
 
     def post_invocation_result(
         self, invoke_id: str, result_data: Any, content_type: str = "application/json", invocation_id: str | None = None
     ) -> None:
-        """Post the handler's return value, or end the stream that it opened."""
+        """Post the return value of the handler, or end its stream."""
         stream = self._end_invocation()
         if stream is None and not isinstance(result_data, ProxyResponse):
             super().post_invocation_result(invoke_id, result_data, content_type, invocation_id)
             return
         try:
-            (stream or self._stream_whole(invoke_id, invocation_id, result_data)).end()
+            if stream is not None:
+                stream.end()
+            else:
+                whole: ProxyResponse = result_data
+                send_whole(self._connection, invoke_id, invocation_id, whole.status, whole.headers, whole.body)
         except ClientGone as gone:
             _logger.info("invocation %s: %s", invoke_id, gone)
-        except AnswerRefused:
+        except ResponseRejected:
             _logger.exception("invocation %s", invoke_id)
 
     def post_invocation_error(
         self, invoke_id: str, error_response_data: str, xray_fault: str, invocation_id: str | None = None
     ) -> None:
-        """Post the handler's error, as trailers if a stream is open. Never raises: that would end the process."""
+        """Post an error of the handler, as trailers if a stream is open. Never raises: this would end the process."""
         stream = self._end_invocation()
         try:
             if stream is None:
@@ -170,39 +173,34 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
         except ClientGone as gone:
             _logger.info("invocation %s: %s", invoke_id, gone)
         except Exception:
-            self._connection.drop()  # or a half-written answer would be continued by the next one
+            self._connection.drop()  # otherwise the next response would continue a half-written one
             _logger.exception("invocation %s: its error could not be posted", invoke_id)
 
     def _open_stream(self, invocation: InvocationRequest, status: int, headers: Headers) -> ResponseStream:
         if self._invocation is not invocation:
             raise ClientGone("the invocation has ended")
         if self._stream is not None:
-            raise RuntimeError("an invocation has one answer, and its stream is open already")
+            raise RuntimeError("the stream of this invocation is already open")
         self._stream = ResponseStream.begin(
             self._connection, invocation.invoke_id, invocation.invocation_id, status, headers
         )
         return self._stream
-
-    def _stream_whole(self, invoke_id: str, invocation_id: str | None, answer: ProxyResponse) -> ResponseStream:
-        stream = ResponseStream.begin(self._connection, invoke_id, invocation_id, answer.status, answer.headers)
-        stream.write(answer.body)
-        return stream
 
     def _end_invocation(self) -> ResponseStream | None:
         stream_opener.set(None)
         self._invocation = None
         return self._stream
 
-    def _do_what_is_left(self) -> None:
-        left, self._left = self._left, []
-        for work in left:
+    def _do_deferred_work(self) -> None:
+        deferred, self._later = self._later, []
+        for work in deferred:
             try:
                 work()
             except Exception:
-                _logger.exception("work that was left for after the answer failed")
+                _logger.exception("work after the response failed")
 
     def _poll_interruptibly_if_handled(self) -> None:
-        """Poll from a thread after all where the function handles SIGTERM: Python runs no handler inside a C call."""
+        """Poll from a thread if the function handles SIGTERM: Python runs no signal handlers during a C call."""
         if not self.use_thread_for_polling_next and callable(signal.getsignal(signal.SIGTERM)):
             from concurrent.futures import ThreadPoolExecutor
 
@@ -211,16 +209,13 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
 
 
 def _collect_from_now_on() -> None:
-    """Garbage is collected, but not looked for among what is there at the end of initialisation."""
+    """Enable garbage collection, except of the objects that exist at the end of the initialization."""
     gc.freeze()
     gc.enable()
 
 
 class _Marshaller(LambdaMarshaller):
-    """Leaves the return value alone when the answer is a stream: what JSON cannot carry is no error then.
-
-    A proxy response comes out as a `ProxyResponse`, for the client to stream.
-    """
+    """Ignores the return value if the response is a stream, and returns proxy responses as `ProxyResponse`."""
 
     def __init__(self, client: StreamingRuntimeClient) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""A connection to the Runtime API that is kept from one streamed answer to the next.
+"""A connection to the Runtime API, which is reused for the next streamed response.
 
-Plain `socket`: `http.client` costs a cold start five times as much, and cannot send trailers.
+It uses `socket`, because importing `http.client` takes five times as long, and it cannot send trailers.
 """
 
 import socket
@@ -12,7 +12,7 @@ _MAX_REPLY_BYTES = 65_536
 
 
 class RuntimeConnection:
-    """HTTP/1.1 to the Runtime API, one request at a time, opened when first needed.
+    """HTTP/1.1 to the Runtime API, one request at a time. The connection is opened at first use.
 
     Args:
         address: `host:port`, as in `AWS_LAMBDA_RUNTIME_API`.
@@ -23,10 +23,10 @@ class RuntimeConnection:
         self._socket: socket.socket | None = None
 
     def begin(self, head: bytes) -> None:
-        """Start a request with these bytes, on the kept connection if the other end still holds it.
+        """Send the first bytes of a request, on the open connection if it is still usable.
 
         Raises:
-            ClientGone: the Runtime API takes no connection.
+            ClientGone: the Runtime API does not accept the connection.
         """
         if self._socket is not None and not _is_quiet(self._socket):
             self.drop()
@@ -36,30 +36,30 @@ class RuntimeConnection:
             self._socket.sendall(head)
         except OSError as error:
             self.drop()
-            raise ClientGone(f"the Runtime API at {self.address} takes no answer: {error}") from error
+            raise ClientGone(f"the Runtime API at {self.address} does not accept a response: {error}") from error
 
     def send(self, data: bytes) -> None:
         """Send more of the request.
 
         Raises:
-            ClientGone: the other end has closed the connection, or has answered before the request's end.
+            ClientGone: the Runtime API closed the connection, or replied before the end of the request.
         """
         if self._socket is None:
             raise ClientGone("the Runtime API closed the connection")
         try:
-            # A closed connection takes the first write without complaint; it would be the second that fails.
+            # Only the second write to a closed connection fails.
             if not _is_quiet(self._socket):
-                raise ConnectionResetError("it closed the connection, or answered early")
+                raise ConnectionResetError("it closed the connection, or replied early")
             self._socket.sendall(data)
         except OSError as error:
             self.drop()
-            raise ClientGone(f"the Runtime API gave up on the answer: {error}") from error
+            raise ClientGone(f"the Runtime API aborted the response: {error}") from error
 
     def read_status(self) -> int:
-        """The status that answers the request. The connection is kept only if it can take another.
+        """Return the HTTP status of the reply. The connection stays open only if it can be reused.
 
         Raises:
-            ClientGone: the connection ended before an answer came, or what came is none.
+            ClientGone: the connection was closed before the reply, or the reply is not HTTP.
         """
         if self._socket is None:
             raise ClientGone("the Runtime API closed the connection")
@@ -67,7 +67,7 @@ class RuntimeConnection:
             status, reusable = _read_reply(self._socket)
         except (OSError, ValueError, IndexError) as error:
             self.drop()
-            raise ClientGone(f"the Runtime API did not acknowledge the answer: {error}") from error
+            raise ClientGone(f"the Runtime API did not acknowledge the response: {error}") from error
         if not reusable:
             self.drop()
         return status
@@ -82,14 +82,14 @@ class RuntimeConnection:
 def _connect(address: str) -> socket.socket:
     host, colon, port = address.rpartition(":")
     name, number = (host.strip("[]"), int(port)) if colon else (address, 80)
-    # As bytes: a text is encoded for international names, whose tables take longer to import than `socket`.
+    # As bytes: for a `str`, Python imports the IDNA codec, which takes longer than importing `socket`.
     connection = socket.create_connection((cast("str", name.encode()), number))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
 def _is_quiet(connection: socket.socket) -> bool:
-    """Whether the other end has sent nothing: between requests and within one, anything it says is the end."""
+    """Return whether the peer has sent nothing. Any data before the end of a request means that it is giving up."""
     try:
         connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -100,7 +100,7 @@ def _is_quiet(connection: socket.socket) -> bool:
 
 
 def _read_reply(connection: socket.socket) -> tuple[int, bool]:
-    """The status of the reply, and whether exactly its body has been read, so that the connection can be used again."""
+    """Return the status of the reply, and whether the connection can be reused: exactly the reply has been read."""
     received = b""
     while (end := received.find(b"\r\n\r\n")) < 0:
         received += _receive(connection, len(received))
@@ -118,5 +118,5 @@ def _read_reply(connection: socket.socket) -> tuple[int, bool]:
 def _receive(connection: socket.socket, already: int) -> bytes:
     data = connection.recv(4096) if already < _MAX_REPLY_BYTES else b""
     if not data:
-        raise ConnectionResetError("the reply broke off")
+        raise ConnectionResetError("the reply is incomplete")
     return data

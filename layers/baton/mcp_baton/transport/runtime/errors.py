@@ -1,7 +1,7 @@
-"""An error in the middle of a streamed answer, as the trailers that tell Lambda of it.
+"""The trailers that report an error in the middle of a streamed response.
 
-The error's JSON goes into a trailer, base64. A trailer block much over 3 KB is refused or cut, and cut JSON says
-nothing, so the error is made smaller before it is encoded: first the stack trace, then the message.
+The trailer contains the error as base64-encoded JSON. Lambda rejects or cuts trailers of more than about 3 KB, so the
+error is shortened before: first the stack trace, then the message.
 """
 
 from base64 import b64encode
@@ -12,12 +12,12 @@ ERROR_TYPE = "Lambda-Runtime-Function-Error-Type"
 ERROR_BODY = "Lambda-Runtime-Function-Error-Body"
 
 _BODY_LIMIT = 2_000
-"""Bytes of JSON; 2,668 as base64, so that the whole block stays under 3 KB."""
+"""Bytes of JSON. They become 2,668 bytes of base64, so all trailers together stay under 3 KB."""
 _TYPE_LIMIT = 128
 
 
 def error_trailers(error_json: str) -> dict[str, str]:
-    """Trailers for an error as awslambdaric describes it: `errorType`, `errorMessage`, `requestId`, `stackTrace`.
+    """Return the trailers for an error of awslambdaric: `errorType`, `errorMessage`, `requestId`, `stackTrace`.
 
     Raises:
         ValueError: `error_json` is not JSON.
@@ -30,7 +30,7 @@ def error_trailers(error_json: str) -> dict[str, str]:
 
 
 def _shortened(error: JsonObject) -> JsonObject:
-    """The error within the limit, with as many of its innermost stack frames as there is room for."""
+    """Return the error within the limit, with as many of the innermost stack frames as fit."""
     bare = _with_short_message({**error, "stackTrace": []})
     room = _BODY_LIMIT - _size(bare)
     frames: list[str] = []

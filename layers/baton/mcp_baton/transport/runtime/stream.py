@@ -1,7 +1,7 @@
-"""A streamed answer to one invocation, as the Runtime API and API Gateway want it.
+"""A streamed response to an invocation, in the format of the Runtime API and API Gateway.
 
-Chunked; a JSON prelude with status and headers, eight NUL bytes, then the body. API Gateway looks for the NUL bytes in
-the first 16 KB. An error after the start can only be told in trailers, which HTTP wants announced in the head.
+A chunked POST: a JSON prelude with status and headers, eight NUL bytes, then the body. API Gateway expects the NUL
+bytes within the first 16 KB. An error after the start is reported in trailers, which the request head must announce.
 """
 
 from collections.abc import Mapping
@@ -13,46 +13,47 @@ from mcp_baton.transport.runtime.connection import RuntimeConnection
 from mcp_baton.transport.runtime.errors import ERROR_BODY, ERROR_TYPE
 
 type Headers = Mapping[str, str | list[str]]
-"""Header names as they are sent, with one value or with several."""
+"""Headers with one or several values."""
 
 _DELIMITER = b"\0" * 8
+_END = b"0\r\n\r\n"
 _ACCEPTED = 202
 
 
-class AnswerRefused(Exception):
-    """The Runtime API read the whole answer and did not accept it.
+class ResponseRejected(Exception):
+    """The Runtime API read the whole response and rejected it.
 
     Args:
-        status: Its HTTP status.
+        status: The HTTP status.
     """
 
     def __init__(self, status: int) -> None:
-        super().__init__(f"the Runtime API refused the streamed answer with status {status}")
+        super().__init__(f"the Runtime API rejected the streamed response with status {status}")
         self.status = status
 
 
 class ResponseStream:
-    """An answer that has begun; a `StreamSink`.
+    """A streamed response. Implements `StreamSink`.
 
     Args:
-        connection: Where its request head and prelude have been sent.
+        connection: The connection, on which the request head and the prelude were sent.
     """
 
     def __init__(self, connection: RuntimeConnection) -> None:
         self._connection = connection
         self._ended = False
-        # A tool that was abandoned may still write while the runtime ends the answer. A chunk behind the end would
-        # become part of the next invocation's answer, which may be another client's.
+        # An abandoned tool may still write while the runtime ends the response. A chunk after the end would become part
+        # of the next response, which may belong to another client.
         self._lock = Lock()
 
     @classmethod
     def begin(
         cls, connection: RuntimeConnection, invoke_id: str, invocation_id: str | None, status: int, headers: Headers
     ) -> "ResponseStream":
-        """Begin the answer to this invocation.
+        """Begin the response to an invocation.
 
         Raises:
-            ClientGone: the Runtime API takes no answer.
+            ClientGone: the Runtime API does not accept a response.
         """
         head = _request_head(connection.address, invoke_id, invocation_id)
         connection.begin(head + _chunk(_prelude(status, headers) + _DELIMITER))
@@ -62,28 +63,51 @@ class ResponseStream:
         """Send these bytes now.
 
         Raises:
-            ClientGone: the client has gone away, or the answer has ended.
+            ClientGone: the client disconnected, or the response has ended.
         """
         with self._lock:
             if self._ended:
-                raise ClientGone("the answer has ended")
+                raise ClientGone("the response has ended")
             if data:  # an empty chunk would end the body
                 self._connection.send(_chunk(data))
 
     def end(self, trailers: Mapping[str, str] | None = None) -> None:
-        """End the answer, and wait until the Runtime API has acknowledged it.
+        """End the response and wait until the Runtime API has acknowledged it.
 
         Raises:
-            ClientGone: the connection ended first.
-            AnswerRefused: the Runtime API did not want the answer.
+            ClientGone: the connection was closed before.
+            ResponseRejected: the Runtime API rejected the response.
         """
         with self._lock:
             self._ended = True
             lines = "".join(f"{name}: {value}\r\n" for name, value in (trailers or {}).items())
             self._connection.send(f"0\r\n{lines}\r\n".encode("ascii"))
-            status = self._connection.read_status()
-        if status != _ACCEPTED:
-            raise AnswerRefused(status)
+            _acknowledged(self._connection)
+
+
+def send_whole(
+    connection: RuntimeConnection,
+    invoke_id: str,
+    invocation_id: str | None,
+    status: int,
+    headers: Headers,
+    body: bytes,
+) -> None:
+    """Send a whole response at once, and wait until the Runtime API has acknowledged it.
+
+    Raises:
+        ClientGone: the Runtime API does not accept a response, or closed the connection.
+        ResponseRejected: the Runtime API rejected the response.
+    """
+    head = _request_head(connection.address, invoke_id, invocation_id)
+    connection.begin(head + _chunk(_prelude(status, headers) + _DELIMITER + body) + _END)
+    _acknowledged(connection)
+
+
+def _acknowledged(connection: RuntimeConnection) -> None:
+    status = connection.read_status()
+    if status != _ACCEPTED:
+        raise ResponseRejected(status)
 
 
 def _chunk(data: bytes) -> bytes:
@@ -91,7 +115,7 @@ def _chunk(data: bytes) -> bytes:
 
 
 def _prelude(status: int, headers: Headers) -> bytes:
-    """The metadata of API Gateway's streaming proxy format; cookies apart, since they may not be joined by commas."""
+    """Return the metadata of the streaming proxy format. Cookies are separate, because commas must not join them."""
     single = {name: value for name, value in headers.items() if isinstance(value, str)}
     several = {name: value for name, value in headers.items() if not isinstance(value, str)}
     cookies = [cookie for name in list(several) if name.lower() == "set-cookie" for cookie in several.pop(name)]

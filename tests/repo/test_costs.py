@@ -1,4 +1,4 @@
-"""What docs/operating.md says that requests cost comes of the prices and the formula beside it."""
+"""The costs of requests in docs/operating.md follow from its prices and its formula."""
 
 import re
 from pathlib import Path
@@ -11,14 +11,14 @@ NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 
 
 def rows() -> list[tuple[str, list[float]]]:
-    """The table: each kind of request, and its figures."""
+    """Return each kind of request and its figures."""
     table = PAGE.partition("| kind |")[2].partition("\n\n")[0]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     return [(kind, [float(figure) for figure in figures]) for kind, *figures in cells]
 
 
 def price(of: str) -> list[float]:
-    """The dollars in the line of the prices that begins so."""
+    """Return the dollars in the line of the prices that starts with this text."""
     [line] = re.findall(rf"^\| {of}[^|]*\|([^|]+)\|", PAGE, re.MULTILINE)
     return [float(figure) for figure in re.findall(NUMBER, line)]
 
@@ -37,7 +37,7 @@ def test_the_formula_has_the_prices_that_are_listed() -> None:
 
 
 @pytest.mark.parametrize(("kind", "figures"), rows(), ids=[kind for kind, _ in rows()])
-def test_every_row_of_the_table_can_be_computed_again(kind: str, figures: list[float]) -> None:
+def test_every_row_of_the_table_follows_from_the_prices(kind: str, figures: list[float]) -> None:
     requests, seconds, writes, reads, log_kb, answer_kb, million, day, month = figures
     [api], [invocation], [gb_second] = (
         price("API Gateway, REST"),
@@ -54,7 +54,7 @@ def test_every_row_of_the_table_can_be_computed_again(kind: str, figures: list[f
     assert month == pytest.approx(cost * millions_a_day * DAYS, abs=0.6)
 
 
-def test_what_one_request_at_once_can_cost_a_day_is_what_the_page_says() -> None:
+def test_the_daily_cost_of_one_concurrent_request_follows_from_the_prices() -> None:
     [gb_second] = price("Lambda, a million G")
     a_day = GB * 24 * 3600 * gb_second / 1_000_000
 

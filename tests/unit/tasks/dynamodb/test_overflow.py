@@ -3,15 +3,17 @@
 import pytest
 
 from mcp_baton.tasks.dynamodb.attributes import Attribute, encode_text, native
-from mcp_baton.tasks.dynamodb.overflow import DAY_MS, LONGEST_TTL_MS, retention_days
-from mcp_baton.tasks.dynamodb.pointers import (
+from mcp_baton.tasks.dynamodb.overflow import (
     BUNDLE_BYTES,
+    DAY_MS,
+    LONGEST_TTL_MS,
     Part,
     Pointer,
     bundled,
     object_key,
     piece_key,
     pointer_in,
+    retention_days,
     stored_form,
 )
 

@@ -6,8 +6,7 @@ import pytest
 
 from mcp_baton.exceptions import Conflict, StoreUnavailable
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
-from mcp_baton.tasks.store import Batch
-from mcp_baton.tasks.writing import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, write_decided
+from mcp_baton.tasks.store import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, Batch, write_decided
 from tests.fakes import RecordingStore, ScriptedHost
 
 TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {})

@@ -1,0 +1,395 @@
+"""A run as texts: the messages of a prompt, and the text of the workflow's tool (docs/workflows.md). Pure.
+
+Models trust the assistant's messages and the tool's text. So values, errors and resources are quoted there (`quoting`).
+The user's messages contain results, errors and resources whole.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from mcp_baton.protocol.json import Json, dumps_spaced
+from mcp_baton.tasks.record import StepStatus, TaskStatus
+from mcp_baton.workflow.definition import TASK_ID, Step, Workflow
+from mcp_baton.workflow.handoff import (
+    Handle,
+    Requirements,
+    call_of,
+    frame_of,
+    handoff,
+    looking_at,
+    lost_results,
+    preview_uris,
+    remaining_steps,
+    secrets_given,
+)
+from mcp_baton.workflow.host import Failed, FetchedResource, Succeeded
+from mcp_baton.workflow.lease import Over, Superseded, TaskOver
+from mcp_baton.workflow.pause import PauseReason
+from mcp_baton.workflow.questions import question_text
+from mcp_baton.workflow.quoting import LONGEST as LONG
+from mcp_baton.workflow.quoting import called_with, one_line, quoted_error, quoted_guidance
+from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice, named
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import Content, EndedRun, Persisted, StepTrace, UnreadResource
+from mcp_baton.workflow.sources import as_text
+
+TAKEN_OVER = "This run was superseded: it was late, and another run has taken the task over."
+KEPT: Mapping[Persisted, str] = {
+    True: "What this run did is recorded; the task says how it stands.",
+    False: "Not all that this run did is recorded, and the rest may have been done twice; the task says how it stands.",
+    "unknown": "Whether all that this run did is recorded is not known; the task says how it stands.",
+}
+"""What is said of a superseded run's work, by whether the store holds it."""
+
+
+def what_became(run: EndedRun, over: Over) -> str:
+    """What ended the task or the run's hold on it, which step ran last, and that the others were not run. It hands
+    nothing off."""
+    ran = [trace.step.name for trace in run.traces if not trace.replayed]
+    left = [name for name, status in run.statuses.items() if not status.settled and name not in ran]
+    if isinstance(over, Superseded):
+        lost = [f"Not recorded for certain: {named(run.lost)}."] if run.lost else []
+        return " ".join([TAKEN_OVER, KEPT[run.persisted], *lost, _last_step(ran), _steps_not_run(left)])
+    return " ".join(
+        [f"{_task_event(over.status)} while this run was under way.", _last_step(ran), _steps_not_run(left)]
+    )
+
+
+def _task_event(status: TaskStatus | None) -> str:
+    match status:
+        case TaskStatus.CANCELLED:
+            return "The task was cancelled"
+        case TaskStatus.COMPLETED:
+            return "The task was completed by somebody else"
+        case None:
+            return "The task expired or was deleted"
+        case other:
+            return f"The task became '{other}'"
+
+
+def _last_step(ran: Sequence[str]) -> str:
+    return f"Step '{ran[-1]}' ran last." if ran else "The run ran no step."
+
+
+def _steps_not_run(left: Sequence[str]) -> str:
+    names = ", ".join(f"'{name}'" for name in left)
+    return f"These steps were not run: {names}." if names else "No step was left to run."
+
+
+def not_recorded(run: EndedRun) -> list[str]:
+    """The sentences that say which steps would be repeated if the server went on, since the task does not know of them;
+    none for a run whose steps are all recorded, or that has no task."""
+    if run.task is None or run.persisted is True:
+        return []
+    steps = f"{'step' if len(run.lost) == 1 else 'steps'} {named(run.lost)}" if run.lost else "its steps"
+    if run.persisted is False:
+        return [
+            f"What this run did could not be recorded with its task: if the server went on, it would repeat {steps}."
+        ]
+    look = f"{looking_at(run.task.task_id, run.workflow)} to see what is recorded"
+    unknown = "Whether this run was recorded is not known: the task store did not answer."
+    return [f"{unknown} Before you repeat {steps}, {look}."]
+
+
+class Message(Struct, frozen=True):
+    """One message: a text, or a resource's bytes."""
+
+    role: str
+    text: str
+    blob: FetchedResource | None = None
+
+
+def messages(
+    run: EndedRun, tools: Requirements, describe: Callable[[str], str], handle: Handle | None = None
+) -> list[Message]:
+    """The conversation: intent, plan, what each step did; last the handoff, or what became of the task.
+
+    Args:
+        run: The run.
+        tools: Knows what the tools require, for the handoff's placeholders.
+        describe: A tool's description in one line.
+        handle: Names the task in the handoff; `None` for one that does not name it.
+    """
+    conversation = [Message("user", _intent(run)), Message("assistant", _plan(run, describe))]
+    for trace in run.traces:
+        conversation.extend(_step(trace, run))
+    if run.blocked:
+        conversation.extend(_resource(resource, run) for resource in run.blocked.resources)
+    if isinstance(run.stop, TaskOver | Superseded):
+        said = [what_became(run, run.stop), *(not_recorded(run) if run.persisted == "unknown" else [])]
+    elif run.pause:
+        notes = [*may_have_run_twice(run.twice), *may_have_run(run.before), *not_recorded(run)]
+        said = [handoff(run.workflow, run.known, run.pause, tools, run.read, handle, notes)]
+    else:
+        said = [*may_have_run_twice(run.twice), *not_recorded(run)]
+    return [*conversation, *([Message("assistant", "\n\n".join(said))] if said else [])]
+
+
+def _intent(run: EndedRun) -> str:
+    lines = [f"I want to {run.workflow.description.rstrip('.')}."]
+    texts = run.known.shown_texts
+    given = {argument.name: texts[argument.name] for argument in run.workflow.arguments if argument.name in texts}
+    if given:
+        lines += ["", "Arguments:", *(f"- {name}: {value}" for name, value in given.items())]
+    return "\n".join(lines)
+
+
+def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
+    lines = ["Here is the plan:", ""]
+    for number, step in enumerate(run.workflow.steps, 1):
+        if step.ask is not None:
+            lines.append(f"{number}. {_asking(step)}: {step.ask.question}")
+        elif step.tool is None:
+            lines.append(f"{number}. Read {', '.join(step.resources)}")
+        else:
+            description = describe(step.tool)
+            lines.append(f"{number}. {step.tool}: {description}" if description else f"{number}. {step.tool}")
+    return "\n".join(lines)
+
+
+def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
+    if trace.step.guidance and not trace.replayed:
+        yield Message("assistant", quoted_guidance(trace.step.guidance, run.known.shown_texts))
+    if trace.step.ask is not None:
+        question = question_text(trace.step, run.workflow, run.known)
+        yield Message("assistant", f"{_asking(trace.step)}: {quoted_error(question or trace.step.ask.question)}")
+        yield Message("user", f"Answer to '{trace.step.name}': {_answer(trace)}")
+        return
+    if trace.step.tool is None:
+        uris = preview_uris(trace.step, run.workflow, run.known)
+        yield Message("assistant", f"Reading {', '.join(uris.values())}")
+    for resource in trace.resources:
+        yield _resource(resource, run)
+    if trace.arguments is not None:
+        yield Message("assistant", f"Calling {trace.step.tool} with {_arguments(trace, run)}")
+    if isinstance(trace.outcome, Failed):
+        yield Message("user", f"{_source_of_error(trace)}: {trace.outcome.error}")
+    elif trace.step.tool is not None:
+        yield Message("user", f"Result from {trace.step.tool}: {as_text(trace.outcome.value)}")
+    for resource in trace.after:
+        yield _resource(resource, run)
+
+
+def _asking(step: Step) -> str:
+    return "Ask the user" if step.ask and step.ask.of == "user" else "Decide"
+
+
+def _answer(trace: StepTrace) -> str:
+    return as_text(trace.outcome.value) if isinstance(trace.outcome, Succeeded) else ""
+
+
+def _source_of_error(trace: StepTrace) -> str:
+    if trace.unread is None:
+        return f"Error from {trace.step.tool or trace.step.name}"
+    call = f", so {trace.step.tool} was not called" if trace.step.tool else ""
+    return f"The resource {trace.unread} could not be read{call}"
+
+
+def _arguments(trace: StepTrace, run: EndedRun) -> str:
+    sources = trace.step.arguments
+    arguments = trace.arguments or {}
+    if run.known.secrets.names:
+        arguments = {name: run.known.shown_value(value, sources.get(name)) for name, value in arguments.items()}
+    return called_with(arguments, sources, run.workflow)
+
+
+def _resource(resource: Content, run: EndedRun) -> Message:
+    if isinstance(resource, UnreadResource):
+        error = run.known.secrets.hide_text(resource.error)
+        return Message("user", f"The resource {resource.uri} could not be read: {error}")
+    heading = f"Resource content from {resource.uri}:"
+    if resource.text is None:
+        return Message("user", heading, blob=resource)
+    return Message("user", f"{heading}\n{resource.text}")
+
+
+LIMIT: Final = 2_000
+"""Bytes of a text, as UTF-8."""
+
+LIMIT_OF_EVENT: Final = 700
+"""Bytes of the sentences that say what happened."""
+
+SHORT: Final = 80
+"""Characters of JSON that a value may have in the first call, where the call does not fit otherwise."""
+
+_ROOM_FOR_COUNT: Final = 40
+
+NO_TASK: Final = "This run has no task, so the server cannot go on with it: make the calls yourself."
+
+type Where = Callable[[str], str | None]
+"""Of a step's name: the URI where its result can be read; `None` where it cannot."""
+
+
+class Value(Struct, frozen=True):
+    """A value that a text tells of.
+
+    Attributes:
+        name: How the text calls it.
+        value: The value; `None` where it is not at hand, for it is long.
+        uri: Where it can be read, if it can.
+        text_bytes: The length of its JSON text.
+    """
+
+    name: str
+    value: Json
+    uri: str | None = None
+    text_bytes: int = 0
+
+
+def told_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, where: Where) -> str:
+    """What a run did; paused, the calls that remain.
+
+    Args:
+        run: The run.
+        known: What is known at its end, and of what continuations did meanwhile.
+        tools: Knows what the tools require.
+        handle: Names the task; `None` for a run without one.
+        where: Where results can be read.
+    """
+    if isinstance(run.stop, TaskOver | Superseded):
+        return cut(" ".join([what_became(run, run.stop), *_going_on(run, run.stop, known, handle)]))
+    if run.pause:
+        return _paused(run, run.pause, known, tools, handle)
+    notes = [*may_have_run_twice(run.twice), *_notes(run)]
+    last = [trace for trace in run.traces if trace.step.tool is not None and isinstance(trace.outcome, Succeeded)][-1:]
+    values = [
+        Value(f"Result of {trace.step.tool}", trace.outcome.value, where(trace.step.name))
+        for trace in last
+        if isinstance(trace.outcome, Succeeded)
+    ]
+    return _with_values(_done(list(run.statuses.values())), values, notes)
+
+
+def open_before(run: EndedRun, known: Known) -> list[Repeat]:
+    """The steps that are still open and that an earlier run may have run."""
+    return [it for it in run.before if not known.statuses[it.step].settled]
+
+
+def told_of_held(workflow: Workflow, statuses: Sequence[StepStatus], until: str, seconds: int, task_id: str) -> str:
+    """That another run holds the task, and when to ask again."""
+    again = f"call {workflow.name} again in {seconds} s with {dumps_spaced({TASK_ID: task_id})}"
+    return (
+        f"Another run holds this task until {until} or longer; {_done_of(statuses)} are done so far. "
+        f"Nothing was run: {again}."
+    )
+
+
+def told_of_over(
+    workflow: Workflow, status: TaskStatus, statuses: Sequence[StepStatus], values: Sequence[Value]
+) -> str:
+    """That the task is over, and with what."""
+    if status is TaskStatus.COMPLETED:
+        head = f"{_done(statuses)} This task is completed; nothing was run."
+    else:
+        anew = f"call {workflow.name} without {TASK_ID} to start anew"
+        head = f"This task is {status.value}; {_done_of(statuses)} were done. Nothing was run: {anew}."
+    return _with_values(head, values, [])
+
+
+def cut(text: str, most: int = LIMIT) -> str:
+    """A text of at most so many bytes."""
+    data = text.encode(errors="replace")
+    return text if len(data) <= most else f"{data[: most - 4].decode(errors='ignore')} …"
+
+
+def _going_on(run: EndedRun, over: Over, known: Known, handle: Handle | None) -> list[str]:
+    """How to learn what became of a task that others have completed, or go on with."""
+    ended = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
+    if handle is None or ended:
+        return []
+    return [handle.offer(run.workflow.name, secrets_given(run.workflow, known), begin="")]
+
+
+def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
+    if not remaining_steps(run.workflow, known):
+        finish = [f"All {len(known.statuses)} steps are done. {handle.finish()}"] if handle else []
+        return "\n\n".join([_event(pause, known), *may_have_run_twice(run.twice), *finish])
+    frame = frame_of(pause, run.workflow, known, handle if run.stored else None)
+    before = open_before(run, known)
+    lost = " ".join(lost_results(known, pause))
+    head = [_event(pause, known), *([cut(lost, LIMIT_OF_EVENT)] if lost else [])]
+    head += [*may_have_run_twice(run.twice), *may_have_run(before), *frame.before]
+    tail = [*_notes(run), *frame.after]
+    if not frame.steps:
+        return "\n\n".join([*head, *tail])
+    room = LIMIT - _size("\n\n".join([*head, *tail])) - _ROOM_FOR_COUNT
+    calls: list[str] = []
+    for number, step in enumerate(frame.steps, 1):
+        wordings = _wordings(step, run.workflow, known, pause, tools, handle)
+        fitting = (text for text in wordings if _size(text) + 6 <= room)
+        # Of the first call something must stand there; the others can follow with later results.
+        text = next(fitting, None) if number == 1 else _if_fits(next(wordings), room)
+        if text is None:
+            break
+        calls.append(f"{number}. {text}")
+        room -= _size(calls[-1]) + 2
+    left = len(frame.steps) - len(calls)
+    more = [f"And {left} more after {'this' if len(calls) == 1 else 'these'}."] if left else []
+    return "\n\n".join([*head, *calls, *more, *tail])
+
+
+def _event(pause: PauseReason, known: Known) -> str:
+    if known.statuses[pause.step].settled:
+        return cut(f"Another call has completed step '{pause.step}' while this run was under way.", LIMIT_OF_EVENT)
+    return cut(pause.what_happened(), LIMIT_OF_EVENT)
+
+
+def _wordings(
+    step: Step, workflow: Workflow, known: Known, pause: PauseReason, tools: Requirements, handle: Handle | None
+) -> Iterator[str]:
+    """What is left to be done of a step, in fewer and fewer words."""
+    yield call_of(step, workflow, known, pause, tools, handle=handle)
+    yield call_of(step, workflow, known, pause, tools, handle=handle, longest=SHORT)
+    short = call_of(step, workflow, known, pause, tools, handle=handle, longest=SHORT)
+    yield short.partition("\n")[0]
+    if step.tool is None:
+        yield f"Read the resources of step '{cut(step.name, LONG)}'"
+    else:
+        instead = ": let the server make it" if handle and handle.twin else ""
+        yield f"A call of {step.tool}, whose arguments are too long to stand here{instead}"
+
+
+def _if_fits(text: str, room: int) -> str | None:
+    return text if _size(text) + 6 <= room else None
+
+
+def _notes(run: EndedRun) -> list[str]:
+    if run.task is None:
+        return [NO_TASK] if run.pause else []
+    return not_recorded(run)
+
+
+def _with_values(head: str, values: Sequence[Value], notes: Sequence[str]) -> str:
+    room = LIMIT - _size("\n".join([head, *notes]))
+    lines = []
+    for value in values:
+        lines.append(_line(value, room))
+        room -= _size(lines[-1]) + 1
+    return "\n".join([head, *lines, *notes])
+
+
+def _line(value: Value, room: int) -> str:
+    """A value as JSON on one line; where that does not fit, where it can be read, or its beginning."""
+    if value.text_bytes == 0:
+        text = one_line(value.value)
+        if _size(text) + _size(value.name) + 3 <= room:
+            return f"{value.name}: {text}"
+        if value.uri is None:
+            return cut(f"{value.name}: {text}", max(room - 1, 0))
+    size = value.text_bytes or _size(dumps_spaced(value.value))
+    return cut(f"{value.name}: {size} bytes, which can be read as the resource {value.uri}", max(room - 1, 0))
+
+
+def _done(statuses: Sequence[StepStatus]) -> str:
+    return f"Done: {_done_of(statuses)}."
+
+
+def _done_of(statuses: Sequence[StepStatus]) -> str:
+    completed = sum(status is StepStatus.COMPLETED for status in statuses)
+    return f"{completed} of {len(statuses)} {'step' if len(statuses) == 1 else 'steps'}"
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="replace"))
