@@ -165,6 +165,11 @@ def test_what_remains_names_the_secret_and_never_says_it(make_client: MakeClient
 
     answer = client.call_tool("login", GIVEN, task=task)
     assert answer.meta["next"] == [
+        {
+            "tool": "pay",
+            "arguments": {"session": "S-A-1", "headers": {"auth": ["Pin <secret pin>"]}, "note": "for A-1"},
+            "guidance": 'Never say "<secret pin>".',
+        },
         {"tool": "flow", "arguments": {"task_id": task, "pin": "<secret pin>"}},
     ]
 

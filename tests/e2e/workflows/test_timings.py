@@ -79,7 +79,7 @@ def test_what_remains_to_be_done_is_told_where_it_is_asked_for(client: Client, t
     assert "mcp-baton/next" not in client.task("get", task).meta
     assert "mcp-baton/next" not in client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": "no"}).meta
     told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
-    assert told == [{"tool": "refund", "arguments": {}}, {"tool": "notify", "arguments": {}}]
+    assert told == [{"tool": "refund", "arguments": {}}, {"tool": "flow", "arguments": {"task_id": task}}]
     continued = client.call_tool("refund", {"approved_by": "kim"}, task=task)
     told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
     assert told == continued.meta["next"]

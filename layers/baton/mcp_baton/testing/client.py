@@ -12,7 +12,7 @@ from mcp_baton.testing.params import naming, pages, without
 from mcp_baton.testing.results import Contents, Result, Run, Task, own_meta
 from mcp_baton.testing.started import StartedTask, params_of, started
 from mcp_baton.testing.workers import WorkerRun
-from mcp_baton.workflow.definition import TASK_ID
+from mcp_baton.workflow.definition import ANSWERS, TASK_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,11 @@ class Client(Controls):
         return self._begun(name, Run.of_tool(self._called(name, given, None)[0]))
 
     def _begun(self, workflow: str, run: Run) -> Run:
-        if "task_id" in run.meta:
-            self.stage.started[run.task_id] = workflow
-        return run
+        if "task_id" not in run.meta:
+            return run
+        task_id = run.task_id
+        self.stage.started[task_id] = workflow
+        return replace(run, continued=lambda answers: self.call_workflow(workflow, {ANSWERS: answers}, task_id))
 
     def resume(self, task_id: str, arguments: Mapping[str, str] | None = None) -> Run:
         """Go on with a task, with these arguments beside those of its first run."""

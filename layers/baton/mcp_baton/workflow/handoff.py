@@ -208,7 +208,8 @@ def frame_of(pause: PauseReason, workflow: Workflow, known: Known, handle: Handl
     if not steps:
         begin = "When the cause is corrected, " if pause.is_for_the_operator else ""
         return Frame([handle.offer(workflow.name, secrets, begin=begin)], [], [])
-    return Frame([MAKE_THESE_CALLS], steps, [handle.offer(workflow.name, secrets, begin="Then ")])
+    begin = "Or " if handle.twin is None else "Then "
+    return Frame([MAKE_THESE_CALLS], steps, [handle.offer(workflow.name, secrets, begin=begin)])
 
 
 def _has_tool(handle: Handle | None) -> bool:

@@ -277,21 +277,22 @@ class AnswersRequired(Reason, frozen=True, tag="answersRequired"):
     """
 
     remedy = Remedy.ANSWERS
-    short = ("needs the answer {blockedStep}",)
+    short = ("needs an answer",)
 
     step: str = field(name="blockedStep")
     questions: tuple[Question, ...]
     suggested_tool: str
 
     def what_happened(self) -> str:
-        return " ".join(_asked(question) for question in self.questions)
+        asked = [_asked(question) for question in self.questions]
+        return " ".join([f"Step '{self.step}' needs an answer.", *asked])
 
 
 def _asked(question: Question) -> str:
     text = quoted_error(question.question)
     if question.of == "model":
-        return f"Step '{question.name}' asks you: {text}."
-    return f"Step '{question.name}' asks the user: {text}. Ask the user, unless the conversation has the answer."
+        return f"Question '{question.name}': {text}."
+    return f"Question '{question.name}' to the user: {text}. Ask the user, unless the conversation has the answer."
 
 
 class DeadlineExceeded(Reason, frozen=True, tag="deadlineExceeded"):

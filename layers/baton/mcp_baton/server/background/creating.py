@@ -42,7 +42,7 @@ from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_invocation, resumed_invocation
 from mcp_baton.server.workflows.task_view import options_of, task_summary
 from mcp_baton.tasks.record import ATTEMPTS, WORKFLOW_TASK, NewTask, TaskRecord, Work
-from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.host import Failed, Prepared
 from mcp_baton.workflow.keys import own_key
 from mcp_baton.workflow.run import new_task
@@ -273,7 +273,8 @@ def begin(request: Request, twin: WorkflowTool, arguments: JsonObject, task_id: 
     invocation = new_invocation(request, twin.workflow, arguments, _own_ttl(request))
     own = stored(request, new_task(twin.workflow, invocation, request.owner or "", None))
     try:
-        return _begun(request, twin, own.task_id, {})
+        answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
+        return _begun(request, twin, own.task_id, answers)
     except ProtocolError:
         _withdraw(request, own)
         raise

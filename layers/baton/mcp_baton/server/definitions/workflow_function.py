@@ -206,11 +206,11 @@ def fetch(name: str, uri: str, /, **values: object) -> None:
 
 
 @overload
-def ask_model(name: str, question: str, /, **values: object) -> str: ...
-@overload
-def ask_model[T](name: str, question: str, /, returns: type[T], **values: object) -> T: ...
+def ask_model[T](name: str, question: str, /, returns: type[T], **values: object) -> T: ...  # type: ignore[overload-overlap]
 @overload
 def ask_model(name: str, question: str, /, returns: object, **values: object) -> Any: ...
+@overload
+def ask_model(name: str, question: str, /, **values: object) -> str: ...
 def ask_model(name: str, question: str, /, returns: object = str, **values: object) -> Any:
     """Describe a step whose result is an answer of the client's model.
 
@@ -230,11 +230,11 @@ def ask_model(name: str, question: str, /, returns: object = str, **values: obje
 
 
 @overload
-def ask_user(name: str, question: str, /, **values: object) -> str: ...
-@overload
-def ask_user[T](name: str, question: str, /, returns: type[T], **values: object) -> T: ...
+def ask_user[T](name: str, question: str, /, returns: type[T], **values: object) -> T: ...  # type: ignore[overload-overlap]
 @overload
 def ask_user(name: str, question: str, /, returns: object, **values: object) -> Any: ...
+@overload
+def ask_user(name: str, question: str, /, **values: object) -> str: ...
 def ask_user(name: str, question: str, /, returns: object = str, **values: object) -> Any:
     """Describe a step whose result is an answer of the client's user: as `ask_model`.
 
