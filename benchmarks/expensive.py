@@ -1,8 +1,8 @@
 """The most expensive request of 2 KB of each kind: what it reads and writes, how long its answer is, how long it waits.
 
-Run at the root of the repository: `uv run python -m benchmarks.expensive --update`. It puts the table into
-docs/operating.md, which a test holds against it. The real handler runs in this process over a DynamoDB in memory, on a
-clock that moves only where a request waits. Units come from the items' sizes (`benchmarks/metering.py`).
+Run `uv run python -m benchmarks.expensive --update` at the root of the repository. It puts the table into
+benchmarks/expensive.md; a test compares it with the code. The real handler runs in this process over a DynamoDB in
+memory, on a clock that moves only while a request waits. Units come from the items' sizes (`benchmarks/metering.py`).
 """
 
 import argparse
@@ -27,7 +27,7 @@ from tests.e2e.background_support import Background, Time, call, created
 from tests.e2e.support import Client, Table
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 
-PAGE = Path(__file__).parents[1] / "docs" / "operating.md"
+PAGE = Path(__file__).with_suffix(".md")
 BEGIN, END = "<!-- python -m benchmarks.expensive --update: begin -->", "<!-- end -->"
 
 MOST_BYTES = 2_048
@@ -236,7 +236,7 @@ def rounded(figure: float) -> str:
 def main() -> None:
     """Measure, and print the table or put it into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--update", action="store_true", help="put the table into docs/operating.md")
+    parser.add_argument("--update", action="store_true", help="put the table into benchmarks/expensive.md")
     lines = "\n".join(table())
     if not parser.parse_args().update:
         print(lines)

@@ -5,10 +5,10 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-from mcp_baton.cli.projects.making import SOURCES
+from mcp_baton.cli.new import SOURCES
 from tests.build.conftest import ROOT
 
-FILES = "mcp_baton/cli/projects/files/"
+FILES = "mcp_baton/cli/project_files/"
 
 
 def test_the_wheel_holds_the_files_of_a_project_as_they_are_in_this_repository(wheel: Path) -> None:

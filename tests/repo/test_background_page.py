@@ -7,12 +7,12 @@ import pytest
 from benchmarks import polling
 from mcp_baton import Server
 from mcp_baton.server.background.job import MESSAGE_S
-from mcp_baton.server.background.listening import MOST_TASKS
 from mcp_baton.server.background.watching import WHOLE_S
+from mcp_baton.server.methods.subscriptions import MOST_TASKS
 from mcp_baton.server.workflows.task_view import INTERVALS_MS, PERSON_MS
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import RENEW_MS
-from mcp_baton.workflow.lease import LOOK_AFTER_S
+from mcp_baton.workflow.lease import CHECK_AFTER_S
 
 PAGE = (Path(__file__).parents[2] / "docs" / "background.md").read_text()
 
@@ -42,4 +42,4 @@ def test_the_figures_in_the_prose_are_the_codes() -> None:
     assert f"of the first {MOST_TASKS}" in PAGE
     assert (MESSAGE_S, Settings().listen_ms) == (1, 60_000)
     assert f"renewed every {RENEW_MS // 1000} s" in PAGE
-    assert f"looks at its task every {LOOK_AFTER_S:g} s" in PAGE
+    assert f"looks at its task every {CHECK_AFTER_S:g} s" in PAGE

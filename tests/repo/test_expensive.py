@@ -1,4 +1,4 @@
-"""The table of the most expensive requests in docs/operating.md matches the code."""
+"""The table in benchmarks/expensive.md matches the code."""
 
 import pytest
 

@@ -13,9 +13,8 @@ from msgspec import structs
 
 from mcp_baton import Workflow
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.background import listening
-from mcp_baton.server.methods import prompts, tasks
-from mcp_baton.server.workflows import recording, result_meta, task_view
+from mcp_baton.server.methods import prompts, subscriptions, tasks
+from mcp_baton.server.workflows import continuations, result_meta, task_view
 from mcp_baton.server.workflows.task_view import ViewOptions
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
@@ -112,12 +111,12 @@ def _all_completed(patch: pytest.MonkeyPatch) -> None:
         steps = cast("list[dict[str, Json]]", meta["steps"])
         return meta | {"steps": [step | {"status": "completed"} for step in steps]}
 
-    patch.setattr(recording, "recorded_meta", completed)
+    patch.setattr(continuations, "recorded_meta", completed)
 
 
 def _always_unknown(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        recording, "recorded_meta", lambda *given: result_meta.recorded_meta(*given) | {"recorded": "unknown"}
+        continuations, "recorded_meta", lambda *given: result_meta.recorded_meta(*given) | {"recorded": "unknown"}
     )
 
 
@@ -172,7 +171,7 @@ def _unconditional_counts(sent: str, request: Mapping[str, Any]) -> Mapping[str,
 
 
 def _silent_streams(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(listening, "_state", lambda _task: "as it was")
+    patch.setattr(subscriptions, "_state", lambda _task: "as it was")
 
 
 def _values_of_all_tasks(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from mcp_baton.server.asking.questions import (
 )
 from mcp_baton.server.content import (
     Audio,
-    Contents,
     EmbeddedResource,
     Image,
     Message,
@@ -29,7 +28,6 @@ from mcp_baton.server.definitions.workflow_function import ask_model, ask_user, 
 from mcp_baton.server.schema.dependency import Depends
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
 
@@ -38,7 +36,6 @@ __all__ = [
     "Ask",
     "Audio",
     "BatonError",
-    "Contents",
     "Context",
     "Depends",
     "Elicited",
@@ -58,7 +55,6 @@ __all__ = [
     "Server",
     "Settings",
     "Step",
-    "TaskStore",
     "Text",
     "ToolError",
     "ToolResult",

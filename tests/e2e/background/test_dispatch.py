@@ -152,7 +152,7 @@ def test_a_worker_that_stood_still_changes_nothing_once_another_has_taken_its_ta
     jobs: Background, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its thread that watches over the claim stands still, too.
-    monkeypatch.setattr(job, "LOOK_AFTER_S", 60.0)
+    monkeypatch.setattr(job, "CHECK_AFTER_S", 60.0)
     task = jobs.begin("report")
 
     def taken_over() -> None:

@@ -170,8 +170,8 @@ def cursors(message: dict[str, Any]) -> tuple[int, str, Iterator[bytes]]:
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        (cursors, "the list of tasks/list has no end: 7 pages"),
-        (result({"tasks": [{}] * 100_001, "nextCursor": "1"}), "the list of tasks/list has no end"),
+        (cursors, "the list of tasks/list does not end: 7 pages"),
+        (result({"tasks": [{}] * 100_001, "nextCursor": "1"}), "the list of tasks/list does not end"),
         (endless("data: ", "x" * 65_536), "sent an answer of more than 67,108,864 bytes"),
         (endless('{"jsonrpc": "', "x" * 65_536), "sent an answer of more than 67,108,864 bytes"),
         (endless("data: {}\n\n", "data: {}\n\n" * 10_000), "sent more than 100,000 events in one answer"),
@@ -179,8 +179,8 @@ def cursors(message: dict[str, Any]) -> tuple[int, str, Iterator[bytes]]:
         (body(200, DEEP), "nested too deep"),
         (events(f"data: {DEEP}\n\n"), "nested too deep"),
         (result({"tasks": [json.loads("[" * 600 + "]" * 600)]}), "nested deeper than 520 levels"),
-        (events("data: no\n\n"), "sent an event that is no JSON-RPC message"),
-        (events("data: []\n\n"), "sent an event that is no JSON-RPC message"),
+        (events("data: no\n\n"), "sent an event that is not a JSON-RPC message"),
+        (events("data: []\n\n"), "sent an event that is not a JSON-RPC message"),
         (error({"code": "-32602", "message": "no"}), 'whose code is not a number: {"code": "-32602"'),
         (error({"message": "no"}), "whose code is not a number"),
         (error("no"), "whose code is not a number: no"),
@@ -204,7 +204,7 @@ def test_an_answer_without_an_end_or_without_a_form_ends_the_command_with_two_li
 
     problem, remedy = capsys.readouterr().err.splitlines()
     assert complaint in problem
-    assert remedy == "The server is faulty or hostile. Nothing more is read from it; tell its operator"
+    assert remedy == "The server is faulty or hostile. The rest of its answer was not read; tell its operator"
 
 
 def test_a_value_of_as_many_levels_as_a_tool_may_return_is_printed(

@@ -80,7 +80,7 @@ def test_a_workflow_goes_on_by_a_call_and_a_resume(baton: Run) -> None:
     assert [step["status"] for step in shown["steps"]] == ["completed"] * 3
     assert baton("resume", beginning) == (
         1,
-        {"error": {"message": f"the task {run['taskId']} is completed: nothing changes it"}},
+        {"error": {"message": f"the task {run['taskId']} is completed and cannot be changed"}},
     )
 
 
@@ -91,9 +91,9 @@ def test_tasks_are_listed_newest_first_and_ended_once(baton: Run) -> None:
     assert baton("cancel", first)[1]["status"] == "cancelled"
     code, told = baton("complete", second, "--result", '{"refunded": true}')
     assert (code, told["status"], told["result"], told["resultBy"]) == (0, "completed", {"refunded": True}, "client")
-    assert "Result, which a client supplied\n" in baton("show", second, json_=False)[1]
+    assert "Result, supplied by a client\n" in baton("show", second, json_=False)[1]
     for command in (("cancel", second), ("complete", second, "--result", "{}")):
-        assert baton(*command) == (1, {"error": {"message": f"the task {second} is completed: nothing changes it"}})
+        assert baton(*command) == (1, {"error": {"message": f"the task {second} is completed and cannot be changed"}})
     code, told = baton("show", "0")
     assert (code, told["error"]["message"].split(":")[0]) == (2, "2 tasks begin with '0'")
     code, told = baton("show", "zz")
@@ -142,21 +142,23 @@ def test_steps_are_told_while_they_run(baton: Run, url: str, capsys: pytest.Capt
     assert main(["run", url, "paused", "order=A-1", *KIM]) == 3
     *steps, last = capsys.readouterr().err.splitlines()
     assert steps == ["Step 1/3: fetch", "Step 2/3: refund"]
-    assert re.fullmatch(rf"To go on here, with the same --header: baton resume {url} [0-9a-z]{{16}} --continue", last)
+    assert re.fullmatch(
+        rf"To continue here, with the same --header: baton resume {url} [0-9a-z]{{16}} --continue", last
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "code", "complaint"),
     [
         (("run", "dnoe"), 2, "there is no prompt 'dnoe': did you mean 'done'?"),
-        (("run", "done"), 2, "the server refused the request"),
+        (("run", "done"), 2, "the server rejected the request"),
         (("call", "fetsh"), 2, "there is no tool 'fetsh': did you mean 'fetch'?"),
-        (("call", "notify", "copies=two"), 2, "copies=two: 'two' is no integer"),
+        (("call", "notify", "copies=two"), 2, "copies=two: 'two' is not a value of type integer"),
         (("complete", "0", "--result", "[1]"), 2, "--result"),
         (("complete", "0"), 2, "--result is missing"),
         (("show",), 2, "the task is missing"),
-        (("run", "paused", "order=A", "--continue"), 2, "--continue asks, so it needs a terminal"),
-        (("tasks", "--watch"), 2, "--watch draws on a terminal"),
+        (("run", "paused", "order=A", "--continue"), 2, "--continue asks questions: it needs a terminal"),
+        (("tasks", "--watch"), 2, "--watch needs a terminal"),
         (("show", "0", "--table", "tasks"), 2, "with --table there is no WHERE"),
     ],
 )
@@ -195,7 +197,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Sits at the terminal, and types these lines."""
 
     def type_(*lines: str) -> None:
-        monkeypatch.setattr("mcp_baton.cli.remote.where.at_terminal", lambda: True)
+        monkeypatch.setattr("mcp_baton.cli.remote.connection.at_terminal", lambda: True)
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
 
     return type_
@@ -209,7 +211,7 @@ def test_continue_makes_the_clients_calls_until_the_workflow_is_done(
     assert main(["run", url, "paused", "order=A-2", "--continue", *KIM]) == 0
     captured = capsys.readouterr()
     assert "A-2@example.com: Hello (2)" in captured.out
-    assert "'two' is no integer" in captured.err
+    assert "'two' is not a value of type integer" in captured.err
 
 
 @pytest.mark.parametrize("lines", [("s",), ()])
@@ -220,7 +222,7 @@ def test_continue_stops_when_it_is_told_to(
     assert main(["run", url, "paused", "order=A-2", "--continue", *KIM]) == 3
     captured = capsys.readouterr()
     assert captured.out.count("paused at refund") == 1
-    assert "To go on here, with the same --header: baton resume" in captured.err
+    assert "To continue here, with the same --header: baton resume" in captured.err
 
 
 def test_continue_keeps_a_secret_that_the_command_was_given_and_shows_it_nowhere(
@@ -232,7 +234,7 @@ def test_continue_keeps_a_secret_that_the_command_was_given_and_shows_it_nowhere
     captured = capsys.readouterr()
     assert "A 2 signed it's now" in captured.out
     assert "kind (one of now, later):" in captured.err
-    assert "'never' is none of now, later" in captured.err
+    assert "'never' is not one of now, later" in captured.err
     assert captured.err.count("too late") == 1
     assert "4711" not in captured.out + captured.err
 
@@ -287,7 +289,7 @@ def test_the_command_that_goes_on_asks_for_the_secret_and_does_not_show_it(
     monkeypatch.setenv("BATON_PROFILES", str(tmp_path / "profiles.toml"))
     monkeypatch.setenv("BANK_KEY", "some key")
     assert main(["run", "bank", "pay", "account=A 1", "pin=4711", "--api-key", "env:BANK_KEY"]) == 3
-    command = capsys.readouterr().err.splitlines()[-1].removeprefix("To go on here: ")
+    command = capsys.readouterr().err.splitlines()[-1].removeprefix("To continue here: ")
     assert re.fullmatch("baton resume bank [0-9a-z]{16} --api-key env:BANK_KEY --continue", command)
     typist = Typist(command)
 

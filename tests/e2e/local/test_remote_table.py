@@ -90,7 +90,7 @@ def test_a_task_is_ended_once(
     assert told.get("result") == ({"by": "hand"} if status == "completed" else None)
     assert told.get("resultBy") == ("client" if status == "completed" else None)
     code, told = baton(words[0], task, *words[1:])
-    assert (code, told) == (1, {"error": {"message": f"the task is {status}: nothing changes it"}})
+    assert (code, told) == (1, {"error": {"message": f"the task is {status} and cannot be changed"}})
 
 
 def test_a_table_needs_an_owner_and_a_dynamodb_that_answers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,7 +139,7 @@ def add_readers(server: Server) -> None:
 
     @server.tool
     async def read_awaited(uri: str, ctx: Context) -> list[Any]:
-        (item,) = await ctx.read_resource(uri)
+        (item,) = await ctx.aread_resource(uri)
         return [item.uri, item.mime_type, repr(item.content)]
 
     @server.tool

@@ -30,7 +30,8 @@ def asking_server() -> Server:
 
     @server.tool
     async def colour(ctx: Context) -> str:
-        return (await ctx.sample("colour", "Which?", max_tokens=5)).text
+        (thought,) = await ctx.aask(sampling("colour", "Which?", max_tokens=5))
+        return str(thought.text)
 
     @server.tool
     def where(ctx: Context) -> list[str]:

@@ -37,8 +37,8 @@ def work() -> Work:
 @pytest.fixture
 def jobs(background: MakeBackground, work: Work, monkeypatch: pytest.MonkeyPatch) -> Background:
     """Tools that go on for ever, and one that takes no notice. Workers look often, so that no test waits for them."""
-    monkeypatch.setattr(holding, "LOOK_AFTER_S", 0.0)
-    monkeypatch.setattr(job, "LOOK_AFTER_S", 0.01)
+    monkeypatch.setattr(holding, "CHECK_AFTER_S", 0.0)
+    monkeypatch.setattr(job, "CHECK_AFTER_S", 0.01)
     server = Server("s")
 
     @server.tool(task="optional")

@@ -47,8 +47,8 @@ def asking_server(runs: list[str]) -> Server:
 
     @server.tool(task="optional")
     async def everything(ctx: Context) -> list[str]:
-        thought, listed = ctx.ask(sampling("thought", "Which?"), roots("where"))
-        page = await ctx.elicit_url("Pay there", "https://pay.example", key="page")
+        thought, listed = await ctx.aask(sampling("thought", "Which?"), roots("where"))
+        page = ctx.elicit_url("Pay there", "https://pay.example", key="page")
         return [thought.text, listed.roots[0].uri, page.action]
 
     @server.tool(task="required")

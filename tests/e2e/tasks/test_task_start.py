@@ -40,7 +40,7 @@ def explicit_server(runs: list[str]) -> Server:
     @server.tool(task="required", task_start="explicit")
     async def asks_on(ctx: Context) -> list[Any]:
         first = ctx.elicit("First?", FORM, key="first").content["name"]
-        await ctx.start_task()
+        ctx.start_task()
         second = ctx.elicit("Second?", FORM, key="second").content["name"]
         return [first, second]
 

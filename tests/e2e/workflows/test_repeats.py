@@ -10,7 +10,7 @@ from rich.console import Console
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.cli.remote import tools as running
-from mcp_baton.cli.remote.reports import print_ran
+from mcp_baton.cli.remote.printing import print_ran
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.testing import Client, Era, Run, connect
 from tests.hosts.phrases import read

@@ -64,7 +64,7 @@ def test_a_tools_progress_arrives_while_it_runs(
         return seen.wait(BOUND_S)
 
     async def work_async(ctx: Context) -> bool:
-        await ctx.report_progress(1, 2, "half way")
+        ctx.report_progress(1, 2, "half way")
         return await asyncio.to_thread(seen.wait, BOUND_S)
 
     server.tool(name="work")(work_async if is_async else work)
@@ -242,7 +242,7 @@ def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient) -> None:
     @server.tool
     async def work(ctx: Context) -> None:
         clock.ms = RESERVE_MS
-        await ctx.report_progress(1)
+        ctx.report_progress(1)
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:

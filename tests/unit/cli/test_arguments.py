@@ -52,12 +52,12 @@ SCHEMA: dict[str, Any] = {
         ("count:=7.5", 7.5),
     ],
 )
-def test_a_text_becomes_what_the_tools_schema_says(word: str, value: object) -> None:
+def test_a_text_is_converted_by_the_tools_schema(word: str, value: object) -> None:
     [converted] = for_tool(given([word]), SCHEMA).values()
     assert (converted, type(converted)) == (value, type(value))
 
 
-def test_a_files_text_is_converted_as_if_it_had_been_written_there(tmp_path: Path) -> None:
+def test_the_text_of_a_file_is_converted_like_a_text(tmp_path: Path) -> None:
     (tmp_path / "place.json").write_text('{"x": "é"}', encoding="utf-8")
     assert for_tool(given([f"place=@{tmp_path / 'place.json'}"]), SCHEMA) == {"place": {"x": "é"}}
 
@@ -65,35 +65,35 @@ def test_a_files_text_is_converted_as_if_it_had_been_written_there(tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["text"], "'text' is no argument: write key=value, key:=JSON or key=@FILE"),
-        (["=1"], "'=1' is no argument"),
-        (["text=1", "text:=2"], "the argument 'text' is given twice"),
+        (["text"], "'text' is not an argument: write key=value, key:=JSON or key=@FILE"),
+        (["=1"], "'=1' is not an argument"),
+        (["text=1", "text:=2"], "the argument 'text' occurs twice"),
         (["text=@no/such/file"], "text=@no/such/file: the file cannot be read: No such file or directory"),
-        (["amount=ten"], "amount=ten: 'ten' is no number or null"),
-        (["count=7.5"], "count=7.5: '7.5' is no integer"),
-        (["count=true"], "'true' is no integer"),
-        (["urgent=yes"], "'yes' is no boolean"),
-        (["tags=a"], "'a' is no array"),
-        (["size=XL"], "size=XL: 'XL' is none of S, M"),
-        (["level=3"], "level=3: '3' is none of 1, 2"),
-        (["shape=oval"], "shape=oval: 'oval' is none of S, M, round"),
+        (["amount=ten"], "amount=ten: 'ten' is not a value of type number or null"),
+        (["count=7.5"], "count=7.5: '7.5' is not a value of type integer"),
+        (["count=true"], "'true' is not a value of type integer"),
+        (["urgent=yes"], "'yes' is not a value of type boolean"),
+        (["tags=a"], "'a' is not a value of type array"),
+        (["size=XL"], "size=XL: 'XL' is not one of S, M"),
+        (["level=3"], "level=3: '3' is not one of 1, 2"),
+        (["shape=oval"], "shape=oval: 'oval' is not one of S, M, round"),
         (["count:=seven"], "count:=seven is not JSON"),
         (["amuont=1"], "there is no argument 'amuont': did you mean 'amount'?"),
-        (["zzz=1"], "there is no argument 'zzz': there are text, maybe, amount"),
+        (["zzz=1"], "there is no argument 'zzz': known are text, maybe, amount"),
     ],
 )
-def test_what_cannot_be_an_argument_is_named_with_the_remedy(words: list[str], complaint: str) -> None:
+def test_an_invalid_argument_is_named_with_the_remedy(words: list[str], complaint: str) -> None:
     with pytest.raises(ArgumentError) as raised:
         for_tool(given(words), SCHEMA)
     assert complaint in str(raised.value)
 
 
-def test_a_tool_that_takes_anything_takes_any_name() -> None:
+def test_a_tool_without_properties_accepts_any_name() -> None:
     assert for_tool([Given("new", "1")], {"properties": {"a": {}}, "additionalProperties": True}) == {"new": "1"}
     assert for_tool([Given("new", "1")], {"type": "object"}) == {"new": "1"}
 
 
-def test_a_prompts_arguments_are_texts() -> None:
+def test_the_arguments_of_a_prompt_are_strings() -> None:
     declared = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
     assert for_prompt(given(["a=1", "b:=[1, 2]", 'c:="x"']), declared) == {"a": "1", "b": "[1, 2]", "c": "x"}
     with pytest.raises(ArgumentError, match="there is no argument 'd'"):

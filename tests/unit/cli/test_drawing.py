@@ -49,7 +49,7 @@ def graph(**changes: Any) -> Graph:
     return graph_of(workflow(**changes), REQUIRED, SETS)
 
 
-def test_every_value_of_a_step_is_an_edge_from_where_it_comes_from() -> None:
+def test_every_value_of_a_step_is_an_edge_from_its_source() -> None:
     edges = {(edge.source, edge.target, edge.flow, edge.argument, edge.path) for edge in graph().edges}
 
     assert edges == {
@@ -65,14 +65,14 @@ def test_every_value_of_a_step_is_an_edge_from_where_it_comes_from() -> None:
     }
 
 
-def test_a_resource_that_is_read_after_its_own_tool_is_no_edge() -> None:
+def test_an_output_that_the_same_step_uses_in_a_uri_is_not_an_edge() -> None:
     binding = {"topic": step_output("own", "kind")}
     own = Step("own", tool="fetch", resources=["docs://{topic}"], template_bindings=binding)
 
     assert graph(steps=[own], arguments=[]).edges == ()
 
 
-def test_a_step_tells_what_a_run_may_lack_there_and_when() -> None:
+def test_a_step_lists_the_arguments_that_may_be_missing() -> None:
     lacking = {node.name: [pause.text for pause in node.pauses] for node in graph().nodes if node.kind == "step"}
 
     assert lacking == {
@@ -83,7 +83,7 @@ def test_a_step_tells_what_a_run_may_lack_there_and_when() -> None:
     }
 
 
-def test_an_argument_that_a_uri_needs_and_nobody_must_give_is_a_pause() -> None:
+def test_an_optional_argument_in_a_uri_is_a_pause() -> None:
     step = Step("policy", resources=["docs://{topic}/{lang}"], template_bindings={"topic": prompt_arg("about")})
     arguments = [Argument("about"), Argument("lang")]
 
@@ -104,7 +104,7 @@ def test_an_argument_that_a_uri_needs_and_nobody_must_give_is_a_pause() -> None:
         ({"background": True}, ("runs in the background", "prompt and tool")),
     ],
 )
-def test_the_graph_says_how_its_workflow_runs(changes: dict[str, Any], notes: tuple[str, ...]) -> None:
+def test_the_notes_describe_how_the_workflow_runs(changes: dict[str, Any], notes: tuple[str, ...]) -> None:
     assert graph(**changes).notes == notes
 
 
@@ -149,7 +149,7 @@ def test_as_mermaid_a_graph_is_a_flowchart() -> None:
 HOSTILE = 'a"b]c#d;e<script>f&g`h\\i\nj'
 
 
-def test_no_name_ends_a_label_of_mermaids_or_begins_html() -> None:
+def test_names_are_escaped_for_mermaid_and_html() -> None:
     drawn = mermaid(graph(steps=[Step(HOSTILE, tool="fetch")], arguments=[]))
 
     [line] = [line for line in drawn.splitlines() if line.strip().startswith("n0")]

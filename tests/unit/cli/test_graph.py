@@ -47,7 +47,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop(file.stem, None)
 
 
-def test_the_only_workflow_is_drawn_as_mermaid_and_its_tool_says_what_is_lacking(
+def test_the_only_workflow_is_drawn_as_mermaid_with_its_missing_arguments(
     served: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["graph", str(served)]) == 0
@@ -57,7 +57,7 @@ def test_the_only_workflow_is_drawn_as_mermaid_and_its_tool_says_what_is_lacking
     assert "1. greet<br/>calls greet<br/>pauses for tone" in printed
 
 
-def test_json_is_one_document_and_nothing_else_is_printed(served: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_prints_one_document(served: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["graph", str(served), "--json"]) == 0
 
     made = json.loads(capsys.readouterr().out)
@@ -70,14 +70,14 @@ def test_json_is_one_document_and_nothing_else_is_printed(served: Path, capsys: 
 @pytest.mark.parametrize(
     ("added", "arguments", "said"),
     [
-        (ANOTHER, [], "several workflows, name one of welcome, farewell"),
+        (ANOTHER, [], "several workflows: name one of welcome, farewell"),
         (ANOTHER, ["welcom"], "did you mean 'welcome'?"),
         (ANOTHER, ["refund"], "it has welcome, farewell"),
         ("server.workflows.clear()", [], "has no workflow: add one"),
         (ANOTHER.replace('"greet")', '"greeet")'), ["farewell"], "did you mean 'greet'?"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(
+def test_a_missing_or_unknown_workflow_is_an_error(
     served: Path, added: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     served.write_text(ONE + added)
@@ -99,7 +99,7 @@ def drawn_in_a_process(*options: str) -> str:
     return done.stdout
 
 
-def test_the_documentation_shows_what_is_drawn_of_the_sample() -> None:
+def test_the_documentation_shows_the_graph_of_the_sample() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
 
     assert f"```mermaid\n{drawn_in_a_process()}```" in page

@@ -1,4 +1,4 @@
-"""`baton new`: what it makes, what it asks, and what it refuses before anything is written."""
+"""`baton new`: the files, the questions, and the errors before the first write."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 
 from mcp_baton.cli.app import main
-from mcp_baton.cli.projects.making import GIVEN_ONCE, SOURCES
+from mcp_baton.cli.new import GIVEN_ONCE, SOURCES
 from tests.starter import needs_the_starter
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +46,7 @@ def files(project: Path) -> set[str]:
     return {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
 
 
-def test_a_project_has_every_file_of_the_template_and_remembers_what_an_upgrade_compares() -> None:
+def test_a_project_has_every_file_of_the_template_and_a_copy_for_upgrades() -> None:
     project = made()
 
     compared = {path: f".baton/generated/{path}.base" for path in set(SOURCES) - GIVEN_ONCE}
@@ -55,7 +55,7 @@ def test_a_project_has_every_file_of_the_template_and_remembers_what_an_upgrade_
         assert (project / path).read_bytes() == (project / remembered).read_bytes()
 
 
-def test_what_is_not_a_projects_own_is_the_file_of_this_repository() -> None:
+def test_files_without_settings_are_those_of_this_repository() -> None:
     project = made()
 
     shared = {path for path, origin in SOURCES.items() if not origin.startswith("project/")} - OWN
@@ -63,7 +63,7 @@ def test_what_is_not_a_projects_own_is_the_file_of_this_repository() -> None:
     assert [path for path in sorted(shared) if (project / path).read_bytes() != (ROOT / path).read_bytes()] == []
 
 
-def test_a_project_depends_on_this_version_and_is_deployed_as_was_chosen() -> None:
+def test_a_project_depends_on_this_version_and_has_the_chosen_settings() -> None:
     shop = made("--region", "eu-central-1", "--auth", "iam")
 
     own = version("mcp-baton")
@@ -79,7 +79,7 @@ def test_a_project_depends_on_this_version_and_is_deployed_as_was_chosen() -> No
     assert about(shop) == {"version": own, "name": "shop", "region": "eu-central-1", "auth": "IAM", "wheel": None}
 
 
-def test_who_lets_everybody_in_does_not_do_so_in_production() -> None:
+def test_with_auth_none_the_production_stage_still_needs_iam() -> None:
     sam = tomllib.loads((made("--auth", "NONE") / "samconfig.toml").read_text())
 
     assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=NONE", "ReservedConcurrency=none"]
@@ -97,7 +97,7 @@ def test_the_tests_of_a_new_project_pass() -> None:
     assert (done.returncode, "3 passed" in done.stdout) == (0, True), done.stdout
 
 
-def test_the_commands_that_come_next_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_printed_commands_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
     folder = "the shop's folder/shop"
     assert main(["new", folder, "--yes", "--no-lock"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("cd "))
@@ -106,7 +106,7 @@ def test_the_commands_that_come_next_can_be_pasted(capsys: pytest.CaptureFixture
     assert done.stdout.rstrip("\n") == str(Path(folder).resolve())
 
 
-def test_two_questions_are_asked_and_the_answers_taken() -> None:
+def test_the_command_asks_two_questions_and_uses_the_answers() -> None:
     done = subprocess.run(
         [*BY_HAND, "--no-lock"], input="eu-west-1\nnone\n", capture_output=True, text=True, check=False
     )
@@ -117,11 +117,11 @@ def test_two_questions_are_asked_and_the_answers_taken() -> None:
     assert about(Path("shop")).items() >= {"region": "eu-west-1", "auth": "NONE"}.items()
 
 
-def test_where_nobody_answers_the_options_are_named_and_nothing_is_written() -> None:
+def test_without_a_terminal_the_options_are_named_and_nothing_is_written() -> None:
     done = subprocess.run([*BY_HAND, "--no-lock"], input="", capture_output=True, text=True, check=False)
 
     assert done.returncode == 2
-    assert "baton: nobody answers: AWS region? Give options, or --yes" in done.stderr
+    assert "baton: there is no terminal for the question 'AWS region': give options, or --yes" in done.stderr
     assert not Path("shop").exists()
 
 
@@ -134,19 +134,19 @@ def test_the_region_of_the_environment_is_suggested(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["My_Shop"], "'My_Shop' cannot be a project's name: use 2 to 40 of a-z 0-9 -"),
-        (["shop-"], "'shop-' cannot be a project's name"),
-        (["a--b"], "'a--b' cannot be a project's name"),
-        (["s" * 41], "cannot be a project's name"),
-        (["folder", "--name", "1st"], "'1st' cannot be a project's name"),
-        (["boto3"], "'boto3' is a package that the project depends on: choose another name with --name"),
+        (["My_Shop"], "'My_Shop' is not a valid project name: use 2 to 40 of a-z 0-9 -"),
+        (["shop-"], "'shop-' is not a valid project name"),
+        (["a--b"], "'a--b' is not a valid project name"),
+        (["s" * 41], "is not a valid project name"),
+        (["folder", "--name", "1st"], "'1st' is not a valid project name"),
+        (["boto3"], "'boto3' is a package that the project depends on: use another name with --name"),
         (["mcp-baton"], "'mcp-baton' is a package that the project depends on"),
         (["shop", "--region", "Frankfurt"], "'Frankfurt' is not the name of an AWS region, such as eu-central-1"),
-        (["shop", "--auth", "JWT"], "'JWT' does not say who may call: use API_KEY, IAM, NONE"),
+        (["shop", "--auth", "JWT"], "'JWT' is not a value of --auth: use API_KEY, IAM, NONE"),
         (["shop", "--wheel", "there.whl"], "there is no file there.whl"),
     ],
 )
-def test_what_cannot_be_made_is_refused_and_nothing_is_written(
+def test_invalid_arguments_are_refused_and_nothing_is_written(
     arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["new", *arguments, "--yes", "--no-lock"]) == 2
@@ -156,7 +156,7 @@ def test_what_cannot_be_made_is_refused_and_nothing_is_written(
     assert list(Path().iterdir()) == []
 
 
-def test_a_folder_with_something_in_it_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_empty_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     Path("shop").mkdir()
     Path("shop/notes.txt").write_text("mine")
 
@@ -166,13 +166,13 @@ def test_a_folder_with_something_in_it_is_left_alone(capsys: pytest.CaptureFixtu
     assert files(Path("shop")) == {"notes.txt"}
 
 
-def test_a_fresh_repository_is_empty_enough(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_only_a_git_repository_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
     Path("shop/.git").mkdir(parents=True)
     made()
 
     assert main(["new", "shop", "--yes", "--no-lock"]) == 2
 
-    assert "shop is a project already: `baton upgrade shop` brings it up to date" in capsys.readouterr().err
+    assert "shop is already a project: `baton upgrade shop` updates it" in capsys.readouterr().err
 
 
 def test_a_wheel_of_another_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,12 +199,12 @@ def test_a_missing_tool_is_named_before_anything_is_written(
     assert main(["new", "shop", "--yes"]) == 2
 
     error = capsys.readouterr().err
-    assert f"baton: {missing} is not there" in error
+    assert f"baton: {missing}, which" in error
     assert "install it" in error
     assert not Path("shop").exists()
 
 
-def test_a_project_that_cannot_be_locked_says_what_uv_says_and_how_to_go_on(
+def test_if_a_project_cannot_be_locked_the_message_of_uv_and_the_remedy_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     uv = tmp_path / "failing-uv"
@@ -233,7 +233,7 @@ def toy_wheel(folder: Path, package: str, number: str) -> Path:
     return wheel
 
 
-def test_the_check_refuses_packages_without_a_hash_as_the_build_does_and_its_remedy_helps(
+def test_make_check_refuses_packages_without_a_hash_and_names_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel = toy_wheel(tmp_path / "wheels", "mcp_baton", version("mcp-baton"))

@@ -1,12 +1,13 @@
-"""Profiles: servers by name, and how to be let in (docs/commands.md, Where: URLs, files and profiles)."""
+"""Profiles: names for servers with their credentials (docs/commands.md, Where: URLs, files and profiles)."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
+from mcp_baton.cli.options import Way, WhereError
+from mcp_baton.cli.remote.connection import access_of
 from mcp_baton.cli.remote.profiles import Access, ProfileError, profile, profiles_file, secret
-from mcp_baton.cli.remote.where import Way, WhereError, access_of
 
 URL = "https://api.example.com/mcp"
 
@@ -29,11 +30,11 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({}, str(Path.home() / ".config/baton/profiles.toml")),
     ],
 )
-def test_the_file_is_where_the_environment_says(environment: dict[str, str], place: str) -> None:
+def test_the_environment_determines_the_file(environment: dict[str, str], place: str) -> None:
     assert profiles_file(environment) == Path(place)
 
 
-def test_a_profile_says_where_and_with_what(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_has_a_url_and_credentials(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_KEY", "k-1")
     print_token = f"{sys.executable} -c \\\"print('t-1')\\\""
     file.write_text(
@@ -51,17 +52,17 @@ def test_a_profile_says_where_and_with_what(file: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "'shop' is no profile in"),
+        ("", "'shop' is not a profile in"),
         ('[shopp]\nurl = "https://a/"', "did you mean 'shopp'?"),
         ("shop = 1", "profile 'shop' is not a table"),
         ("[shop]", "'url' must be the server's URL"),
         ('[shop]\nurl = "api.example.com"', "'url' must be the server's URL"),
         (f'[shop]\nurl = "{URL}"\napikey = "s3cret"', "unknown field 'apikey': did you mean 'api_key'?"),
-        (f'[shop]\nurl = "{URL}"\nauth = "iam"', "'auth' is \"aws\" or left out"),
-        (f'[shop]\nurl = "{URL}"\nregion = 1', "'region' must be a text"),
-        (f'[shop]\nurl = "{URL}"\nheaders = {{a = 1}}', "'headers' must be a table of texts"),
+        (f'[shop]\nurl = "{URL}"\nauth = "iam"', "'auth' must be \"aws\" or absent"),
+        (f'[shop]\nurl = "{URL}"\nregion = 1', "'region' must be a string"),
+        (f'[shop]\nurl = "{URL}"\nheaders = {{a = 1}}', "'headers' must be a table of strings"),
         (f'[shop]\nurl = "{URL}"\napi_key = "env:NO_SUCH"', "the variable NO_SUCH, which is not set"),
-        (f'[shop]\nurl = "{URL}"\ntoken = {{file = "s3cret"}}', "'token' must be a text"),
+        (f'[shop]\nurl = "{URL}"\ntoken = {{file = "s3cret"}}', "'token' must be a string"),
         (
             f'[shop]\nurl = "{URL}"\ntoken = {{command = "no-such-command s3cret"}}',
             "the command 'no-such-command' failed",
@@ -70,7 +71,7 @@ def test_a_profile_says_where_and_with_what(file: Path, monkeypatch: pytest.Monk
         ('[shop]\nurl = "s3cret', "cannot be read"),
     ],
 )
-def test_a_profile_that_cannot_be_used_is_named_with_the_remedy_and_without_its_secrets(
+def test_an_invalid_profile_is_named_with_the_remedy_and_without_its_secrets(
     file: Path, text: str, complaint: str
 ) -> None:
     file.write_text(text)
@@ -100,7 +101,7 @@ def test_a_command_is_run_only_from_a_file_that_others_cannot_write(
     file.chmod(mode)
     monkeypatch.chdir(tmp_path)
     if refused:
-        with pytest.raises(ProfileError, match=f"others can write it: chmod go-w {file}"):
+        with pytest.raises(ProfileError, match=f"others can write it: run chmod go-w {file}"):
             profile("shop", file)
     else:
         assert profile("shop", file).token == "1"
@@ -113,7 +114,7 @@ def test_others_may_write_a_file_without_a_command(file: Path) -> None:
     assert profile("shop", file).token == "t"
 
 
-def test_what_a_failing_command_prints_is_not_repeated() -> None:
+def test_the_output_of_a_failing_command_is_not_shown() -> None:
     command = {"command": [sys.executable, "-c", "print('s3cret'); raise SystemExit(1)"]}
     with pytest.raises(ProfileError) as raised:
         secret(command, "token")
@@ -121,12 +122,12 @@ def test_what_a_failing_command_prints_is_not_repeated() -> None:
     assert raised.value.__suppress_context__
 
 
-def test_secrets_do_not_stand_in_the_text_of_what_holds_them() -> None:
+def test_the_repr_does_not_contain_secrets() -> None:
     shown = repr(Access(URL, api_key="s3cret", token="s3cret", headers={"X-Key": "s3cret"}))
     assert "s3cret" not in shown
 
 
-def test_options_come_before_what_a_profile_says(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_replace_the_fields_of_a_profile(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "k-2")
     file.write_text(f'[shop]\nurl = "{URL}"\napi_key = "k-1"\nheaders = {{A = "1", B = "1"}}\n')
     way = Way("shop", api_key="env:KEY", header=["B: 2", "C:3"])
@@ -136,13 +137,13 @@ def test_options_come_before_what_a_profile_says(file: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("way", "complaint"),
     [
-        (Way("ftp://a/"), "no HTTP URL"),
+        (Way("ftp://a/"), "not an HTTP URL"),
         (Way(URL, header=["s3cret"]), "--header is NAME:VALUE"),
-        (Way(URL, token="t", aws=True), "either signed or carries a bearer token"),
-        (Way(URL, api_key="env:NO_SUCH"), "--api-key is taken from the variable NO_SUCH"),
+        (Way(URL, token="t", aws=True), "either signed or has a bearer token"),
+        (Way(URL, api_key="env:NO_SUCH"), "--api-key comes from the variable NO_SUCH"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(way: Way, complaint: str) -> None:
+def test_invalid_options_are_refused(way: Way, complaint: str) -> None:
     with pytest.raises((WhereError, ProfileError)) as raised:
         access_of(way)
     assert complaint in str(raised.value)
@@ -153,5 +154,5 @@ def test_options_that_make_no_sense_are_refused(way: Way, complaint: str) -> Non
     ("where", "is_target"),
     [("app.py", True), ("app.py:server", True), ("shop.app:server", True), ("shop", False), (URL, False)],
 )
-def test_what_has_a_colon_or_is_a_python_file_is_served_here(where: str, is_target: bool) -> None:
+def test_a_python_file_or_a_name_with_a_colon_is_served_here(where: str, is_target: bool) -> None:
     assert Way(where).is_target is is_target

@@ -1,4 +1,4 @@
-"""Requests signed with AWS credentials, against botocore's own verdict."""
+"""Requests signed with AWS credentials, checked with botocore."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from mcp_baton.cli.remote.ending import Denied
+from mcp_baton.cli.remote.errors import Denied
 from mcp_baton.cli.remote.http import HttpTransport, SigV4, signer
 from mcp_baton.cli.remote.profiles import Access, ProfileError
 
@@ -65,7 +65,7 @@ def signature(request: httpx.Request, service: str, region: str) -> str:
         (Access("https://mcp.example.com/mcp", aws=True, region="eu-west-1", service="x"), "x", "eu-west-1"),
     ],
 )
-def test_the_signature_is_the_one_that_botocore_computes_for_what_is_received(
+def test_botocore_computes_the_same_signature_for_the_received_request(
     access: Access, service: str, region: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = sent(access, monkeypatch)
@@ -84,7 +84,7 @@ def test_a_key_or_token_is_sent_as_its_header(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("credentials")
-def test_what_is_missing_is_named() -> None:
+def test_a_missing_region_or_profile_is_named() -> None:
     with pytest.raises(ProfileError, match="the region to sign requests for is not known"):
         signer(Access("https://mcp.example.com/mcp", aws=True))
     with pytest.raises(ProfileError, match="no-such"):
@@ -92,7 +92,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 @pytest.mark.usefixtures("credentials")
-def test_without_credentials_nobody_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -100,7 +100,7 @@ def test_without_credentials_nobody_is_let_in(monkeypatch: pytest.MonkeyPatch) -
         signer(Access(API, aws=True))
 
 
-def test_credentials_are_frozen_for_each_request() -> None:
+def test_credentials_are_read_for_each_request() -> None:
     credentials = Credentials("old", SECRET)
     auth = SigV4(credentials, "execute-api", "eu-west-1")
     credentials.access_key = "new"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mcp_baton.cli import project as projects
 from mcp_baton.cli.app import main
-from mcp_baton.cli.projects import record
-from mcp_baton.cli.projects.upgrading import Fate, decide, merged
+from mcp_baton.cli.upgrade import Fate, decide, merged
 
 OLD, NEW, MINE = b"old", b"new", b"mine"
 NEWER = '{"version": "99.1", "name": "shop", "region": "eu-west-1", "auth": "IAM", "wheel": null}'
@@ -73,17 +73,19 @@ def upgraded(project: Path) -> int:
         (None, MINE, NEW, Fate.CONFLICT),
     ],
 )
-def test_what_becomes_of_a_file(base: bytes | None, mine: bytes | None, theirs: bytes | None, fate: Fate) -> None:
+def test_the_fate_of_a_file_depends_on_three_versions(
+    base: bytes | None, mine: bytes | None, theirs: bytes | None, fate: Fate
+) -> None:
     assert decide(base, mine, theirs) is fate
 
 
-def test_changes_of_different_lines_go_together() -> None:
+def test_changes_of_different_lines_are_merged() -> None:
     content, together = merged(text(), text(line_2="mine"), text(line_15="theirs"))
 
     assert (content, together) == (text(line_2="mine", line_15="theirs"), True)
 
 
-def test_changes_of_one_line_are_both_in_what_is_put_beside_the_file() -> None:
+def test_a_conflict_contains_both_changes() -> None:
     content, together = merged(text(), text(line_2="mine"), text(line_2="theirs"))
 
     assert not together
@@ -92,19 +94,17 @@ def test_changes_of_one_line_are_both_in_what_is_put_beside_the_file() -> None:
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [(b"\x00mine\xff", b"\x00theirs\xff"), (b"\x00a" * 9, b"b")])
-def test_what_is_not_text_is_not_merged(mine: bytes, theirs: bytes) -> None:
+def test_binary_files_are_not_merged(mine: bytes, theirs: bytes) -> None:
     assert merged(b"\x00old\xff", mine, theirs) == (theirs, False)
 
 
-def test_without_git_nothing_is_merged_and_the_templates_file_is_put_beside(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_git_the_result_is_the_templates_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert merged(text(), text(line_2="mine"), text(line_15="theirs")) == (text(line_15="theirs"), False)
 
 
-def test_a_project_of_this_version_is_left_as_it_is(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_project_of_this_version_is_not_changed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file() and path.name != "project.json"}
 
     assert upgraded(project) == 0
@@ -114,9 +114,7 @@ def test_a_project_of_this_version_is_left_as_it_is(project: Path, capsys: pytes
     assert json.loads((project / ".baton/project.json").read_bytes())["region"] == "eu-west-1"
 
 
-def test_files_that_are_not_changed_are_replaced_added_and_removed(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unchanged_files_are_replaced_added_and_removed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     newest = (project / "template.yaml").read_bytes()
     generated_once(project, "template.yaml", b"an old template\n")
     generated_once(project, "old.txt", b"no longer\n")
@@ -133,7 +131,7 @@ def test_files_that_are_not_changed_are_replaced_added_and_removed(
         assert line in out
 
 
-def test_changes_of_the_user_and_of_the_template_are_both_there_afterwards(project: Path) -> None:
+def test_an_upgrade_merges_the_changes_of_the_user_and_the_template(project: Path) -> None:
     both = changed_on_both_sides(project)
 
     assert upgraded(project) == 0
@@ -142,7 +140,7 @@ def test_changes_of_the_user_and_of_the_template_are_both_there_afterwards(proje
     assert list(project.rglob("*.new")) == []
 
 
-def test_the_server_its_tests_and_the_readme_are_the_users_own(
+def test_upgrades_do_not_change_the_server_its_tests_and_the_readme(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "functions/mcp/app.py").write_text("mine")
@@ -156,7 +154,7 @@ def test_the_server_its_tests_and_the_readme_are_the_users_own(
     assert not (project / "tests/test_app.py").exists()
 
 
-def test_where_changes_conflict_the_users_file_stays_and_the_next_upgrade_waits_until_that_is_settled(
+def test_in_a_conflict_the_users_file_stays_and_the_next_upgrade_is_refused_until_it_is_resolved(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     newest = (project / "template.yaml").read_text()
@@ -173,14 +171,17 @@ def test_where_changes_conflict_the_users_file_stays_and_the_next_upgrade_waits_
     assert "Default: 512" in both
 
     assert upgraded(project) == 2
-    assert "an earlier upgrade is not settled: take what you need from template.yaml.new" in capsys.readouterr().err
+    assert (
+        "an earlier upgrade has unresolved conflicts: copy what you need from template.yaml.new"
+        in capsys.readouterr().err
+    )
 
     (project / "template.yaml.new").unlink()
     assert upgraded(project) == 0
     assert (project / "template.yaml").read_text() == mine
 
 
-def test_a_file_that_the_user_wrote_where_the_template_now_has_one_stays(project: Path) -> None:
+def test_a_users_file_that_the_template_also_adds_stays(project: Path) -> None:
     (project / ".baton/generated/sam-local.json.base").unlink()
     (project / "sam-local.json").write_text("mine")
 
@@ -190,7 +191,7 @@ def test_a_file_that_the_user_wrote_where_the_template_now_has_one_stays(project
     assert "McpFunction" in (project / "sam-local.json.new").read_text()
 
 
-def test_what_the_user_deleted_does_not_come_back_and_what_was_changed_does_not_go(
+def test_deleted_files_are_not_restored_and_changed_files_are_not_removed(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     generated_once(project, "sam-local.json", b"old\n")
@@ -203,18 +204,18 @@ def test_what_the_user_deleted_does_not_come_back_and_what_was_changed_does_not_
     assert not (project / "sam-local.json").exists()
     assert (project / "old.txt").read_bytes() == b"mine\n"
     out = capsys.readouterr().out
-    assert "not brought back: you deleted it:\n  sam-local.json" in out
+    assert "not restored: you deleted it:\n  sam-local.json" in out
     assert "the template no longer has it:\n  old.txt" in out
 
 
-def test_an_upgrade_that_was_broken_off_is_made_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_upgrade_can_be_repeated(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = changed_on_both_sides(project)
 
     def killed(*_: object) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
-        broken.setattr(record, "write", killed)
+        broken.setattr(projects, "write_record", killed)
         with pytest.raises(ZeroDivisionError):
             upgraded(project)
     assert upgraded(project) == 0
@@ -227,10 +228,10 @@ def test_an_upgrade_that_was_broken_off_is_made_again(project: Path, monkeypatch
     [
         (None, "is not a project that `baton new` made"),
         *((unreadable, "project.json cannot be read") for unreadable in ("{", "{}", '{"version": "x"}', "[]")),
-        (NEWER, "the project is of Baton 99.1"),
+        (NEWER, "the project was made by Baton 99.1"),
     ],
 )
-def test_what_cannot_be_upgraded_is_refused(
+def test_an_invalid_project_is_refused(
     project: Path, about: str | None, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = project / ".baton/project.json"
@@ -241,22 +242,20 @@ def test_what_cannot_be_upgraded_is_refused(
     assert complaint in capsys.readouterr().err
 
 
-def test_a_project_with_a_wheel_needs_to_be_told_where_the_new_version_is(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_project_with_a_wheel_needs_the_new_wheel(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheel = "mcp_baton-0.0.1-py3-none-any.whl"
     remember(project, wheel=wheel)
     (project / "layers/baton" / wheel).touch()
 
     assert upgraded(project) == 2
-    assert f"the project has Baton from a wheel, {wheel}" in capsys.readouterr().err
+    assert f"the project uses Baton from the wheel {wheel}" in capsys.readouterr().err
 
     assert main(["upgrade", str(project), "--no-lock", "--wheel", "none"]) == 0
     assert json.loads((project / ".baton/project.json").read_bytes())["wheel"] is None
     assert list((project / "layers/baton").glob("*.whl")) == []
 
 
-def test_a_package_that_was_added_and_a_newer_version_of_baton_go_together(project: Path) -> None:
+def test_a_new_package_and_a_new_version_of_baton_are_merged(project: Path) -> None:
     file = project / "pyproject.toml"
     newest = file.read_text()
     generated_once(project, "pyproject.toml", newest.replace("[local]>=", "[local]>=0.0.1,!=").encode())
@@ -306,7 +305,7 @@ LINKED = [
 
 @pytest.mark.parametrize("dangling", [False, True])
 @pytest.mark.parametrize("path", LINKED)
-def test_nothing_is_read_written_or_removed_through_a_link(
+def test_an_upgrade_does_not_follow_links(
     project: Path, tmp_path: Path, path: str, dangling: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     generated_once(project, "template.yaml", b"an old template\n")
@@ -346,7 +345,7 @@ def test_a_project_that_the_user_made_is_locked(project: Path, ran: str) -> None
     assert (project / ran).exists()
 
 
-def test_the_makefile_of_a_copy_from_elsewhere_runs_only_with_an_option(
+def test_the_makefile_of_a_project_from_elsewhere_runs_only_with_lock(
     project: Path, ran: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clone = tmp_path / "clone"
@@ -360,7 +359,7 @@ def test_the_makefile_of_a_copy_from_elsewhere_runs_only_with_an_option(
     assert (clone / ran).exists()
 
 
-def test_a_project_that_could_not_be_noted_is_made_and_not_locked_by_an_upgrade(
+def test_a_project_that_could_not_be_noted_is_not_locked_by_an_upgrade(
     project: Path, ran: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()

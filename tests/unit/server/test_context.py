@@ -1,6 +1,5 @@
 """`Context`: what a tool can ask of, and say to, its request."""
 
-import asyncio
 import math
 from typing import Any
 
@@ -10,6 +9,7 @@ from mcp_baton import Context
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.asking.asker import CannotAsk
+from mcp_baton.server.context import NOT_GIVEN, level_and_message
 from mcp_baton.server.running.call import Call, ProgressMap
 from mcp_baton.tasks.variables import TaskVariables
 
@@ -138,14 +138,40 @@ def test_a_log_message_that_cannot_be_sent_fails_in_the_tool(
     assert desk.said == []
 
 
-def test_plain_calls_can_be_awaited() -> None:
-    desk = Desk(level="info")
+@pytest.mark.parametrize(
+    ("positional", "named", "meant"),
+    [
+        (("warning", "x"), {}, ("warning", "x")),
+        (("x", "warning"), {}, ("warning", "x")),
+        (("info", "error"), {}, ("info", "error")),
+        (("x",), {}, ("info", "x")),
+        (("error",), {}, ("info", "error")),
+        (({"a": 1}, "debug"), {}, ("debug", {"a": 1})),
+        (("debug", None), {}, ("debug", None)),
+        (("x",), {"level": "error"}, ("error", "x")),
+        (("error",), {"message": "x"}, ("error", "x")),
+        ((), {"level": "error", "message": "x"}, ("error", "x")),
+        ((), {"message": None}, ("info", None)),
+    ],
+    ids=str,
+)
+def test_level_and_message_come_in_either_order(positional: Any, named: Any, meant: Any) -> None:
+    assert level_and_message(positional, named.get("level", NOT_GIVEN), named.get("message", NOT_GIVEN)) == meant
 
-    async def tool(ctx: Context) -> None:
-        await ctx.report_progress(1, 2)
-        await ctx.info("x")
-        await ctx.log("error", "y")
 
-    asyncio.run(tool(desk.context))
-
-    assert [method for method, _ in desk.said] == ["notifications/progress", *["notifications/message"] * 2]
+@pytest.mark.parametrize(
+    ("positional", "named", "error"),
+    [
+        ((), {}, TypeError),
+        (("a", "b", "c"), {}, TypeError),
+        (("info", "x"), {"message": "y"}, TypeError),
+        (("info", "x"), {"level": "info"}, TypeError),
+        (("loud", "x"), {}, ValueError),
+        (("x",), {"level": "loud"}, ValueError),
+        ((["info"], "x"), {}, ValueError),
+    ],
+    ids=str,
+)
+def test_what_is_no_level_and_message_is_refused(positional: Any, named: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        level_and_message(positional, named.get("level", NOT_GIVEN), named.get("message", NOT_GIVEN))

@@ -92,7 +92,7 @@ def asking() -> Server:
 
     @server.tool
     async def sign_in(ctx: Context) -> str:
-        return (await ctx.elicit_url("page", "Please sign in.", "https://example.com")).action
+        return ctx.elicit_url("page", "Please sign in.", "https://example.com").action
 
     @server.tool
     def think(ctx: Context) -> str:

@@ -85,7 +85,7 @@ def test_a_claim_that_ends_with_the_function_is_not_renewed() -> None:
     for store.ms in (15_000, 30_000, 44_000):
         hold.pulse()
     assert store.asked == []
-    assert hold.is_sure()
+    assert hold.is_safe()
 
 
 def test_a_claim_that_was_given_up_is_not_renewed() -> None:
@@ -101,14 +101,14 @@ def test_a_renewal_that_fails_is_made_again_soon_and_not_at_each_call() -> None:
     for store.ms in (15_000, 15_001, 16_999, 17_000):
         hold.pulse()
     assert len(store.asked) == 2
-    assert hold.look() is None
+    assert hold.check() is None
 
 
 @pytest.mark.parametrize(("ms", "sure"), [(40_000, True), (40_001, False)])
 def test_a_run_is_not_sure_of_its_task_in_the_last_five_seconds(ms: int, sure: bool) -> None:
     store, hold = held()
     store.ms = ms
-    assert hold.is_sure() is sure
+    assert hold.is_safe() is sure
 
 
 def test_no_step_begins_where_the_claim_may_end_and_cannot_be_renewed() -> None:
@@ -125,7 +125,7 @@ def test_a_run_looks_when_it_has_not_heard_of_its_task_for_two_seconds_and_goes_
     store, hold = held()
     store.fails = fails
     for store.ms in (1_999, 2_000, 3_999, 4_000):
-        assert hold.look() is None
+        assert hold.check() is None
     assert store.asked == ["read_status", "read_status"]
     assert ("cannot be read" in caplog.text) == (fails is not None)
 
@@ -133,7 +133,7 @@ def test_a_run_looks_when_it_has_not_heard_of_its_task_for_two_seconds_and_goes_
 def test_a_renewal_that_is_due_takes_the_place_of_a_look() -> None:
     store, hold = held()
     store.ms = 15_000
-    assert hold.look() is None
+    assert hold.check() is None
     assert store.asked == ["renew to 60000"]
 
 
@@ -141,7 +141,7 @@ def test_a_renewal_that_is_due_takes_the_place_of_a_look() -> None:
 def test_a_look_that_is_behind_the_runs_own_claim_is_no_takeover(number: int, over: Superseded | None) -> None:
     store, hold = held()
     store.ms, store.standing = 2_000, TaskStanding(TaskStatus.WORKING, Claim("other", 0, number))
-    assert hold.look() == over
+    assert hold.check() == over
 
 
 def test_what_a_pulse_has_learnt_is_told_by_the_next_look_and_ends_the_renewals() -> None:
@@ -150,7 +150,7 @@ def test_what_a_pulse_has_learnt_is_told_by_the_next_look_and_ends_the_renewals(
     hold.pulse()
     assert hold.pulse() == math.inf
     store.fails = None
-    assert hold.look() == Superseded()
+    assert hold.check() == Superseded()
     store.ms = 60_000
     hold.pulse()
     assert store.asked == ["renew to 60000"]
@@ -172,7 +172,7 @@ def test_a_write_whose_answer_came_late_tells_what_has_become_of_the_task_since(
     store, hold = held()
     mine = hold.held
     hold.written(replace(TASK, **found))
-    assert (hold.look(), hold.held) == (over, mine)
+    assert (hold.check(), hold.held) == (over, mine)
     assert store.asked == []
 
 
@@ -182,11 +182,11 @@ def test_a_task_that_may_not_have_been_created_is_not_taken_for_one_that_is_gone
 ) -> None:
     store, hold = held(unsure=unsure)
     store.ms, store.fails = 2_000, TaskNotFound()
-    assert hold.look() == over
-    assert hold.is_sure()
+    assert hold.check() == over
+    assert hold.is_safe()
 
 
-@pytest.mark.parametrize("ask", [Lease.begin, Lease.is_sure], ids=["a step", "another attempt"])
+@pytest.mark.parametrize("ask", [Lease.begin, Lease.is_safe], ids=["a step", "another attempt"])
 @pytest.mark.parametrize(("takes_ms", "wait_s"), [(39_000, 15.0), (41_000, math.inf)])
 def test_no_tool_begins_if_the_renewal_just_before_it_was_answered_when_its_claim_was_nearly_over(
     ask: Callable[[Lease], object], takes_ms: int, wait_s: float
@@ -217,6 +217,6 @@ def test_a_run_that_does_not_know_whether_its_task_was_created_begins_nothing_af
 def test_a_task_that_a_look_finds_over_is_told_as_it_was_ended(unread: bool, variables: dict[str, str]) -> None:
     store, hold = held()
     store.ms, store.unread, store.standing = 2_000, unread, TaskStanding(TaskStatus.COMPLETED, TASK.claim)
-    assert hold.look() == TaskOver(TaskStatus.COMPLETED)
+    assert hold.check() == TaskOver(TaskStatus.COMPLETED)
     assert (hold.task.status, hold.task.variables) == (TaskStatus.COMPLETED, variables)
     assert store.asked == ["read_status", "get"]

@@ -47,7 +47,7 @@ class Scene:
         self.log.append(f"call {attempt.number}")
         return self.outcomes[min(attempt.number, len(self.outcomes)) - 1]
 
-    def look(self) -> TaskOver | None:
+    def check(self) -> TaskOver | None:
         self.log.append("look")
         self.left_s -= self.look_takes_s
         return OVER if self.log.count("look") == self.over_after else None
@@ -57,7 +57,7 @@ class Scene:
         call = Prepared("t", {}, {})
         return attempt(step, cast("Host", self), call, None, None, cast("Lease", self), drawn)
 
-    def is_sure(self) -> bool:
+    def is_safe(self) -> bool:
         return self.sure
 
     @property

@@ -1,7 +1,7 @@
-"""The command `baton` (docs/commands.md): what it consists of, and how it ends.
+"""The command `baton` (docs/commands.md).
 
-A command is a function in a module of its own here, registered below. Its module imports little, so that `baton --help`
-answers at once: what the command needs is imported when it runs.
+Each command is a function in a module of this package. These modules import little, so that `baton --help` is fast: a
+command imports what it needs when it runs.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,12 @@ from mcp_baton.cli.new import new
 from mcp_baton.cli.redrive import redrive
 from mcp_baton.cli.run import resume, run
 from mcp_baton.cli.serve import serve
-from mcp_baton.cli.show import cancel, complete, show
-from mcp_baton.cli.tasks import tasks
+from mcp_baton.cli.tasks import cancel, complete, show, tasks
 from mcp_baton.cli.upgrade import upgrade
 from mcp_baton.exceptions import BatonError
 
 WRONG_USAGE: Final = 2
-"""The exit code of a command that cannot begin."""
+"""The exit code of a command that cannot start."""
 INTERRUPTED: Final = 130
 
 app = typer.Typer(
@@ -76,11 +75,11 @@ def baton(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments, the process's own by default; the exit code."""
+    """Run the command with these arguments, by default those of the process. Return the exit code."""
     try:
         code = app(None if arguments is None else list(arguments), prog_name="baton", standalone_mode=False)
     except typer.TyperException as error:
-        return _refused(error)
+        return _usage_error(error)
     except BatonError as error:
         from mcp_baton.local.clean_text import echo
 
@@ -91,10 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _refused(error: typer.TyperException) -> int:
-    """Say what is wrong with the arguments; the exit code."""
+def _usage_error(error: typer.TyperException) -> int:
+    """Print the problem with the arguments. Return the exit code."""
     if isinstance(error, typer.BadParameter):
-        # Typer puts the kind of Python's exception before what it says of an option with choices.
+        # Typer prepends the kind of Python's exception to the message about an option with choices.
         error.message = error.message.removeprefix("Value error, ")
     show = getattr(error, "show", None)
     if show:

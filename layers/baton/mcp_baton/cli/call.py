@@ -1,21 +1,21 @@
-"""`baton call`: one call of a tool (docs/commands.md)."""
+"""`baton call`: call a tool (docs/commands.md)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from mcp_baton.cli.remote import where as options
-from mcp_baton.cli.remote.ending import DONE, FAILED, ends
+from mcp_baton.cli import options
+from mcp_baton.cli.remote.errors import DONE, FAILED, reports_errors
 
 
-@ends
+@reports_errors
 def call(
     where: options.Where,
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
     arguments: options.Arguments = None,
     task: Annotated[
-        str | None, typer.Option("--task", metavar="TASK", help="The workflow's task that the call belongs to.")
+        str | None, typer.Option("--task", metavar="TASK", help="The workflow's task to which the call belongs.")
     ] = None,
     api_key: options.ApiKey = None,
     token: options.Token = None,
@@ -25,23 +25,23 @@ def call(
 ) -> int:
     """Call a tool and print its result.
 
-    A call that becomes a task of its own is waited for. With --task it is recorded as a step of that workflow.
+    If the call becomes a task, the command waits for it. With --task, the call is recorded as a step of that workflow.
 
-    Exit code 0: done; 1: the tool failed, or a call with --task was not recorded; 4: not reachable or not allowed.
+    Exit code 0: done; 1: the tool failed, or a call with --task was not recorded; 4: the server does not answer or
+    rejects you.
     """
     from mcp_baton.cli.remote.arguments import for_tool, given
-    from mcp_baton.cli.remote.client import find
-    from mcp_baton.cli.remote.printing import print_json
+    from mcp_baton.cli.remote.connection import connection
     from mcp_baton.cli.remote.tools import call as call_tool
-    from mcp_baton.cli.remote.tools import tool_of
-    from mcp_baton.cli.remote.where import Way, connection
+    from mcp_baton.cli.remote.tools import find_tool
+    from mcp_baton.local.clean_text import print_json
 
     words = given(arguments or ())
-    with connection(Way(where, api_key, token, aws, header), as_json=as_json) as reached:
-        listed = tool_of(reached, tool)
-        task_id = None if task is None else find(reached.remote, task)
+    with connection(options.Way(where, api_key, token, aws, header), as_json=as_json) as connected:
+        listed = find_tool(connected, tool)
+        task_id = None if task is None else connected.remote.find_task(task)
         values = for_tool(words, listed.get("inputSchema", {}))
-        result = call_tool(reached, listed, values, task_id)
+        result = call_tool(connected, listed, values, task_id)
     if as_json:
         print_json({name: value for name, value in result.items() if name != "resultType"})
     else:
@@ -53,8 +53,7 @@ def call(
 def _print(result: Mapping[str, Any]) -> None:
     from rich.text import Text
 
-    from mcp_baton.cli.remote.printing import call_line, console, plain
-    from mcp_baton.cli.remote.reports import content_lines
+    from mcp_baton.cli.remote.printing import call_line, console, content_lines, plain
 
     failed, meta, out = bool(result.get("isError")), result.get("_meta", {}), console()
     for line in content_lines(result.get("content", ())):

@@ -1,8 +1,10 @@
-"""`baton check`: what a handler would refuse, all of it at once (docs/commands.md, Check a server)."""
+"""`baton check`: all reasons for which a handler would refuse a server (docs/commands.md, Check a server)."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+
+from mcp_baton.cli import options
 
 if TYPE_CHECKING:
     from mcp_baton.local.checking import Checked
@@ -12,16 +14,13 @@ REFUSED: Final = 1
 
 
 def check(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="The Server: app.py, app.py:server or package.module:server."),
-    ],
+    target: options.Target,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Also exit with 1 for warnings.")] = False,
 ) -> int:
-    """Tell all mistakes of a server at once.
+    """Print all mistakes of a server.
 
-    An error is what it would be refused for, a warning what is worth a second look. The file is imported.
+    A handler would refuse a server with errors. Warnings are suggestions. The command imports the file.
     """
     import os
 
@@ -36,9 +35,7 @@ def check(
 
 
 def _print_json(target: str, checked: "Checked") -> None:
-    import json
-
-    from mcp_baton.local.clean_text import escaped
+    from mcp_baton.local.clean_text import print_json
 
     document = {
         "target": target,
@@ -48,7 +45,7 @@ def _print_json(target: str, checked: "Checked") -> None:
         "published": dict(checked.published),
         "whole": checked.whole,
     }
-    typer.echo(escaped(json.dumps(document, ensure_ascii=False, indent=2)))
+    print_json(document)
 
 
 def _as_json(fault: "Fault") -> dict[str, Any]:
@@ -82,7 +79,7 @@ def _print(target: str, checked: "Checked") -> None:
 def _summary(target: str, checked: "Checked") -> str:
     warnings = f", {_count(len(checked.warnings), 'warning')}" if checked.warnings else ""
     if checked.errors:
-        rest = "" if checked.whole else "; the file was not read to its end, there may be more"
+        rest = "" if checked.whole else "; the file was not read to its end, so there may be more"
         return f"{target} would be refused: {_count(len(checked.errors), 'error')}{warnings}{rest}"
     published = ", ".join(_count(number, kind[:-1]) for kind, number in checked.published.items() if number)
     return f"{target} can be served: {published or 'nothing is published'}{warnings}"

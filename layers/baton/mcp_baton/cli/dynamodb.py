@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from mcp_baton.cli import values
+from mcp_baton.cli import options
 
 logger = logging.getLogger(__name__)
 
@@ -13,9 +13,9 @@ DATABASE_PORT: Final = 8001
 
 
 def dynamodb(
-    port: Annotated[int, typer.Option(parser=values.port, metavar="PORT", help="0 for a free port.")] = DATABASE_PORT,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
-    table: Annotated[str, typer.Option(parser=values.table, metavar="NAME", help="The table.")] = "baton",
+    port: options.Port = DATABASE_PORT,
+    host: options.Host = "127.0.0.1",
+    table: Annotated[str, typer.Option(parser=options.table_name, metavar="NAME", help="The table.")] = "baton",
 ) -> int:
     """Serve the embedded DynamoDB over HTTP, for sam local.
 

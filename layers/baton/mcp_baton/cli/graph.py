@@ -1,32 +1,30 @@
-"""`baton graph`: a picture of a workflow (docs/commands.md, Draw a workflow)."""
+"""`baton graph`: a diagram of a workflow (docs/commands.md, Draw a workflow)."""
 
-import json
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mcp_baton.cli.workflow_graph import Edge, Graph, Node
+from mcp_baton.cli import options
 
 if TYPE_CHECKING:
+    from mcp_baton.cli.workflow_graph import Edge, Graph, Node
     from mcp_baton.server.server import Server
     from mcp_baton.workflow.definition import Workflow
 
 
 def graph(
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="The Server: app.py, app.py:server or package.module:server.")
-    ],
+    target: options.Target,
     workflow: Annotated[
         str | None,
-        typer.Argument(metavar="WORKFLOW", help="The workflow's name; may be left out where there is one alone."),
+        typer.Argument(metavar="WORKFLOW", help="The workflow's name; optional if there is only one."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the nodes and edges as JSON.")] = False,
 ) -> int:
-    """Draw the data flow of a workflow, and where it may pause."""
+    """Draw the data flow of a workflow and where it may pause."""
     from mcp_baton.cli.workflow_graph import graph_of, to_json
-    from mcp_baton.local.clean_text import escaped
+    from mcp_baton.local.clean_text import print_json
     from mcp_baton.local.loader import load
     from mcp_baton.server.server import Server
 
@@ -36,14 +34,14 @@ def graph(
     required = {name: _required(server, name) for name in server.tools}
     made = graph_of(chosen, required, {name: tool.sets for name, tool in server.tools.items()})
     if as_json:
-        typer.echo(escaped(json.dumps(to_json(made), ensure_ascii=False, indent=2)))
+        print_json(to_json(made))
     else:
         typer.echo(mermaid(made), nl=False)
     return 0
 
 
 def _chosen(server: "Server", name: str | None) -> "Workflow":
-    """The workflow of this name, or the only one."""
+    """Return the workflow with this name, or the only one."""
     from difflib import get_close_matches
 
     from mcp_baton.exceptions import BatonError
@@ -56,14 +54,14 @@ def _chosen(server: "Server", name: str | None) -> "Workflow":
     if name in server.workflows:
         return server.workflows[name]
     if name is None:
-        raise BatonError(f"the server {server.options.name!r} has several workflows, name one of {', '.join(names)}")
+        raise BatonError(f"the server {server.options.name!r} has several workflows: name one of {', '.join(names)}")
     close = get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(names)}"
     raise BatonError(f"the server {server.options.name!r} has no workflow {name!r}; {hint}")
 
 
 def _required(server: "Server", tool: str) -> tuple[str, ...]:
-    """The parameters that a call must have."""
+    """Return the required parameters of a tool."""
     found = server.tools[tool].input_schema.get("required", [])
     return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
 
@@ -76,11 +74,11 @@ _STYLES: Final = (
     "classDef pauses fill:#fef3c7,stroke:#b45309,color:#111827",
 )
 _PLAIN: Final = frozenset(" .,:!?=*+/-_'@$()[]{}|…←→")
-"""What stands for itself between quotes, beside letters and digits."""
+"""Characters that need no escape between quotes, in addition to letters and digits."""
 
 
-def mermaid(graph: Graph) -> str:
-    """The flowchart, as text that ends with a line break."""
+def mermaid(graph: "Graph") -> str:
+    """Return the flowchart as text."""
     ids = {node.id: f"n{number}" for number, node in enumerate(graph.nodes)}
     lines = ["flowchart TB", *_nodes(graph, ids), *_order(graph, ids)]
     for source, target, labels in _bundled(graph.edges):
@@ -90,15 +88,15 @@ def mermaid(graph: Graph) -> str:
     return "\n    ".join((*lines, *_STYLES)) + "\n"
 
 
-def _nodes(graph: Graph, ids: dict[str, str]) -> Iterator[str]:
+def _nodes(graph: "Graph", ids: dict[str, str]) -> Iterator[str]:
     for node in graph.nodes:
         before, after = _SHAPES[node.kind]
         style = "pauses" if node.pauses else node.kind
         yield f"{ids[node.id]}{before}{'<br/>'.join(map(_escaped, _lines(node)))}{after}:::{style}"
 
 
-def _order(graph: Graph, ids: dict[str, str]) -> Iterator[str]:
-    """Invisible links, so that steps without data between them stand in the order in which they run."""
+def _order(graph: "Graph", ids: dict[str, str]) -> Iterator[str]:
+    """Yield invisible links that keep steps without data between them in their order."""
     steps = [node.id for node in graph.nodes if node.kind == "step"]
     linked = {(edge.source, edge.target) for edge in graph.edges}
     for one, other in pairwise(steps):
@@ -106,7 +104,7 @@ def _order(graph: Graph, ids: dict[str, str]) -> Iterator[str]:
             yield f"{ids[one]} ~~~ {ids[other]}"
 
 
-def _lines(node: Node) -> Iterator[str]:
+def _lines(node: "Node") -> Iterator[str]:
     if node.kind != "step":
         yield node.name
         yield ", ".join(node.notes)
@@ -120,15 +118,15 @@ def _lines(node: Node) -> Iterator[str]:
     yield from (pause.text for pause in node.pauses)
 
 
-def _bundled(edges: tuple[Edge, ...]) -> Iterator[tuple[str, str, list[Edge]]]:
-    """All that one node gives to another."""
+def _bundled(edges: "tuple[Edge, ...]") -> "Iterator[tuple[str, str, list[Edge]]]":
+    """Yield the edges between two nodes together."""
     pairs = dict.fromkeys((edge.source, edge.target) for edge in edges)
     for source, target in pairs:
         yield source, target, [edge for edge in edges if (edge.source, edge.target) == (source, target)]
 
 
-def _label(edge: Edge) -> str:
-    """`email → to`, or the one name where both ends have it."""
+def _label(edge: "Edge") -> str:
+    """Return `email → to`, or one name if both are equal."""
     name = edge.path or edge.source.partition(":")[2]
     if edge.flow == "value" and edge.source.startswith("step:"):
         return edge.argument
@@ -136,6 +134,6 @@ def _label(edge: Edge) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text between quotes: what Mermaid or HTML would read is written as its character's code."""
+    """Return a text for use between quotes. Characters with a meaning in Mermaid or HTML are escaped."""
     flat = " ".join(text.split())
     return "".join(letter if letter.isalnum() or letter in _PLAIN else f"#{ord(letter)};" for letter in flat)

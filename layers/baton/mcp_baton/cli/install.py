@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from mcp_baton.cli import values
+from mcp_baton.cli import options
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import Json, JsonObject
 
@@ -54,9 +54,9 @@ def install(
         Literal["claude-code", "claude-desktop", "cursor", "vscode"],
         typer.Argument(metavar="HOST", help="The host to configure."),
     ],
-    url: Annotated[str, typer.Argument(parser=values.endpoint, metavar="URL", help="The server: https://…/mcp.")],
+    url: Annotated[str, typer.Argument(parser=options.endpoint, metavar="URL", help="The server: https://…/mcp.")],
     name: Annotated[
-        str, typer.Option(parser=values.server_name, metavar="NAME", help="The server's name in the host.")
+        str, typer.Option(parser=options.server_name, metavar="NAME", help="The server's name in the host.")
     ] = "baton",
     header: Annotated[
         list[str] | None,
@@ -76,21 +76,20 @@ def install(
 
     Other settings in the file stay. A file with comments is not changed: the command prints the lines to add.
     """
-    from mcp_baton.local.clean_text import echo, escaped
+    from mcp_baton.local.clean_text import echo, print_json
 
     made = entry(host, name, url, [parse_header(text, name) for text in header or ()], os.environ)
     file = None if project else user_file(host, sys.platform, Path.home(), os.environ)
     file = file or project_file(host, Path.cwd())
-    shown = escaped(json.dumps(made.to_json(), indent=2, ensure_ascii=False))
     if print_:
-        typer.echo(shown)
+        print_json(made.to_json())
         echo("\n".join((f"Add this to {file}.", *made.notes)), err=True)
         return 0
     try:
         changed = write(file, made, replace=replace)
     except CannotMerge as error:
         echo(f"baton: {file} was not changed: {error}. Add this to the file:", err=True)
-        typer.echo(shown)
+        print_json(made.to_json())
         return 2
     done = f"wrote the server {name!r}" if changed else f"nothing changed, the server {name!r} is already there"
     echo("\n".join((f"{file}: {done}", *made.notes)))
@@ -150,7 +149,7 @@ def project_file(host: HostName, folder: Path) -> Path:
     Raises:
         BatonError: the host has no such file, or a part of its path in the folder is a symbolic link.
     """
-    from mcp_baton.cli.projects.record import place
+    from mcp_baton.cli.project import place
 
     path = HOSTS[host].project_file
     if path is None:

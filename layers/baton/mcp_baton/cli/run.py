@@ -1,22 +1,21 @@
 """`baton run` and `baton resume`: workflows from a terminal (docs/commands.md)."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcp_baton.cli.remote import where as options
-from mcp_baton.cli.remote.ending import ends
+from mcp_baton.cli import options
+from mcp_baton.cli.remote.errors import reports_errors
 
 if TYPE_CHECKING:
-    from mcp_baton.cli.remote.tools import Ran
-    from mcp_baton.cli.remote.where import Connection, Way
+    from mcp_baton.cli.remote.connection import Connection
+    from mcp_baton.cli.remote.task import Ran
 
 
-@ends
+@reports_errors
 def run(
     where: options.Where,
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow's name, or another prompt's.")],
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The name of a workflow or another prompt.")],
     arguments: options.Arguments = None,
     go_on: options.GoOn = False,
     api_key: options.ApiKey = None,
@@ -25,26 +24,26 @@ def run(
     header: options.Header = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Run a workflow, and show its steps and result.
+    """Run a workflow and show its steps and result.
 
-    Steps are named as they begin. Where it pauses, what comes next is printed; --continue does it.
+    If it pauses, the command prints the remaining calls; --continue makes them.
 
-    Exit code 0: completed; 1: failed; 3: paused; 4: the server is not reachable, or does not let you in.
+    Exit code 0: completed; 1: failed; 3: paused; 4: the server does not answer or rejects you.
     """
     from mcp_baton.cli.remote.arguments import for_prompt, given
+    from mcp_baton.cli.remote.connection import connection
     from mcp_baton.cli.remote.tools import named, run_asking
-    from mcp_baton.cli.remote.where import Way, connection
 
-    way, words = Way(where, api_key, token, aws, header), given(arguments or ())
-    with connection(way, as_json=as_json) as reached:
-        _check_terminal(reached, go_on)
-        prompt = named(workflow, reached.remote.pages("prompts/list", "prompts"), "prompt")
+    way, words = options.Way(where, api_key, token, aws, header), given(arguments or ())
+    with connection(way, as_json=as_json) as connected:
+        _check_terminal(connected, go_on)
+        prompt = named(workflow, connected.remote.pages("prompts/list", "prompts"), "prompt")
         sent = for_prompt(words, prompt.get("arguments", ()))
-        ran = run_asking(reached, workflow, sent)
-        return _ended(reached, ran, way, sent, go_on=go_on, as_json=as_json)
+        ran = run_asking(connected, workflow, sent)
+        return _ended(connected, ran, way, sent, go_on=go_on, as_json=as_json)
 
 
-@ends
+@reports_errors
 def resume(
     where: options.Served,
     task: options.Task,
@@ -56,70 +55,64 @@ def resume(
     header: options.Header = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Go on with a paused task.
+    """Resume a paused task.
 
-    The server runs the steps that are left. Secret arguments that are not given again are asked for at a terminal.
+    The server runs the remaining steps. At a terminal, the command asks for missing secret arguments.
 
-    Exit code 0: completed; 1: failed, or over already; 3: paused; 4: not reachable or not allowed.
+    Exit code 0: completed; 1: failed, or already ended; 3: paused; 4: the server does not answer or rejects you.
     """
-    from mcp_baton.cli.remote.where import Way
-
-    return _resume(Way(where, api_key, token, aws, header), task or "", arguments or (), go_on=go_on, as_json=as_json)
-
-
-def _resume(way: "Way", task: str, words: Sequence[str], *, go_on: bool, as_json: bool) -> int:
     from mcp_baton.cli.remote.arguments import for_prompt, given
-    from mcp_baton.cli.remote.client import find
-    from mcp_baton.cli.remote.ending import Failure
-    from mcp_baton.cli.remote.tools import look, named, run_asking
-    from mcp_baton.cli.remote.where import connection, refuse_target
+    from mcp_baton.cli.remote.connection import connection
+    from mcp_baton.cli.remote.errors import Failure, ended_message
+    from mcp_baton.cli.remote.tools import get_task, named, run_asking
 
-    arguments = given(words)
-    refuse_target(way)
-    with connection(way, as_json=as_json) as reached:
-        _check_terminal(reached, go_on)
-        state = look(reached.remote, find(reached.remote, task))
-        if state.over:
-            raise Failure(f"the task {state.task_id} is {state.status}: nothing changes it")
+    way, words = options.Way(where, api_key, token, aws, header), given(arguments or ())
+    way.refuse_target()
+    with connection(way, as_json=as_json) as connected:
+        _check_terminal(connected, go_on)
+        state = get_task(connected.remote, connected.remote.find_task(task or ""))
+        if state.ended:
+            raise Failure(ended_message(f"the task {state.task_id}", state.status))
         if state.workflow is None:
-            raise Failure(f"the task {state.task_id} is a tool's: it goes on by itself")
-        prompt = named(state.workflow, reached.remote.pages("prompts/list", "prompts"), "prompt")
-        sent = for_prompt(arguments, prompt.get("arguments", ()))
-        ran = run_asking(reached, state.workflow, sent, state.task_id)
-        return _ended(reached, ran, way, sent, go_on=go_on, as_json=as_json)
+            raise Failure(f"the task {state.task_id} belongs to a tool and needs no resume")
+        prompt = named(state.workflow, connected.remote.pages("prompts/list", "prompts"), "prompt")
+        sent = for_prompt(words, prompt.get("arguments", ()))
+        ran = run_asking(connected, state.workflow, sent, state.task_id)
+        return _ended(connected, ran, way, sent, go_on=go_on, as_json=as_json)
 
 
-def _check_terminal(reached: "Connection", go_on: bool) -> None:
-    from mcp_baton.cli.remote.where import WhereError
-
-    if go_on and not reached.terminal.interactive:
-        raise WhereError("--continue asks, so it needs a terminal, and goes without --json")
+def _check_terminal(connected: "Connection", go_on: bool) -> None:
+    if go_on and not connected.terminal.interactive:
+        raise options.WhereError("--continue asks questions: it needs a terminal and cannot be used with --json")
 
 
-def _ended(reached: "Connection", ran: "Ran", where: "Way", sent: dict[str, str], *, go_on: bool, as_json: bool) -> int:
-    from mcp_baton.cli.remote.printing import console, print_json
-    from mcp_baton.cli.remote.reports import print_ran
+def _ended(
+    connected: "Connection", ran: "Ran", way: options.Way, sent: dict[str, str], *, go_on: bool, as_json: bool
+) -> int:
+    """Make the remaining calls if the user wants to, and print the run. Return the exit code."""
+    from mcp_baton.cli.remote.printing import console, print_ran
+    from mcp_baton.local.clean_text import print_json
 
-    reached.progress.stop()
+    connected.progress.stop()
     if go_on and ran.paused:
-        from mcp_baton.cli.remote.walking import walk
+        from mcp_baton.cli.remote.continue_run import continue_run
 
-        ran = walk(reached, ran, sent)
-        reached.progress.stop()
-        if ran.paused:
-            _tell_how_to_go_on(ran, where)
+        ran = continue_run(connected, ran, sent)
+        connected.progress.stop()
+        if ran.paused:  # its state is already printed
+            _print_next_command(ran, way)
             return ran.code
     if as_json:
         print_json(ran.to_json())
     else:
         print_ran(ran, console())
         if ran.paused:
-            _tell_how_to_go_on(ran, where)
+            _print_next_command(ran, way)
     return ran.code
 
 
-def _tell_how_to_go_on(ran: "Ran", way: "Way") -> None:
-    """Say on the standard error which command goes on with a paused task."""
+def _print_next_command(ran: "Ran", way: options.Way) -> None:
+    """Print the command that continues a paused task on the standard error."""
     import shlex
 
     from rich.text import Text
@@ -128,10 +121,11 @@ def _tell_how_to_go_on(ran: "Ran", way: "Way") -> None:
 
     if ran.task is None:
         return
-    options, unsaid = way.shown_options()
-    command = shlex.join(["baton", "resume", way.where, ran.task.task_id[:PREFIX], *options, "--continue"])
-    gone = f"The task is gone with this command: serve {way.where} with `baton serve`, or run it with --continue"
-    same = f", with the same {' and '.join(unsaid)}" if unsaid else ""
-    told = gone if way.is_target else f"To go on here{same}: {command}"
-    # One line, however long: a command that is cut in two cannot be copied.
-    console(errors=True).print(Text(plain(told), style="dim"), soft_wrap=True)
+    shown, hidden = way.shown_options()
+    command = shlex.join(["baton", "resume", way.where, ran.task.task_id[:PREFIX], *shown, "--continue"])
+    same = f", with the same {' and '.join(hidden)}" if hidden else ""
+    text = f"To continue here{same}: {command}"
+    if way.is_target:
+        text = f"The task ends with this command: serve {way.where} with `baton serve`, or run it with --continue"
+    # One line: a command that is broken into two lines cannot be copied.
+    console(errors=True).print(Text(plain(text), style="dim"), soft_wrap=True)

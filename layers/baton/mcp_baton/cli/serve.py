@@ -5,80 +5,73 @@ from typing import Annotated
 
 import typer
 
-from mcp_baton.cli import values
+from mcp_baton.cli import options
 
 
 def serve(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="The Server: app.py, app.py:server if the file holds several, or package.module:server.",
-        ),
-    ],
-    port: Annotated[int, typer.Option(parser=values.port, metavar="PORT", help="0 for a free one.")] = 8000,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    reload: Annotated[bool, typer.Option("--reload", help="Load the files anew when a Python file changes.")] = False,
+    target: options.Target,
+    port: options.Port = 8000,
+    host: options.Host = "127.0.0.1",
+    reload: Annotated[bool, typer.Option("--reload", help="Load the files again when a Python file changes.")] = False,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keep the tasks in this file, for the next start; it is made if missing."),
+        typer.Option(metavar="FILE", help="Keep the tasks in this file for the next start; created if missing."),
     ] = None,
     log_level: Annotated[
-        str,
+        options.LogLevel,
         typer.Option(
-            parser=values.log_level,
             metavar="debug|info|warning|error",
-            help="What to log: 'warning' leaves out requests that went well, 'debug' shows whole tracebacks.",
+            help="'warning' omits requests that succeed, 'debug' shows whole tracebacks.",
         ),
     ] = "info",
-    as_json: Annotated[bool, typer.Option("--json", help="Log a JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Log one JSON object per line.")] = False,
     dynamodb: Annotated[
         str,
         typer.Option(
-            parser=values.database,
+            parser=options.database,
             metavar="embedded|URL",
-            help="Where the tasks are kept: in this process, gone when it ends, or a DynamoDB's URL.",
+            help="Where tasks are stored: in this process, until it ends, or in the DynamoDB at a URL.",
         ),
     ] = "embedded",
     table: Annotated[
-        str, typer.Option(parser=values.table, metavar="NAME", help="The table, created if missing.")
+        str, typer.Option(parser=options.table_name, metavar="NAME", help="The table, created if missing.")
     ] = "baton",
     owner_header: Annotated[
         str | None,
         typer.Option(
-            parser=values.header,
+            parser=options.header_name,
             metavar="NAME",
-            help="The header whose value is a request's owner; without the option every caller is anonymous.",
+            help="The header that contains a request's owner. Without the option, every caller is anonymous.",
         ),
     ] = None,
     timeout: Annotated[
         float,
-        typer.Option(parser=values.seconds, metavar="SECONDS", help="Time for each request."),
+        typer.Option(parser=options.seconds, metavar="SECONDS", help="The time limit of a request."),
     ] = 300.0,
     worker_timeout: Annotated[
         float,
-        typer.Option(parser=values.seconds, metavar="SECONDS", help="Time for each invocation of a worker."),
+        typer.Option(parser=options.seconds, metavar="SECONDS", help="The time limit of a worker's invocation."),
     ] = 900.0,
     worker_retries: Annotated[
         str,
         typer.Option(
-            callback=values.delays_as_text,
+            callback=options.delays_as_text,
             metavar="SECONDS,SECONDS",
-            help="How long after a failed invocation of a worker the next one is made; 'none' for no retries. The "
-            "default is what Lambda does.",
+            help="The time before each retry of a failed invocation of a worker; 'none' for no retries. The default "
+            "is Lambda's.",
         ),
     ] = "60,120",
 ) -> int:
     """Serve a Server on this machine, over HTTP at /mcp.
 
-    It goes through the Lambda handler that is deployed, and prints a line for each request. /console shows the tasks.
+    Requests go through the Lambda handler that you deploy. The command logs a line for each. /console shows the tasks.
     """
     from mcp_baton.local.http_server import end_by_force
     from mcp_baton.local.log import LogStyle, log_to_stderr
     from mcp_baton.local.serve import Options
     from mcp_baton.local.serve import serve as serve_here
 
-    options = Options(
+    chosen = Options(
         target=target,
         host=host,
         port=port,
@@ -87,12 +80,12 @@ def serve(
         owner_header=owner_header,
         timeout_s=timeout,
         worker_timeout_s=worker_timeout,
-        retry_after_s=values.delays(worker_retries),
+        retry_after_s=options.delays(worker_retries),
         data=data,
         reload=reload,
         log=LogStyle(log_level, as_json),
     )
-    log_to_stderr(options.log)
-    code = serve_here(options)
+    log_to_stderr(chosen.log)
+    code = serve_here(chosen)
     end_by_force(code)
     return code

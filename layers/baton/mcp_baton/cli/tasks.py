@@ -1,4 +1,4 @@
-"""`baton tasks`: the caller's tasks (docs/commands.md)."""
+"""`baton tasks`, `show`, `cancel` and `complete` (docs/commands.md)."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mcp_baton.cli.remote import where as options
-from mcp_baton.cli.remote.ending import DONE, ends
+from mcp_baton.cli import options
+from mcp_baton.cli.options import Way, WhereError
+from mcp_baton.cli.remote.errors import DONE, reports_errors
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
-    from mcp_baton.cli.remote.where import Way
+    from mcp_baton.cli.remote.client import Remote
+    from mcp_baton.cli.remote.table import Table
+    from mcp_baton.cli.remote.task import TaskState
 
 WATCH_S: Final = 2.0
 PAGE: Final = 50
@@ -21,13 +24,13 @@ PAGE: Final = 50
 type Listing = Callable[[], list[dict[str, Any]]]
 
 
-@ends
+@reports_errors
 def tasks(
     where: Annotated[
         str | None, typer.Argument(metavar="WHERE", help="A URL, or a profile's name; not with --table.")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep the list on the screen, and up to date.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="All tasks, not the newest 50 or so.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep the list on the screen and update it.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List all tasks, not about 50.")] = False,
     table: options.Table = None,
     owner: options.Owner = None,
     dynamodb: options.DynamoDB = None,
@@ -40,11 +43,11 @@ def tasks(
     """List your tasks, newest first."""
     import sys
 
-    from mcp_baton.cli.remote.printing import print_json
-    from mcp_baton.cli.remote.where import Way, WhereError
+    from mcp_baton.cli.remote.printing import console
+    from mcp_baton.local.clean_text import print_json
 
     if watch and (as_json or not sys.stdout.isatty()):
-        raise WhereError("--watch draws on a terminal, and goes without --json")
+        raise WhereError("--watch needs a terminal and cannot be used with --json")
     most = None if everything else PAGE
     way = None if where is None else Way(where, api_key, token, aws, header)
     with _listing(way, table, owner, dynamodb, most) as listed:
@@ -53,16 +56,143 @@ def tasks(
         elif watch:
             _watch(listed)
         else:
-            _print(listed())
+            console().print(_table_of(found) if (found := listed()) else "no tasks")
+    return DONE
+
+
+@reports_errors
+def show(
+    where: options.WhereOrTask,
+    task: options.Task = None,
+    table: options.Table = None,
+    owner: options.Owner = None,
+    dynamodb: options.DynamoDB = None,
+    api_key: options.ApiKey = None,
+    token: options.Token = None,
+    aws: options.Aws = False,
+    header: options.Header = None,
+    as_json: options.AsJson = False,
+) -> int:
+    """Show a task: its steps, its pause reason, and the next calls."""
+    from mcp_baton.cli.remote.tools import get_task
+
+    way = Way(where, api_key, token, aws, header)
+    if table is not None:
+        state = _in_table(way, task, table, owner, dynamodb, lambda opened, task_id: opened.state(task_id))
+    else:
+        state = _on_server(way, task, get_task, as_json=as_json)
+    return _shown(state, as_json=as_json)
+
+
+@reports_errors
+def cancel(
+    where: options.WhereOrTask,
+    task: options.Task = None,
+    table: options.Table = None,
+    owner: options.Owner = None,
+    dynamodb: options.DynamoDB = None,
+    api_key: options.ApiKey = None,
+    token: options.Token = None,
+    aws: options.Aws = False,
+    header: options.Header = None,
+    as_json: options.AsJson = False,
+) -> int:
+    """Cancel a task.
+
+    A task that has already ended is not changed, and the exit code is 1.
+    """
+    from mcp_baton.cli.remote.tools import end_task
+
+    way = Way(where, api_key, token, aws, header)
+    if table is not None:
+        state = _in_table(way, task, table, owner, dynamodb, lambda opened, task_id: opened.cancel(task_id))
+    else:
+        state = _on_server(way, task, end_task, as_json=as_json)
+    return _shown(state, as_json=as_json)
+
+
+@reports_errors
+def complete(
+    where: options.WhereOrTask,
+    task: options.Task = None,
+    result: Annotated[
+        str, typer.Option("--result", metavar="JSON", help="The result, a JSON object; @FILE reads it from a file.")
+    ] = "",
+    table: options.Table = None,
+    owner: options.Owner = None,
+    dynamodb: options.DynamoDB = None,
+    api_key: options.ApiKey = None,
+    token: options.Token = None,
+    aws: options.Aws = False,
+    header: options.Header = None,
+    as_json: options.AsJson = False,
+) -> int:
+    """Complete a task with a result that you supply.
+
+    A task that has already ended is not changed, and the exit code is 1.
+    """
+    from mcp_baton.cli.remote.tools import end_task
+
+    value, way = _object(result), Way(where, api_key, token, aws, header)
+    if table is not None:
+        state = _in_table(way, task, table, owner, dynamodb, lambda opened, task_id: opened.complete(task_id, value))
+    else:
+        state = _on_server(way, task, lambda remote, task_id: end_task(remote, task_id, value), as_json=as_json)
+    return _shown(state, as_json=as_json)
+
+
+def _object(text: str) -> dict[str, Any]:
+    from mcp_baton.cli.remote.arguments import ArgumentError, for_tool, given
+
+    if not text:
+        raise ArgumentError("--result is missing: a JSON object, such as --result '{\"refunded\": true}'")
+    written = given([f"--result={text}"])
+    return dict(for_tool(written, {"properties": {"--result": {"type": "object"}}})["--result"])
+
+
+def _in_table(
+    way: Way,
+    task: str | None,
+    table: str,
+    owner: str | None,
+    dynamodb: str | None,
+    do: "Callable[[Table, str], TaskState]",
+) -> "TaskState":
+    """Do something with a task in a table. The first argument of the command is the task."""
+    from mcp_baton.cli.remote.table import asked, open_table
+
+    if task is not None:
+        raise WhereError("with --table there is no WHERE: name only the task")
+    opened = open_table(table, owner, dynamodb)
+    return asked(lambda: do(opened, opened.find_task(way.where)))
+
+
+def _on_server(way: Way, task: str | None, do: "Callable[[Remote, str], TaskState]", *, as_json: bool) -> "TaskState":
+    """Do something with a task of a server."""
+    from mcp_baton.cli.remote.connection import connection
+
+    if task is None:
+        raise WhereError("the task is missing: name WHERE, and then the task's id")
+    way.refuse_target()
+    with connection(way, as_json=as_json) as connected:
+        return do(connected.remote, connected.remote.find_task(task))
+
+
+def _shown(state: "TaskState", *, as_json: bool) -> int:
+    from mcp_baton.cli.remote.printing import console, print_task
+    from mcp_baton.local.clean_text import print_json
+
+    if as_json:
+        print_json(state.to_json())
+    else:
+        print_task(state, console(), time.time_ns() // 1_000_000)
     return DONE
 
 
 @contextmanager
 def _listing(
-    way: "Way | None", table: str | None, owner: str | None, dynamodb: str | None, most: int | None
+    way: Way | None, table: str | None, owner: str | None, dynamodb: str | None, most: int | None
 ) -> Iterator[Listing]:
-    from mcp_baton.cli.remote.where import WhereError, connection, refuse_target
-
     if (way is None) == (table is None):
         raise WhereError("name either WHERE or --table")
     if way is None and table is not None:
@@ -71,16 +201,11 @@ def _listing(
         opened = open_table(table, owner, dynamodb)
         yield lambda: asked(lambda: opened.tasks(most))
     elif way is not None:
-        refuse_target(way)
-        with connection(way, as_json=True) as reached:
-            yield lambda: reached.remote.pages("tasks/list", "tasks", era="2025", most=most)
+        from mcp_baton.cli.remote.connection import connection
 
-
-def _print(listed: Sequence[Mapping[str, Any]]) -> None:
-    from mcp_baton.cli.remote.printing import console
-
-    out = console()
-    out.print(_table(listed) if listed else "no tasks")
+        way.refuse_target()
+        with connection(way, as_json=True) as connected:
+            yield lambda: connected.remote.pages("tasks/list", "tasks", era="2025", most=most)
 
 
 def _watch(listed: Listing) -> None:
@@ -88,20 +213,20 @@ def _watch(listed: Listing) -> None:
 
     from mcp_baton.cli.remote.printing import console
 
-    with Live(_table(listed()), console=console(), auto_refresh=False) as live:
+    with Live(_table_of(listed()), console=console(), auto_refresh=False) as live:
         try:
             while True:
                 time.sleep(WATCH_S)
-                live.update(_table(listed()), refresh=True)
+                live.update(_table_of(listed()), refresh=True)
         except KeyboardInterrupt:
             return
 
 
-def _table(listed: Sequence[Mapping[str, Any]]) -> "Table":
+def _table_of(listed: Sequence[Mapping[str, Any]]) -> "RichTable":
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_baton.cli.remote.printing import PREFIX, STYLES, plain, since, status_text
+    from mcp_baton.cli.remote.printing import PREFIX, STYLES, age, plain, status_text
     from mcp_baton.tasks.record import PAUSED
 
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -113,9 +238,8 @@ def _table(listed: Sequence[Mapping[str, Any]]) -> "Table":
     for task in listed:
         meta = task.get("_meta", {})
         pause = meta.get("pause_reason")
-        paused = pause and task["status"] == "working"
         status = status_text(task["status"])
-        if paused:
+        if pause and task["status"] == "working":
             status = status.append(f", {PAUSED}", style=STYLES["paused"])
         at = meta.get("step") or task.get("statusMessage") or ""
         at = f"{at} ({pause['type']})" if pause else at
@@ -124,7 +248,7 @@ def _table(listed: Sequence[Mapping[str, Any]]) -> "Table":
             Text(plain(meta.get("workflow") or meta.get("tool") or "")),
             status,
             Text(plain(at)),
-            since(task.get("createdAt", ""), now_ms),
-            since(task.get("lastUpdatedAt", ""), now_ms),
+            age(task.get("createdAt", ""), now_ms),
+            age(task.get("lastUpdatedAt", ""), now_ms),
         )
     return table

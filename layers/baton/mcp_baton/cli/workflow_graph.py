@@ -1,8 +1,8 @@
-"""Where a run of a workflow pauses for want of an argument, as far as its definition tells. Pure."""
+"""The data flow of a workflow, and the steps at which a run may pause because an argument is missing. Pure."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.workflow.definition import Argument, Step, Workflow
@@ -11,11 +11,11 @@ from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """An argument that a run may lack.
+    """An argument that may be missing.
 
     Attributes:
         argument: The tool's parameter, or the placeholder in a resource's URI.
-        because: When it is lacking, as the end of a sentence; `None` for always.
+        because: The condition, as the end of a sentence; `None` for always.
     """
 
     argument: str
@@ -23,20 +23,20 @@ class Pause:
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """The pause in words."""
         return f"pauses for {self.argument}" + (f" {self.because}" if self.because else "")
 
 
 def pauses_of(
     step: Step, must: Sequence[str], given: Mapping[str, Argument], setters: Container[str]
 ) -> Iterator[Pause]:
-    """The arguments that a run may lack at a step.
+    """Yield the arguments of a step that may be missing.
 
     Args:
-        step: The step, of a workflow that has been checked.
-        must: The parameters of its tool that must have a value.
+        step: A step of a checked workflow.
+        must: The required parameters of its tool.
         given: The workflow's arguments by name.
-        setters: The task variables that an earlier step's tool says it sets.
+        setters: The task variables that the tools of earlier steps set.
     """
     yield from (Pause(name) for name in must if name not in step.arguments)
     for name, source in (*step.arguments.items(), *step.template_bindings.items()):
@@ -58,7 +58,7 @@ def _it(argument: str, name: str) -> str:
 
 
 def in_uris(step: Step, given: Mapping[str, Argument]) -> list[str]:
-    """The prompt arguments whose texts stand in the URIs of a step's resources without a binding."""
+    """Return the prompt arguments that the URIs of a step's resources use without a binding."""
     names = frozenset[str]().union(*map(placeholders, step.resources))
     return sorted((names & given.keys()).difference(step.template_bindings))
 
@@ -69,19 +69,17 @@ def _may_lack(argument: Argument) -> bool:
 
 type Kind = Literal["argument", "variable", "step"]
 type Flow = Literal["value", "path", "text", "variable"]
-"""A whole value; a field of one; a prompt argument's text within a constant or a URI; a task variable."""
-
-ANY_STEP: Final = "Any step pauses when its tool fails or the time runs out."
+"""A whole value; a field of a value; a prompt argument's text in a constant or a URI; a task variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A value that a step takes.
+    """An input of a step.
 
     Attributes:
         name: The tool's parameter, or the placeholder in a resource's URI.
-        of: What takes it.
-        text: Where it comes from, in short: `order.email`, or the constant as JSON.
+        of: Whether the tool or the resource uses it.
+        text: Its source: `order.email`, or the constant as JSON.
         constant: Whether it is a constant.
     """
 
@@ -97,14 +95,14 @@ class Node:
 
     Attributes:
         id: Unique in the graph: its kind, a colon and its name.
-        kind: What it is.
+        kind: Its kind.
         name: Its name.
-        number: A step's place in the order of execution, from 1; 0 for the others.
-        tool: A step's tool.
+        number: The position of a step, from 1; 0 for other kinds.
+        tool: The tool of a step.
         resources: The URIs that a step fetches.
-        inputs: What a step takes, in the order of the definition.
-        notes: What else is to be said: `required`, `checkpoint`, `up to 3 attempts`.
-        pauses: What a run may lack here.
+        inputs: The inputs of a step, in the order of the definition.
+        notes: Properties such as `required`, `checkpoint`, `up to 3 attempts`.
+        pauses: The arguments that may be missing.
     """
 
     id: str
@@ -120,14 +118,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A value on its way.
+    """A value that a step gets from another node.
 
     Attributes:
-        source: The id of the node that it comes from.
-        target: The id of the step that takes it.
-        flow: What is taken of it.
-        argument: What it is for: the step's parameter, or the placeholder in a resource's URI.
-        path: The field that is taken, dotted; of a task variable that a step sets, its name first.
+        source: The id of the node that has it.
+        target: The id of the step that gets it.
+        flow: The kind of the value.
+        argument: The step's parameter, or the placeholder in a resource's URI.
+        path: The dotted path of a field. For a task variable that a step sets, it begins with the variable's name.
     """
 
     source: str
@@ -139,7 +137,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A workflow's flow of data. Steps come in the order of execution, after all other nodes."""
+    """The data flow of a workflow. Steps are last, in the order of execution."""
 
     name: str
     title: str
@@ -150,12 +148,12 @@ class Graph:
 
 
 def graph_of(workflow: Workflow, required: Mapping[str, Sequence[str]], sets: Mapping[str, Sequence[str]]) -> Graph:
-    """The graph of a workflow that has been checked.
+    """Return the graph of a checked workflow.
 
     Args:
-        workflow: Each of its steps has the name of its tool.
-        required: The parameters that must have a value, by the tool's name.
-        sets: The task variables that a tool says that it sets, by its name.
+        workflow: The workflow. Its steps name their tools.
+        required: The required parameters of each tool.
+        sets: The task variables that each tool sets.
     """
     given = {argument.name: argument for argument in workflow.arguments}
     setters: dict[str, str] = {}
@@ -175,7 +173,7 @@ def graph_of(workflow: Workflow, required: Mapping[str, Sequence[str]], sets: Ma
 
 
 def to_json(graph: Graph) -> JsonObject:
-    """The graph as `baton graph --json` prints it (docs/commands.md, Draw a workflow)."""
+    """Return the graph as `baton graph --json` prints it (docs/commands.md, Draw a workflow)."""
     return {
         "workflow": graph.name,
         "title": graph.title,

@@ -16,10 +16,9 @@ from mcp_baton.hints import meant
 from mcp_baton.local.faults import Fault, Site, fault_of, function_site, workflow_site
 from mcp_baton.local.loader import LoadError, find, load
 from mcp_baton.local.log import PACKAGE
-from mcp_baton.server.definitions.descriptions import undescribed
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.definitions.workflow_checks import all_workflow_errors
-from mcp_baton.server.schema.undescribed import shown_type
+from mcp_baton.server.definitions.workflow_checks import all_workflow_errors, undescribed
+from mcp_baton.server.schema.signature import shown_type
 from mcp_baton.settings import unknown_settings
 from mcp_baton.workflow.definition import Step, ToolFunction
 from mcp_baton.workflow.resolve import kinds_at

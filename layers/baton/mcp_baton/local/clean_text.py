@@ -5,7 +5,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import IO, Final, override
+from typing import IO, Any, Final, override
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -23,6 +23,12 @@ def cleaned(text: str) -> str:
 def escaped(document: str) -> str:
     """A JSON document, with unsafe characters in its strings written as `\\u…`."""
     return "".join(map(_escape, document))
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document on the standard output. Unsafe characters are escaped."""
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    sys.stdout.write(escaped(json.dumps(value, indent=2, ensure_ascii=not utf8)) + "\n")
 
 
 def echo(text: str, *, err: bool = False) -> None:

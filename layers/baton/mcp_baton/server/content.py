@@ -1,9 +1,9 @@
 """Content: what tools and prompts can return besides text and JSON (MCP server/tools, Tool Result), and can read."""
 
 import binascii
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Protocol
 
 from mcp_baton.protocol.json import Json, JsonObject
 
@@ -164,11 +164,3 @@ class ResourceContent:
     uri: str
     content: str | bytes
     mime_type: str | None
-
-
-class Contents(list[ResourceContent]):
-    """What was read. It may be awaited, so that tools can be written either way."""
-
-    def __await__(self) -> Generator[Any, None, Self]:
-        yield from ()
-        return self

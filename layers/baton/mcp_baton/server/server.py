@@ -363,7 +363,7 @@ class Server:
         if collector() is not None:
             return  # `baton check` checks the server itself, once its file is loaded
         if in_full:
-            from mcp_baton.server.definitions.descriptions import undescribed
+            from mcp_baton.server.definitions.workflow_checks import undescribed
 
             for _, error in undescribed(self.tools, self.resources, self.prompts):
                 raise error

@@ -12,8 +12,7 @@ from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.running import dependencies
 from mcp_baton.server.schema.dependency import Dependency, Factory
-from mcp_baton.server.schema.provider import Provider, name_of, read_provider
-from mcp_baton.server.schema.signature import Signature
+from mcp_baton.server.schema.signature import Provider, Signature, name_of, read_provider
 
 
 class Overrides:

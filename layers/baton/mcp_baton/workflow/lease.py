@@ -1,7 +1,7 @@
-"""A run's hold on its task: a claim with a lease, which the thread that answers the request renews.
+"""A run's lease: the claim on its task, which the thread that answers the request renews.
 
-No helper thread does it: a function that was frozen and goes on must not revive a claim that has run out meanwhile
-(docs/storage.md, Claims). Renewing and looking also tell a run that its task is over, or another's.
+No other thread renews it: after Lambda has frozen and thawed a function, it must not renew a claim that has expired
+meanwhile (docs/storage.md, Claims). A renewal or a status read also shows that the task is over or has another run.
 """
 
 import logging
@@ -17,65 +17,65 @@ from mcp_baton.tasks.store import TaskStore
 
 logger = logging.getLogger(__name__)
 
-LOOK_AFTER_S = 2.0
-"""A run that has not heard of its task for so long looks at it before the next step or attempt, seconds."""
+CHECK_AFTER_S = 2.0
+"""A run that has not read its task for this long checks it before the next step or attempt, seconds."""
 
-SURE_MS = 5_000
-"""So long before the end of its claim a run begins nothing more, unless the claim has been renewed, milliseconds."""
+SAFETY_MS = 5_000
+"""A run starts nothing in this time before its claim ends, unless the claim is renewed, milliseconds."""
 
-TRY_AGAIN_MS = 2_000
+RETRY_MS = 2_000
 """How long a run waits after a renewal that failed, milliseconds."""
 
 
 class TaskOver(Struct, frozen=True):
-    """Why a run stopped: its task came to an end while it was under way, and not by its doing.
+    """Why a run stopped: another request ended its task.
 
     Attributes:
-        status: The task's terminal status; `None` for a task that is no longer there.
+        status: The task's terminal status; `None` if the task has expired or was deleted.
     """
 
     status: TaskStatus | None
 
 
 class Superseded(Struct, frozen=True):
-    """Why a run stopped: its claim ran out while it was late, and another run has taken the task over."""
+    """Why a run stopped: its claim expired, and another run has taken over the task."""
 
 
 type Over = TaskOver | Superseded
 """Why a run cannot write to its task any more."""
 
 type Left = Callable[[], int | None]
-"""Milliseconds until the function is stopped; `None` where nothing stops it."""
+"""Milliseconds until the function is stopped; `None` if it has no time limit."""
 
 
 def lease_end(store: TaskStore, left_ms: Left) -> int:
-    """When a claim that is taken now ends, epoch milliseconds: with the function at the latest."""
+    """When a claim that is taken now ends, epoch milliseconds. It ends with the function at the latest."""
     left = left_ms()
     return store.now_ms() + (LEASE_MS if left is None else min(LEASE_MS, max(left, 0)))
 
 
 class Began(Struct, frozen=True):
-    """When a step began: epoch milliseconds, and seconds on the clock that its time is taken with."""
+    """When a step began: epoch milliseconds, and seconds on the clock that measures its duration."""
 
     at_ms: int
     at_s: float
 
 
 class Lease:
-    """A task that a run holds.
+    """The claim of a run on its task.
 
     Args:
-        store: Where it is kept.
+        store: The task store.
         task: The task, with the run's claim.
-        left_ms: The function's time.
-        clock: Seconds, from any moment on.
+        left_ms: The function's remaining time.
+        clock: Seconds since any fixed moment.
         unsure: Whether it is not known that the task was created.
 
     Attributes:
         task: The task as it was last read or written.
-        unsure: As above, until something shows that it was.
+        unsure: As above, until a read or a write shows that the task exists.
         held: The claim as it was last confirmed.
-        released: Whether a write has given it up, so that there is nothing left to renew.
+        released: Whether a write has released the claim.
     """
 
     def __init__(
@@ -89,34 +89,37 @@ class Lease:
         self._left_ms = left_ms
         self._clock = clock
         self._over: Over | None = None
-        self._is_alone = False
+        self._is_uncontested = False
         self._begins = True
-        self._looked_at_ms: int | None = None
-        self._heard_s = clock()
+        self._checked_at_ms: int | None = None
+        self._read_s = clock()
         self._renew_at_ms = store.now_ms() + RENEW_MS
 
     @property
     def over(self) -> Over | None:
-        """What has become of the task, as far as the run has heard."""
+        """Why the run cannot write to its task any more, as far as is known."""
         return self._over
 
     def claim(self) -> Claim:
-        """The claim as a write renews it now."""
+        """The claim with the end that a renewal gives it now."""
         return replace(self.held, until_ms=lease_end(self._store, self._left_ms))
 
     def begin(self) -> Began | Over | None:
-        """A step is about to begin: when it does, or what has become of the task (`look`); `None` where somebody else
-        could take the task within the next seconds."""
-        now_ms = self._looked_ms()
+        """Prepare the start of a step.
+
+        Returns:
+            When the step begins, or why the run must stop; `None` if another run could take the task soon.
+        """
+        now_ms = self._checked_ms()
         if self._over is not None:
             return self._over
-        self._looked_at_ms, self._begins = now_ms, True
-        return Began(now_ms, self._clock()) if self._is_sure_at(now_ms) else None
+        self._checked_at_ms, self._begins = now_ms, True
+        return Began(now_ms, self._clock()) if self._is_safe_at(now_ms) else None
 
     def written(self, task: TaskRecord) -> None:
-        """The run has written to the task, and its claim was renewed with that.
+        """Note that the run has written to the task and has renewed its claim with that.
 
-        Where the write's answer came late, the task is shown as others have left it since.
+        If the response came late, the task may show writes that others made since.
         """
         self.task, self.unsure = task, False
         if task.status.terminal:
@@ -126,51 +129,60 @@ class Lease:
         else:
             self._confirmed(task.claim or self.held)
 
-    def look(self) -> Over | None:
-        """What has become of the task, where that has not been known for a while: a renewal that is due tells it, or
-        one light read. A store that does not answer holds no run up: its last write says what has become of the task.
+    def check(self) -> Over | None:
+        """Check the task if it was not read for a while: by a renewal that is due, or by reading its status.
+
+        If the store does not answer, the run goes on; its last write shows whether the task is over.
+
+        Returns:
+            Why the run cannot write to its task any more; `None` if it can.
         """
-        self._looked_ms()
+        self._checked_ms()
         return self._over
 
-    def _looked_ms(self) -> int:
-        """Look, where that is due; the time after it."""
+    def _checked_ms(self) -> int:
+        """Check the task if that is due; return the time after it."""
         now_ms = self._store.now_ms()
         if self._over is not None:
             return now_ms
-        if self._renewal_is_due(now_ms) or not self._is_sure_at(now_ms):
+        if self._renewal_is_due(now_ms) or not self._is_safe_at(now_ms):
             self._renew()
-        elif self._clock() - self._heard_s >= LOOK_AFTER_S:
+        elif self._clock() - self._read_s >= CHECK_AFTER_S:
             self._read_status()
         else:
             return now_ms
         return self._store.now_ms()
 
-    def is_sure(self) -> bool:
-        """Whether nobody else can take the task within the next seconds. Asked before a call is made again."""
+    def is_safe(self) -> bool:
+        """Whether no other run can take the task in the next seconds. Asked before a call is made again."""
         self._begins = True
-        return self._is_sure_at(self._store.now_ms())
+        return self._is_safe_at(self._store.now_ms())
 
-    def _is_sure_at(self, now_ms: int) -> bool:
+    def _is_safe_at(self, now_ms: int) -> bool:
         lasts_ms = self.held.until_ms - now_ms
-        if self._is_alone or lasts_ms >= SURE_MS:
+        if self._is_uncontested or lasts_ms >= SAFETY_MS:
             return True
         left = self._left_ms()
-        return left is not None and lasts_ms >= 0 and left - lasts_ms < SURE_MS  # it ends with the function
+        return left is not None and lasts_ms >= 0 and left - lasts_ms < SAFETY_MS  # the claim ends with the function
 
     def pulse(self) -> float:
-        """Renew the claim if it is time to; the seconds until it will be. Called again and again by the thread that
-        answers, while a tool runs or a pause lasts, and just before a tool begins: then infinity says that it must not,
-        since the claim could not be renewed, or the answer came so late that somebody else could have taken the task.
+        """Renew the claim if that is due.
+
+        The thread that answers the request calls this just before a tool starts, and repeatedly while a tool runs or a
+        wait lasts.
+
+        Returns:
+            The seconds until the next renewal. Infinity if a tool must not start: the claim could not be renewed, or
+            the response came so late that another run could have taken the task.
         """
         begins, self._begins = self._begins, False
         if self._over is not None:
             return math.inf
         if self.released:
             return RENEW_MS / 1000
-        if self._looked_at_ms is not None:
-            # The step has just begun, and whether it is time to was looked at then.
-            now_ms, self._looked_at_ms = self._looked_at_ms, None
+        if self._checked_at_ms is not None:
+            # The step has just begun, so this was checked a moment ago.
+            now_ms, self._checked_at_ms = self._checked_at_ms, None
         else:
             now_ms = self._store.now_ms()
         if self._renewal_is_due(now_ms):
@@ -178,15 +190,15 @@ class Lease:
             if self.over is not None:
                 return math.inf
             now_ms = self._store.now_ms()
-        if begins and not self._is_sure_at(now_ms):
+        if begins and not self._is_safe_at(now_ms):
             return math.inf
         return max(self._renew_at_ms - now_ms, 1) / 1000
 
     def _renewal_is_due(self, now_ms: int) -> bool:
         if now_ms < self._renew_at_ms:
             return False
-        # A claim that ends with the function cannot be had for longer.
-        gains = self.claim().until_ms - self.held.until_ms >= SURE_MS
+        # A renewal cannot extend a claim beyond the function's end.
+        gains = self.claim().until_ms - self.held.until_ms >= SAFETY_MS
         if not gains:
             self._renew_at_ms = now_ms + RENEW_MS
         return gains
@@ -195,13 +207,13 @@ class Lease:
         """Renew the claim by a write that does more than that.
 
         Args:
-            write: Is given the task and the claim to renew it with.
+            write: Writes, given the task and the renewed claim.
 
         Returns:
-            Whether it was written. Where it was not, the run goes on as after any renewal that failed.
+            Whether the write was made. If not, the run goes on as after any failed renewal.
         """
-        # Put off first, so that a store that is down is not asked for each notification of a tool.
-        self._renew_at_ms = self._store.now_ms() + TRY_AGAIN_MS
+        # Set the next attempt first: a tool's notifications must not each try to renew while the store is down.
+        self._renew_at_ms = self._store.now_ms() + RETRY_MS
         try:
             renewed = write(self.task, self.claim())
         except ClaimLost as lost:
@@ -221,7 +233,7 @@ class Lease:
         self.renew_by(self._store.renew)
 
     def _read_status(self) -> None:
-        self._heard_s = self._clock()
+        self._read_s = self._clock()
         try:
             standing = self._store.read_status(self.task.owner, self.task.task_id)
         except TaskNotFound:
@@ -234,11 +246,11 @@ class Lease:
         if standing.status.terminal:
             self.task, self._over = self._ended(standing.status), TaskOver(standing.status)
         elif standing.claim is not None and standing.claim.number > self.held.number:
-            # What is read may be older than this run's own claim, which has then a higher number.
+            # A read may be older than this run's own claim. Then the claim that was read has the lower number.
             self._over = Superseded()
 
     def _ended(self, status: TaskStatus) -> TaskRecord:
-        """The task as somebody else has ended it, so that its steps and its status are told as of one moment."""
+        """The task as another request has ended it: its steps and its status, read at one moment."""
         try:
             return self._store.get(self.task.owner, self.task.task_id)
         except StoreError:
@@ -247,12 +259,12 @@ class Lease:
 
     def _gone(self) -> None:
         if self.unsure:
-            # It was not created, so nobody else can run it.
-            self._is_alone = True
+            # The task was not created, so no other run can take it.
+            self._is_uncontested = True
         else:
             self._over = TaskOver(None)
 
     def _confirmed(self, claim: Claim) -> None:
-        self.held, self._is_alone = claim, False
-        self._heard_s = self._clock()
+        self.held, self._is_uncontested = claim, False
+        self._read_s = self._clock()
         self._renew_at_ms = self._store.now_ms() + RENEW_MS

@@ -1,23 +1,24 @@
-"""What a tool can ask the client for, and what becomes of the answers."""
+"""Questions to the client, their forms and their answers."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from mcp_baton import Image, Message, ToolError, elicitation, roots, sampling, url_elicitation
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.questions import (
-    Answer,
     Elicited,
+    Form,
     Root,
     Roots,
-    Sampled,
     elicited,
     listed_roots,
+    question_arguments,
     sampled,
 )
 
@@ -141,9 +142,168 @@ def test_an_answer_that_is_none_to_its_question_is_the_tools_failure(
         read(answer)
 
 
-@pytest.mark.parametrize("answer", [Elicited("accept", {}), Sampled("assistant", [], "m"), Roots(())], ids=repr)
-def test_an_answer_may_be_awaited(answer: Answer) -> None:
-    async def wait() -> Answer:
-        return await answer
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
 
-    assert asyncio.run(wait()) is answer
+
+class Wish(BaseModel):
+    """A form with everything that one may have."""
+
+    colour: Colour = Field(description="Which one")
+    size: Literal["m"] = "m"
+    note: str | None = None
+    day: date | None = None
+
+
+class Wishes(BaseModel):
+    first: Wish
+
+
+@dataclass
+class Many:
+    names: list[str]
+
+
+def fields(schema: Any) -> dict[str, Any]:
+    shown: Any = Form(schema).schema
+    assert shown["type"] == "object"
+    return dict(shown["properties"])
+
+
+@pytest.mark.parametrize(
+    ("plain", "type_name", "given", "data"),
+    [
+        (str, "string", "Kim", "Kim"),
+        (int, "integer", 3, 3),
+        (float, "number", 2, 2.0),
+        (bool, "boolean", False, False),
+        (Colour, "string", "red", Colour.RED),
+        (Literal["a", "b"], "string", "b", "b"),
+        (Annotated[int, Field(ge=1)], "integer", 1, 1),
+        (date, "string", "2026-01-31", date(2026, 1, 31)),
+    ],
+    ids=str,
+)
+def test_a_plain_type_travels_as_a_value_and_comes_back_bare(plain: Any, type_name: str, given: Any, data: Any) -> None:
+    form = Form(plain)
+
+    assert form.schema["required"] == ["value"]
+    assert fields(plain)["value"]["type"] == type_name
+    assert form.read({"value": given}) == data
+
+
+@pytest.mark.parametrize("content", [{}, {"value": "many"}, {"other": 1}], ids=str)
+def test_a_value_that_does_not_fit_is_the_tools_failure(content: JsonObject) -> None:
+    with pytest.raises(ToolError, match="does not fit"):
+        Form(int).read(content)
+
+
+def test_choices_and_optional_fields_of_a_model_stand_flat_in_its_form() -> None:
+    shown = fields(Wish)
+
+    assert (shown["colour"]["enum"], shown["size"]["enum"]) == (["red", "blue"], ["m"])
+    assert (shown["note"]["type"], shown["day"]["format"]) == ("string", "date")
+    assert not {"anyOf", "$ref", "const"} & {name for field in shown.values() for name in field}
+    assert (shown["colour"]["description"], "default" in shown["note"]) == ("Which one", False)
+    assert Form(Wish).schema.keys() == {"type", "properties", "required"}
+    assert [Form(schema).schema["required"] for schema in (Wish, Place)] == [["colour"], ["street"]]
+    assert Form(Wish).read({"colour": "blue"}) == Wish(colour=Colour.BLUE)
+
+
+def test_without_a_schema_a_form_has_no_fields() -> None:
+    assert fields(None) == {}
+    assert Form(None).read({}) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "named"),
+    [
+        (Wishes, "'first'"),
+        (Many, "'names'"),
+        (list[int], "'value'"),
+        (dict[str, int], "'value'"),
+        (int | str, "'value'"),
+        ({"type": "object", "properties": {"a": {"type": "object", "properties": {}}}}, "'a'"),
+        ({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}}, "'a'"),
+        ({"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}]}}}, "'a'"),
+        ({"type": "object", "properties": {"a": "string"}}, "'a'"),
+        ({"type": "string"}, "properties"),
+        ({"type": "object"}, "properties"),
+        ({}, "properties"),
+    ],
+    ids=str,
+)
+def test_what_is_not_flat_is_refused_and_named(schema: Any, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        Form(schema)
+
+
+@pytest.mark.parametrize(
+    "items", [{"type": "string", "enum": ["a"]}, {"anyOf": [{"const": "a", "title": "A"}]}], ids=str
+)
+def test_a_choice_of_several_is_flat(items: JsonObject) -> None:
+    schema: JsonObject = {"type": "object", "properties": {"a": {"type": "array", "items": items}}}
+
+    assert Form(schema).schema == schema
+    assert Form(schema).read({"a": ["a"]}) is None
+
+
+MODEL: Any = {"type": "object", "properties": {}}
+URL = "https://a"
+FORM, PAGE = ("message", "schema"), ("message", "url")
+
+
+@pytest.mark.parametrize(
+    ("names", "positional", "named", "key"),
+    [
+        (FORM, ("Who?", MODEL), {}, None),
+        (FORM, ("Who?", MODEL), {"key": "k"}, "k"),
+        (FORM, ("Who?",), {"schema": MODEL}, None),
+        (FORM, ("Who?",), {"response_type": MODEL}, None),
+        (FORM, ("Who?", MODEL), {"response_type": None}, None),
+        (FORM, (), {"message": "Who?", "schema": MODEL, "key": "k"}, "k"),
+        (FORM, ("k", "Who?", MODEL), {}, "k"),
+        (FORM, ("k", "Who?"), {"schema": MODEL}, "k"),
+        (FORM, ("k",), {"message": "Who?", "schema": MODEL}, "k"),
+        (PAGE, ("Who?", URL), {}, None),
+        (PAGE, ("Who?", URL), {"key": "k"}, "k"),
+        (PAGE, ("k", "Who?", URL), {}, "k"),
+        (PAGE, ("k", "Who?"), {"url": URL}, "k"),
+    ],
+    ids=str,
+)
+def test_a_question_has_its_message_first_or_after_its_key(
+    names: tuple[str, str], positional: Any, named: Any, key: str | None
+) -> None:
+    given = question_arguments("elicit", names, positional, named)
+
+    about = MODEL if names is FORM else URL
+    assert (given["message"], given[names[1]], given.get("key")) == ("Who?", about, key)
+
+
+def test_a_schema_may_be_left_out() -> None:
+    assert question_arguments("elicit", FORM, ("Sure?",), {})["schema"] is None
+
+
+@pytest.mark.parametrize(
+    ("names", "positional", "named"),
+    [
+        (FORM, (), {}),
+        (FORM, ("k", "Who?"), {}),
+        (FORM, ("Who?", MODEL), {"response_type": MODEL, "key": "k"}),
+        (FORM, ("k", "Who?", MODEL), {"key": "k"}),
+        (FORM, ("k", "Who?", MODEL, 1), {}),
+        (FORM, ("Who?", MODEL), {"wait": 1}),
+        (FORM, (MODEL, "Who?"), {}),
+        (FORM, ("Who?", MODEL), {"key": 5}),
+        (FORM, ("Who?", MODEL), {"key": ""}),
+        (PAGE, ("Go",), {}),
+        (PAGE, ("Go", 5), {}),
+        (PAGE, ("Go", "https://a"), {"schema": MODEL}),
+    ],
+    ids=str,
+)
+def test_what_makes_no_question_is_refused(names: tuple[str, str], positional: Any, named: Any) -> None:
+    with pytest.raises(TypeError, match="elicit"):
+        question_arguments("elicit", names, positional, named)

@@ -1,9 +1,13 @@
-"""What dependencies cost: nothing where there are none, and no event loop where nothing is asynchronous."""
+"""How calls wait for their dependencies, and what dependencies cost."""
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
+
+from mcp_baton.server.running import dependencies
+from mcp_baton.server.running.dependencies import InItsThread, TookTooLong
 
 REGISTERED = """
 import sys
@@ -39,14 +43,25 @@ def loaded(code: str) -> set[str]:
     return set(told.stdout.split())
 
 
-ROOM = "mcp_baton.server.running"
-DECLARED = {"mcp_baton.server.schema.provider"}
-MADE = {f"{ROOM}.{name}" for name in ("awaiting", "dependencies")}
+OWN = {"mcp_baton.server.running.dependencies"}
 
 
-@pytest.mark.parametrize(("code", "own"), [(WITHOUT, set()), (WITH, DECLARED | MADE)])
+@pytest.mark.parametrize(("code", "own"), [(WITHOUT, set()), (WITH, OWN)])
 def test_dependencies_load_what_they_need_and_no_more(code: str, own: set[str]) -> None:
     modules = loaded(code)
 
-    assert modules & (DECLARED | MADE) == own
+    assert modules & OWN == own
     assert modules & {"asyncio", "concurrent.futures", "pydantic"} == set()
+
+
+def test_what_is_given_up_before_its_thread_begins_is_not_called_and_frees_the_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs, happened = list[Callable[[Callable[[], None]], None]](), list[str]()
+    monkeypatch.setattr(dependencies, "in_a_thread", jobs.append)
+
+    with pytest.raises(TookTooLong):
+        InItsThread(0.0).call(len, lambda: happened.append("called"), lambda _: None)
+    jobs[0](lambda: happened.append("free"))
+
+    assert happened == ["free"]

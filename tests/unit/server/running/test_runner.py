@@ -385,9 +385,9 @@ def test_asynchronous_tools_report_while_they_run() -> None:
     line = Line()
 
     async def do(ctx: Context) -> int:
-        await ctx.report_progress(1)
+        ctx.report_progress(1)
         await asyncio.sleep(0)
-        await ctx.report_progress(2)
+        ctx.report_progress(2)
         return 3
 
     assert outcome_in(call(line=line), do) == Succeeded(3)

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_baton import Context, Depends, RegistrationError, Server
 from mcp_baton.server.schema.dependency import Dependency
-from mcp_baton.server.schema.provider import read_provider
+from mcp_baton.server.schema.signature import read_provider
 
 
 def plain() -> int:

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from mcp_baton import Context, RegistrationError
 from mcp_baton.server.definitions.labels import Labels
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.schema.plain_types import to_json
+from mcp_baton.server.schema.plain import to_json
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.workflow.host import Mismatch, Succeeded
 

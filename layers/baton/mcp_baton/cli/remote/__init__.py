@@ -1,1 +1,1 @@
-"""What the commands have in common that speak to a server or to its table (docs/commands.md)."""
+"""Shared parts of the commands that use a server or its table (docs/commands.md)."""

@@ -1,4 +1,4 @@
-"""`key=value…` on the command line as arguments: by a tool's schema, or as the texts of a prompt."""
+"""`key=value` on the command line as arguments of a tool or a prompt."""
 
 import difflib
 import json
@@ -14,16 +14,16 @@ _GIVEN: Final = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=@|=)(?P<text>.*)", re.
 
 
 class ArgumentError(BatonError):
-    """An argument that cannot be used; names it and the remedy."""
+    """An argument cannot be used. The message names it and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One argument as it was written.
+    """An argument on the command line.
 
     Attributes:
         name: Its name.
-        text: What was written for it, or stands in the file that was.
+        text: Its text, or the text of the file that it names.
         literal: Whether the text is JSON (`key:=JSON`).
     """
 
@@ -33,19 +33,19 @@ class Given:
 
 
 def given(words: Iterable[str]) -> list[Given]:
-    """The arguments in words such as `a=text`, `b:=[1]` and `c=@notes.txt`.
+    """Parse words such as `a=text`, `b:=[1]` and `c=@notes.txt`.
 
     Raises:
-        ArgumentError: a word is none of these, comes twice, or names a file that cannot be read.
+        ArgumentError: a word has another form, a name occurs twice, or a file cannot be read.
     """
     found: dict[str, Given] = {}
     for word in words:
         parts = _GIVEN.fullmatch(word)
         if parts is None:
-            raise ArgumentError(f"{word!r} is no argument: write key=value, key:=JSON or key=@FILE")
+            raise ArgumentError(f"{word!r} is not an argument: write key=value, key:=JSON or key=@FILE")
         name, text = parts["name"], parts["text"]
         if name in found:
-            raise ArgumentError(f"the argument {name!r} is given twice")
+            raise ArgumentError(f"the argument {name!r} occurs twice")
         if parts["kind"] == "=@":
             text = _text_of(name, Path(text))
         found[name] = Given(name, text, literal=parts["kind"] == ":=")
@@ -61,28 +61,28 @@ def _text_of(name: str, file: Path) -> str:
 
 
 def for_tool(arguments: Sequence[Given], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a call, converted by the tool's input schema.
+    """Convert the arguments of a call according to the tool's input schema.
 
     Raises:
-        ArgumentError: the tool has no such argument, or the text is none of its type.
+        ArgumentError: the tool has no such argument, or the text does not have its type.
     """
     properties = schema.get("properties", {})
     if properties and not schema.get("additionalProperties"):
-        _check_names(arguments, properties, "argument")
+        _check_names(arguments, properties)
     return {each.name: _converted(each, properties.get(each.name, {}), schema) for each in arguments}
 
 
 def for_prompt(arguments: Sequence[Given], declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Arguments of a prompt, all of which are texts.
+    """Convert the arguments of a prompt, which are all strings.
 
     Args:
-        arguments: What was written.
-        declared: The prompt's arguments, as `prompts/list` says them.
+        arguments: The arguments on the command line.
+        declared: The prompt's arguments, as in `prompts/list`.
 
     Raises:
-        ArgumentError: the prompt has no such argument, or the text is not the JSON that it should be.
+        ArgumentError: the prompt has no such argument, or a text is not JSON.
     """
-    _check_names(arguments, [str(each["name"]) for each in declared], "argument")
+    _check_names(arguments, [str(each["name"]) for each in declared])
     made: dict[str, str] = {}
     for each in arguments:
         value = _literal(each) if each.literal else each.text
@@ -90,15 +90,18 @@ def for_prompt(arguments: Sequence[Given], declared: Iterable[Mapping[str, Any]]
     return made
 
 
-def _check_names(arguments: Sequence[Given], known: Iterable[str], what: str) -> None:
+def _check_names(arguments: Sequence[Given], known: Iterable[str]) -> None:
     names = list(known)
     for each in arguments:
         if each.name not in names:
-            near = difflib.get_close_matches(each.name, names, 1)
-            told = f"there are {', '.join(names)}" if names else "it takes none"
-            raise ArgumentError(
-                f"there is no {what} {each.name!r}: " + (f"did you mean {near[0]!r}?" if near else told)
-            )
+            raise unknown("argument", each.name, names, "it has no arguments")
+
+
+def unknown(kind: str, name: str, known: Sequence[str], none: str) -> ArgumentError:
+    """Return the error for a name that is not known."""
+    near = difflib.get_close_matches(name, known, 1)
+    names = f"known are {', '.join(known)}" if known else none
+    return ArgumentError(f"there is no {kind} {name!r}: " + (f"did you mean {near[0]!r}?" if near else names))
 
 
 def _literal(each: Given) -> Any:
@@ -113,23 +116,23 @@ def _converted(each: Given, schema: Mapping[str, Any], root: Mapping[str, Any]) 
 
 
 def from_text(name: str, text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """A text as a value of this schema: itself, where a string will do.
+    """Convert a text to a value of a schema. A schema that allows strings keeps the text.
 
     Args:
         name: The argument's name, for the error.
-        text: What was written.
+        text: The text.
         schema: The argument's JSON schema.
-        root: The schema whose `$defs` it refers to.
+        root: The schema with its `$defs`.
 
     Raises:
-        ArgumentError: it is no value of the schema's type.
+        ArgumentError: the text is not a value of the schema's type.
     """
     for choice in _enumerated(schema, root):
         if text == _as_text(choice):
             return choice
     choices = choices_of(schema, root)
     if choices and not (text == "null" and any(form.get("type") == "null" for form in _forms(schema, root))):
-        raise ArgumentError(f"{name}={text}: {text!r} is none of {listed(choices)}")
+        raise ArgumentError(f"{name}={text}: {text!r} is not one of {listed(choices)}")
     kinds = {kind for form in _forms(schema, root) for kind in _kinds(form)}
     if not choices and (not kinds or "string" in kinds):
         return text
@@ -139,28 +142,28 @@ def from_text(name: str, text: str, schema: Mapping[str, Any], root: Mapping[str
         value = _Not
     if value is _Not or not any(_is(kind, value) for kind in kinds):
         wanted = " or ".join(sorted(kinds - {"null"}) + ["null"] * ("null" in kinds))
-        raise ArgumentError(f"{name}={text}: {text!r} is no {wanted}")
+        raise ArgumentError(f"{name}={text}: {text!r} is not a value of type {wanted}")
     return value
 
 
 class _Not:
-    """Stands for no value."""
+    """Marks a text that is not JSON."""
 
 
 def kinds_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[str]:
-    """The JSON types that a schema allows, but null."""
+    """Return the JSON types that a schema allows, without null."""
     return sorted({kind for form in _forms(schema, root) for kind in _kinds(form)} - {"null"})
 
 
 def choices_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
-    """The values of a schema that allows only these, and perhaps null; nothing for any other schema."""
+    """Return the values of a schema that allows only certain values, without null; empty for other schemas."""
     forms = [form for form in _forms(schema, root) if form.get("type") != "null"]
     is_choice = all("enum" in form or "const" in form for form in forms)
     return [value for value in _enumerated(schema, root) if value is not None] if is_choice else []
 
 
 def listed(choices: Iterable[Any]) -> str:
-    """Choices as they can be written."""
+    """Return choices as the user can write them."""
     return ", ".join(map(_as_text, choices))
 
 
@@ -175,7 +178,7 @@ def _enumerated(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]
 
 
 def _forms(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """The schema, or what it is any of."""
+    """Yield the schema, or its alternatives."""
     if "$ref" in schema:
         path = str(schema["$ref"]).removeprefix("#/").split("/")
         found: Any = root

@@ -1,12 +1,13 @@
-"""A client of a server, for the commands: requests, their rounds of questions, and what arrives meanwhile."""
+"""A client of a server, for the commands: requests, questions of the server, and progress."""
 
+import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import count
 from typing import Any, Final, Literal, Protocol
 
-from mcp_baton.cli.remote.ending import Rejected, Unreachable, faulty
+from mcp_baton.cli.remote.errors import Rejected, Unreachable, faulty
 from mcp_baton.cli.remote.printing import short
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.envelope import (
@@ -20,45 +21,48 @@ from mcp_baton.protocol.envelope import (
 )
 
 type Era = Literal["2025", "2026"]
-type Ask = Callable[[Mapping[str, Any]], dict[str, Any]]
-"""Answers one question of the server: the request's `method` and `params` in, its result out."""
 
 REVISIONS: Final = {"2025": "2025-11-25", "2026": "2026-07-28"}
 ROUNDS: Final = 100
-"""So many times one request may ask; one that asks more often never ends."""
+"""The maximum number of times that one request may ask questions."""
 
 PAGES: Final = 1_000
 ENTRIES: Final = 100_000
-"""So many pages and entries a list may have."""
+"""The maximum number of pages and entries of a list."""
 
+SEARCHED: Final = 1_000
+"""The number of newest tasks among which a prefix is looked up."""
+
+_TASK_ID: Final = re.compile(r"[0-9a-z]{37}")
 _NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class Transport(Protocol):
-    """The way to a server."""
+    """Sends messages to a server."""
 
     def send(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """The messages of the answer, as they arrive."""
-
-    def close(self) -> None:
-        """Let go of it."""
+        """Yield the messages of the answer as they arrive."""
 
 
 class Remote:
-    """A server, wherever it runs.
+    """A server.
 
     Args:
-        transport: The way to it.
-        ask: Answers its questions.
-        told: Is given the params of each `notifications/progress`, as it arrives.
-        sleep: Lets so many seconds pass, between two looks at a task.
+        transport: Sends messages to it.
+        ask: Answers a question of the server: takes the request, returns its result.
+        on_progress: Gets the params of each `notifications/progress`.
+        sleep: Waits for a number of seconds before a task is polled again.
     """
 
     def __init__(
-        self, transport: Transport, ask: Ask, told: Callable[[Mapping[str, Any]], None], sleep: Callable[[float], None]
+        self,
+        transport: Transport,
+        ask: Callable[[Mapping[str, Any]], dict[str, Any]],
+        on_progress: Callable[[Mapping[str, Any]], None],
+        sleep: Callable[[float], None],
     ) -> None:
         self._transport = transport
-        self._told = told
+        self._on_progress = on_progress
         self._ids = count(1)
         self.ask = ask
         self.sleep = sleep
@@ -72,32 +76,31 @@ class Remote:
         era: Era = "2026",
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """A request's result, once its questions are answered.
+        """Send a request, answer the server's questions, and return the result.
 
         Args:
             method: E.g. `tools/list`.
             params: Its params, without `_meta`.
-            meta: What `_meta` holds beside what the era wants there.
-            era: The era to ask in. `tasks/list` is of 2025 alone.
-            headers: What is sent beside the era's own headers.
+            meta: Members of `_meta` in addition to those of the era.
+            era: The era of the request. Only 2025 has `tasks/list`.
+            headers: Headers in addition to those of the era.
 
         Raises:
             Rejected: the server answers with an error.
-            Unreachable, Denied: there is no answer, or it lets nobody in.
+            Unreachable, Denied: the server does not answer or rejects the caller.
         """
-        given, asked = dict(params or {}), dict(meta or {})
+        sent = dict(params or {})
         for _ in range(ROUNDS):
-            result = self._once(method, given, asked, era, headers or {})
+            result = self._once(method, sent, meta or {}, era, headers or {})
             if result.get("resultType") != "input_required":
                 return result
-            responses = {key: self.ask(question) for key, question in result.get("inputRequests", {}).items()}
-            given |= {"inputResponses": responses}
+            sent["inputResponses"] = {key: self.ask(asked) for key, asked in result.get("inputRequests", {}).items()}
             if "requestState" in result:
-                given["requestState"] = result["requestState"]
-        raise Rejected(0, f"{method} has asked {ROUNDS} times, and asks again")
+                sent["requestState"] = result["requestState"]
+        raise Rejected(0, f"{method} has asked {ROUNDS} times and asks again")
 
     def pages(self, method: str, key: str, *, era: Era = "2026", most: int | None = None) -> list[dict[str, Any]]:
-        """What a list holds, page by page; from `most` entries on no further page is asked for."""
+        """Return the entries of a list. After `most` entries, no further page is requested."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(PAGES):
@@ -108,30 +111,40 @@ class Remote:
                 return found
             if len(found) > ENTRIES:
                 break
-        raise faulty(f"the list of {method} has no end: {PAGES:,} pages or {ENTRIES:,} entries were read")
+        raise faulty(f"the list of {method} does not end: {PAGES:,} pages or {ENTRIES:,} entries were read")
+
+    def find_task(self, prefix: str) -> str:
+        """Return the id of the caller's only task with this prefix.
+
+        Raises:
+            TaskIdError: no task or several tasks have it.
+        """
+        if is_task_id(prefix):
+            return prefix
+        tasks = self.pages("tasks/list", "tasks", era="2025", most=SEARCHED)
+        return only_id(prefix, [str(task["taskId"]) for task in tasks])
 
     def _once(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], era: Era, headers: Mapping[str, str]
     ) -> dict[str, Any]:
-        number = next(self._ids)
         sent = {**params, "_meta": {**_own_meta(era), **meta}} if era == "2026" or meta else params
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": sent}
-        for told in self._transport.send(message, {**_own_headers(era, method, params), **headers}):
-            if told.get("method") == "notifications/progress":
-                self._told(told.get("params", {}))
-            elif "method" not in told and ("result" in told or "error" in told):
-                return _result(told)
-        raise Unreachable(f"the answer to {method} ended before it was whole: look at the task, if there is one")
+        request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": sent}
+        for message in self._transport.send(request, {**_own_headers(era, method, params), **headers}):
+            if message.get("method") == "notifications/progress":
+                self._on_progress(message.get("params", {}))
+            elif "method" not in message and ("result" in message or "error" in message):
+                return _result(message)
+        raise Unreachable(f"the answer to {method} is incomplete. If the request has a task, look at the task")
 
 
-def _result(told: Mapping[str, Any]) -> dict[str, Any]:
-    if "error" in told:
-        error = told["error"]
+def _result(message: Mapping[str, Any]) -> dict[str, Any]:
+    if "error" in message:
+        error = message["error"]
         code = error.get("code") if isinstance(error, dict) else None
         if not isinstance(code, int):
             raise faulty(f"the server answered with an error whose code is not a number: {short(error)}")
         raise Rejected(code, str(error.get("message", "")), error.get("data"))
-    result: dict[str, Any] = told["result"]
+    result: dict[str, Any] = message["result"]
     return result
 
 
@@ -141,13 +154,13 @@ def _own_meta(era: Era) -> dict[str, Any]:
     return {
         VERSION_KEY: REVISIONS["2026"],
         CLIENT_INFO_KEY: {"name": "baton", "version": version("mcp-baton")},
-        # Without a terminal questions are declined: a client that cannot be asked would be refused as a whole.
+        # Declared even without a terminal, where questions are declined: some servers reject other clients.
         CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}, "elicitation": {"form": {}}},
     }
 
 
 def _own_headers(era: Era, method: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """What the era repeats in headers (MCP 2026-07-28, basic/transports/streamable-http, Standard Request Headers)."""
+    """Return the era's headers (MCP 2026-07-28, basic/transports/streamable-http, Standard Request Headers)."""
     made = {VERSION_HEADER: REVISIONS[era]}
     if era == "2025":
         return made
@@ -157,52 +170,32 @@ def _own_headers(era: Era, method: str, params: Mapping[str, Any]) -> dict[str, 
 
 
 def header_value(value: Any) -> str:
-    """A value as it stands in a header: in base64 where it could not travel as it is."""
-    import base64
-
+    """Return a value for a header, in base64 if it contains characters that a header cannot."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?"):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
-MOST: Final = 1_000
-"""So many of the newest tasks are looked through for a beginning."""
-
-WHOLE: Final = re.compile(r"[0-9a-z]{37}")
-
-
 class TaskIdError(BatonError):
-    """No task, or more than one, begins so."""
+    """No task or several tasks have the prefix."""
 
 
-def is_whole(task_id: str) -> bool:
-    """Whether it is as long as an id: then nothing is looked up."""
-    return WHOLE.fullmatch(task_id) is not None
+def is_task_id(text: str) -> bool:
+    """Whether a text is a whole task id, so that no look-up is needed."""
+    return _TASK_ID.fullmatch(text) is not None
 
 
-def find(remote: Remote, beginning: str) -> str:
-    """The id of the one task of the caller's that begins so.
-
-    Raises:
-        TaskIdError: there is none, or more than one.
-    """
-    if is_whole(beginning):
-        return beginning
-    tasks = remote.pages("tasks/list", "tasks", era="2025", most=MOST)
-    return chosen(beginning, [str(task["taskId"]) for task in tasks])
-
-
-def chosen(beginning: str, ids: Sequence[str]) -> str:
-    """The one id that begins so.
+def only_id(prefix: str, ids: Sequence[str]) -> str:
+    """Return the only id with this prefix.
 
     Raises:
-        TaskIdError: there is none, or more than one.
+        TaskIdError: no id or several ids have it.
     """
-    found = [each for each in ids if each.startswith(beginning)]
-    if not beginning or not found:
-        raise TaskIdError(f"no task begins with {beginning!r}: `baton tasks` lists them")
+    found = [each for each in ids if each.startswith(prefix)]
+    if not prefix or not found:
+        raise TaskIdError(f"no task begins with {prefix!r}: `baton tasks` lists them")
     if len(found) > 1:
         some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-        raise TaskIdError(f"{len(found)} tasks begin with {beginning!r}: {some}. Write more of the id")
+        raise TaskIdError(f"{len(found)} tasks begin with {prefix!r}: {some}. Write more of the id")
     return found[0]

@@ -1,4 +1,4 @@
-"""Messages to a server over HTTP (MCP 2026-07-28, basic/transports/streamable-http)."""
+"""Sends messages to a server over HTTP (MCP 2026-07-28, basic/transports/streamable-http)."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
-from mcp_baton.cli.remote.ending import Denied, Unreachable, faulty
+from mcp_baton.cli.remote.errors import Denied, Unreachable, faulty
 from mcp_baton.cli.remote.profiles import Access, ProfileError
 from mcp_baton.protocol.json import MAX_LEVELS, TooDeep, loads
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 CONNECT_S: Final = 10.0
 QUIET_S: Final = 330.0
-"""How long an answer may be without a sign of life, seconds: a function behind API Gateway has 300."""
+"""The maximum time between two pieces of an answer, seconds: a function behind API Gateway has 300."""
 
 ANSWER_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of one answer. A result of Baton's has 6 MB at most; progress notifications come before it."""
+"""The maximum length of an answer. A result of Baton has at most 6 MB; progress notifications come before it."""
 
 EVENTS: Final = 100_000
-"""The most events of one answer."""
+"""The maximum number of events of an answer."""
 
 LEVELS: Final = MAX_LEVELS + 20
-"""The most levels of nesting in a message: those of a tool's value, and those around it."""
+"""The maximum nesting of a message: that of a tool's value, and the levels around it."""
 
 SHOWN: Final = 200
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class HttpTransport:
-    """One server.
+    """The HTTP connection to a server.
 
     Args:
-        access: How it is reached.
+        access: Its URL and credentials.
     """
 
     def __init__(self, access: Access) -> None:
@@ -46,14 +46,14 @@ class HttpTransport:
         self._client = httpx.Client(auth=auth, headers=_headers(access), timeout=httpx.Timeout(CONNECT_S, read=QUIET_S))
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()
 
     def send(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """The messages of the answer, as they arrive.
+        """Yield the messages of the answer as they arrive.
 
         Raises:
-            Unreachable: the server does not answer, or not as an MCP server does.
+            Unreachable: the server does not answer, or it is not an MCP server.
             Denied: it answers 401 or 403.
         """
         sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
@@ -76,21 +76,23 @@ class HttpTransport:
             for number, text in enumerate(events(lines(self._pieces(response)))):
                 if number == EVENTS:
                     raise faulty(f"{self._url} sent more than {EVENTS:,} events in one answer")
-                told = self._read(text)
-                if not isinstance(told, dict):
-                    raise faulty(f"{self._url} sent an event that is no JSON-RPC message")
-                yield told
+                message = self._read(text)
+                if not isinstance(message, dict):
+                    raise faulty(f"{self._url} sent an event that is not a JSON-RPC message")
+                yield message
             return
-        told = self._body(response)
-        if not isinstance(told, dict) or "jsonrpc" not in told:
-            raise Unreachable(f"{self._url} is no MCP endpoint: it answered {response.status_code}{_reason(told)}")
-        yield told
+        message = self._body(response)
+        if not isinstance(message, dict) or "jsonrpc" not in message:
+            raise Unreachable(
+                f"{self._url} is not an MCP endpoint: it answered {response.status_code}{_reason(message)}"
+            )
+        yield message
 
     def _body(self, response: httpx.Response) -> Any:
         return self._read(b"".join(self._pieces(response)).decode(errors="replace"))
 
     def _read(self, text: str) -> Any:
-        """The value of a JSON text; `None` for text that is not JSON."""
+        """Parse a JSON text. Return `None` if it is not JSON."""
         try:
             return loads(text, LEVELS)
         except TooDeep as error:
@@ -99,23 +101,23 @@ class HttpTransport:
             return None
 
     def _pieces(self, response: httpx.Response) -> Iterator[bytes]:
-        """The bytes of the answer, as they arrive."""
+        """Yield the bytes of the answer as they arrive."""
         left = ANSWER_BYTES
         for piece in response.iter_bytes():
             left -= len(piece)
             if left < 0:
-                raise faulty(f"{self._url} sent an answer of more than {ANSWER_BYTES:,} bytes; the rest was not read")
+                raise faulty(f"{self._url} sent an answer of more than {ANSWER_BYTES:,} bytes")
             yield piece
 
 
 def _remedy(error: Exception, url: str) -> str:
-    """What to look at where nothing on this machine listens."""
+    """Return a hint if the connection to this machine was refused."""
     here = isinstance(error, httpx.ConnectError) and httpx.URL(url).host in LOOPBACK
     return ": is `baton serve` running, on this port?" if here else ""
 
 
 def lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """The lines of a text that arrives in pieces."""
+    """Yield the lines of a text that arrives in pieces."""
     begun: list[bytes] = []
     for piece in pieces:
         *ended, rest = piece.split(b"\n")
@@ -126,7 +128,7 @@ def lines(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def events(lines: Iterable[str]) -> Iterator[str]:
-    """The data of server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html)."""
+    """Yield the data of server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html)."""
     data: list[str] = []
     for line in lines:
         if line.startswith("data:"):
@@ -145,10 +147,10 @@ def _headers(access: Access) -> dict[str, str]:
     return made
 
 
-def _reason(told: Any) -> str:
-    """What the body of a refusal says, in short."""
-    said = told.get("message") or told.get("Message") if isinstance(told, dict) else None
-    error = told.get("error") if isinstance(told, dict) else None
+def _reason(message: Any) -> str:
+    """Return the message in the body of an error, shortened."""
+    said = message.get("message") or message.get("Message") if isinstance(message, dict) else None
+    error = message.get("error") if isinstance(message, dict) else None
     said = error.get("message") if isinstance(error, dict) else said
     return f" ({str(said)[:SHOWN]})" if said else ""
 
@@ -162,7 +164,7 @@ class SigV4(httpx.Auth):
     """Signs each request.
 
     Args:
-        credentials: Whose. They are frozen for each request, so that those that expire are renewed.
+        credentials: The credentials. They are read for each request, so that expired ones are renewed.
         service: The service's name, `execute-api` for API Gateway.
         region: The region.
     """
@@ -179,7 +181,7 @@ class SigV4(httpx.Auth):
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
 
-        # What stands between may add or change other headers.
+        # A proxy may add or change other headers.
         signed = {name: request.headers[name] for name in ("host", "content-type") if name in request.headers}
         aws = AWSRequest(request.method, str(request.url), headers=signed, data=request.content)
         SigV4Auth(self._credentials.get_frozen_credentials(), self._service, self._region).add_auth(aws)
@@ -188,10 +190,10 @@ class SigV4(httpx.Auth):
 
 
 def signer(access: Access) -> SigV4:
-    """What signs requests to a server.
+    """Return the signer of requests to a server.
 
     Raises:
-        ProfileError: there is no such AWS profile, or the region is not known.
+        ProfileError: the AWS profile does not exist, or the region is not known.
         Denied: there are no credentials.
     """
     import botocore.session
@@ -203,7 +205,7 @@ def signer(access: Access) -> SigV4:
         region = access.region or (in_host["region"] if in_host else session.get_config_variable("region"))
         credentials = session.get_credentials()
     except BotoCoreError as error:
-        raise ProfileError(f"AWS's configuration cannot be used: {error}") from error
+        raise ProfileError(f"the AWS configuration cannot be used: {error}") from error
     if credentials is None:
         raise Denied("there are no AWS credentials to sign requests with: log in, or set AWS_PROFILE")
     if not region:

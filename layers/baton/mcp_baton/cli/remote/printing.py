@@ -1,9 +1,9 @@
-"""What the commands print. `CleanConsole` cleans what servers say; it is never read as markup."""
+"""The output of the commands. `CleanConsole` cleans the text of servers; text is never read as markup."""
 
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -13,8 +13,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcp_baton.cli.remote.task import StepState, TaskState
-from mcp_baton.local.clean_text import CleanConsole, cleaned, escaped
+from mcp_baton.cli.remote.task import Ran, StepState, TaskState, text_of
+from mcp_baton.local.clean_text import CleanConsole, cleaned
 from mcp_baton.tasks.record import PAUSED, paused_step
 from mcp_baton.workflow.pause import parse_pause
 
@@ -32,45 +32,39 @@ STYLES: Final = {
     "skipped": "dim",
 }
 SHOWN: Final = 300
-"""Characters of a value in a line."""
+"""The maximum number of characters of a value in a line."""
 
 PREFIX: Final = 16
-"""Characters of a task's id in a list."""
+"""The number of characters of a task's id in a list."""
 
-
-def print_json(value: Any) -> None:
-    """Print one JSON document on the standard output. Unsafe characters are escaped."""
-    sys.stdout.write(escaped(json.dumps(value, indent=2, ensure_ascii=not _utf8())) + "\n")
-
-
-def _utf8() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+LONGEST: Final = 4_000
+"""The maximum number of characters of a result."""
 
 
 def console(*, errors: bool = False) -> Console:
-    """Where people read: the standard output, or the standard error."""
+    """Return a console on the standard output or the standard error."""
     return CleanConsole(stderr=errors)
 
 
 def plain(value: object) -> str:
-    """A value as cleaned text."""
+    """Return a value as cleaned text."""
     return cleaned(str(value))
 
 
 def short(value: Any, most: int = SHOWN) -> str:
-    """A value in one line."""
+    """Return a value in one line."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(plain(text).split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def status_text(status: str) -> Text:
-    """A status in its colour."""
+    """Return a status in its colour."""
     return Text(plain(status), style=STYLES.get(status, ""))
 
 
-def lasted(ms: int | None) -> str:
-    """A time: `12 ms`, `1.2 s`, `2 min 5 s`, `3 h 4 min`."""
+def duration(ms: int | None) -> str:
+    """Return a duration: `12 ms`, `1.2 s`, `2 min 5 s`, `3 h 4 min`."""
     if ms is None:
         return ""
     if ms < 1_000:
@@ -82,8 +76,8 @@ def lasted(ms: int | None) -> str:
     return f"{ms // 3_600_000} h {ms % 3_600_000 // 60_000} min"
 
 
-def sized(count: int | None) -> str:
-    """A length: `120 B`, `2.0 KB`, `1.2 MB`."""
+def size(count: int | None) -> str:
+    """Return a length: `120 B`, `2.0 KB`, `1.2 MB`."""
     if count is None:
         return ""
     if count < 1_000:
@@ -92,15 +86,15 @@ def sized(count: int | None) -> str:
 
 
 def epoch_ms(timestamp: str) -> int | None:
-    """A timestamp such as `2026-11-22T15:04:33.000Z`, as epoch milliseconds; `None` for another text."""
+    """Return a timestamp such as `2026-11-22T15:04:33.000Z` as epoch milliseconds; `None` for another text."""
     try:
         return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
     except ValueError:
         return None
 
 
-def since(timestamp: str, now_ms: int) -> str:
-    """How long ago that was: `12 s`, `3 min`, `2 h`, `5 d`."""
+def age(timestamp: str, now_ms: int) -> str:
+    """Return the time since a timestamp: `12 s`, `3 min`, `2 h`, `5 d`."""
     at = epoch_ms(timestamp)
     seconds = 0 if at is None else max(0, now_ms - at) // 1000
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
@@ -110,15 +104,15 @@ def since(timestamp: str, now_ms: int) -> str:
 
 
 def clock(at_ms: int | None) -> str:
-    """The time of day, UTC."""
+    """Return the time of day, UTC."""
     return "" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
 
 
 def heading(task: TaskState) -> Iterator[Text]:
-    """Two lines: of what it is, and how it stands."""
+    """Yield two lines: the workflow and the id, then the status."""
     yield Text().append(plain(task.workflow or "a tool's task"), style="bold").append(f"  {task.task_id}", style="dim")
     line = status_text(task.status)
-    if task.pause and not task.over:
+    if task.pause and not task.ended:
         step = paused_step(task.pause) or task.step
         at = f" at {plain(step)}" if step else ""
         line = status_text(task.status).append(f", paused{at}: waits for the model", style=STYLES["paused"])
@@ -128,7 +122,7 @@ def heading(task: TaskState) -> Iterator[Text]:
 
 
 def steps_table(steps: tuple[StepState, ...]) -> Padding:
-    """The steps: status, when they began (UTC), how long they took, and how long their results are."""
+    """Return the steps with their status, start (UTC), duration, and length of the result."""
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
     for name, justify in (
         ("step", "left"),
@@ -139,13 +133,13 @@ def steps_table(steps: tuple[StepState, ...]) -> Padding:
     ):
         table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=name != "step")
     for step in steps:
-        cells = (clock(step.at_ms), lasted(step.ms), sized(step.bytes))
+        cells = (clock(step.at_ms), duration(step.ms), size(step.bytes))
         table.add_row(Text(plain(step.name)), status_text(step.status), *cells)
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
 def why(pause: Mapping[str, Any]) -> str:
-    """A pause reason in words (docs/workflows.md, Pausing)."""
+    """Return a pause reason in words (docs/workflows.md, Pausing)."""
     step = paused_step(pause)
     line = f"{pause.get('type', 'paused')} at {step}" if step else str(pause.get("type", "paused"))
     reason = parse_pause(pause)
@@ -154,7 +148,7 @@ def why(pause: Mapping[str, Any]) -> str:
 
 
 def call_line(entry: Mapping[str, Any]) -> str:
-    """One entry of `next` in a line: the tool and its arguments as words for a shell, or the resource to read."""
+    """Return an entry of `next` in a line: the tool and its arguments, quoted for a shell, or the resource to read."""
     if "resource" in entry:
         return f"read {entry['resource']}"
     words = [_word(str(name), value) for name, value in entry.get("arguments", {}).items()]
@@ -162,16 +156,16 @@ def call_line(entry: Mapping[str, Any]) -> str:
 
 
 def _word(name: str, value: Any) -> str:
-    """An argument as a shell's word, in the form that `baton call` reads it from (docs/commands.md)."""
+    """Return an argument as a word of a shell, in the form that `baton call` reads (docs/commands.md)."""
     if isinstance(value, str) and value.isprintable() and not value.startswith("@"):
         return f"{shlex.quote(name)}={shlex.quote(value)}"
     text = json.dumps(value, ensure_ascii=False)
-    # As ASCII, what cannot be printed is escaped: line breaks, and whatever changes a terminal.
+    # ASCII escapes line breaks and characters that control a terminal.
     return f"{shlex.quote(name)}:={shlex.quote(text if text.isprintable() else json.dumps(value))}"
 
 
 class Progress:
-    """Shows `notifications/progress` while an answer is waited for.
+    """Shows `notifications/progress` while the command waits for an answer.
 
     Args:
         shown: Whether to show anything.
@@ -191,8 +185,8 @@ class Progress:
     ) -> None:
         self.stop()
 
-    def told(self, params: Mapping[str, Any]) -> None:
-        """Take the params of a notification."""
+    def notify(self, params: Mapping[str, Any]) -> None:
+        """Show a notification."""
         message = params.get("message")
         if message is None:
             total = params.get("total")
@@ -200,7 +194,7 @@ class Progress:
         self.say(short(str(message)))
 
     def say(self, message: str) -> None:
-        """Show what is under way now."""
+        """Show a message."""
         if not self._shown or message == self._last:
             return
         self._last = message
@@ -218,3 +212,114 @@ class Progress:
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+
+def print_ran(ran: Ran, to: Console) -> None:
+    """Print a run: its steps, and the result or the handoff."""
+    if ran.task is None:
+        for message in ran.messages:
+            to.print(Text(f"{plain(message.get('role', ''))}:", style="bold"))
+            _print_indented(to, Text(plain(text_of(message))))
+        return
+    _print_lines(ran.task, to)
+    if ran.persisted is not True:
+        whether = "was not stored" if ran.persisted is False else "may not have been stored"
+        look = f"`baton show WHERE {plain(ran.task.task_id)}`"
+        to.print(Text(f"The result of this run {whether}. Use {look} before you repeat it.", style="yellow"))
+    if ran.note:
+        to.print(Text(plain(ran.note), style="yellow"))
+    if ran.handoff:
+        to.print()
+        to.print(Text(plain(ran.handoff)))
+    elif ran.task.status == "completed":
+        _print_results(ran.task, to)
+
+
+def print_task(task: TaskState, to: Console, now_ms: int) -> None:
+    """Print a task: its steps, the pause reason, the next calls, its result."""
+    _print_lines(task, to)
+    if task.pause and not task.ended:
+        to.print(Text("Paused  ", style="bold").append(plain(why(task.pause)), style="not bold"))
+    for key, question in task.questions.items():
+        to.print(Text("Asks  ", style="bold").append(f"{plain(key)}: {_asked(question)}", style="not bold"))
+    if task.following and not task.ended:
+        to.print(Text("Next", style="bold"))
+        for number, entry in enumerate(task.following, 1):
+            # In one line: a command that is broken into two lines cannot be copied.
+            to.print(Text(f"  {number}. {plain(call_line(entry))}"), soft_wrap=True)
+            if entry.get("guidance"):
+                _print_indented(to, Text(plain(entry["guidance"]), style="dim"), 5)
+    if task.error:
+        to.print(Text("Failed  ", style="bold red").append(short(task.error.get("message", "")), style="not bold red"))
+    if task.ended:
+        _print_results(task, to)
+    if task.others:
+        others = ", ".join(f"{plain(name)} ({size(length)})" for name, length in task.others.items())
+        to.print(Text("Variables  ", style="bold").append(others, style="not bold"))
+    to.print(Text(_times(task, now_ms), style="dim"))
+
+
+def _print_lines(task: TaskState, to: Console) -> None:
+    for line in heading(task):
+        to.print(line)
+    if task.steps:
+        to.print(steps_table(task.steps))
+
+
+def _print_results(task: TaskState, to: Console) -> None:
+    results = [(step.name, task.results[step.name]) for step in task.steps if step.name in task.results and step.tool]
+    for name, value in results[-1:]:
+        to.print(Text(f"Result of {plain(name)}", style="bold"))
+        _print_indented(to, Text(_pretty(value)))
+    if task.result is not None and (task.result_by or not (results and _is_summary(task.result))):
+        to.print(Text("Result, supplied by a client" if task.result_by else "Result", style="bold"))
+        _print_indented(to, Text(_pretty(task.result)))
+
+
+def _is_summary(result: Any) -> bool:
+    """Whether it is the engine's own result, which says only that all steps are completed."""
+    return isinstance(result, dict) and result.keys() == {"completed", "steps_completed"}
+
+
+def _pretty(value: Any) -> str:
+    text = plain(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters; --json has all)"
+
+
+def _asked(question: Any) -> str:
+    params = question.get("params", {}) if isinstance(question, dict) else {}
+    return short(params.get("message", question))
+
+
+def _print_indented(to: Console, text: Text, by: int = 2) -> None:
+    for line in text.wrap(to, max(20, to.width - by)):
+        to.print(Text(" " * by).append_text(line))
+
+
+def _times(task: TaskState, now_ms: int) -> str:
+    created, updated = epoch_ms(task.created), epoch_ms(task.updated)
+    parts = [f"created {task.created[:10]} {clock(created)} UTC"] if created is not None else []
+    if updated is not None:
+        parts.append(f"changed {duration(max(0, now_ms - updated))} ago")
+    if created is not None and task.ttl_ms is not None:
+        left = created + task.ttl_ms - now_ms
+        parts.append(f"expires in {duration(left)}" if left > 0 else "expired")
+    return ", ".join(parts)
+
+
+def content_lines(content: Iterable[Any]) -> list[str]:
+    """Return the content of a tool result as texts."""
+    lines: list[str] = []
+    for block in content:
+        match block:
+            case {"type": "text", "text": str(text)}:
+                lines.append(plain(text))
+            case {"type": "resource_link", "uri": uri}:
+                lines.append(f"[resource {plain(uri)}]")
+            case {"type": "resource", "resource": {"text": str(text)}}:
+                lines.append(plain(text))
+            case {"type": kind, **rest}:
+                lines.append(f"[{plain(kind)} {plain(rest.get('mimeType', ''))}]")
+            case _:
+                lines.append(short(block))
+    return lines

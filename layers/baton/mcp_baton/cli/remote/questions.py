@@ -1,4 +1,4 @@
-"""Questions to whoever sits at the terminal: the server's own (MCP client/elicitation), and missing arguments."""
+"""Questions at the terminal: those of the server (MCP client/elicitation), and for missing arguments."""
 
 import json
 import sys
@@ -8,20 +8,20 @@ from typing import Any
 from rich.text import Text
 
 from mcp_baton.cli.remote.arguments import ArgumentError, choices_of, from_text, kinds_of, listed
-from mcp_baton.cli.remote.ending import Failure
+from mcp_baton.cli.remote.errors import Failure
 from mcp_baton.cli.remote.printing import console, plain
 
 
 class Stopped(Exception):
-    """The person at the terminal wants to stop (end of file)."""
+    """The user wants to stop (end of file)."""
 
 
 class Terminal:
     """Asks on the standard error, and reads the standard input.
 
     Args:
-        interactive: Whether there is anybody to ask; without it the server's questions are declined.
-        quiet: Called before each question: what moves on the screen has to stand still.
+        interactive: Whether a user can answer; otherwise questions of the server are declined.
+        quiet: Called before each output, to stop the progress display.
     """
 
     def __init__(self, *, interactive: bool, quiet: Callable[[], None] = lambda: None) -> None:
@@ -30,15 +30,15 @@ class Terminal:
         self._console = console(errors=True)
 
     def say(self, text: str, style: str = "") -> None:
-        """A line that is no answer."""
+        """Print a line."""
         self._quiet()
         self._console.print(Text(plain(text), style=style))
 
     def line(self, prompt: str) -> str:
-        """What is typed after a prompt.
+        """Print a prompt and return the line that the user types.
 
         Raises:
-            Stopped: nothing more is typed.
+            Stopped: end of file.
         """
         self._quiet()
         self._console.print(Text(plain(prompt), style="bold"), end=" ")
@@ -48,29 +48,28 @@ class Terminal:
         return typed.rstrip("\r\n")
 
     def secret(self, name: str) -> str:
-        """A secret argument's value, which is not shown while it is typed.
+        """Ask for the value of a secret argument, which is not shown.
 
         Raises:
-            Stopped: nothing more is typed.
+            Stopped: end of file.
         """
         from getpass import getpass
 
         self._quiet()
         try:
-            # The prompt is written when nothing is shown any more.
             return getpass(f"{plain(name)} (secret): ")
         except EOFError as error:
             raise Stopped from error
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """The result for a question of the server's: a form's fields; declined where nobody can be asked.
+        """Return the result for a question of the server: the fields of a form, or a refusal if no user can answer.
 
         Raises:
-            Failure: it is none that was declared.
+            Failure: this client does not support the kind of question.
         """
         method, params = question.get("method"), question.get("params", {})
         if method != "elicitation/create":
-            raise Failure(f"the server asks for {plain(method)}, which this client has not offered")
+            raise Failure(f"the server asks for {plain(method)}, which this client does not support")
         if not self.interactive or params.get("mode", "form") != "form":
             return {"action": "decline"}
         self.say(f"The server asks: {params.get('message', '')}")
@@ -85,15 +84,15 @@ class Terminal:
     def fields(
         self, schema: Mapping[str, Any], names: Iterable[str], present: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Values of an object's fields, asked for one by one; those that are left empty and need not be there are not.
+        """Ask for the values of an object's fields. Optional fields may stay empty.
 
         Args:
             schema: The object's schema.
-            names: Which fields.
-            present: Values that an empty line leaves as they are.
+            names: The names of the fields.
+            present: Values that an empty line keeps.
 
         Raises:
-            Stopped: nothing more is typed.
+            Stopped: end of file.
         """
         made: dict[str, Any] = {}
         for name in names:
@@ -122,24 +121,24 @@ class Terminal:
 
 
 def _label(name: str, field: Mapping[str, Any], schema: Mapping[str, Any], default: Any) -> str:
-    told = str(field.get("title", name))
-    if told.replace(" ", "_").lower() == name.lower():
-        told = name
+    title = str(field.get("title", name))
+    if title.replace(" ", "_").lower() == name.lower():
+        title = name
     choices = choices_of(field, schema)
     about = f"one of {listed(choices)}" if choices else " or ".join(kinds_of(field, schema))
-    label = f"{told} ({about})" if about else told
+    label = f"{title} ({about})" if about else title
     label += f", {field['description']}" if "description" in field else ""
     shown = default if isinstance(default, str) else json.dumps(default, ensure_ascii=False)
     return f"{label}:" if default is None else f"{label} [{shown}]:"
 
 
 def _as_json(typed: str, field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """`yes` and `no` for a truth value."""
+    """Translate `yes` and `no` for a boolean."""
     if kinds_of(field, schema) == ["boolean"]:
         return {"y": "true", "yes": "true", "n": "false", "no": "false"}.get(typed.strip().lower(), typed.strip())
     return typed
 
 
 def at_terminal() -> bool:
-    """Whether somebody sits at a terminal: reads what is asked, and can type."""
+    """Whether a user can read a question and type an answer."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,14 +1,14 @@
-"""The task table itself, for operators: what the store tells of tasks, and does to them (docs/storage.md)."""
+"""The tasks in the DynamoDB table, for operators (docs/storage.md)."""
 
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.cli.remote.client import chosen, is_whole
-from mcp_baton.cli.remote.ending import Denied, Unreachable
+from mcp_baton.cli.options import WhereError
+from mcp_baton.cli.remote.client import is_task_id, only_id
+from mcp_baton.cli.remote.errors import Denied, Unreachable
 from mcp_baton.cli.remote.task import TaskState, state_of
-from mcp_baton.cli.remote.where import WhereError
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import TaskStore
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from mcp_baton.server.workflows.task_view import ViewOptions
 
 PAGES = 20
-"""So many pages of a list are looked through for a beginning of an id."""
+"""The number of pages in which a prefix is looked up."""
 
 
 class Table:
-    """One owner's tasks in a table.
+    """The tasks of an owner in a table.
 
     Args:
-        store: The table.
-        owner: Whose tasks.
+        store: The store of the table.
+        owner: The owner.
     """
 
     def __init__(self, store: TaskStore, owner: str) -> None:
         self._store = store
         self._owner = owner
 
-    def find(self, beginning: str) -> str:
-        """The id of the one task that begins so.
+    def find_task(self, prefix: str) -> str:
+        """Return the id of the only task with this prefix.
 
         Raises:
-            TaskIdError: there is none, or more than one.
+            TaskIdError: no task or several tasks have it.
         """
-        return beginning if is_whole(beginning) else chosen(beginning, [task["taskId"] for task in self.tasks()])
+        return prefix if is_task_id(prefix) else only_id(prefix, [task["taskId"] for task in self.tasks()])
 
     def tasks(self, most: int | None = None) -> list[dict[str, Any]]:
-        """The tasks, newest first, as `tasks/list` shows them."""
+        """Return the tasks, newest first, as `tasks/list` shows them."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(PAGES):
@@ -55,14 +55,14 @@ class Table:
         return found
 
     def state(self, task_id: str) -> TaskState:
-        """A task as it stands."""
+        """Return a task."""
         return _state(self._store.get(self._owner, task_id), self._store)
 
     def cancel(self, task_id: str) -> TaskState:
         """Cancel a task.
 
         Raises:
-            TaskFinished: it is over.
+            TaskFinished: it has already ended.
         """
         return _state(self._store.cancel(self._owner, task_id), self._store)
 
@@ -70,28 +70,28 @@ class Table:
         """Complete a task with a result.
 
         Raises:
-            TaskFinished: it is over.
+            TaskFinished: it has already ended.
         """
         return _state(self._store.complete(self._owner, task_id, result), self._store)
 
 
 def open_table(name: str, owner: str | None, url: str | None) -> Table:
-    """The tasks of an owner in a table.
+    """Return the tasks of an owner in a table.
 
     Args:
         name: The table.
-        owner: Whose tasks.
-        url: A DynamoDB that is not AWS's.
+        owner: The owner.
+        url: The URL of a DynamoDB other than AWS's.
 
     Raises:
-        WhereError: nobody is named, or the DynamoDB cannot be used.
+        WhereError: the owner is missing.
     """
     if not owner:
-        raise WhereError("--table needs --owner: tasks are kept by owner (docs/storage.md)")
+        raise WhereError("--table needs --owner: tasks are stored by owner (docs/storage.md)")
     from mcp_baton.aws import dynamodb_store
     from mcp_baton.settings import Settings
 
-    # Shards and the bucket are the deployment's: they are read where its function reads them.
+    # The environment has the deployment's shards and bucket, as for its function.
     settings = replace(Settings.from_environment(os.environ), table=name)
     return Table(dynamodb_store(name, settings, connect=_client(url)), owner)
 
@@ -111,8 +111,8 @@ def _client(url: str | None) -> "Callable[[], DynamoDBClient]":
     return connect
 
 
-def asked[Told](ask: Callable[[], Told]) -> Told:
-    """What the table says.
+def asked[Answer](ask: Callable[[], Answer]) -> Answer:
+    """Call a function that uses the table.
 
     Raises:
         Denied: there are no credentials, or they do not allow it.
@@ -125,7 +125,7 @@ def asked[Told](ask: Callable[[], Told]) -> Told:
     except StoreUnavailable as error:
         cause = error.__cause__
         if isinstance(cause, NoCredentialsError) or (isinstance(cause, ClientError) and _is_denial(cause)):
-            raise Denied(f"DynamoDB does not let you in: {cause}") from error
+            raise Denied(f"DynamoDB rejects the credentials: {cause}") from error
         raise
 
 

@@ -1,23 +1,25 @@
-"""A task as the commands show it, read from `tasks/get` (docs/http.md)."""
+"""A task and a run as the commands show them, read from `tasks/get` and `prompts/get` (docs/http.md)."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED
 from mcp_baton.server.workflows.task_view import NEXT_KEY, OMITTED_KEY, RESULT_BY_KEY, TIMINGS_KEY
 from mcp_baton.tasks.record import ENGINE_PREFIX, EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, has_value
 
-OVER: Final = frozenset({"completed", "failed", "cancelled"})
+ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """One step.
+    """A step.
 
     Attributes:
-        at_ms: When it began, epoch milliseconds; `None` where that is not known. So is `ms`, how long it took.
-        bytes: The length of its result as JSON; `None` where there is none.
+        at_ms: When it started, epoch milliseconds; `None` if unknown.
+        ms: How long it took, milliseconds; `None` if unknown.
+        bytes: The length of its result as JSON; `None` if it has none.
     """
 
     name: str
@@ -28,10 +30,10 @@ class StepState:
     bytes: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What is known of it."""
-        told: dict[str, Any] = {"name": self.name, "tool": self.tool, "status": self.status}
-        told |= {"at": self.at_ms, "ms": self.ms, "bytes": self.bytes}
-        return {name: value for name, value in told.items() if value is not None}
+        """Return the members that are known."""
+        members: dict[str, Any] = {"name": self.name, "tool": self.tool, "status": self.status}
+        members |= {"at": self.at_ms, "ms": self.ms, "bytes": self.bytes}
+        return {name: value for name, value in members.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,13 @@ class TaskState:
     """A task.
 
     Attributes:
-        workflow: Whose task it is; `None` for a tool's.
-        steps: Its steps, in order; none of a tool's task.
-        pause: Why it is paused.
-        following: What remains to be done: `next`.
-        result_by: `client` where a client supplied the result.
-        questions: What a tool's task asks, by key.
-        others: The other variables' lengths as JSON, by name.
+        workflow: The workflow's name; `None` for a tool's task.
+        steps: The workflow's steps in order; empty for a tool's task.
+        pause: The pause reason.
+        following: The remaining calls (`next`).
+        result_by: `client` if a client supplied the result.
+        questions: The questions of a tool's task, by key.
+        others: The lengths of the other variables as JSON, by name.
     """
 
     task_id: str
@@ -66,18 +68,17 @@ class TaskState:
     others: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def over(self) -> bool:
-        """Whether nothing changes it any more."""
-        return self.status in OVER
+    def ended(self) -> bool:
+        """Whether it can no longer change."""
+        return self.status in ENDED
 
     @property
     def step(self) -> str | None:
-        """The first step that is not settled."""
+        """The first step that is neither completed nor skipped."""
         return next((step.name for step in self.steps if step.status not in ("completed", "skipped")), None)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
-        told: dict[str, Any] = {"taskId": self.task_id, "status": self.status}
+        """Return the task as a JSON object."""
         more = {
             "workflow": self.workflow,
             "statusMessage": self.message,
@@ -93,15 +94,16 @@ class TaskState:
             "error": self.error,
             "questions": dict(self.questions) or None,
         }
-        return told | {name: value for name, value in more.items() if value is not None}
+        members: dict[str, Any] = {"taskId": self.task_id, "status": self.status}
+        return members | {name: value for name, value in more.items() if value is not None}
 
 
-def state_of(told: Mapping[str, Any]) -> TaskState:
-    """The task in a `tasks/get` result, of either era."""
-    meta: Mapping[str, Any] = told.get("_meta", {})
+def state_of(result: Mapping[str, Any]) -> TaskState:
+    """Return the task in a `tasks/get` result of either era."""
+    meta: Mapping[str, Any] = result.get("_meta", {})
     progress, omitted = meta.get(PROGRESS) or {}, set(meta.get(OMITTED_KEY, ()))
     timings = meta.get(TIMINGS_KEY, {})
-    sizes = {name: _bytes(value, left_out=name in omitted) for name, value in meta.items()}
+    sizes = {name: _bytes(value, omitted=name in omitted) for name, value in meta.items()}
     steps = tuple(
         StepState(
             step["name"],
@@ -114,20 +116,20 @@ def state_of(told: Mapping[str, Any]) -> TaskState:
         for step in progress.get("steps", ())
     )
     return TaskState(
-        task_id=told["taskId"],
-        status=told["status"],
+        task_id=result["taskId"],
+        status=result["status"],
         workflow=str(progress["goal"]).partition(": ")[0] if "goal" in progress else None,
-        message=told.get("statusMessage"),
-        created=told.get("createdAt", ""),
-        updated=told.get("lastUpdatedAt", ""),
-        ttl_ms=told.get("ttlMs", told.get("ttl")),
+        message=result.get("statusMessage"),
+        created=result.get("createdAt", ""),
+        updated=result.get("lastUpdatedAt", ""),
+        ttl_ms=result.get("ttlMs", result.get("ttl")),
         steps=steps,
         pause=meta.get(PAUSE_REASON),
         following=tuple(meta.get(NEXT_KEY, ())),
-        result=told.get("result"),
+        result=result.get("result"),
         result_by=meta.get(RESULT_BY_KEY),
-        error=told.get("error"),
-        questions=told.get("inputRequests", {}),
+        error=result.get("error"),
+        questions=result.get("inputRequests", {}),
         results={
             name.removeprefix(RESULT_PREFIX): value for name, value in meta.items() if name.startswith(RESULT_PREFIX)
         },
@@ -136,13 +138,71 @@ def state_of(told: Mapping[str, Any]) -> TaskState:
 
 
 def _is_other(name: str) -> bool:
-    """Whether it is a variable that no line of the steps tells of."""
+    """Whether a member of `_meta` is a variable that the list of steps does not show."""
     if name.startswith(ENGINE_PREFIX):
         return name.startswith(EXTRA_PREFIX)
     return name != OMITTED_KEY and not name.startswith(("io.modelcontextprotocol/", "mcp-baton/"))
 
 
-def _bytes(value: Any, *, left_out: bool) -> int:
-    if left_out and isinstance(value, Mapping):
+def _bytes(value: Any, *, omitted: bool) -> int:
+    if omitted and isinstance(value, Mapping):
         return int(value.get("bytes", 0))
     return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The result of `prompts/get`.
+
+    Attributes:
+        name: The prompt's name.
+        messages: The conversation.
+        task: The task after the run; `None` if the prompt has none.
+        persisted: Whether the store has what the run did, or `"unknown"`.
+    """
+
+    name: str
+    messages: tuple[Mapping[str, Any], ...]
+    task: TaskState | None
+    persisted: Any = True
+
+    @property
+    def paused(self) -> bool:
+        """Whether the client has to continue."""
+        return self.task is not None and not self.task.ended
+
+    @property
+    def code(self) -> int:
+        """The exit code of the command."""
+        if self.task is None or self.task.status == "completed":
+            return DONE
+        return PAUSED if self.paused else FAILED
+
+    @property
+    def handoff(self) -> str:
+        """The server's last message if the run is paused, else empty."""
+        return self._last_text if self.paused else ""
+
+    @property
+    def note(self) -> str:
+        """The server's last message if the run is not paused, for example about steps that may have run twice."""
+        return "" if self.paused else self._last_text
+
+    @property
+    def _last_text(self) -> str:
+        last = self.messages[-1] if self.messages else {}
+        return text_of(last) if last.get("role") == "assistant" else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the run as a JSON object."""
+        if self.task is None:
+            return {"prompt": self.name, "messages": list(self.messages)}
+        note = {"note": self.note} if self.note else {}
+        more = {} if self.persisted is True else {"persisted": self.persisted}
+        return {**self.task.to_json(), "workflow": self.name, "handoff": self.handoff or None, **note, **more}
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """Return a message's text, or the text of its embedded resource."""
+    content = message.get("content", {})
+    return str(content.get("text") or content.get("resource", {}).get("text", ""))

@@ -1,112 +1,61 @@
-"""Calls of tools: `tools/call`, and the tasks that they may become (docs/background.md)."""
+"""Requests of the commands: run a workflow, call a tool, and follow, cancel or complete a task (docs/background.md)."""
 
-import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-from mcp_baton.cli.remote.arguments import ArgumentError
+from mcp_baton.cli.remote.arguments import unknown
 from mcp_baton.cli.remote.client import Remote, header_value
-from mcp_baton.cli.remote.ending import DONE, FAILED, PAUSED, Failure, Rejected
+from mcp_baton.cli.remote.connection import Connection
+from mcp_baton.cli.remote.errors import Failure, Rejected, ended_message
 from mcp_baton.cli.remote.questions import Stopped
-from mcp_baton.cli.remote.task import StepState, TaskState, state_of
-from mcp_baton.cli.remote.where import Connection
+from mcp_baton.cli.remote.task import Ran, StepState, TaskState, state_of
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.server.definitions.param_headers import KEYWORD
 from mcp_baton.server.schema.prompt_arguments import SECRETS
 from mcp_baton.server.workflows.task_view import NEXT_KEY
 
-LISTENING: Final = {"progressToken": "baton"}
+PROGRESS_TOKEN: Final = {"progressToken": "baton"}
 
+POLL_MS: Final = (100, 60_000)
+"""The minimum and the maximum of the time between two polls, whatever the server requests, milliseconds."""
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """A prompt that was got.
-
-    Attributes:
-        name: Its name.
-        messages: The conversation.
-        task: The run's task as it stood afterwards; `None` for a run without one.
-        persisted: Whether the store holds what the run did, or `"unknown"`.
-    """
-
-    name: str
-    messages: tuple[Mapping[str, Any], ...]
-    task: TaskState | None
-    persisted: Any = True
-
-    @property
-    def paused(self) -> bool:
-        """Whether it is for the client to go on."""
-        return self.task is not None and not self.task.over
-
-    @property
-    def code(self) -> int:
-        """The exit code of a command that ends with it."""
-        if self.task is None or self.task.status == "completed":
-            return DONE
-        return PAUSED if self.paused else FAILED
-
-    @property
-    def handoff(self) -> str:
-        """What the server says at its end to whoever goes on; empty where it is done."""
-        last = self.messages[-1] if self.messages else {}
-        return text_of(last) if self.paused and last.get("role") == "assistant" else ""
-
-    @property
-    def note(self) -> str:
-        """What the server says at the end of a run that has not paused: which steps may have run twice, for example."""
-        last = self.messages[-1] if self.messages else {}
-        return text_of(last) if not self.paused and last.get("role") == "assistant" else ""
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
-        if self.task is None:
-            return {"prompt": self.name, "messages": list(self.messages)}
-        note = {"note": self.note} if self.note else {}
-        more = {} if self.persisted is True else {"persisted": self.persisted}
-        return {**self.task.to_json(), "workflow": self.name, "handoff": self.handoff or None, **note, **more}
-
-
-def text_of(message: Mapping[str, Any]) -> str:
-    """A message's text; of an embedded resource its contents'."""
-    content = message.get("content", {})
-    return str(content.get("text") or content.get("resource", {}).get("text", ""))
+ANSWERED_S: Final = 1.0
+"""The time before a task is polled after its question was answered, seconds."""
 
 
 def run(remote: Remote, name: str, arguments: Mapping[str, str], task_id: str | None = None) -> Ran:
-    """Run a workflow, or go on with a task of it."""
-    meta = {**LISTENING, **({} if task_id is None else {TASK_ID_KEY: task_id})}
+    """Run a workflow, or resume a task of it."""
+    meta = {**PROGRESS_TOKEN, **({} if task_id is None else {TASK_ID_KEY: task_id})}
     result = remote.request("prompts/get", {"name": name, "arguments": dict(arguments)}, meta)
-    told, messages = result.get("_meta", {}), tuple(result.get("messages", ()))
-    if "task_id" not in told:
+    meta, messages = result.get("_meta", {}), tuple(result.get("messages", ()))
+    if "task_id" not in meta:
         return Ran(name, messages, None)
-    return Ran(name, messages, _after(remote, told), told.get("persisted", True))
+    return Ran(name, messages, _after(remote, meta), meta.get("persisted", True))
 
 
-def _after(remote: Remote, told: Mapping[str, Any]) -> TaskState:
-    """The task after a run: as it is stored, unless the store does not have what the run did."""
-    steps = tuple(StepState(step["name"], step["status"]) for step in told.get("steps", ()))
-    status, pause = told.get("task_status", "working"), told.get("pause_reason")
-    seen = TaskState(told["task_id"], status, steps=steps, pause=pause)
+def _after(remote: Remote, meta: Mapping[str, Any]) -> TaskState:
+    """Return the task after a run: as it is stored, unless the store does not have what the run did."""
+    steps = tuple(StepState(step["name"], step["status"]) for step in meta.get("steps", ()))
+    status, pause = meta.get("task_status", "working"), meta.get("pause_reason")
     try:
-        stored = look(remote, told["task_id"])
+        stored = get_task(remote, meta["task_id"])
     except Rejected:
-        return seen
-    return stored if told.get("persisted", True) is True else replace(stored, steps=steps, status=status, pause=pause)
+        return TaskState(meta["task_id"], status, steps=steps, pause=pause)
+    return stored if meta.get("persisted", True) is True else replace(stored, steps=steps, status=status, pause=pause)
 
 
-def run_asking(connection: "Connection", name: str, given: dict[str, str], task_id: str | None = None) -> Ran:
-    """Run a workflow, or go on with a task of it, and ask for the secret arguments that are missing.
+def run_asking(connection: Connection, name: str, given: dict[str, str], task_id: str | None = None) -> Ran:
+    """Run a workflow, or resume a task of it, and ask the user for missing secret arguments.
 
     Args:
-        connection: The server, and the terminal.
+        connection: The server and the terminal.
         name: The workflow.
-        given: Its arguments. What is asked for is added to them, for the command's next requests.
-        task_id: The task to go on with.
+        given: Its arguments. Secrets that the user types are added for the command's next requests.
+        task_id: The task to resume.
 
     Raises:
-        Rejected: the server refuses the request, and there is nothing more to ask, or nobody to be asked.
+        Rejected: the server rejects the request, and no secret is missing or no user can answer.
     """
     while True:
         try:
@@ -122,61 +71,77 @@ def run_asking(connection: "Connection", name: str, given: dict[str, str], task_
 
 
 def _secrets_in(data: Any) -> list[str]:
-    named = data.get(SECRETS) if isinstance(data, Mapping) else None
-    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    names = data.get(SECRETS) if isinstance(data, Mapping) else None
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-def look(remote: Remote, task_id: str) -> TaskState:
-    """A task as it stands, with what remains to be done."""
+def get_task(remote: Remote, task_id: str) -> TaskState:
+    """Return a task with its remaining calls."""
     return state_of(remote.request("tasks/get", {"taskId": task_id}, {NEXT_KEY: True}))
 
 
-POLL_MS: Final = (100, 60_000)
-"""The shortest and the longest time between two looks at a task, whatever the server says, milliseconds."""
-
-ANSWERED_S: Final = 1.0
-"""How soon a task is looked at again whose question was answered, seconds."""
-
-
-def tool_of(connection: Connection, name: str) -> dict[str, Any]:
-    """A tool as it is listed.
+def end_task(remote: Remote, task_id: str, result: Mapping[str, Any] | None = None) -> TaskState:
+    """Cancel a task, or complete it with a result.
 
     Raises:
-        ArgumentError: there is none of this name.
+        Failure: it has already ended.
     """
-    tools = connection.remote.pages("tools/list", "tools")
-    return named(name, tools, "tool")
+    state = get_task(remote, task_id)
+    if not state.ended:
+        params = {} if result is None else {"result": result}
+        remote.request("tasks/cancel", {"taskId": task_id, **params})
+        state = get_task(remote, task_id)
+        # The 2026 era acknowledges the request even if the task ended in the meantime.
+        if result is None and state.status == "cancelled":
+            return state
+        if result is not None and state.result_by and _without_meta(state.result) == _without_meta(result):
+            return state
+    raise Failure(ended_message(f"the task {task_id}", state.status))
 
 
-def named(name: str, listed: Sequence[Mapping[str, Any]], what: str) -> dict[str, Any]:
-    """The entry of this name in a list.
+def _without_meta(result: Any) -> Any:
+    """Return a result without the members that the server adds to the result of a tool."""
+    if not isinstance(result, Mapping):
+        return result
+    return {name: value for name, value in result.items() if name not in ("resultType", "_meta")}
+
+
+def find_tool(connection: Connection, name: str) -> dict[str, Any]:
+    """Return a tool from the server's list.
+
+    Raises:
+        ArgumentError: the server has no tool with this name.
+    """
+    return named(name, connection.remote.pages("tools/list", "tools"), "tool")
+
+
+def named(name: str, listed: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:
+    """Return the entry of a list that has this name.
 
     Raises:
         ArgumentError: there is none.
     """
     found = {str(each["name"]): dict(each) for each in listed}
     if name not in found:
-        near = difflib.get_close_matches(name, found, 1)
-        told = f"there are {', '.join(found)}" if found else f"the server has no {what}s"
-        raise ArgumentError(f"there is no {what} {name!r}: " + (f"did you mean {near[0]!r}?" if near else told))
+        raise unknown(kind, name, list(found), f"the server has no {kind}s")
     return found[name]
 
 
 def call(
     connection: Connection, tool: Mapping[str, Any], arguments: Mapping[str, Any], task_id: str | None = None
 ) -> dict[str, Any]:
-    """A call's result; of one that became a task, once that is over.
+    """Call a tool and return the result. If the call becomes a task, wait until the task ends.
 
     Args:
         connection: The server.
         tool: The tool as it is listed.
         arguments: Its arguments.
-        task_id: The task of a workflow that the call belongs to.
+        task_id: The task of the workflow to which the call belongs.
 
     Raises:
-        Failure: its task failed, or was cancelled.
+        Failure: the call's task failed or was cancelled.
     """
-    meta = {**LISTENING, **({} if task_id is None else {TASK_ID_KEY: task_id})}
+    meta = {**PROGRESS_TOKEN, **({} if task_id is None else {TASK_ID_KEY: task_id})}
     params = {"name": tool["name"], "arguments": dict(arguments)}
     headers = dict(_mirrored(tool.get("inputSchema", {}), arguments))
     result = connection.remote.request("tools/call", params, meta, headers=headers)
@@ -184,8 +149,8 @@ def call(
 
 
 def _mirrored(schema: Mapping[str, Any], arguments: Any) -> list[tuple[str, str]]:
-    """Arguments that are mirrored into headers (MCP 2026-07-28, basic/transports/streamable-http, Custom Headers from
-    Tool Parameters)."""
+    """Return the arguments that are also sent as headers (MCP 2026-07-28, basic/transports/streamable-http, Custom
+    Headers from Tool Parameters)."""
     found: list[tuple[str, str]] = []
     for name, field in schema.get("properties", {}).items():
         value = arguments.get(name) if isinstance(arguments, Mapping) else None
@@ -198,29 +163,28 @@ def _mirrored(schema: Mapping[str, Any], arguments: Any) -> list[tuple[str, str]
 
 
 def _followed(connection: Connection, task: Mapping[str, Any]) -> dict[str, Any]:
-    """What a task returns: it is looked at as often as the server says, and its questions are answered."""
+    """Poll a task, answer its questions, and return its result."""
     remote, task_id = connection.remote, str(task["taskId"])
     connection.progress.say(f"task {task_id}")
-    told: Mapping[str, Any] = task
     try:
         while True:
-            match told.get("status"):
+            match task.get("status"):
                 case "completed":
-                    result: dict[str, Any] = told.get("result", {})
+                    result: dict[str, Any] = task.get("result", {})
                     return result
                 case "failed":
-                    raise Failure(f"the task {task_id} failed: {told.get('error', {}).get('message', '')}")
+                    raise Failure(f"the task {task_id} failed: {task.get('error', {}).get('message', '')}")
                 case "cancelled":
                     raise Failure(f"the task {task_id} was cancelled")
-                case "input_required" if told.get("inputRequests"):
-                    answers = {key: remote.ask(question) for key, question in told["inputRequests"].items()}
+                case "input_required" if task.get("inputRequests"):
+                    answers = {key: remote.ask(question) for key, question in task["inputRequests"].items()}
                     remote.request("tasks/update", {"taskId": task_id, "inputResponses": answers})
                     remote.sleep(ANSWERED_S)
                 case _:
-                    remote.sleep(min(max(told.get("pollIntervalMs", 1_000), POLL_MS[0]), POLL_MS[1]) / 1000)
-            told = remote.request("tasks/get", {"taskId": task_id})
-            if told.get("statusMessage"):
-                connection.progress.say(str(told["statusMessage"]))
+                    remote.sleep(min(max(task.get("pollIntervalMs", 1_000), POLL_MS[0]), POLL_MS[1]) / 1000)
+            task = remote.request("tasks/get", {"taskId": task_id})
+            if task.get("statusMessage"):
+                connection.progress.say(str(task["statusMessage"]))
     except KeyboardInterrupt:
-        connection.terminal.say(f"The task {task_id} goes on: baton show and baton cancel take its id.")
+        connection.terminal.say(f"The task {task_id} continues. Use its id with baton show and baton cancel.")
         raise

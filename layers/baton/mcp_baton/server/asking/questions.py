@@ -1,30 +1,125 @@
-"""What a tool can ask the client for, and what it gets (MCP client/elicitation, client/sampling, client/roots)."""
+"""Questions of a tool to the client, and their answers (MCP client/elicitation, client/sampling, client/roots)."""
 
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Self, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import URL_ELICITATION, Question
-from mcp_baton.server.asking.forms import Form, Schema
 from mcp_baton.server.content import Content, Message
+
+type Schema = JsonObject | Any
+"""A JSON Schema of flat primitive fields, or a type: a model, a dataclass, or a plain one such as `int`, an `Enum` or a
+`Literal`; `None` for a form without fields."""
+
+VALUE = "value"
+"""The one field of a plain type's form."""
+
+PRIMITIVES = frozenset({"string", "number", "integer", "boolean"})
+NO_FIELDS: JsonObject = {"type": "object", "properties": {}}
+
+
+class Form:
+    """What is asked for.
+
+    Args:
+        schema: The author's schema or type.
+
+    Raises:
+        ValueError: it has a field that MCP's forms do not have; names it.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._type: Any = None
+        self._wraps = False
+        if schema is None:
+            self.schema = NO_FIELDS
+        elif isinstance(schema, Mapping):
+            self.schema = cast("JsonObject", schema)
+            _check_fields(self.schema, "the schema")
+        else:
+            self._type = schema
+            self.schema = self._described(schema)
+
+    def read(self, content: JsonObject) -> object:
+        """The content as the type that was asked for; `None` where none was.
+
+        Raises:
+            ToolError: it does not fit.
+        """
+        if self._type is None:
+            return None
+        from pydantic import TypeAdapter, ValidationError
+
+        if self._wraps and VALUE not in content:
+            raise ToolError(f"The client's answer does not fit the form: it has no {VALUE!r}.")
+        given: object = content[VALUE] if self._wraps else dict(content)
+        try:
+            return TypeAdapter(self._type).validate_python(given)
+        except ValidationError as error:
+            wrong = error.error_count()
+            raise ToolError(f"The client's answer does not fit the form: {wrong} fields are wrong.") from error
+
+    def _described(self, schema: Any) -> JsonObject:
+        from pydantic import TypeAdapter
+
+        name = getattr(schema, "__name__", repr(schema))
+        made = TypeAdapter(schema).json_schema()
+        definitions = made.pop("$defs", {})
+        made = inlined(made, definitions)
+        self._wraps = "properties" not in made
+        fields = {VALUE: made} if self._wraps else made["properties"]
+        properties = {field: inlined(shown, definitions) for field, shown in fields.items()}
+        required = [VALUE] if self._wraps else made.get("required", [])
+        form: JsonObject = {"type": "object", "properties": properties, "required": required}
+        _check_fields(form, name)
+        return form
+
+
+def inlined(shown: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """A type's schema with what it refers to in its place, and without the null of an optional one."""
+    options = [option for option in shown.get("anyOf", ()) if option.get("type") != "null"]
+    if len(options) == 1:
+        shown = {name: value for name, value in shown.items() if name != "anyOf"} | options[0]
+        if shown.get("default", ...) is None:
+            del shown["default"]
+    reference = str(shown.get("$ref", "")).removeprefix("#/$defs/")
+    if reference in definitions:
+        shown = {**definitions[reference], **{name: value for name, value in shown.items() if name != "$ref"}}
+    if "const" in shown:
+        shown = {**shown, "enum": [shown["const"]]}
+        del shown["const"]
+    return shown
+
+
+def _check_fields(form: JsonObject, name: str) -> None:
+    properties = form.get("properties")
+    if form.get("type") != "object" or not isinstance(properties, Mapping):
+        raise ValueError(f"{name}: a form is an object with flat fields; give it `type: object` and `properties`")
+    for field, shown in properties.items():
+        if not isinstance(shown, Mapping) or not (_is_flat(shown) or is_choice_of_several(shown)):
+            raise ValueError(
+                f"{name}: the field {field!r} is not one that a form has; forms are flat: text, numbers, booleans and "
+                "choices"
+            )
+
+
+def _is_flat(shown: JsonObject) -> bool:
+    return isinstance(shown.get("type"), str) and shown["type"] in PRIMITIVES
+
+
+def is_choice_of_several(shown: Mapping[str, Json]) -> bool:
+    """A list of strings out of some that are named (MCP 2025-11-25, multi-select enums)."""
+    items = shown.get("items")
+    return shown.get("type") == "array" and isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
+
 
 type Said = str | Content | Message | JsonObject
 
 
-class Answer:
-    """Something the client answered. It may be awaited, so that tools can be written either way."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[None, None, Self]:
-        yield from ()
-        return self
-
-
-class Elicited(Answer, Struct, frozen=True):
+class Elicited(Struct, frozen=True):
     """A person's answer.
 
     Attributes:
@@ -44,7 +139,7 @@ class Elicited(Answer, Struct, frozen=True):
         return self.action == "accept"
 
 
-class Sampled(Answer, Struct, frozen=True):
+class Sampled(Struct, frozen=True):
     """A model's answer.
 
     Attributes:
@@ -72,7 +167,7 @@ class Root(Struct, frozen=True):
     name: str | None = None
 
 
-class Roots(Answer, Struct, frozen=True):
+class Roots(Struct, frozen=True):
     """The client's roots."""
 
     roots: tuple[Root, ...]
@@ -190,3 +285,69 @@ def _message(said: Said) -> Json:
     if isinstance(said, Mapping):
         return said
     return said.to_json() if isinstance(said, Message) else Message("user", said).to_json()
+
+
+OPTIONAL: Final = frozenset({"key", "timeout_s"})
+"""What may be given by its name, beside the two that make a question."""
+
+
+def question_of(method: str, place: int, positional: Sequence[Any], named: Mapping[str, Any]) -> Question:
+    """The question that `Context.elicit` or `Context.elicit_url` was given.
+
+    Args:
+        method: Which of the two.
+        place: The question's number in the call, from 1 on.
+        positional: The arguments without names.
+        named: Those with names.
+
+    Raises:
+        TypeError: they do not make a question.
+        ValueError: the schema has a field that MCP's forms do not have, or the time is none.
+    """
+    second = "schema" if method == "elicit" else "url"
+    given = question_arguments(method, ("message", second), positional, named)
+    key = given.get("key") or key_of(place, given["message"])
+    make = elicitation if method == "elicit" else url_elicitation
+    return make(key, given["message"], given[second], timeout_s=given.get("timeout_s"))
+
+
+def question_arguments(
+    method: str, names: tuple[str, str], positional: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A question's arguments by their names: these two, and `key` and `timeout_s` where they were given.
+
+    The two may stand in their order, or after the key, as they had to in 0.1.
+
+    Args:
+        method: The method of `Context`, for its errors.
+        names: `("message", "schema")`, or `("message", "url")`.
+        positional: The arguments without names.
+        named: Those with names. `response_type` is another name for `schema`, and a schema may be left out.
+
+    Raises:
+        TypeError: they do not make a question.
+    """
+    given = {name: value for name, value in named.items() if (name, value) != ("response_type", None)}
+    if "response_type" in given and "schema" in names:
+        given.setdefault("schema", given.pop("response_type"))
+    count = len(positional) + len(given.keys() - OPTIONAL)
+    order = ("key", *names) if count == len(names) + 1 and "key" not in given else names
+    places = order[: len(positional)]
+    if len(positional) > len(order) or given.keys() & set(places) or given.keys() - {*OPTIONAL, *names}:
+        raise TypeError(f"{method}: give {names[0]}, {names[1]} and, where they are wanted, key=… and timeout_s=…")
+    made = {"schema": None, **dict(zip(places, positional, strict=True)), **given}
+    _check_texts(method, names, made)
+    return made
+
+
+def _check_texts(method: str, names: tuple[str, str], made: Mapping[str, Any]) -> None:
+    for name in (name for name in names if name != "schema"):
+        if not isinstance(made.get(name), str):
+            raise TypeError(f"{method}: {name} must be a str, and is {made.get(name)!r}")
+    key = made.get("key")
+    if key is not None and (not isinstance(key, str) or not key):
+        raise TypeError(f"{method}: key must be a str that is not empty, and is {key!r}")
+    if isinstance(made["schema"], str):
+        raise TypeError(
+            f"{method}: schema must be a JSON Schema or a type, and is {made['schema']!r}; the message is first"
+        )

@@ -15,7 +15,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.execution import Execution
 from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import LEASE_MS
-from mcp_baton.workflow.lease import LOOK_AFTER_S, TRY_AGAIN_MS, Lease
+from mcp_baton.workflow.lease import CHECK_AFTER_S, RETRY_MS, Lease
 
 logger = logging.getLogger(__name__)
 
@@ -66,13 +66,13 @@ class JobMonitor:
     def pulse(self) -> float:
         """Look after the task. Returns the seconds until this is due again."""
         message_s = self._write_if_due()
-        self._ended = self._ended or self._lease.look() is not None or not self._extend_lifetime()
+        self._ended = self._ended or self._lease.check() is not None or not self._extend_lifetime()
         if self._ended:
             return 0
         pulse_s = self._lease.pulse()
         # The claim may have expired before the function begins. The next poll then dispatches the task again.
         self._stopped = self._stopped or pulse_s == math.inf
-        return min(pulse_s, LOOK_AFTER_S, message_s)
+        return min(pulse_s, CHECK_AFTER_S, message_s)
 
     def write_message(self) -> None:
         """Write the status message now, if one is waiting."""
@@ -113,7 +113,7 @@ class JobMonitor:
         if left_s > 0:
             return left_s
         written = self._lease.renew_by(lambda task, claim: self._jobs.report(task, claim, message))
-        pause_s = MESSAGE_S if written else TRY_AGAIN_MS / 1000
+        pause_s = MESSAGE_S if written else RETRY_MS / 1000
         self._next_s = self._clock() + pause_s
         if written:
             self._message = None

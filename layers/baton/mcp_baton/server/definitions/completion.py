@@ -1,5 +1,6 @@
 """Completion of prompt arguments and of resource templates' variables (MCP server/utilities/completion)."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -8,9 +9,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.schema.filled_parameters import filled_by_server
-from mcp_baton.server.schema.functions import NO_ANNOTATION, is_async, parameters_of
-from mcp_baton.server.schema.signature import Signature, read_dependencies
+from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, filled_by_server, is_async, read_dependencies
 
 MAX_VALUES: Final = 100
 """Suggestions in one answer, as MCP has it."""
@@ -35,7 +34,7 @@ class Completion(Struct, frozen=True):
     def wants_arguments(self) -> bool:
         """Whether the function also takes the arguments that are known."""
         filled = {self.signature.context, *(name for name, _ in self.signature.dependencies)}
-        return len(parameters_of(self.function).keys() - filled) > 1
+        return len(inspect.signature(self.function).parameters.keys() - filled) > 1
 
 
 def completion_of(function: Completer, what: str) -> Completion:

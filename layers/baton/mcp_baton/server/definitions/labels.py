@@ -1,6 +1,7 @@
 """What is shown of anything that is published, beside its name."""
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
@@ -10,7 +11,6 @@ from msgspec.structs import replace
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.http import SCOPE_CLAIMS
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.schema.functions import clean, is_routine
 from mcp_baton.tasks.record import ENGINE_PREFIX
 from mcp_baton.tasks.variables import MCP_PREFIX
 
@@ -76,8 +76,8 @@ def documented(function: Callable[..., object], description: str | None) -> str:
         return description
     while isinstance(function, functools.partial):
         function = function.func
-    own = function.__doc__ if is_routine(function) else type(function).__call__.__doc__
-    return clean(own) if own else ""
+    own = function.__doc__ if inspect.isroutine(function) else type(function).__call__.__doc__
+    return inspect.cleandoc(own) if own else ""
 
 
 TOOL_OPTIONS: Final = ("name", "requires", "input_schema", "sets", "task", "idempotent", "task_start")

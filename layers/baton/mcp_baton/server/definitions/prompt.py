@@ -7,7 +7,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.server.content import CONTENT_TYPES, Message
 from mcp_baton.server.definitions.labels import Labels
-from mcp_baton.server.schema.plain_types import to_json
+from mcp_baton.server.schema.plain import to_json
 from mcp_baton.server.schema.schema import InputSchema
 from mcp_baton.server.schema.signature import read_signature
 from mcp_baton.workflow.definition import Argument

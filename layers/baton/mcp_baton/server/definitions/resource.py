@@ -20,7 +20,7 @@ from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.content import base64_of
 from mcp_baton.server.definitions.labels import Labels
-from mcp_baton.server.schema.plain_types import to_json
+from mcp_baton.server.schema.plain import to_json
 from mcp_baton.server.schema.schema import InputSchema
 from mcp_baton.server.schema.signature import read_signature
 from mcp_baton.workflow.host import FetchedResource

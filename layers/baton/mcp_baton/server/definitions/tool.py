@@ -13,11 +13,9 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.content import CONTENT_TYPES, ToolResult
 from mcp_baton.server.definitions.labels import AllLabels, Labels
 from mcp_baton.server.definitions.param_headers import Header, mirrored
-from mcp_baton.server.schema.functions import NO_ANNOTATION
-from mcp_baton.server.schema.plain_types import to_json
+from mcp_baton.server.schema.plain import to_json
 from mcp_baton.server.schema.schema import InputSchema, OutputSchema
-from mcp_baton.server.schema.signature import Signature, read_signature, undescribable
-from mcp_baton.server.schema.undescribed import shown_type
+from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, read_signature, shown_type, undescribable
 from mcp_baton.workflow.definition import NAME, TASK_ID, hosts_take
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.sources import as_text
@@ -137,7 +135,7 @@ class Tool:
         self.output = None if schemaless else OutputSchema(name, returns)
         unknown = None if schemaless else undescribable(returns)
         if unknown is not None:
-            from mcp_baton.server.schema.undescribed import return_error
+            from mcp_baton.server.schema.signature import return_error
 
             raise return_error(f"tool {name!r}", unknown)
         if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
@@ -201,7 +199,7 @@ class Tool:
 
     def canonical(self, arguments: JsonObject) -> JsonObject:
         """Arguments as the function takes them, as JSON, without those that equal their defaults."""
-        from mcp_baton.server.schema.canonical import canonical_arguments
+        from mcp_baton.server.schema.schema import canonical_arguments
 
         return canonical_arguments(self.input, self.signature, arguments)
 

@@ -4,12 +4,45 @@ from collections.abc import Container, Iterator, Mapping
 from functools import partial
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
+from mcp_baton.server.definitions.prompt import Prompt
+from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
+from mcp_baton.server.schema.plain import plain_type
 from mcp_baton.server.schema.prompt_arguments import default_fault
-from mcp_baton.server.schema.signature import undescribable
+from mcp_baton.server.schema.schema import blamed_type, parameter_error_in
+from mcp_baton.server.schema.signature import argument_cause, undescribable
 from mcp_baton.workflow.checking import Callee, all_errors, checked
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.resolve import Schema
+
+type Published = Tool | Resource | Prompt
+
+
+def undescribed(
+    tools: Mapping[str, Tool], resources: Mapping[str, Resource], prompts: Mapping[str, Prompt]
+) -> Iterator[tuple[Published, RegistrationError]]:
+    """What no list can show, or no request can give its arguments; and why."""
+    for tool in tools.values():
+        try:
+            _ = tool.definition
+        except RegistrationError as error:
+            yield tool, error
+    others: list[tuple[str, Resource | Prompt]] = [
+        *((f"resource {uri!r}", resource) for uri, resource in resources.items()),
+        *((f"prompt {name!r}", prompt) for name, prompt in prompts.items()),
+    ]
+    for what, item in others:
+        refused = None if item.input.is_plain else parameter_error_in(what, item.signature, "conversion")
+        if refused is not None:
+            yield item, refused
+
+
+def argument_errors(workflow: Workflow) -> Iterator[WorkflowError]:
+    """Arguments of a workflow to whose types nothing can be converted."""
+    for argument in workflow.arguments:
+        blamed = None if plain_type(argument.type) is not None else blamed_type(argument.type, "conversion")
+        if blamed is not None:
+            yield WorkflowError(workflow.name, argument_cause(argument.name, blamed.part, blamed.cause))
 
 
 def checked_workflows(
@@ -62,13 +95,11 @@ def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowErro
     for argument in workflow.arguments:
         part = None if argument.type is str else undescribable(argument.type)
         if part is not None:
-            from mcp_baton.server.schema.undescribed import argument_cause
+            from mcp_baton.server.schema.signature import argument_cause
 
             unknown = True
             yield WorkflowError(workflow.name, argument_cause(argument.name, part))
     if in_full and not unknown:
-        from mcp_baton.server.definitions.descriptions import argument_errors
-
         errors = list(argument_errors(workflow))
         unknown = bool(errors)
         yield from errors

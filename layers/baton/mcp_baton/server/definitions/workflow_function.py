@@ -1,5 +1,6 @@
 """Workflow functions: functions whose calls describe a workflow's steps (docs/workflows.md, Workflow functions)."""
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -12,8 +13,7 @@ from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.labels import name_of
-from mcp_baton.server.schema.functions import NO_ANNOTATION, clean, is_async, unwrapped
-from mcp_baton.server.schema.signature import Parameter, read_signature
+from mcp_baton.server.schema.signature import NO_ANNOTATION, Parameter, is_async, read_signature
 from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.reference import Reference, as_source, author_line, reference_to, workflow_of
 from mcp_baton.workflow.sources import PromptArg, StepOutput
@@ -303,7 +303,9 @@ def _watching_calls(workflow: str, tools: Mapping[str, Any]) -> Iterator[None]:
     Uses `sys.monitoring`, which costs nothing outside of the tools' own code. If a debugger has taken the identifier,
     such a call fails at the first use of the reference.
     """
-    codes = {unwrapped(tool).__code__: name for name, tool in tools.items() if hasattr(unwrapped(tool), "__code__")}
+    codes = {
+        inspect.unwrap(tool).__code__: name for name, tool in tools.items() if hasattr(inspect.unwrap(tool), "__code__")
+    }
     monitoring = sys.monitoring
     if monitoring.get_tool(_MONITOR) is not None:
         yield
@@ -361,7 +363,7 @@ def _documentation(docstring: str) -> tuple[str, dict[str, str]]:
     Returns:
         The text as the end of the sentence "I want to …", and the description of each parameter.
     """
-    cleaned = clean(docstring)
+    cleaned = inspect.cleandoc(docstring)
     text, *sections = _SECTION.split(f"\n{cleaned}")
     titles = [title.strip(" \t\n:") for title in _SECTION.findall(f"\n{cleaned}")]
     described: dict[str, str] = {}

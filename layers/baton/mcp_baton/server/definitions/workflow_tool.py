@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.resource import APP_URI
 from mcp_baton.server.definitions.tool import NO_TASK, TaskSupport, Tool
-from mcp_baton.server.schema.plain import plain_type
-from mcp_baton.server.schema.plain_types import Definitions, NotPlain
+from mcp_baton.server.schema.plain import Definitions, NotPlain, plain_type
 from mcp_baton.server.schema.prompt_arguments import convert
 from mcp_baton.server.schema.schema import schema_generator
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT, Argument, Step, Workflow

@@ -1,43 +1,61 @@
-"""`subscriptions/listen`: what a server that keeps nothing between requests can honestly offer (docs/http.md).
+"""`subscriptions/listen`: notifications about tasks (docs/background.md, Status and polling).
 
-Lists change with a deployment only, and nothing tells this function of other changes, so the notifications that are
-agreed to are those of tasks, which it looks at meanwhile. The stream is acknowledged, kept alive, and ended in good
-order before the function's time is over. MCP 2026-07-28, basic/patterns/subscriptions.
+Lists change only with a deployment, and no process hears of other changes. So the server agrees only to notifications
+about tasks, which it reads again and again. It keeps the stream alive, and ends it properly before the function's time
+is over. MCP 2026-07-28, basic/patterns/subscriptions; the extension `io.modelcontextprotocol/tasks`, Task Status
+Notifications.
 """
 
+import logging
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from functools import partial
+from typing import Final
 
-from mcp_baton.exceptions import ProtocolError
+from msgspec import Struct
+
+from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.background.watching import Followed
+from mcp_baton.server.methods.tasks import check_extension, from_store
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
+from mcp_baton.server.workflows.task_view import options_of, poll_interval_ms, task_summary, task_view
+from mcp_baton.tasks.record import TaskRecord, TaskStatus
+from mcp_baton.tasks.store import TaskStore
 
-if TYPE_CHECKING:
-    from mcp_baton.server.background.listening import Listened
+logger = logging.getLogger(__name__)
 
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
+MOST_TASKS: Final = 32
+"""The most tasks that one stream reports."""
+
+EXPIRED: Final = "The task has expired."
+
+SOONEST_S: Final = 1.0
+"""A task is read no more often than this, seconds."""
+
 
 def listen(request: Request) -> JsonObject:
-    """Acknowledge a subscription and keep its stream open; where it is about tasks, until all of them are over.
+    """Acknowledge a subscription and keep its stream open. A stream about tasks ends when all of them have ended.
 
     Raises:
-        ProtocolError: `notifications` is not an object, or names tasks in a way that cannot be.
+        ProtocolError: `notifications` is invalid, or the client has not declared the tasks extension.
     """
     wanted = request.params.get("notifications")
     if not isinstance(wanted, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `notifications` must be an object")
     meta: dict[str, Json] = {SUBSCRIPTION_KEY: request.message.id}
-    tasks = _tasks(request, wanted, meta)
-    agreed: dict[str, Json] = {"taskIds": tasks.accepted} if tasks and tasks.accepted else {}
+    tasks = _Subscription(request, _task_ids(request, wanted), meta)
+    agreed: dict[str, Json] = {"taskIds": tasks.accepted} if tasks.accepted else {}
     request.reply.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": agreed})
     quiet_s = 0.0
     while True:
-        next_s = tasks.tell() if tasks else math.inf
-        if request.reply.gone or not request.exchange.can_stream or (tasks and tasks.over):
+        next_s = tasks.report()
+        if request.reply.gone or not request.exchange.can_stream or tasks.ended:
             break
         left_s = _left_s(request)
         if left_s <= 0:
@@ -51,16 +69,125 @@ def listen(request: Request) -> JsonObject:
     return {"_meta": meta}
 
 
-def _tasks(request: Request, wanted: JsonObject, meta: JsonObject) -> "Listened | None":
-    if "taskIds" not in wanted:
-        return None
-    from mcp_baton.server.background.listening import listened
-
-    return listened(request, wanted, meta)
-
-
 def _left_s(request: Request) -> float:
-    """Seconds until the stream is ended: before the function's time is over, or when it has been open long enough."""
+    """Seconds until the stream ends: before the function's time is over, or at the limit for streams."""
     left_ms = request.left_ms()
     limit_s = request.services.settings.listen_ms / 1000 - request.elapsed_s()
     return limit_s if left_ms is None else min(limit_s, left_ms / 1000)
+
+
+def _task_ids(request: Request, notifications: JsonObject) -> list[str]:
+    if "taskIds" not in notifications:
+        return []
+    check_extension(request)
+    ids = notifications["taskIds"]
+    if not isinstance(ids, list) or not all(isinstance(task_id, str) for task_id in ids):
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `notifications.taskIds` must be a list of strings")
+    return [str(task_id) for task_id in ids]
+
+
+class _Reported(Struct):
+    """A task, and its state when it was last reported.
+
+    Attributes:
+        followed: The task.
+        state: `None` before the first report.
+        next_s: When to read the task again, on `Services.clock`.
+    """
+
+    followed: Followed
+    state: object = None
+    next_s: float = -math.inf
+
+
+class _Subscription:
+    """The tasks that a stream reports.
+
+    Args:
+        request: The request that has opened the stream.
+        ids: The ids that the client has named.
+        meta: The `_meta` of every message on the stream.
+
+    Raises:
+        ProtocolError: the tasks cannot be read.
+    """
+
+    def __init__(self, request: Request, ids: list[str], meta: JsonObject) -> None:
+        self._request = request
+        self._meta = meta
+        self._options = options_of(request)
+        self._tasks = _find(request, ids)
+        self.accepted = list(self._tasks)
+
+    @property
+    def ended(self) -> bool:
+        """Whether there were tasks, and all of them have ended or expired."""
+        return bool(self.accepted) and not self._tasks
+
+    def report(self) -> float:
+        """Read each task that is due and report it if it has changed. The first call reports all of them.
+
+        Returns:
+            The seconds until the next one is due.
+        """
+        now_s = self._request.services.clock()
+        for task_id, reported in list(self._tasks.items()):
+            if reported.next_s <= now_s and self._has_ended(reported, now_s):
+                del self._tasks[task_id]
+        return max(min((reported.next_s for reported in self._tasks.values()), default=math.inf) - now_s, 0)
+
+    def _has_ended(self, reported: _Reported, now_s: float) -> bool:
+        """Read a task and report it if it has changed. Returns whether it will not change again."""
+        try:
+            if reported.state is not None:
+                reported.followed.look()
+            task = reported.followed.task
+            reported.next_s = now_s + max(SOONEST_S, poll_interval_ms(task, self._options) / 1000)
+            state = _state(task)
+            if state != reported.state:
+                self._request.reply.notify("notifications/tasks", self._params(task))
+                reported.state = state
+        except TaskNotFound:
+            self._request.reply.notify("notifications/tasks", self._expired(reported.followed.task))
+            return True
+        except StoreError:
+            logger.warning("task %s: it cannot be read now", reported.followed.task.task_id, exc_info=True)
+            reported.next_s = now_s + SOONEST_S
+            return False
+        return task.status.terminal
+
+    def _params(self, task: TaskRecord) -> dict[str, Json]:
+        """The result of `tasks/get`, with the stream's `_meta`."""
+        view = task_view(task, self._options)
+        own = view.get("_meta")
+        return {**view, "_meta": {**own, **self._meta} if isinstance(own, Mapping) else self._meta}
+
+    def _expired(self, task: TaskRecord) -> dict[str, Json]:
+        """An expired task is reported as failed: `tasks/get` does not find it any more."""
+        failed = replace(task, status=TaskStatus.FAILED, status_message=EXPIRED)
+        error: dict[str, Json] = {"code": INVALID_PARAMS, "message": EXPIRED}
+        return {**task_summary(failed, self._options), "error": error, "_meta": self._meta}
+
+
+def _state(task: TaskRecord) -> object:
+    """A change of this is reported."""
+    return task.status, task.status_message, frozenset(task.job.open) if task.job else None
+
+
+def _find(request: Request, ids: list[str]) -> dict[str, _Reported]:
+    """The tasks with these ids that are the caller's, up to the limit."""
+    if not ids or request.store is None or request.owner is None:
+        return {}
+    found: dict[str, _Reported] = {}
+    for task_id in list(dict.fromkeys(ids))[:MOST_TASKS]:
+        followed = from_store(request, partial(_follow, request, task_id))
+        if followed is not None:
+            found[task_id] = _Reported(followed)
+    return found
+
+
+def _follow(request: Request, task_id: str, store: TaskStore, owner: str) -> Followed | None:
+    try:
+        return Followed(request, store, store.get(owner, task_id))
+    except TaskNotFound:
+        return None

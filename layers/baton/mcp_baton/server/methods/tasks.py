@@ -69,7 +69,7 @@ def _options(request: Request) -> ViewOptions:
         )
     if meta.get(NEXT_KEY) is not True:
         return options_of(request, values=None if values is None else str(values))
-    from mcp_baton.server.workflows.recording import plan_of, remaining
+    from mcp_baton.server.workflows.continuations import plan_of, remaining
 
     return options_of(
         request,

@@ -1,4 +1,4 @@
-"""`tools/call`: a plain call, or a continuation of a task (docs/workflows.md)."""
+"""`tools/call`: a plain call, a background task, or a continuation of a task (docs/workflows.md)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,23 +14,23 @@ from mcp_baton.workflow.host import Failed, Outcome
 
 
 def call_tool(request: Request) -> JsonObject:
-    """Call a tool; when the call names a task, record its outcome there. A workflow is run, or goes on with a task.
+    """Call a tool; if the call names a task, record the outcome there. A workflow's tool starts or resumes a run.
 
     Raises:
-        ProtocolError: an unknown tool, or params that are not of the right form.
+        ProtocolError: an unknown tool, or invalid params.
     """
     name, arguments = request.called()
     tool = request.server.tools.get(name)
     if tool is None:
-        twin = request.server.workflow_tool(name)
-        if twin is not None and arguments.get(TASK_ACTION):
+        workflow_tool = request.server.workflow_tool(name)
+        if workflow_tool is not None and arguments.get(TASK_ACTION):
             from mcp_baton.server.workflows.task_actions import act
 
-            return act(request, twin)
-        if twin is not None:
+            return act(request, workflow_tool)
+        if workflow_tool is not None:
             from mcp_baton.server.workflows.workflow_tools import call_workflow_tool
 
-            return call_workflow_tool(request, twin)
+            return call_workflow_tool(request, workflow_tool)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     _check_headers(request, tool, arguments)
     if TASK_ID not in arguments or name not in request.server.tools_with_task_id:
@@ -41,16 +41,20 @@ def call_tool(request: Request) -> JsonObject:
         task_id, others = named_task(request, arguments)
     except NamedWrongly as error:
         return result_of(tool, Failed(f"Nothing was run: {error}."))
-    return _call(request, tool, others, task_id, told=bool(arguments[TASK_ID]))
+    return _call(request, tool, others, task_id, in_text=bool(arguments[TASK_ID]))
 
 
 def _call(
-    request: Request, tool: Tool, arguments: JsonObject, task_id: str | None, *, told: bool = False
+    request: Request, tool: Tool, arguments: JsonObject, task_id: str | None, *, in_text: bool = False
 ) -> JsonObject:
-    """Call a tool, alone, as a task of its own or as a continuation.
+    """Call a tool: alone, as a background task, or as a continuation.
 
     Args:
-        told: Whether the model must be told what became of the call: it reads no `_meta`.
+        request: The request.
+        tool: The tool.
+        arguments: Its arguments, without the task's id.
+        task_id: The task that the call continues.
+        in_text: Whether the text of the result says how the call was recorded: the model does not see `_meta`.
     """
     if tool.tasks.support != "forbidden" or "task" in request.params:
         from mcp_baton.server.background.creating import as_task
@@ -60,7 +64,7 @@ def _call(
             return answered
     if task_id is None:
         return result_of(tool, outcome_alone(request, tool, arguments))
-    return _continue(request, tool, arguments, task_id, told=told)
+    return _continue(request, tool, arguments, task_id, in_text=in_text)
 
 
 def _check_headers(request: Request, tool: Tool, arguments: JsonObject) -> None:
@@ -71,32 +75,32 @@ def _check_headers(request: Request, tool: Tool, arguments: JsonObject) -> None:
         raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
 
 
-def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, told: bool) -> JsonObject:
-    """Run the tool exactly as without the task, then record. Recording never changes the tool's result."""
-    from mcp_baton.server.workflows.continuations import Continuation, begin
+def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, in_text: bool) -> JsonObject:
+    """Run the tool as without the task, then record the outcome. Recording never changes the tool's own result."""
+    from mcp_baton.server.workflows.continuations import Continuation, prepare
 
-    begun = begin(request, tool, arguments, task_id)
+    prepared = prepare(request, tool, arguments, task_id)
     outcome: Outcome
-    if isinstance(begun, Continuation):
-        outcome = outcome_of(request, tool, begun.call.arguments, begun.asking, begun.options)
-        recording = begun.record(outcome)
+    if isinstance(prepared, Continuation):
+        outcome = outcome_of(request, tool, prepared.call.arguments, prepared.asking, prepared.options)
+        recording = prepared.record(outcome)
     else:
-        outcome, recording = begun.outcome, begun.recording
+        outcome, recording = prepared.outcome, prepared.recording
     result = result_of(tool, outcome)
-    if told:
-        result = with_text(result, tool, recording.text())
+    if in_text:
+        result = _with_text(result, tool, recording.text())
     own = result.get("_meta")
     return result | {"_meta": {**own, **recording.meta} if isinstance(own, Mapping) else recording.meta}
 
 
-def with_text(result: JsonObject, tool: Tool, text: str) -> dict[str, Json]:
-    """A result that tells its model more: as the content's last block, and as a property of its structured content,
-    which is all that some hosts show to their model.
+def _with_text(result: JsonObject, tool: Tool, text: str) -> dict[str, Json]:
+    """Add a text to a result: as the last block of the content, and as a property of the structured content. Some hosts
+    show their model only one of the two.
 
     Args:
         result: A `CallToolResult`.
-        tool: Whose.
-        text: What is to be told.
+        tool: The tool that returned it.
+        text: The text.
     """
     content, structured = result["content"], result.get("structuredContent")
     blocks: Sequence[Json] = content if isinstance(content, Sequence) else ()

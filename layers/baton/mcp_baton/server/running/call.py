@@ -10,7 +10,7 @@ from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import Asker
-from mcp_baton.server.content import Contents
+from mcp_baton.server.content import ResourceContent
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.keys import Key, own_key
 
@@ -20,7 +20,7 @@ type Emit = Callable[[str, dict[str, Json]], None]
 type ProgressMap = Callable[[float, float | None], tuple[float, float | None] | None]
 """How a function's own progress and total become the request's; `None` for what must not be reported."""
 
-type Read = Callable[[str, object], Contents]
+type Read = Callable[[str, object], list[ResourceContent]]
 """Reads a resource of the server: its URI, and the `Context` for its function."""
 
 
@@ -28,7 +28,7 @@ RUNNING: ContextVar[str] = ContextVar("RUNNING")
 """The function that runs, such as `tool refund`."""
 
 
-def no_resources(uri: str, _context: object) -> Contents:
+def no_resources(uri: str, _context: object) -> list[ResourceContent]:
     """Where there are no resources.
 
     Raises:

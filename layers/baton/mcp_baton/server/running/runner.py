@@ -6,23 +6,24 @@ answers or ends the request is an exception.
 
 import logging
 from base64 import b64decode
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired, TaskBegins
-from mcp_baton.server.content import Contents, ResourceContent
+from mcp_baton.server.content import ResourceContent
 from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.resource import Resource, contents_of, find_in
 from mcp_baton.server.execution import Asking, Execution
-from mcp_baton.server.running.abandoned import MAX_ABANDONED, THREADS
 from mcp_baton.server.running.bound_function import Work
 from mcp_baton.server.running.call import RUNNING, Call, ProgressMap
 from mcp_baton.server.running.tool_threads import (
+    MAX_ABANDONED,
+    THREADS,
     Ending,
     Mailbox,
     NotBegun,
@@ -250,16 +251,11 @@ def _call(execution: Execution, asking: Asking, mailbox: Mailbox, options: CallO
         progress=options.progress,
         attempt=options.attempt.number,
         key=options.attempt.key or own_key(),
-        read=partial(_read, execution.server.resources),
+        read=partial(read_within, execution.server.resources),
         claims=execution.claims,
         starts_task=options.starts_task,
     )
     return own
-
-
-def _read(resources: Mapping[str, Resource], uri: str, context: object) -> Contents:
-
-    return read_within(resources, uri, context)
 
 
 def _has_failed(ended: Ending) -> bool:
@@ -272,35 +268,13 @@ def _has_failed(ended: Ending) -> bool:
             return True
 
 
-class Coming(Contents):
-    """What an `async def` resource is still to give to an `async def` tool, which holds the loop that both run on."""
-
-    def __init__(self, coming: Callable[[], Coroutine[Any, Any, Contents]], uri: str) -> None:
-        super().__init__()
-        self._coming = coming
-        self._uri = uri
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        return self._coming().__await__()
-
-    def _unread(self) -> TypeError:
-        return TypeError(f"resource {self._uri}: its function is async def; write await ctx.read_resource(…)")
-
-    def __getitem__(self, _index: Any) -> NoReturn:
-        raise self._unread()
-
-    def __iter__(self) -> Iterator[ResourceContent]:
-        raise self._unread()
-
-    def __len__(self) -> int:
-        raise self._unread()
-
-
-def read_within(resources: Mapping[str, Resource], uri: str, context: object) -> Contents:
-    """Read a resource in the tool's own time, with its `Context`. What the resource's function raises, the tool gets.
+def read_within(resources: Mapping[str, Resource], uri: str, context: object) -> list[ResourceContent]:
+    """Read a resource for a tool, in the tool's time and with its `Context`.
 
     Raises:
-        ToolError: there is no such resource, or its function does not take what the URI says.
+        ToolError: there is no such resource, or its function does not accept the values in the URI.
+        TypeError: the resource's function and the tool are both `async def`, and the tool did not await the call.
+        Exception: the resource's function raised it.
     """
     found = find_in(resources, uri)
     if found is None:
@@ -315,21 +289,21 @@ def read_within(resources: Mapping[str, Resource], uri: str, context: object) ->
     if not resource.signature.is_async:
         return _contents(uri, resource, resource.function(**arguments))
 
-    async def coming() -> Contents:
+    async def coming() -> list[ResourceContent]:
         coroutine = cast("Coroutine[Any, Any, object]", resource.function(**arguments))
         return _contents(uri, resource, await coroutine)
 
     if _is_on_a_loop():
-        return Coming(coming, uri)
+        raise TypeError(f"resource {uri}: its function is async def; write await ctx.aread_resource(…)")
     from mcp_baton.server.running.event_loop import begin
 
     return begin(coming()).result()
 
 
-def _contents(uri: str, resource: Resource, returned: object) -> Contents:
+def _contents(uri: str, resource: Resource, returned: object) -> list[ResourceContent]:
     made = contents_of(uri, resource.mime_type, returned)
     content = b64decode(made.blob) if made.blob is not None else made.text or ""
-    return Contents([ResourceContent(uri, content, made.mime_type)])
+    return [ResourceContent(uri, content, made.mime_type)]
 
 
 def _is_on_a_loop() -> bool:

@@ -12,12 +12,107 @@ import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.json import Json, JsonObject
+
+MAX_ABANDONED: Final = 10
+"""A function that has left so many threads running is not called any more."""
+
+
+class AbandonedThreads:
+    """Counts the threads that were left running, by the function that they run. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[int, int] = {}
+        self._new = 0
+
+    def has_too_many(self, function: object) -> bool:
+        """Whether a function has left so many threads running that it must not be called again."""
+        return self._running.get(id(function), 0) >= MAX_ABANDONED
+
+    def take_new(self) -> int:
+        """How many threads were abandoned since this was last asked."""
+        if not self._new:
+            return 0
+        with self._lock:
+            new, self._new = self._new, 0
+        return new
+
+    def watch(self, function: object, run: Callable[..., Any]) -> "WatchedThread":
+        """Watch a thread.
+
+        Args:
+            function: The function that the thread is counted for.
+            run: What the thread runs.
+        """
+        return WatchedThread(self, function, run)
+
+    def add(self, function: object, change: int) -> None:
+        """Count a thread that was abandoned (1), or one of those that has ended (-1); 0 changes nothing. The lock is
+        held."""
+        count = self._running.pop(id(function), 0) + change
+        if count:
+            self._running[id(function)] = count
+        self._new += change > 0
+
+    def forget(self) -> None:
+        """Begin anew in a process that was forked: it has none of the threads, and one of them may hold the lock."""
+        self._lock = threading.Lock()
+        self._running.clear()
+        self._new = 0
+
+    @property
+    def lock(self) -> threading.Lock:
+        """Guards the counts and the states of the watched threads."""
+        return self._lock
+
+
+class WatchedThread:
+    """What one thread runs: called in that thread, abandoned from another one.
+
+    Args:
+        threads: Counts it once it is abandoned.
+        function: The function that it is counted for.
+        run: What is run.
+    """
+
+    __slots__ = ("_function", "_is_abandoned", "_is_running", "_run", "_threads")
+
+    def __init__(self, threads: AbandonedThreads, function: object, run: Callable[..., Any]) -> None:
+        self._threads, self._function, self._run = threads, function, run
+        self._is_running = self._is_abandoned = False
+
+    def __call__(self, /, **arguments: Any) -> Any:
+        with self._threads.lock:
+            self._is_running = not self._is_abandoned
+        if not self._is_running:
+            raise Abandoned
+        try:
+            return self._run(**arguments)
+        finally:
+            with self._threads.lock:
+                self._is_running = False
+                self._threads.add(self._function, -self._is_abandoned)
+
+    def abandon(self) -> None:
+        """Nothing waits for the thread any more. If it has ended, this does nothing."""
+        with self._threads.lock:
+            self._is_abandoned = True
+            if self._is_running:
+                self._threads.add(self._function, 1)
+
+
+THREADS = AbandonedThreads()
+"""Those of this process."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=THREADS.forget)
+
 
 KEEP_ALIVE_S = 15.0
 """A quiet stream says something at least this often (docs/http.md)."""
@@ -256,32 +351,21 @@ def run_and_tell(
 
 
 class _Worker:
-    """A thread that runs one job at a time and is kept for the next. A daemon: an abandoned tool must not keep the
-    process alive.
-
-    It waits at a pipe. Writing lets go of the interpreter's lock, so that the thread that is woken runs at once, and
-    the one that wrote often finds the job done when it goes on: there are half as many changes of threads as with a
-    queue or a lock. For the same reason it tells how a job ended right before it waits again: a thread that is woken
-    while another one has the interpreter's lock must be woken twice.
-    """
+    """A thread that runs one job at a time and is kept for the next. It is a daemon, because an abandoned tool must not
+    keep the process alive."""
 
     def __init__(self) -> None:
-        self._jobs: list[Callable[[], None]] = []
-        self._reads, self._writes = os.pipe()
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.take = self._jobs.put
         threading.Thread(target=self._work, name="baton-tool", daemon=True).start()
 
-    def take(self, job: Callable[[], None]) -> None:
-        self._jobs.append(job)
-        os.write(self._writes, b"\0")
-
     def _work(self) -> None:
-        while os.read(self._reads, 1):
-            self._jobs.pop()()
+        while True:
+            self._jobs.get()()
 
 
 _idle: list[_Worker] = []
-"""Those that have no job. `pop` and `append` are atomic."""
+"""The threads without a job. `pop` and `append` are atomic."""
 
 if hasattr(os, "register_at_fork"):
-    # Threads are not copied, and the pipes are those of the process that was.
-    os.register_at_fork(after_in_child=_idle.clear)
+    os.register_at_fork(after_in_child=_idle.clear)  # threads are not copied

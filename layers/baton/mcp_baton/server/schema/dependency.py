@@ -1,11 +1,8 @@
-"""`Depends`: declares what a server makes for a function and closes after it (docs/tools.md, Dependencies).
-
-Only a server that uses it loads this module.
-"""
+"""`Depends`: declares what a server makes for a function and closes after it (docs/tools.md, Dependencies)."""
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from msgspec import Struct
 
@@ -27,8 +24,6 @@ class Dependency(Struct, frozen=True):
         scope: `request` for one each call, `process` for one that is kept.
         timeout_s: How long a factory of the scope `process` may take, seconds.
     """
-
-    filled_by_server: ClassVar[bool] = True
 
     factory: Factory
     scope: Lifetime
@@ -67,6 +62,3 @@ def Depends(factory: Factory, scope: Lifetime = "request", timeout_s: float | No
     if not 0 < timeout_s < math.inf:
         raise RegistrationError(f"Depends(…, timeout_s={timeout_s!r}): give a number of seconds above 0")
     return Dependency(factory, scope, timeout_s)
-
-
-Depends.is_depends = True  # type: ignore[attr-defined]  # it is known again where it was not called

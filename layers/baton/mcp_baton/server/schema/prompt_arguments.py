@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.schema.plain_types import EXACT_INTEGERS
+from mcp_baton.server.schema.plain import EXACT_INTEGERS
 from mcp_baton.server.schema.schema import explain, mismatch_of
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.sources import as_text

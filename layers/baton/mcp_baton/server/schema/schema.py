@@ -12,16 +12,34 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.protocol.json import Json
-from mcp_baton.server.schema.functions import NO_ANNOTATION
-from mcp_baton.server.schema.plain import plain_arguments, plain_parameters, plain_type, plain_value
-from mcp_baton.server.schema.plain_types import NotPlain, PlainType, Scalar, bind_all, dumped, to_json
-from mcp_baton.server.schema.signature import Signature, is_field, undescribable
-from mcp_baton.server.schema.undescribed import first_line, parameter_error, return_error
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.schema.plain import (
+    NotPlain,
+    PlainType,
+    Scalar,
+    bind_all,
+    dumped,
+    plain_arguments,
+    plain_parameters,
+    plain_type,
+    plain_value,
+    to_json,
+)
+from mcp_baton.server.schema.signature import (
+    NO_ANNOTATION,
+    Parameter,
+    Signature,
+    first_line,
+    is_field,
+    parameter_error,
+    return_error,
+    undescribable,
+)
 from mcp_baton.workflow.host import MAX_FIELDS, InvalidField, Mismatch
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
+
 
 MAX_ERRORS = 1_000
 """As many of pydantic's errors are looked at. Each takes a kilobyte, and a body of megabytes can hold a million."""
@@ -331,3 +349,39 @@ def _field_to_blame(annotation: Any) -> type | None:
     except (NameError, TypeError):
         return None
     return next((found for kind in hints.values() if (found := undescribable(kind)) is not None), None)
+
+
+def canonical_arguments(schema: InputSchema, signature: Signature, arguments: JsonObject) -> JsonObject:
+    """Arguments converted to their types, without those that equal their parameter's default: `{"n": "5"}` for an `int`
+    is `{"n": 5}`. Those that do not fit the schema stay as they are.
+
+    Args:
+        schema: The function's input schema.
+        signature: Its signature.
+        arguments: As a client sends them.
+    """
+    try:
+        bound = schema.bind(arguments)
+        made: dict[str, Json] = {}
+        for parameter in signature.parameters:
+            published = parameter.published
+            if parameter.name not in bound or published not in arguments:
+                continue
+            value = to_json(bound[parameter.name])
+            if not _is_default(parameter, value):
+                made[published] = value
+    except Exception:  # noqa: BLE001 - a validator of the author's may raise anything, and then nothing is converted
+        return arguments
+    return made
+
+
+def _is_default(parameter: Parameter, value: Json) -> bool:
+    default = parameter.default
+    if is_field(default):
+        default = getattr(default, "default", NO_ANNOTATION)
+    if default is NO_ANNOTATION:
+        return False
+    try:
+        return dumps(to_json(default)) == dumps(value)
+    except ValueError:
+        return False

@@ -1,18 +1,136 @@
 """What a function's signature says: its parameters, its return type, what of it the server fills in."""
 
+import functools
+import inspect
 import sys
+import types
 import typing
 from collections.abc import Callable
 from types import FunctionType
+from typing import Any
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.server.schema.filled_parameters import Declared, check_kind, filled_by_server, type_hints
-from mcp_baton.server.schema.functions import NO_ANNOTATION, is_async, is_async_generator, parameters_of
+from mcp_baton.server.context import Context
+from mcp_baton.server.schema.dependency import Dependency, Depends, Factory, Lifetime
 
-if typing.TYPE_CHECKING:
-    from mcp_baton.server.schema.provider import Provider
+type Declared = "list[tuple[str, Dependency]]"
+"""Parameters, and the `Depends` that stands with each."""
+
+
+NO_ANNOTATION: typing.Final = inspect.Parameter.empty
+"""Stands for a missing default or annotation."""
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether a call makes a coroutine, also of an object with an asynchronous `__call__`."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks whether `__call__` is async
+
+
+def filled_by_server(
+    function: Callable[..., object], what: str, *, alone: bool = False
+) -> "tuple[str | None, Declared]":
+    """The name of the parameter that takes the `Context`, and the parameters that take dependencies.
+
+    Args:
+        function: Anything that can be called.
+        what: How to name it in an error.
+        alone: Whether there is no caller who fills in the others: those without a default are refused.
+
+    Raises:
+        RegistrationError: two parameters take the Context, one takes two dependencies, or one is left over.
+    """
+    context: str | None = None
+    declared: list[tuple[str, Dependency]] = []
+    hints = type_hints(function, what)
+    for name, parameter in _parameters(function).items():
+        annotation = hints.get(name, typing.Any)
+        dependency = _dependency(name, annotation, parameter.default, what)
+        if dependency is not None:
+            check_kind(parameter, what)
+            declared.append((name, dependency))
+        elif _is_context(annotation):
+            if context is not None:
+                raise RegistrationError(
+                    f"{what}: both {context!r} and {name!r} take the Context; one of them is enough"
+                )
+            context = name
+        elif alone and parameter.default is NO_ANNOTATION and not _is_rest(parameter):
+            raise RegistrationError(
+                f"{what}: nobody fills in its parameter {name!r}; use Depends, Context or a default"
+            )
+    return context, declared
+
+
+def _parameters(function: Callable[..., object]) -> typing.Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except ValueError:  # some built-in types have no signature, and no parameters that could be filled in
+        return {}
+
+
+def _dependency(name: str, annotation: typing.Any, default: object, what: str) -> "Dependency | None":
+    notes = (*getattr(annotation, "__metadata__", ()), default)
+    found = [note for note in notes if isinstance(note, Dependency)]
+    if any(note is Depends for note in notes):
+        raise RegistrationError(f"{what}: {name!r} has Depends without its factory; write Depends(factory)")
+    if len(found) > 1:
+        raise RegistrationError(f"{what}: {name!r} has two Depends; one of them is enough")
+    return found[0] if found else None
+
+
+def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
+    """A function's annotations, resolved; of a class those of its `__init__`, of an object those of its `__call__`.
+
+    Raises:
+        RegistrationError: a name in them is not known.
+    """
+    target = inspect.unwrap(function)
+    while isinstance(target, functools.partial):
+        target = target.func
+    if isinstance(target, type):
+        target = next(vars(base)["__init__"].__get__(None, base) for base in target.__mro__ if "__init__" in vars(base))
+    elif not inspect.isroutine(target):
+        target = type(target).__call__
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise RegistrationError(
+            f"{what}: its annotations cannot be resolved: {error}; import the name where the module runs, not for type "
+            "checkers alone"
+        ) from error
+
+
+def check_kind(parameter: inspect.Parameter, what: str) -> None:
+    """Refuse a parameter that cannot be passed by its name.
+
+    Raises:
+        RegistrationError: it is `*args`, `**kwargs` or positional-only.
+    """
+    if _is_rest(parameter):
+        each = "Any" if parameter.annotation is NO_ANNOTATION else inspect.formatannotation(parameter.annotation)
+        several = f"dict[str, {each}]" if parameter.kind is parameter.VAR_KEYWORD else f"list[{each}]"
+        remedy = f"name each parameter, or write {parameter.name}: {several}"
+        raise RegistrationError(f"{what}: the parameter {parameter} has no schema; {remedy}")
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise RegistrationError(
+            f"{what}: the parameter {parameter.name!r} is positional-only; remove the '/' from the signature"
+        )
+
+
+def _is_rest(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+
+
+def _is_context(annotation: object) -> bool:
+    """Whether it is `Context`, annotated or not, or a union with it."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _is_context(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return any(_is_context(member) for member in typing.get_args(annotation))
+    return isinstance(annotation, type) and issubclass(annotation, Context)
 
 
 class Parameter(Struct, frozen=True):
@@ -119,13 +237,13 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
     Raises:
         RegistrationError: a parameter or an annotation that cannot be published.
     """
-    if isinstance(function, type) or is_async_generator(function):
+    if isinstance(function, type) or inspect.isasyncgenfunction(function):
         raise _no_function(function, what)
     hints = type_hints(function, what)
     context, declared = filled_by_server(function, what)
     filled = {context, *(name for name, _ in declared)}
     parameters: list[Parameter] = []
-    for name, parameter in parameters_of(function).items():
+    for name, parameter in inspect.signature(function).parameters.items():
         check_kind(parameter, what)
         if name not in filled:
             made = Parameter(name, hints.get(name, typing.Any), parameter.default)
@@ -147,8 +265,6 @@ def _check_parameter(parameter: Parameter, *, annotated: bool, what: str) -> Non
         )
     unknown = undescribable(parameter.annotation)
     if unknown is not None:
-        from mcp_baton.server.schema.undescribed import parameter_error
-
         raise parameter_error(what, parameter.name, unknown)
 
 
@@ -194,6 +310,174 @@ def read_dependencies(declared: Declared, what: str) -> "tuple[tuple[str, Provid
     """
     if not declared:
         return ()
-    from mcp_baton.server.schema.provider import read_provider
-
     return tuple((name, read_provider(dependency, what)) for name, dependency in declared)
+
+
+REMEDY = "use a type that pydantic knows, as str, a dataclass or a model"
+
+
+def parameter_error(what: str, name: str, annotation: object, cause: str | None = None) -> RegistrationError:
+    """A parameter that cannot be described to clients.
+
+    Args:
+        what: How to name the function, e.g. `tool 'refund'`.
+        name: The parameter.
+        annotation: Its type, or the part of it that is to blame.
+        cause: What pydantic said.
+    """
+    shown = shown_type(annotation)
+    filled = f"write {name}: Annotated[{shown}, Depends(…)] for what the server makes"
+    return RegistrationError(
+        f"{what}: the parameter {name!r} is of the type {shown}, which clients cannot be told of{_said(cause)}; "
+        f"{REMEDY}, or {filled}"
+    )
+
+
+def return_error(what: str, annotation: object, cause: str | None = None) -> RegistrationError:
+    """A return type that cannot be described to clients."""
+    return RegistrationError(
+        f"{what}: its return type {shown_type(annotation)} has no schema{_said(cause)}; "
+        "return what can be: a dict, a dataclass or a model, or leave the return type out"
+    )
+
+
+def argument_cause(name: str, annotation: object, cause: str | None = None) -> str:
+    """Why a workflow's argument cannot be converted to its type."""
+    return (
+        f"the argument {name!r} is of the type {shown_type(annotation)}, to which nothing converts{_said(cause)}; "
+        "give it a type= that pydantic knows"
+    )
+
+
+def shown_type(annotation: object) -> str:
+    """A type as it is written."""
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says, without what comes after its first line."""
+    return str(error).partition("\n")[0].rstrip(". ")
+
+
+def _said(cause: str | None) -> str:
+    return f" ({cause})" if cause else ""
+
+
+type Swap = Callable[[Factory], Factory]
+"""From a factory that was declared to the one that is called in its place."""
+
+
+class Provider(Struct, frozen=True):
+    """A dependency whose factory has been read.
+
+    Attributes:
+        context: The factory's parameter that takes the `Context`; `None` where there is none.
+        needs: What its other parameters are filled with.
+        entered: Whether what it makes is a context manager that is to be entered.
+        is_async: Whether it is of an async kind.
+        timeout_s: How long the factory of something that is kept for the process may take, seconds.
+    """
+
+    factory: Factory
+    scope: Lifetime
+    context: str | None
+    needs: tuple[tuple[str, "Provider"], ...]
+    entered: bool
+    is_async: bool
+    timeout_s: float
+
+    @property
+    def limit_s(self) -> float:
+        """How long making it may take with all that it needs, seconds."""
+        return self.timeout_s + sum(need.limit_s for _, need in self.needs)
+
+    @property
+    def key(self) -> tuple[Factory, Lifetime]:
+        """What is made once for a call, or once for a process."""
+        return self.factory, self.scope
+
+
+def as_declared(factory: Factory) -> Factory:
+    """No replacement."""
+    return factory
+
+
+def read_provider(
+    dependency: Dependency, what: str, swap: Swap = as_declared, above: tuple[tuple[Factory, Lifetime], ...] = ()
+) -> Provider:
+    """Read a dependency's factory, and those that it depends on.
+
+    Args:
+        dependency: What was declared.
+        what: How to name its user in an error, e.g. `tool 'refund'`.
+        swap: Replaces factories.
+        above: What depends on it, from the function on.
+
+    Raises:
+        RegistrationError: a cycle, a scope within a longer one, or a parameter that nothing fills in.
+    """
+    factory, scope = swap(dependency.factory), dependency.scope
+    _refuse_unhashable(factory, what)
+    _refuse_cycle(factory, what, [known for known, _ in above])
+    within = next((known for known, its in above if its == "process"), None)
+    if within is not None and scope == "request":
+        raise RegistrationError(
+            f"{what}: {name_of(within)!r} is kept for the process and {name_of(factory)!r} is closed after each call; "
+            f"give {name_of(factory)!r} scope='process', too"
+        )
+    context, declared = filled_by_server(factory, f"{what}: the dependency {name_of(factory)!r}", alone=True)
+    if context is not None and scope == "process":
+        raise RegistrationError(
+            f"{what}: {name_of(factory)!r} is kept for the process, so it cannot take one call's Context"
+        )
+    inside = (*above, (factory, scope))
+    needs = tuple((name, read_provider(need, what, swap, inside)) for name, need in declared)
+    return Provider(factory, scope, context, needs, *_kind(factory), dependency.timeout_s)
+
+
+def name_of(factory: Factory) -> str:
+    """What to call a factory in an error."""
+    return getattr(factory, "__qualname__", None) or repr(factory)
+
+
+def _refuse_unhashable(factory: Factory, what: str) -> None:
+    try:
+        hash(factory)
+    except TypeError as error:
+        raise RegistrationError(
+            f"{what}: the dependency {factory!r} has no hash to be known by; wrap it in a function"
+        ) from error
+
+
+def _refuse_cycle(factory: Factory, what: str, above: list[Factory]) -> None:
+    if factory in above:
+        cycle = " -> ".join(name_of(item) for item in (*above[above.index(factory) :], factory))
+        raise RegistrationError(f"{what}: these dependencies need each other: {cycle}")
+
+
+def _kind(factory: Factory) -> tuple[bool, bool]:
+    """Whether what it makes is entered, and whether it is of an async kind.
+
+    What a plain function returns is given as it is, even if it could be entered: it may be shared by others.
+    """
+    if isinstance(factory, type):
+        is_async = hasattr(factory, "__aenter__")
+        return is_async or hasattr(factory, "__enter__"), is_async
+    target = _innermost(factory)
+    if inspect.isasyncgenfunction(target):
+        return True, True
+    return inspect.isgeneratorfunction(target), inspect.iscoroutinefunction(target)
+
+
+def _innermost(factory: Factory) -> Any:
+    """The function itself: without decorators, without `functools.partial`, of an object its `__call__`."""
+    target: Any = factory
+    while True:
+        if isinstance(target, functools.partial):
+            target = target.func
+        elif hasattr(target, "__wrapped__"):
+            target = target.__wrapped__
+        elif not inspect.isroutine(target):
+            target = type(target).__call__
+        else:
+            return target

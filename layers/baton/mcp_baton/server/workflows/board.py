@@ -14,8 +14,8 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.request import Request
+from mcp_baton.server.workflows.continuations import plan_of
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.recording import plan_of
 from mcp_baton.server.workflows.result_meta import task_meta
 from mcp_baton.server.workflows.task_ids import handle_of
 from mcp_baton.server.workflows.task_view import facts_of, readable, shown_pause

@@ -15,8 +15,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.protocol.state import ForgedState, binding_of
 from mcp_baton.server.asking.asker import InputRequired, declares
-from mcp_baton.server.asking.forms import PRIMITIVES, inlined, is_choice_of_several
-from mcp_baton.server.asking.questions import Elicited, elicitation
+from mcp_baton.server.asking.questions import PRIMITIVES, Elicited, elicitation, inlined, is_choice_of_several
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
 from mcp_baton.server.workflows.engine_host import ServerHost

@@ -1,40 +1,56 @@
-"""A `tools/call` that names a task, beside the call itself: which call it is, and what becomes of its outcome
+"""Continuations: a `tools/call` that names a task. Which step it is, and how its outcome is recorded
 (docs/workflows.md, Going on)."""
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
 
-from mcp_baton.exceptions import StoreError, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import Identity, carried_to
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.execution import Asking
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions
-from mcp_baton.server.workflows.recording import (
-    UNKNOWN_TASK,
-    Recording,
-    not_made,
-    plan_of,
-    refused,
-    unrecorded,
-    written,
-)
-from mcp_baton.server.workflows.result_meta import unrecorded_meta
-from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.server.schema.prompt_arguments import check_arguments
+from mcp_baton.server.workflows.result_meta import recorded_meta, unrecorded_meta
+from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.telemetry import RECORDINGS_LOST
 from mcp_baton.workflow.continuation import Call, Candidate, attempts_for, candidates, continuation_batch, meant
-from mcp_baton.workflow.definition import random_fraction
+from mcp_baton.workflow.definition import Workflow, random_fraction
+from mcp_baton.workflow.definition_changes import declared_arguments
+from mcp_baton.workflow.handoff import next_calls
 from mcp_baton.workflow.host import Attempt, Failed, Outcome
 from mcp_baton.workflow.keys import step_key
 from mcp_baton.workflow.placeholders import CHANGED, Replaced, Room, refusal, replaced
 from mcp_baton.workflow.plan import Plan
 
+logger = logging.getLogger(__name__)
+
+UNKNOWN_TASK = "unknown task"
+STORE_DOWN = "the task store is not available"
+KEPT_CHANGING = "the task kept changing; make the call again"
+UNKNOWN_OUTCOME = "the task store's answer was lost; look at the task before you make the call again"
+NOTHING_RUN = "nothing was run"
+
 type Found = Plan | dict[str, Json]
-"""A live task's plan, or the `_meta` that says why nothing can be recorded."""
+"""The plan of a live task, or the `_meta` that says why nothing can be recorded."""
+
+
+class Recording(Struct, frozen=True):
+    """Whether a call was recorded.
+
+    Attributes:
+        meta: The members of the result's `_meta`.
+        text: Returns the same as a text, for a model that does not see `_meta`.
+    """
+
+    meta: dict[str, Json]
+    text: Callable[[], str]
 
 
 class NotMade(Struct, frozen=True):
@@ -48,15 +64,16 @@ class Continuation(Struct, frozen=True):
     """A call that names a task, before it is made.
 
     Attributes:
+        request: The request.
         task: The task as it was read.
-        call: The call, with values in the place of placeholders.
-        identity: What its idempotency key comes from.
+        call: The call, with values instead of placeholders.
+        identity: The origin of its idempotency key.
         variables: The task's variables, for the tool.
-        asking: Makes what its questions to the client go through.
-        ranked: The steps that it may be, against the task as it was read.
+        asking: How the tool asks the client.
+        ranked: The steps that it may be, for the task as it was read.
         at_ms: When it begins, epoch milliseconds.
-        began_s: The same by the request's clock, seconds.
-        rng: Gives a number from 0 up to 1, for the choice of a step after a lost race.
+        began_s: The same on `Services.clock`.
+        rng: Returns a number from 0 to 1, to choose a step after a lost race.
     """
 
     request: Request
@@ -72,14 +89,14 @@ class Continuation(Struct, frozen=True):
 
     @property
     def options(self) -> CallOptions:
-        """What the tool runs in."""
+        """How the tool runs. Once its task is found, it finishes even if the client goes away."""
         live = isinstance(self.task, Plan)
         return CallOptions(self.variables if live else None, stay=live, attempt=Attempt(key=self.identity.key))
 
     def record(self, outcome: Outcome) -> Recording:
-        """Record how the call ended."""
+        """Record the outcome of the call."""
         if not isinstance(self.task, Plan):
-            return unrecorded(self.task)
+            return _unrecorded(self.task)
         request, plan, batches = self.request, self.task, list[Batch]()
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
 
@@ -93,9 +110,9 @@ class Continuation(Struct, frozen=True):
                 raise TaskNotFound
             recorded = write_decided(request.store, plan.task, decided, attempts=attempts)
         except StoreError as error:
-            return unrecorded(refused(request, plan.task.task_id, error), plan.workflow)
+            return _unrecorded(_refused(request, plan.task.task_id, error), plan.workflow)
         after = plan_of(request, recorded.task)
-        return written(request, after, batches[-1], recorded.oversized, self.call.arguments)
+        return _recorded(request, after, batches[-1], recorded.oversized, self.call.arguments)
 
     def _batch(self, plan: Plan, current: TaskRecord, outcome: Outcome, timing: Timing) -> Batch:
         call, variables = self.call, self.variables
@@ -104,12 +121,11 @@ class Continuation(Struct, frozen=True):
         return continuation_batch(plan_of(self.request, current), call, outcome, variables, self.rng, timing=timing)
 
 
-def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | NotMade:
-    """Read the task that a call names, put values in the place of placeholders, and decide which idempotency key the
-    call has.
+def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | NotMade:
+    """Read the task that a call names, replace placeholders by values, and choose the idempotency key.
 
     Raises:
-        ProtocolError: the request continues earlier rounds in a way that cannot be.
+        ProtocolError: the request does not continue its earlier rounds correctly.
     """
     rounds = request.rounds()
     plan, found = _find(request, task_id)
@@ -118,28 +134,19 @@ def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> 
     budget.read(sent.read)
     budget.take(sent.put_in)
     if sent.unknown:
-        return NotMade(Failed(refusal(sent.unknown)), not_made(request, task_id, found))
+        return NotMade(Failed(refusal(sent.unknown)), _not_made(request, task_id, found))
     earlier = carried_to(rounds.earlier, task_id) if rounds else None
     if earlier and earlier.values != sent.digest:
-        return NotMade(Failed(CHANGED), not_made(request, task_id, found))
-    # Of a task that is over, too: a call that comes too late is recorded nowhere, and must not be paid twice.
+        return NotMade(Failed(CHANGED), _not_made(request, task_id, found))
+    # This includes finished tasks: a late call is not recorded, but needs the same key, so that nothing is paid twice.
     ranked = candidates(plan, tool.name, sent.arguments, sent.names) if plan else []
     identity = earlier or _identity(ranked, tool, sent, task_id)
     if rounds:
         rounds.identity = identity
     variables = TaskVariables(found.task.variables if isinstance(found, Plan) else {})
     call = Call(tool.name, sent.arguments, identity.step, sent.names)
-    return Continuation(
-        request,
-        found,
-        call,
-        identity,
-        variables,
-        request.asking(rounds),
-        ranked,
-        request.now_ms(),
-        request.services.clock(),
-    )
+    asking, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
+    return Continuation(request, found, call, identity, variables, asking, ranked, now_ms, now_s)
 
 
 def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: str) -> Identity:
@@ -151,12 +158,137 @@ def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: 
 
 
 def _find(request: Request, task_id: str) -> tuple[Plan | None, Found]:
-    """The task's plan, which the values of placeholders come from, and what can be recorded with it."""
+    """The plan of the task, which has the values for placeholders; and where the call can be recorded."""
     if request.store is None or request.owner is None:
         return None, unrecorded_meta(request, task_id, UNKNOWN_TASK)
     try:
         task = request.store.get(request.owner, task_id)
     except StoreError as error:
-        return None, refused(request, task_id, error)
+        return None, _refused(request, task_id, error)
     plan = plan_of(request, task)
-    return plan, refused(request, task_id, TaskFinished(task)) if task.status.terminal else plan
+    return plan, _refused(request, task_id, TaskFinished(task)) if task.status.terminal else plan
+
+
+def _recorded(
+    request: Request, after: Plan, batch: Batch, oversized: Sequence[str], arguments: JsonObject
+) -> Recording:
+    """The recording of a call that was recorded.
+
+    Args:
+        request: The request.
+        after: The plan after the write.
+        batch: The write.
+        oversized: The names of the variables that could not be stored.
+        arguments: The arguments of the call.
+    """
+    done = [step.name for step in batch.steps if step.expected is not StepStatus.COMPLETED]
+    twice = [it for name in done for it in after.repeated(name, arguments)]
+
+    def text() -> str:
+        from mcp_baton.server.workflows.task_ids import handle_of
+        from mcp_baton.workflow.continuation import RecordedCall, recorded_text
+
+        handle = handle_of(request.server, after.workflow, after.task.task_id) if after.workflow else None
+        following = next_calls(after, _Tools(request), handle)
+        return recorded_text(RecordedCall(after, batch, following, handle, oversized, twice))
+
+    return Recording(recorded_meta(request, after, remaining(request, after), oversized, twice), text)
+
+
+def _unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Recording:
+    """The recording of a call that was made, and was not recorded or may not have been.
+
+    Args:
+        meta: The members of `_meta`.
+        workflow: The task's workflow, if the task could be read.
+    """
+
+    def text() -> str:
+        from mcp_baton.workflow.continuation import uncertain_text, unrecorded_text
+        from mcp_baton.workflow.handoff import looking_at
+
+        if meta["recorded"] == "unknown":
+            return uncertain_text(looking_at(str(meta["task_id"]), workflow))
+        return unrecorded_text(str(meta["record_error"]))
+
+    return Recording(meta, text)
+
+
+def _not_made(request: Request, task_id: str, found: Found) -> Recording:
+    """The recording of a call that was not made."""
+
+    def text() -> str:
+        from mcp_baton.workflow.continuation import unrecorded_text
+
+        return unrecorded_text(str(meta["record_error"]), made=False)
+
+    if isinstance(found, Plan):
+        meta = unrecorded_meta(request, task_id, NOTHING_RUN, found.task, remaining(request, found))
+    else:
+        meta = found
+    return Recording(meta, text)
+
+
+def plan_of(request: Request, task: TaskRecord) -> Plan:
+    """The plan of a task."""
+    workflow = request.server.workflows.get(task.workflow or "")
+
+    def canonical(tool: str, arguments: JsonObject) -> JsonObject:
+        return request.server.tools[tool].canonical(arguments)
+
+    def surely_differ(tool: str, argument: str, one: Json, other: Json) -> bool:
+        return request.server.tools[tool].input.surely_differ(argument, one, other)
+
+    return Plan(task, workflow, partial(_prompt_arguments, workflow), canonical, surely_differ)
+
+
+def remaining(request: Request, plan: Plan) -> list[JsonObject]:
+    """The remaining calls of a task: `next`."""
+    return next_calls(plan, _Tools(request))
+
+
+def _refused(request: Request, task_id: str, error: StoreError) -> dict[str, Json]:
+    """The `_meta` of a call that could not be recorded."""
+    if not isinstance(error, TaskNotFound | TaskFinished):
+        request.services.telemetry.add(RECORDINGS_LOST)
+    match error:
+        case TaskNotFound():
+            return unrecorded_meta(request, task_id, UNKNOWN_TASK)
+        case TaskFinished():
+            return unrecorded_meta(request, task_id, str(error), error.current)
+        case Conflict():
+            logger.error("task %s: the call was not recorded: too many concurrent calls", task_id)
+            following = remaining(request, plan_of(request, error.current))
+            return unrecorded_meta(request, task_id, KEPT_CHANGING, error.current, following)
+        case OutcomeUnknown():
+            logger.error("task %s: it is unknown whether the call was recorded", task_id, exc_info=error)
+            return unrecorded_meta(request, task_id, UNKNOWN_OUTCOME, recorded="unknown")
+        case _:
+            logger.error("task %s: the call was not recorded", task_id, exc_info=error)
+            return unrecorded_meta(request, task_id, STORE_DOWN)
+
+
+def _prompt_arguments(workflow: Workflow | None, task: TaskRecord) -> tuple[dict[str, str], dict[str, Json]] | None:
+    """The prompt arguments of the task. `None` if they cannot be read: the call is recorded anyway."""
+    if workflow is None:
+        return None
+    try:
+        kept = [argument for argument in workflow.arguments if not argument.secret]
+        return check_arguments(kept, declared_arguments(workflow, task))
+    except Exception:  # types of the author may raise anything
+        logger.warning("task %s: its prompt arguments cannot be used", task.task_id, exc_info=True)
+        return None
+
+
+class _Tools(Struct, frozen=True):
+    """Implements `handoff.Requirements`."""
+
+    request: Request
+
+    def required(self, tool: str) -> frozenset[str]:
+        """The names of a tool's required arguments."""
+        return self.request.server.tools[tool].signature.required
+
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put so many bytes into one call."""
+        return size <= self.request.server.options.placeholder_bytes

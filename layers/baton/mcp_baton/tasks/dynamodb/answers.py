@@ -2,7 +2,7 @@
 
 from mcp_baton.exceptions import StoreError, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb.attributes import Item, decode, encode_object
+from mcp_baton.tasks.dynamodb.attributes import Item, decode, encode_json
 from mcp_baton.tasks.dynamodb.expressions import Update, first_token
 from mcp_baton.tasks.dynamodb.items import expired, partition
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
@@ -42,7 +42,7 @@ class DynamoDBAnswerStore:
         update.require(f"attribute_exists({update.name('pk')})")
         update.require(f"attribute_not_exists({update.name('answer')})")
         update.require(f"{update.name('expires_at')}>{update.number(self._table.clock_ms() // 1000)}")
-        update.set(update.name("answer"), update.value(encode_object("answer", answer, COMPRESS_OVER_BYTES)))
+        update.set(update.name("answer"), update.value(encode_json("the answer", answer, COMPRESS_OVER_BYTES)))
         try:
             self._table.update(question_key(owner, question), update)
         except ConditionFailed as error:

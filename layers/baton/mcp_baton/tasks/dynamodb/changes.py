@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_variable, encode_variables, texts_by_name
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_variable, encode_variables
 from mcp_baton.tasks.dynamodb.items import IN_HEAD, TIMINGS, members
 from mcp_baton.tasks.dynamodb.values import ELEMENT_BYTES, at_most, is_large, item_size
 from mcp_baton.tasks.record import CALL_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
@@ -113,7 +113,7 @@ def _timings(writes: tuple[StepWrite, ...], stored: Item) -> dict[str, Attribute
     if not timed:
         return {}
     created_ms = round(datetime.fromisoformat(stored["created_at"]["S"]).timestamp() * 1000)
-    return texts_by_name({name: f"{timing.at_ms - created_ms}+{timing.ms}" for name, timing in timed})
+    return {to_text(name): {"S": f"{timing.at_ms - created_ms}+{timing.ms}"} for name, timing in timed}
 
 
 def _check_places(progress: Attribute, writes: tuple[StepWrite, ...]) -> None:

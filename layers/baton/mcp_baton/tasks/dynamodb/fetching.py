@@ -1,4 +1,4 @@
-"""A task's values while it is read: those in its head, and those outside, fetched when they are asked for."""
+"""Reads the values of a task, in its item and outside (docs/storage.md, Reads)."""
 
 import logging
 import time
@@ -28,15 +28,15 @@ from mcp_baton.tasks.values import Weight
 logger = logging.getLogger(__name__)
 
 WHOLE_BYTES = 1_000_000
-"""A value that takes no more is read whole; of a longer one, only some pieces are in memory at a time."""
+"""The largest bundle that is read as a whole. Of a longer one, only some pieces are in memory at a time."""
 
 DAMAGED = "what is stored is damaged"
 KEPT_BYTES = 8_000_000
-"""How much of what was fetched is kept for the rest of a request. What comes beyond it is fetched again when needed."""
+"""How much fetched data is kept for the rest of a request. The rest is fetched again if it is needed."""
 
 
 def weight(attribute: Attribute) -> Weight:
-    """What a value weighs that an attribute holds or points at. Nothing is fetched or unzipped for it."""
+    """The size and place of the value in an attribute. Nothing is fetched or decompressed."""
     pointer = _pointer(attribute)
     if pointer is None:
         return Weight(text_bytes(attribute), outside=False)
@@ -44,8 +44,10 @@ def weight(attribute: Attribute) -> Weight:
 
 
 def holds(attribute: Attribute, text: bytes) -> bool | None:
-    """Whether the value that an attribute points at has this JSON text, by its length and its bundle's digest; `None`
-    where only reading it can tell."""
+    """Whether the value that an attribute points to has this JSON text, by length and digest.
+
+    `None` if only reading the value can tell.
+    """
     pointer = _pointer(attribute)
     if pointer is None:
         return None
@@ -55,18 +57,18 @@ def holds(attribute: Attribute, text: bytes) -> bool | None:
         return None
     if pointer.stored_bytes == pointer.text_bytes:
         return name_of(digest_of(text)) == pointer.bundle
-    # Another version of zlib may have made another zip of the same text.
+    # Another version of zlib may have compressed the same text differently.
     return True if name_of(digest_of(zipped(text))) == pointer.bundle else None
 
 
 class Fetcher:
-    """Reads the values of one task, wherever they are. A bundle is fetched when it is first asked for.
+    """Reads the values of one task. A bundle is fetched when one of its values is first read.
 
     Args:
-        outside: Where values outside the head are; `None` where nothing is fetched.
+        outside: The places for values outside the item; `None` if nothing is fetched.
         owner: The task's owner.
         task_id: The task.
-        monotonic: Seconds, from any moment on.
+        monotonic: A monotonic clock, seconds.
     """
 
     def __init__(
@@ -84,12 +86,12 @@ class Fetcher:
         self._failures: dict[bool, StoreUnavailable] = {}
 
     def value(self, attribute: Attribute) -> Json:
-        """The value that an attribute holds or points at.
+        """The value in an attribute, or the value that it points to.
 
         Raises:
-            ValueLost: it is gone, or is not what was written, or its zip is damaged.
-            ValueTooLarge: it is larger than is read; nothing was fetched or unzipped.
-            StoreUnavailable: where it is does not answer, or refuses.
+            ValueLost: it is missing, or is not what was written.
+            ValueTooLarge: it is longer than is read. Nothing was fetched or decompressed.
+            StoreUnavailable: S3 or DynamoDB does not respond, or refuses.
             StoreError: the attribute is damaged.
         """
         pointer = _pointer(attribute)
@@ -98,10 +100,10 @@ class Fetcher:
         return decode(self.stored(pointer))
 
     def text(self, attribute: Attribute) -> Iterator[str]:
-        """The JSON text of that value, in pieces. A long one is never in memory as a whole.
+        """The JSON text of that value, in pieces. A long text is never in memory as a whole.
 
         Raises:
-            StoreError: as `value`; what came before is then worth nothing.
+            StoreError: as `value`. Discard the pieces before.
         """
         pointer = _pointer(attribute)
         if pointer is None:
@@ -111,15 +113,15 @@ class Fetcher:
         return decoded(self._streamed(pointer))
 
     def read_ahead(self, attributes: Iterable[Attribute]) -> None:
-        """Fetch what these attributes point at, four at once, as far as it can be kept.
+        """Fetch the bundles of these attributes, four at once, as far as there is room to keep them.
 
-        What goes wrong is told when the value is asked for.
+        Errors are raised when a value is read.
         """
         room = KEPT_BYTES - sum(map(len, self._kept.values()))
         wanted: dict[str, Pointer] = {}
         for pointer in filter(None, map(_pointer, attributes)):
             new = pointer.bundle not in wanted and pointer.bundle not in self._kept
-            # A longer one is fetched by itself, several of its pieces at once.
+            # A longer bundle is fetched by itself, several pieces at once.
             if new and pointer.bundle_bytes <= min(room, BUNDLE_BYTES):
                 wanted[pointer.bundle] = pointer
                 room -= pointer.bundle_bytes
@@ -129,7 +131,7 @@ class Fetcher:
                     raise failure
 
     def stored(self, pointer: Pointer) -> Attribute:
-        """A value as it would stand in the head.
+        """A value as it would be stored in the item.
 
         Raises:
             StoreError: as `value`.
@@ -154,7 +156,7 @@ class Fetcher:
         return unzipped_stream(rest, pointer.text_bytes) if is_zipped(first) else rest
 
     def _fetched(self, pointer: Pointer) -> Iterator[bytes]:
-        """A bundle, in pieces; an error at its end where they are not what was written."""
+        """A bundle, in pieces. Raises an error at the end if they are not what was written."""
         from hashlib import sha256
 
         digest, came = sha256(), 0
@@ -172,7 +174,7 @@ class Fetcher:
         try:
             yield from self._object(pointer) if in_bucket else self._items(pointer)
         except StoreUnavailable as failure:
-            # Whoever reads on, in the same request, would wait for the same failure again.
+            # Otherwise each further read of this request would wait for the same failure.
             self._failures[in_bucket] = failure
             raise
 
@@ -188,7 +190,7 @@ class Fetcher:
             raise self._lost(pointer, DAMAGED) from larger
 
     def _items(self, pointer: Pointer) -> Iterator[bytes]:
-        """The pieces of a bundle in DynamoDB, as many at once as there are threads."""
+        """The pieces of a bundle in DynamoDB, four at once."""
         if self._outside is None:
             raise StoreUnavailable(f"the items {pointer.bundle} cannot be read: there is no table")
         table, pieces = self._outside.table, -(-pointer.bundle_bytes // BUNDLE_BYTES)
@@ -203,7 +205,7 @@ class Fetcher:
 
     def _item(self, table: ValueTable, pointer: Pointer, number: int, read: dict[int, bytes]) -> None:
         key = piece_key(self._owner, self._task_id, pointer.bundle, number)
-        # A new item may be missing from an eventually consistent read, never from a consistent one.
+        # An eventually consistent read may miss a new item.
         item = table.get(key, consistent=False) or table.get(key)
         if item is None:
             raise self._lost(pointer, f"its piece {number + 1} is missing")
@@ -237,7 +239,7 @@ def text_pieces(attribute: Attribute) -> Iterator[str]:
     """The JSON text behind an encoded value, in pieces.
 
     Raises:
-        StoreError: as `decode`; what came before is then worth nothing.
+        StoreError: as `decode`. Discard the pieces before.
     """
     try:
         match attribute:

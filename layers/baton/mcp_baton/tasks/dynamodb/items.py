@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import (
     Attribute,
     Item,
     decode,
     encode_arguments,
-    encode_text,
+    encode_json,
     encode_variables,
-    stored_text,
 )
 from mcp_baton.tasks.dynamodb.values import Variables, excess, is_large, values_of
 from mcp_baton.tasks.ids import shard_name, shard_of
@@ -30,7 +29,7 @@ from mcp_baton.tasks.record import (
     Work,
     timestamp,
 )
-from mcp_baton.tasks.texts import MARK, from_text, to_text
+from mcp_baton.tasks.texts import from_text, to_text
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.overflow import OverflowStore
@@ -50,42 +49,42 @@ RUN = "run"
 Every item has the map, because an update can only set members of a map that exists.
 """
 
-NOBODY = Claim("", 0, 0)
+NO_CLAIM = Claim("", 0, 0)
 
 HEAD_MS = 2_500
-"""What is left of the write reserve to the head and the reply, milliseconds: two attempts of a second, and a pause."""
+"""The part of the write reserve for the item and the reply, milliseconds: two attempts of a second, and a pause."""
 
 VALUES_MS = 500
-"""What values outside the head have at least, milliseconds, however short the write reserve is."""
+"""The time for values outside the item, milliseconds, even if the write reserve is shorter."""
 
 TIMINGS = "timings"
-"""The attribute that says when each step began, and how long it took (docs/storage.md)."""
+"""The attribute with the start and the duration of each step."""
 
 BY_CLIENT = "by_client"
 """The attribute of a task whose result a client supplied."""
 
 IN_HEAD = frozenset({PROGRESS, PAUSE_REASON})
-"""Variables that never leave the head: writes address what is in them."""
+"""Variables that never leave the item, because writes address their members."""
 
 KEPT = ("arguments", "result", TIMINGS)
 """The attributes besides the variables that can be large."""
 
 
 class Limits(Struct, frozen=True):
-    """What a store allows.
+    """The limits for tasks and their owners.
 
     Attributes:
-        default_ttl_ms: A task's lifetime when the client asks for none, milliseconds.
-        max_ttl_ms: The longest lifetime that a client can have, milliseconds.
+        default_ttl_ms: A task's lifetime if the client does not ask for one, milliseconds.
+        max_ttl_ms: The longest lifetime that a client can get, milliseconds.
         max_tasks_per_owner: How many live tasks an owner may have, approximately; `None` for any number.
-        item_bytes: How large an item may grow before values must leave it. DynamoDB's own limit is 409,600: what is
-            between the two is left to progress, pause reasons and what stands in the place of those values.
-        compress_over_bytes: JSON texts of more bytes than this are compressed.
-        page_size: Tasks on one page of a listing.
-        zip_ms: How long the values of one write are compressed, milliseconds. The rest is stored as it is.
-        values_ms: How long one write may take to put its values outside the head, milliseconds, zipping included.
-        shards: How many partitions an owner's new tasks are spread over. May grow at any time, never shrink: tasks of
-            shards beyond it are found by their ids, but not listed.
+        item_bytes: The largest size of an item, bytes. DynamoDB's own limit is 409,600. The difference is for progress,
+            pause reasons and pointers.
+        compress_over_bytes: Longer JSON texts are compressed.
+        page_size: The tasks on one page of a list.
+        zip_ms: How long the values of one write may be compressed, milliseconds. The rest is stored uncompressed.
+        values_ms: How long one write may take to store values outside the item, with compression, milliseconds.
+        shards: Over how many partitions an owner's new tasks are spread. May be raised, never lowered: tasks in removed
+            shards are found by their ids, but not listed.
     """
 
     default_ttl_ms: int = 3_600_000
@@ -104,19 +103,19 @@ class Limits(Struct, frozen=True):
 
 
 def values_ms(write_reserve_ms: int) -> int:
-    """How long values may take of a write reserve of so many milliseconds."""
+    """How long values may take, given the write reserve, milliseconds."""
     return max(VALUES_MS, write_reserve_ms - HEAD_MS)
 
 
 def partition(owner: str, part: str) -> Attribute:
-    """The partition key of a part of what an owner has: of one shard of their tasks, or of one question.
+    """The partition key of one of an owner's shards or questions.
 
-    Parts of one kind have names of one length, so that no two owners share a key, whatever their names are.
+    Names of shards have one length, and so do names of questions. So no two owners share a key.
 
     Raises:
-        StoreError: the owner's name is longer than a partition key can hold.
+        StoreError: the owner's name is too long for a partition key.
     """
-    key = f"{OWNER_PREFIX}{stored_text(owner)}#{part}"
+    key = f"{OWNER_PREFIX}{to_text(owner)}#{part}"
     if len(key.encode()) > MAX_PARTITION_KEY_BYTES:
         most = MAX_PARTITION_KEY_BYTES - len(OWNER_PREFIX) - len(part) - 1
         raise StoreError(f"the owner's name is longer than {most} bytes")
@@ -134,12 +133,12 @@ def key_of(owner: str, task_id: str) -> Item:
 
 
 def shard_names(shards: int) -> list[str]:
-    """The names of so many shards."""
+    """The names of all shards."""
     return [shard_name(number) for number in range(shards)]
 
 
 def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
-    """The item of a task that begins now.
+    """The item of a new task.
 
     Raises:
         StoreError: a value is not JSON.
@@ -159,7 +158,7 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
         RUN: run_attribute(task.claim),
     }
     if task.workflow is not None:
-        item["workflow"] = {"S": stored_text(task.workflow)}
+        item["workflow"] = {"S": to_text(task.workflow)}
         item[TIMINGS] = {"M": {}}
     if task.definition is not None:
         item["definition"] = {"S": task.definition}
@@ -175,20 +174,20 @@ def stays_whole(item: Item, limit: int) -> bool:
 
 
 def expired(item: Item, now_ms: int) -> bool:
-    """Whether the task's lifetime is over; DynamoDB deletes such items hours later."""
+    """Whether a task has expired. DynamoDB deletes such items hours later."""
     return number(item, "expires_at") <= now_ms // 1000
 
 
 def to_record(owner: str, item: Item, outside: "Callable[[], OverflowStore] | None" = None) -> TaskRecord:
-    """The task in an item, or in the part of one that a listing reads. Nothing is fetched until it is asked for.
+    """The task in an item, or in the part of an item that a list reads. Values outside are fetched when they are read.
 
     Args:
         owner: The task's owner.
         item: The item.
-        outside: Gives where the values are that are not in it.
+        outside: Returns the places for values outside the item.
 
     Raises:
-        StoreError: the item is not one that this store writes.
+        StoreError: the item was not written by this store.
     """
     try:
         return _record(owner, item, outside)
@@ -200,7 +199,7 @@ def _record(owner: str, item: Item, outside: "Callable[[], OverflowStore] | None
     task_id = item["sk"]["S"].removeprefix(TASK_PREFIX)
     kept = {name: item[name] for name in KEPT if name in item}
     variables, others = values_of(members(item, "variables"), kept, outside, owner, task_id)
-    job, error = _job(item)
+    is_job = TOOL in item
     return TaskRecord(
         owner=owner,
         task_id=task_id,
@@ -215,18 +214,11 @@ def _record(owner: str, item: Item, outside: "Callable[[], OverflowStore] | None
         definition=_text(item, "definition"),
         kept=others,
         claim=claim_in(item),
-        job=job,
-        error=error,
+        job=job_in(item) if is_job else None,
+        error=error_in(item) if is_job else None,
         by_client=BY_CLIENT in item,
         source=item,
     )
-
-
-def _job(item: Item) -> "tuple[Job | None, JsonObject | None]":
-    if "tool" not in item:
-        return None, None
-
-    return job_in(item), error_in(item)
 
 
 def number(item: Item, name: str) -> int:
@@ -235,26 +227,23 @@ def number(item: Item, name: str) -> int:
 
 
 def members(item: Item, name: str) -> Mapping[str, Any]:
-    """The elements of a map attribute; none where there is no such attribute."""
+    """The members of a map attribute; none if the attribute is missing."""
     return item[name]["M"] if name in item else {}
 
 
 def _text(item: Item, name: str) -> str | None:
-    if name not in item:
-        return None
-    text = item[name]["S"]
-    return from_text(text) if text.startswith(MARK) else text
+    return from_text(item[name]["S"]) if name in item else None
 
 
 def run_attribute(claim: Claim | None) -> Attribute:
-    """A new head's claim; an empty one for a task without a run."""
-    claim = claim or NOBODY
+    """The claim in a new item; an empty one for a task without a run."""
+    claim = claim or NO_CLAIM
     number, until = {"N": str(claim.number)}, {"N": str(claim.until_ms)}
     return {"M": {"id": {"S": claim.id}, "number": number, "until": until}}
 
 
 def claim_in(item: Item) -> Claim | None:
-    """Who runs a task, or ran it last; `None` when nobody ever has."""
+    """The task's claim, current or last; `None` if no run has claimed it."""
     if RUN not in item:
         return None
     run = item[RUN]["M"]
@@ -264,18 +253,18 @@ def claim_in(item: Item) -> Claim | None:
 
 
 def expires_at(ends_ms: int, claim: Claim | None) -> Attribute:
-    """When a new head expires, epoch seconds: when its lifetime ends, but not while it is claimed."""
+    """When a new task expires, epoch seconds: at the end of its lifetime, but not before its claim ends."""
     return {"N": str(-(-max(ends_ms, claim.until_ms if claim else 0) // 1000))}
 
 
 TOOL = "tool"
-"""The attribute that a listing reads of a job, and that no other task has."""
+"""The attribute that only jobs have. A list reads it."""
 
 MEMBERS = ("request_id", "capabilities", "revision", "attempts", "key", "workflow_task", "answers")
 
 
 def job_attributes(work: Work, now_ms: int, compress_over: int) -> Item:
-    """What the head of a job has that begins now, and is dispatched for the first time.
+    """The attributes of a new job, which is dispatched for the first time.
 
     Raises:
         StoreError: the work is not JSON.
@@ -283,7 +272,7 @@ def job_attributes(work: Work, now_ms: int, compress_over: int) -> Item:
     members = {name: getattr(work, name) for name in MEMBERS} | {"scopes": list(work.scopes)}
     return {
         TOOL: {"S": to_text(work.tool)},
-        "work": job_text("work", members, compress_over),
+        "work": encode_json("the job's work", members, compress_over),
         "due": {"N": str(now_ms + FIRST_DISPATCH_MS)},
         "dispatches": {"N": "1"},
         "allowed": {"N": str(work.attempts)},
@@ -292,20 +281,8 @@ def job_attributes(work: Work, now_ms: int, compress_over: int) -> Item:
     }
 
 
-def job_text(name: str, value: Json, compress_over: int) -> Attribute:
-    """A JSON value of a job as a text, zipped where it is long.
-
-    Raises:
-        StoreError: it is not JSON.
-    """
-    try:
-        return encode_text(dumps(value), compress_over)
-    except (ValueError, TypeError) as error:
-        raise StoreError(f"the job's {name} cannot be stored: {error}") from error
-
-
 def job_in(item: Item) -> Job:
-    """The job in a head; in the part of one that a listing reads, the name of its tool alone.
+    """The job in an item. In the part that a list reads, only the name of its tool.
 
     Raises:
         KeyError, TypeError, ValueError, StoreError: the item is damaged.
@@ -326,7 +303,7 @@ def job_in(item: Item) -> Job:
 
 
 def error_in(item: Item) -> JsonObject | None:
-    """Why a job failed; `None` where it did not.
+    """Why a job failed; `None` if it did not.
 
     Raises:
         StoreError: the item is damaged.
@@ -336,5 +313,5 @@ def error_in(item: Item) -> JsonObject | None:
 
 
 def _texts(attribute: Attribute) -> "Mapping[str, JsonObject]":
-    # Decoded when they are asked for: most who read a job only count them.
+    # Decoded when they are read: most readers only count them.
     return cast("Mapping[str, JsonObject]", Variables(attribute["M"]))

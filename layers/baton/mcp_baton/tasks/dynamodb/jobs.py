@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TaskHeld, TooLarge
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_json
 from mcp_baton.tasks.dynamodb.changes import BOOKKEEPING_BYTES
 from mcp_baton.tasks.dynamodb.expressions import (
     Update,
@@ -20,7 +20,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     shortened,
     take_claim,
 )
-from mcp_baton.tasks.dynamodb.items import RUN, job_text, number
+from mcp_baton.tasks.dynamodb.items import RUN, number
 from mcp_baton.tasks.dynamodb.overflow import MARGIN_S
 from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import TaskItems, has_claim, may_claim, stored_item
@@ -121,7 +121,7 @@ class DynamoDBJobStore:
             raise ValueError(f"every question is answered: {', '.join(sorted(questions)) or 'there is none'}")
         if len(new) > MOST_QUESTIONS:
             raise TooLarge(f"there are {len(new)} questions: a job asks {MOST_QUESTIONS} at a time at most")
-        texts = self._texts("question", new)
+        texts = self._texts("the question", new)
         # A quarter of the item is left for the answers.
         check_room(stored_item(task), texts, self._limits.item_bytes * 3 // 4, "questions")
         update = live_update(self._items.now_ms(), new_token())
@@ -153,7 +153,7 @@ class DynamoDBJobStore:
                 raise StoreBusy("other answers to the task came in between until there was no time", RETRY_AFTER_MS)
 
     def _answering(self, task: TaskRecord, taken: JsonObject) -> Update:
-        job, texts, now_ms = job_of(task), self._texts("answer", taken), self._items.now_ms()
+        job, texts, now_ms = job_of(task), self._texts("the answer", taken), self._items.now_ms()
         check_room(stored_item(task), texts, self._limits.item_bytes, "answers")
         update = live_update(now_ms, new_token())
         # Whether these are the last answers was decided on this version. Of two simultaneous writers, each could
@@ -277,7 +277,7 @@ class DynamoDBJobStore:
     def _failing(self, error: JsonObject, now_ms: int) -> Update:
         """The write that ends a job as failed."""
         message = shortened(str(error.get("message", "")))
-        stored = job_text("error", {**error, "message": message}, self._limits.compress_over_bytes)
+        stored = encode_json("the job's error", {**error, "message": message}, self._limits.compress_over_bytes)
         update = finish_update(now_ms, new_token(), TaskStatus.FAILED)
         update.set(update.name("error"), update.value(stored))
         say(update, message)
@@ -288,7 +288,7 @@ class DynamoDBJobStore:
         return self._items.record(task.owner, item)
 
     def _texts(self, what: str, values: JsonObject) -> dict[str, Attribute]:
-        return {key: job_text(what, value, self._limits.compress_over_bytes) for key, value in values.items()}
+        return {key: encode_json(what, value, self._limits.compress_over_bytes) for key, value in values.items()}
 
     def _counted(self, task: TaskRecord, expires_s: int, lives_ms: int, write: Callable[[], Item]) -> Item:
         """Make a write that extends a task, and count the task by its new end.

@@ -1,4 +1,4 @@
-"""Several requests at once, on a few threads, until a moment after which nobody waits for them."""
+"""Runs several requests at once, on a few threads, with a time limit."""
 
 import threading
 import time
@@ -15,16 +15,16 @@ THREADS = 4
 def together(
     jobs: Sequence[Callable[[], object]], until_s: float | None, monotonic: Callable[[], float]
 ) -> list[Exception | None]:
-    """Run jobs, at most four at once; one by itself runs in the calling thread.
+    """Run jobs, at most four at once. A single job runs in the calling thread.
 
     Args:
-        jobs: What to do. No job begins once the time is over.
-        until_s: The moment on `monotonic` after which none is waited for; `None` waits for all of them. A request that
-            hangs is left to its thread, which ends with the process.
-        monotonic: Seconds, from any moment on.
+        jobs: The jobs. None begins after the time limit.
+        until_s: The time limit, on `monotonic`; `None` waits for all jobs. A request that hangs is left to its thread,
+            which ends with the process.
+        monotonic: A monotonic clock, seconds.
 
     Returns:
-        What each job raised, in their order: `None` for one that is done, `StoreUnavailable` for one that was not
+        The exception of each job, in order: `None` for a job that succeeded, `StoreUnavailable` for a job that was not
         done in time.
     """
     outcomes: list[Exception | None] = [_late() for _ in jobs]
@@ -60,10 +60,10 @@ def all_of[T](jobs: Sequence[Callable[[], T]]) -> list[T]:
     """Run jobs, at most four at once, and wait for all of them.
 
     Returns:
-        What each job returned, in their order.
+        The results, in order.
 
     Raises:
-        Exception: what the first of those that failed raised.
+        Exception: of the first job that failed.
     """
     returned: dict[int, T] = {}
 
@@ -80,7 +80,7 @@ def all_of[T](jobs: Sequence[Callable[[], T]]) -> list[T]:
 def _raised(job: Callable[[], object]) -> BaseException | None:
     try:
         job()
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the calling thread must hear of it
+    except BaseException as error:  # noqa: BLE001 - the calling thread raises it again
         return error
     return None
 

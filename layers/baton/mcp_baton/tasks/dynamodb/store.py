@@ -18,7 +18,7 @@ from mcp_baton.exceptions import (
     TooLarge,
 )
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb.attributes import Item, encode_object, text_bytes
+from mcp_baton.tasks.dynamodb.attributes import Item, encode_json, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, fits, plan
 from mcp_baton.tasks.dynamodb.expressions import (
     Update,
@@ -291,7 +291,7 @@ class DynamoDBTaskStore:
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
         """Complete a task: one `UpdateItem`. A large result takes a `GetItem` and the requests for its value before."""
-        encoded = encode_object("result", result, self._limits.compress_over_bytes)
+        encoded = encode_json("the result", result, self._limits.compress_over_bytes)
         if text_bytes(encoded) > VALUE_BYTES:
             raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {VALUE_BYTES} at most")
         update = finish_update(self.now_ms(), new_token(), TaskStatus.COMPLETED, encoded, by_client=by_client)

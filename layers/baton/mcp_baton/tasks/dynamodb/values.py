@@ -1,5 +1,4 @@
-"""The values of a task's item: decoded when they are read, and weighed without being read, as DynamoDB counts it
-(docs/storage.md, Sizes)."""
+"""The values in a task's item: decoded when they are read, and measured as DynamoDB does (docs/storage.md, Sizes)."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,20 +22,19 @@ LARGE_BYTES: Final = 4_096
 
 
 class Variables(StoredValues):
-    """Task variables as they are stored: a value is decoded when it is asked for, each time anew.
+    """Stored task variables. A value is decoded each time that it is read.
 
-    A continuation reads the progress and the pause reason of a task that may hold 400 KB of results, and many more
-    elsewhere.
+    So a continuation, which reads only progress and pause reason, does not decode 400 KB of results.
 
     Args:
         stored: The attributes, by stored name.
-        fetcher: Gives what reads those that are elsewhere; `None` where all of them are at hand.
+        fetcher: Returns the reader of values outside the item; `None` if there are none.
     """
 
     __slots__ = ("_fetcher", "_stored")
 
     def __init__(self, stored: Mapping[str, Attribute], fetcher: "Callable[[], Fetcher] | None" = None) -> None:
-        # Few names are quoted, and a task may have thousands.
+        # Few names are quoted, but a task may have thousands of names.
         quoted = any(map(str.startswith, stored, repeat('"')))
         self._stored = {from_text(name): each for name, each in stored.items()} if quoted else stored
         self._fetcher = fetcher or _Once(None, "", "")
@@ -45,24 +43,24 @@ class Variables(StoredValues):
         """The variable's value, exactly as it was stored.
 
         Raises:
-            StoreError: it cannot be had.
+            StoreError: it cannot be read.
         """
         attribute = self._stored[name]
-        return self._fetcher().value(attribute) if _is_elsewhere(attribute) else decode(attribute)
+        return self._fetcher().value(attribute) if _is_outside(attribute) else decode(attribute)
 
     def weight(self, name: str) -> Weight:
-        """What a value weighs, without reading it."""
+        """The size and place of a value, without reading it."""
         attribute = self._stored[name]
-        if not _is_elsewhere(attribute):
+        if not _is_outside(attribute):
             return Weight(text_bytes(attribute), outside=False)
         from mcp_baton.tasks.dynamodb.fetching import weight
 
         return weight(attribute)
 
     def holds(self, name: str, text: bytes) -> bool | None:
-        """Whether a value's JSON text is this one; `None` where only reading the value can tell."""
+        """Whether a value has this JSON text; `None` if only reading it can tell."""
         attribute = self._stored[name]
-        if not _is_elsewhere(attribute):
+        if not _is_outside(attribute):
             return None
         from mcp_baton.tasks.dynamodb.fetching import holds
 
@@ -72,18 +70,18 @@ class Variables(StoredValues):
         """A value's JSON text, in pieces.
 
         Raises:
-            StoreError: it cannot be had; what came before is then worth nothing.
+            StoreError: it cannot be read. Discard the pieces before.
         """
         from mcp_baton.tasks.dynamodb.fetching import text_pieces
 
         attribute = self._stored[name]
-        return self._fetcher().text(attribute) if _is_elsewhere(attribute) else text_pieces(attribute)
+        return self._fetcher().text(attribute) if _is_outside(attribute) else text_pieces(attribute)
 
     def read_ahead(self, names: Iterable[str]) -> None:
-        """Fetch several values at once, which are asked for afterwards."""
-        elsewhere = [self._stored[name] for name in names if name in self._stored and _is_elsewhere(self._stored[name])]
-        if elsewhere:
-            self._fetcher().read_ahead(elsewhere)
+        """Fetch several values at once that are about to be read."""
+        outside = [self._stored[name] for name in names if name in self._stored and _is_outside(self._stored[name])]
+        if outside:
+            self._fetcher().read_ahead(outside)
 
     def __iter__(self) -> Iterator[str]:
         """The variables' names."""
@@ -98,7 +96,7 @@ class Variables(StoredValues):
         return name in self._stored
 
     def __repr__(self) -> str:
-        # As they are stored: nothing is fetched or unzipped to be printed.
+        # As stored: printing fetches and decompresses nothing.
         return f"Variables({self._stored!r})"
 
 
@@ -109,12 +107,12 @@ def values_of(
     owner: str,
     task_id: str,
 ) -> tuple[Variables, Variables]:
-    """A task's variables, and what else of it may be large. What is fetched for both of them is kept once.
+    """A task's variables, and its other values that may be large. Both share what they fetch.
 
     Args:
-        variables: The variables' attributes, by stored name.
+        variables: The attributes of the variables, by stored name.
         kept: The other attributes.
-        outside: Gives where values outside the head are; `None` where nothing is fetched.
+        outside: Returns the places for values outside the item; `None` if nothing is fetched.
         owner: The task's owner.
         task_id: The task.
     """
@@ -123,7 +121,7 @@ def values_of(
 
 
 class _Once:
-    """Makes a task's fetcher when it is first needed: most tasks have nothing outside their heads."""
+    """Creates a task's fetcher when it is first needed. Most tasks have no values outside."""
 
     __slots__ = ("_made", "_of")
 
@@ -140,8 +138,8 @@ class _Once:
         return self._made
 
 
-def _is_elsewhere(attribute: Attribute) -> bool:
-    """Whether a value is not in the attribute, but a pointer to it."""
+def _is_outside(attribute: Attribute) -> bool:
+    """Whether an attribute is a pointer to a value outside."""
     return attribute.get("S", "")[:1] in (IN_ITEMS, IN_BUCKET)
 
 
@@ -177,7 +175,7 @@ _as_json = json.JSONEncoder(separators=(",", ":"), default=bytes.hex).encode
 
 def size(attribute: Attribute) -> int:
     """The bytes that DynamoDB counts for one attribute value."""
-    # Asked of each of thousands of values in a write: comparing names is several times as fast as matching patterns.
+    # Called for thousands of values in a write. Comparing names is several times as fast as matching patterns.
     [(kind, value)] = cast("Iterable[tuple[str, Any]]", attribute.items())
     if kind == "S":
         return len(value) if value.isascii() else len(value.encode())
@@ -204,5 +202,5 @@ def _utf8_bytes(text: str) -> int:
 
 
 def _number_size(number: str) -> int:
-    """At most: DynamoDB counts a byte for two significant digits, one more, one for a sign, and no trailing zeros."""
+    """An upper bound: DynamoDB counts a byte per two digits, one more, and one for a sign, but no trailing zeros."""
     return 1 + (len(number.lstrip("-")) + 1) // 2 + number.startswith("-")

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from mcp_baton.cli.app import main
-from mcp_baton.local.redrive import AT_ONCE
+from mcp_baton.cli.redrive import BATCH
 
 WORKER = "baton-worker:live"
 
@@ -78,7 +78,7 @@ class Queue:
 
     def redrive(self, *options: str) -> int:
         clients: dict[str, Any] = {"sqs": self.sqs, "lambda": self.worker}
-        with patch("boto3.client", side_effect=clients.__getitem__), patch("mcp_baton.local.redrive.WAIT_S", 0):
+        with patch("boto3.client", side_effect=clients.__getitem__), patch("mcp_baton.cli.redrive.WAIT_S", 0):
             return main(["redrive", "--queue", self.url, "--function", WORKER, *options])
 
 
@@ -89,10 +89,10 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
         yield Queue()
 
 
-def test_every_event_is_sent_again_as_it_was_and_its_message_deleted(
+def test_every_event_is_sent_unchanged_and_its_message_deleted(
     queue: Queue, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tasks = [f"t-{number:02}" for number in range(AT_ONCE + 2)]
+    tasks = [f"t-{number:02}" for number in range(BATCH + 2)]
     queue.add(*(record(event(task)) for task in tasks))
 
     assert queue.redrive() == 0
@@ -105,7 +105,7 @@ def test_every_event_is_sent_again_as_it_was_and_its_message_deleted(
 
 
 @pytest.mark.parametrize(("status", "cause"), [(429, "Rate exceeded"), (200, "Lambda answered 200 instead of 202")])
-def test_a_message_stays_where_its_event_is_not_taken(
+def test_a_message_stays_if_its_event_is_not_accepted(
     queue: Queue, capsys: pytest.CaptureFixture[str], status: int, cause: str
 ) -> None:
     queue.worker.refuses["t-2"] = status
@@ -132,19 +132,19 @@ def test_a_dry_run_sends_nothing_and_leaves_every_message(queue: Queue, capsys: 
     assert counts == "2 would be sent again, 0 failed and stayed in the queue"
 
 
-def test_no_more_messages_are_looked_at_than_was_asked_for(queue: Queue) -> None:
-    queue.add(*(record(event(f"t-{number:02}")) for number in range(AT_ONCE + 5)))
+def test_at_most_max_messages_are_read(queue: Queue) -> None:
+    queue.add(*(record(event(f"t-{number:02}")) for number in range(BATCH + 5)))
 
-    assert queue.redrive("--max", str(AT_ONCE + 2)) == 0
+    assert queue.redrive("--max", str(BATCH + 2)) == 0
 
-    assert len(queue.worker.taken) == AT_ONCE + 2
+    assert len(queue.worker.taken) == BATCH + 2
     assert len(queue.left()) == 3
 
 
 @pytest.mark.parametrize(
     "body", ["no JSON", "[]", record("text"), record({"httpMethod": "POST"}), record({"batonTask": {"taskId": 1}})]
 )
-def test_what_is_no_event_of_a_task_fails_and_stays(
+def test_a_message_without_an_event_fails_and_stays(
     queue: Queue, capsys: pytest.CaptureFixture[str], body: str
 ) -> None:
     queue.add(body)
@@ -157,7 +157,7 @@ def test_what_is_no_event_of_a_task_fails_and_stays(
     assert f"message {message['MessageId']}: failed: it " in capsys.readouterr().out
 
 
-def test_an_event_whose_message_cannot_be_deleted_is_told_of(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_that_cannot_be_deleted_is_reported(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
     queue.add(record(event("t-1")))
     denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no sqs:DeleteMessage"}}, "DeleteMessage")
 
@@ -168,12 +168,12 @@ def test_an_event_whose_message_cannot_be_deleted_is_told_of(queue: Queue, capsy
     assert "its event was sent again, but the message cannot be deleted" in capsys.readouterr().out
 
 
-def test_an_empty_queue_is_no_failure(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_queue_is_not_an_error(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
     assert queue.redrive() == 0
     assert capsys.readouterr().out == "0 sent again, 0 failed and stayed in the queue\n"
 
 
-def test_a_queue_that_is_not_there_ends_with_code_2(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_queue_that_does_not_exist_ends_with_code_2(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
     queue.sqs.delete_queue(QueueUrl=queue.url)
 
     assert queue.redrive() == 2
@@ -181,7 +181,7 @@ def test_a_queue_that_is_not_there_ends_with_code_2(queue: Queue, capsys: pytest
     assert f"the queue {queue.url} cannot be read: " in capsys.readouterr().err
 
 
-def test_without_a_region_the_command_says_what_to_set(
+def test_without_a_region_the_message_names_the_variable(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], queue: Queue
 ) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")

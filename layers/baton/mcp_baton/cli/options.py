@@ -1,0 +1,187 @@
+"""Arguments and options that several commands have, and the parsers of their values.
+
+This module imports little, so that `baton --help` is fast. Typer also passes default values through a parser.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import typer
+
+from mcp_baton.exceptions import BatonError
+from mcp_baton.settings import ALIAS
+
+
+def database(text: str) -> str:
+    """`embedded`, or the URL of a DynamoDB."""
+    if text != "embedded" and not re.fullmatch(r"https?://[^\s/?#]+/?", text):
+        raise typer.BadParameter(f"{text!r} is neither 'embedded' nor a URL such as http://127.0.0.1:8001")
+    return text
+
+
+def table_name(text: str) -> str:
+    """A table's name, as DynamoDB allows it."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", text):
+        raise typer.BadParameter(f"{text!r} is not a table's name: use 3 to 255 of A-Z a-z 0-9 _ . -")
+    return text
+
+
+def queue(text: str) -> str:
+    """The URL of an SQS queue."""
+    if not re.fullmatch(r"https?://[^\s/?#]+/\S+", text):
+        raise typer.BadParameter(f"{text!r} is not a queue's URL: https://sqs.<region>.amazonaws.com/<account>/<name>")
+    return text
+
+
+def alias(text: str) -> str:
+    """A Lambda function's alias: its ARN, or `name:alias`."""
+    if not re.fullmatch(ALIAS, text):
+        raise typer.BadParameter(f"{text!r} is not a function's alias: use its ARN, or name:alias")
+    return text
+
+
+def endpoint(text: str) -> str:
+    """The URL of an MCP server, without secrets."""
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
+        raise typer.BadParameter(f"{text!r} is not a server's URL such as https://example.com/mcp")
+    if not re.fullmatch(r"https?://[^/]+/.+", text):
+        raise typer.BadParameter(f"{text!r} has no path: a Baton server answers at {text.rstrip('/')}/mcp")
+    return text
+
+
+def server_name(text: str) -> str:
+    """A server's name that every host accepts."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", text):
+        raise typer.BadParameter(f"{text!r} is not a server's name: use 1 to 32 of A-Z a-z 0-9 _ -")
+    return text
+
+
+def header_name(text: str) -> str:
+    """The name of an HTTP header (RFC 9110, section 5.1)."""
+    if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", text):
+        raise typer.BadParameter(f"{text!r} is not the name of a header")
+    return text
+
+
+def seconds(value: object) -> float:
+    """A positive time in seconds."""
+    text = str(value)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise typer.BadParameter(f"{text!r} is not a time in seconds: use a number above 0")
+    return number
+
+
+def delays(text: str) -> tuple[float, ...]:
+    """Times in seconds, separated by commas; `none` for none."""
+    return () if text == "none" else tuple(seconds(part) for part in text.split(","))
+
+
+def delays_as_text(text: str) -> str:
+    """Check that `delays` can read the text. An option of Typer cannot be a tuple of any length."""
+    delays(text)
+    return text
+
+
+# Without a scheme: `127.0.0.1:8000/mcp`.
+_HOST: Final = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|\[[0-9a-fA-F:]+\]):\d+(?:/.*)?")
+
+
+class WhereError(BatonError):
+    """The server's address or the options beside it cannot be used. The message gives the reason and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The way to a server: WHERE and the options beside it."""
+
+    where: str
+    api_key: str | None = None
+    token: str | None = None
+    aws: bool = False
+    header: Sequence[str] | None = None
+
+    @property
+    def is_target(self) -> bool:
+        """Whether it is a file or a module."""
+        return "://" not in self.where and (".py" in self.where or ":" in self.where)
+
+    def check_target(self) -> None:
+        """Check that options for URLs are not combined with a file or a module.
+
+        Raises:
+            WhereError: they are, or it is a URL without a scheme.
+        """
+        if self.api_key or self.token or self.aws or self.header:
+            raise WhereError(
+                f"{self.where} is served in this process: --api-key, --token, --aws and --header are for URLs"
+            )
+        if _HOST.fullmatch(self.where):
+            raise WhereError(f"{self.where} is not a URL without its scheme: write http://{self.where}")
+
+    def refuse_target(self) -> None:
+        """Refuse a file or a module for a command about existing tasks: it would be served without tasks.
+
+        Raises:
+            WhereError: it is a file or a module.
+        """
+        if self.is_target and not _HOST.fullmatch(self.where):
+            raise WhereError(
+                f"{self.where} would be served for this command only, without tasks: name the URL of its `baton serve`"
+            )
+
+    def shown_options(self) -> tuple[list[str], list[str]]:
+        """Return the options that may be printed, and the names of the others, which may contain a secret."""
+        named = {"--api-key": self.api_key, "--token": self.token}
+        shown = [word for name, value in named.items() if value and value.startswith("env:") for word in (name, value)]
+        hidden = [name for name, value in named.items() if value and not value.startswith("env:")]
+        return [*shown, *(["--aws"] if self.aws else [])], [*hidden, *(["--header"] if self.header else [])]
+
+
+Port = Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 for a free port.")]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")]
+Target = Annotated[
+    str, typer.Argument(metavar="TARGET", help="The Server: app.py, app.py:server or package.module:server.")
+]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+Where = Annotated[
+    str,
+    typer.Argument(metavar="WHERE", help="A URL, a file or module with a Server (app.py:server), or a profile's name."),
+]
+Served = Annotated[str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name.")]
+WhereOrTask = Annotated[
+    str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name. With --table, the task's id instead.")
+]
+Task = Annotated[str | None, typer.Argument(metavar="TASK", help="The task's id, or a unique prefix of it.")]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="key=text, key:=JSON, or key=@FILE for the file's text."),
+]
+ApiKey = Annotated[
+    str | None, typer.Option("--api-key", metavar="KEY", help="Sent as x-api-key; env:NAME reads a variable.")
+]
+Token = Annotated[
+    str | None, typer.Option("--token", metavar="TOKEN", help="Sent as a bearer token; env:NAME reads a variable.")
+]
+Aws = Annotated[bool, typer.Option("--aws", help="Sign the requests with AWS credentials (Signature Version 4).")]
+Header = Annotated[
+    list[str] | None, typer.Option("--header", metavar="NAME:VALUE", help="One more header; may be repeated.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on the standard output.")]
+Table = Annotated[
+    str | None,
+    typer.Option("--table", metavar="NAME", help="For operators: read the DynamoDB table, not a server."),
+]
+Owner = Annotated[str | None, typer.Option("--owner", metavar="OWNER", help="With --table: the owner of the tasks.")]
+DynamoDB = Annotated[
+    str | None,
+    typer.Option("--dynamodb", parser=database, metavar="URL", help="With --table: the URL of another DynamoDB."),
+]
+GoOn = Annotated[bool, typer.Option("--continue", help="Make the remaining calls here, one after the other.")]

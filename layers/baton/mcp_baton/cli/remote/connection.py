@@ -1,0 +1,198 @@
+"""The connection to WHERE: a URL, a profile, or a file or module that is served in this process."""
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from traceback import extract_tb
+from typing import Any, Final
+
+from mcp_baton.cli.options import Way, WhereError, header_name
+from mcp_baton.cli.remote.client import Remote, Transport
+from mcp_baton.cli.remote.errors import faulty
+from mcp_baton.cli.remote.printing import Progress, short
+from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
+from mcp_baton.cli.remote.questions import Terminal, at_terminal
+from mcp_baton.local.gateway import proxy_event
+from mcp_baton.local.log import TerminalHandler
+from mcp_baton.server.server import Server
+from mcp_baton.testing.client import Client
+from mcp_baton.testing.connecting import connect
+from mcp_baton.testing.wire import OWNER_HEADER, in_event
+
+UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors that an answer causes if its form is not MCP's. Answers are not validated against a schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A server and the terminal."""
+
+    remote: Remote
+    terminal: Terminal
+    progress: Progress
+
+
+@contextmanager
+def connection(way: Way, *, as_json: bool) -> Iterator[Connection]:
+    """Connect to the server at WHERE.
+
+    Raises:
+        WhereError, ProfileError, LoadError: WHERE cannot be used.
+        Unreachable, Denied: in the block: the server does not answer or rejects the caller.
+    """
+    progress = Progress(shown=not as_json)
+    terminal = Terminal(interactive=not as_json and at_terminal(), quiet=progress.stop)
+
+    def made(transport: Transport, sleep: Callable[[float], None]) -> Connection:
+        return Connection(Remote(transport, terminal.answer, progress.notify, sleep), terminal, progress)
+
+    with progress:
+        if way.is_target:
+            way.check_target()
+            with connected(way.where) as transport:
+                yield made(transport, transport.sleep)
+            return
+        access = access_of(way)
+        try:
+            from mcp_baton.cli.remote.http import HttpTransport
+        except ModuleNotFoundError as error:
+            raise WhereError(
+                f"a connection to a server needs the package {error.name!r}: install mcp-baton[local]"
+            ) from error
+        import time
+
+        server = HttpTransport(access)
+        try:
+            yield made(server, time.sleep)
+        except UNUSABLE as error:
+            place = extract_tb(error.__traceback__)[-1]
+            problem = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
+            raise faulty(f"{way.where} gave an answer that cannot be used ({short(problem)})") from error
+        finally:
+            server.close()
+
+
+def access_of(way: Way) -> Access:
+    """Return the URL and the credentials. Options replace the fields of the profile.
+
+    Raises:
+        WhereError: the URL or an option cannot be used.
+        ProfileError: the profile cannot be used.
+    """
+    if "://" in way.where:
+        if not way.where.startswith(("http://", "https://")):
+            raise WhereError(f"{way.where} is not an HTTP URL: begin it with http:// or https://")
+        access = Access(way.where)
+    else:
+        access = profile(way.where, profiles_file())
+    if way.api_key is not None:
+        access = replace(access, api_key=secret(way.api_key, "--api-key"))
+    if way.token is not None:
+        access = replace(access, token=secret(way.token, "--token"))
+    access = replace(access, aws=access.aws or way.aws, headers={**access.headers, **_headers(way.header or ())})
+    if access.aws and access.token:
+        raise WhereError("a request is either signed or has a bearer token: omit --token or --aws (auth)")
+    return access
+
+
+def _headers(given: Sequence[str]) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for each in given:
+        name, colon, value = each.partition(":")
+        if not colon:
+            # The message does not repeat the text, which may be a secret.
+            raise WhereError("--header is NAME:VALUE, and one has no colon")
+        made[header_name(name.strip())] = value.strip()
+    return made
+
+
+_ENDED = object()
+
+
+class InProcess:
+    """Sends messages to a server in this process.
+
+    Args:
+        client: The testing client of the server.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._ids = count(1)
+
+    def sleep(self, seconds: float) -> None:
+        """Advance the server's clock instead of waiting."""
+        self._client.clock.advance(seconds)
+
+    def send(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """Yield the messages of the answer as the handler makes them."""
+        sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
+        sent[OWNER_HEADER] = self._client.owner or ""
+        event = proxy_event(
+            "POST",
+            "/mcp",
+            list(sent.items()),
+            json.dumps(message).encode(),
+            request_id=f"local-{next(self._ids)}",
+            owner_header=OWNER_HEADER,
+        )
+        arrived: SimpleQueue[Any] = SimpleQueue()
+        Thread(target=self._serve, args=(event, arrived), daemon=True, name="in-process server").start()
+        while (answer := arrived.get()) is not _ENDED:
+            if isinstance(answer, BaseException):
+                raise answer
+            yield answer
+
+    def _serve(self, event: dict[str, Any], arrived: "SimpleQueue[Any]") -> None:
+        try:
+            sink = _Sink(arrived)
+            response, _ = self._client.stage.function.invoke(event, sink.open)
+            self._client.stage.worker.look()
+            body = response.get("body") or ""
+            if body:
+                arrived.put(json.loads(body))
+        except BaseException as error:  # noqa: BLE001 - `send` raises it
+            arrived.put(error)
+        finally:
+            arrived.put(_ENDED)
+
+
+class _Sink:
+    """A streamed answer."""
+
+    def __init__(self, arrived: "SimpleQueue[Any]") -> None:
+        self._arrived = arrived
+        self._rest = b""
+
+    def open(self, _status: int, _headers: Mapping[str, str]) -> "_Sink":
+        return self
+
+    def write(self, data: bytes) -> None:
+        *events, self._rest = (self._rest + data).split(b"\n\n")
+        for event in events:
+            for message in in_event(event.decode()):
+                self._arrived.put(message)
+
+
+@contextmanager
+def connected(target: str) -> Iterator[InProcess]:
+    """Serve the server of a file or module in this process.
+
+    Raises:
+        LoadError: it cannot be loaded.
+        WorkflowError: one of its workflows cannot work.
+        SettingsError: moto is not installed.
+    """
+    from mcp_baton.local.loader import load
+
+    # Without a handler, Python would print errors of tools with unsafe characters.
+    logging.basicConfig(level=logging.WARNING, handlers=[TerminalHandler(sys.stderr, in_full=False, remedy="")])
+    with connect(load(target, Server), owner="local") as client:
+        yield InProcess(client)

@@ -1,0 +1,101 @@
+"""The errors and exit codes of commands that use a server."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final
+
+from mcp_baton.exceptions import BatonError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
+
+DONE: Final = 0
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+PAUSED: Final = 3
+UNREACHABLE: Final = 4
+
+
+class Unreachable(BatonError):
+    """The server does not answer, or it is not an MCP server."""
+
+
+def faulty(problem: str) -> Unreachable:
+    """Return the error for an answer that breaks the protocol or does not end."""
+    return Unreachable(
+        f"{problem}\nThe server is faulty or hostile. The rest of its answer was not read; tell its operator"
+    )
+
+
+class Denied(BatonError):
+    """The server rejects the caller."""
+
+
+class Failure(BatonError):
+    """The requested action failed."""
+
+
+class Rejected(BatonError):
+    """The server answered with a JSON-RPC error.
+
+    Attributes:
+        code: Its code, e.g. `-32602`.
+        data: Its `data`; `None` if it has none.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+def code_of(error: BatonError) -> int:
+    """Return the exit code for an error."""
+    match error:
+        case Unreachable() | Denied() | StoreUnavailable():
+            return UNREACHABLE
+        case Rejected(code=code):
+            return WRONG_USAGE if code in (INVALID_PARAMS, METHOD_NOT_FOUND) else FAILED
+        case TaskNotFound():
+            return WRONG_USAGE  # a server answers -32602
+        case Failure() | StoreError():
+            return FAILED
+        case _:
+            return WRONG_USAGE
+
+
+def message_of(error: BatonError) -> str:
+    """Return the message of an error for a terminal."""
+    match error:
+        case TaskNotFound():
+            return "this owner has no such task"
+        case TaskFinished():
+            return ended_message("the task", error.current.status.value)
+        case Rejected():
+            return f"the server rejected the request: {error} ({error.code})"
+        case _:
+            return str(error)
+
+
+def ended_message(task: str, status: str) -> str:
+    """Return the message for a command that would change a task that has ended."""
+    return f"{task} is {status} and cannot be changed"
+
+
+def reports_errors(command: Callable[..., int]) -> Callable[..., int]:
+    """Decorate a command: it prints its error on the standard error and returns the exit code. With `--json` it also
+    prints `{"error": {"message", "code"?, "data"?}}` on the standard output."""
+
+    @wraps(command)
+    def run(*positional: Any, **named: Any) -> int:
+        try:
+            return command(*positional, **named)
+        except BatonError as error:
+            from mcp_baton.local.clean_text import echo, print_json
+
+            message = message_of(error)
+            if named.get("as_json"):
+                more = {"code": error.code, "data": error.data} if isinstance(error, Rejected) else {}
+                print_json({"error": {"message": message, **{name: it for name, it in more.items() if it is not None}}})
+            echo(f"baton: {message}", err=True)
+            return code_of(error)
+
+    return run

@@ -1,0 +1,135 @@
+"""The commands that use a server: what its answers mean, how its tasks end, and how calls are printed."""
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+import httpx
+import pytest
+
+from mcp_baton import Server
+from mcp_baton.cli.app import main
+from mcp_baton.cli.remote.arguments import for_tool, given
+from mcp_baton.cli.remote.errors import Failure
+from mcp_baton.cli.remote.printing import call_line, plain
+from mcp_baton.cli.remote.tools import end_task
+from mcp_baton.testing import Client, connect
+
+if TYPE_CHECKING:
+    from mcp_baton.cli.remote.client import Remote
+
+URL = "https://api.example.com/mcp"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "complaint"),
+    [
+        (httpx.Response(401, json={"message": "Unauthorized"}), 4, f"{URL} answered 401 (Unauthorized)"),
+        (httpx.Response(403, json={"Message": "no"}), 4, f"{URL} answered 403 (no)"),
+        (httpx.Response(404, text="<html>"), 4, f"there is no MCP endpoint at {URL}"),
+        (
+            httpx.Response(502, json={"message": "bad gateway"}),
+            4,
+            "not an MCP endpoint: it answered 502 (bad gateway)",
+        ),
+        (httpx.Response(200, text="hello"), 4, "is not an MCP endpoint: it answered 200"),
+        (httpx.Response(200, json={"jsonrpc": "2.0", "id": 1}), 4, "is incomplete"),
+        (
+            httpx.Response(200, text=": keep-alive\n\n", headers={"content-type": "text/event-stream"}),
+            4,
+            "is incomplete",
+        ),
+        (
+            httpx.Response(500, json={"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "down"}}),
+            1,
+            "the server rejected the request: down (-32603)",
+        ),
+    ],
+)
+def test_the_exit_code_and_the_message_depend_on_the_answer(
+    answer: httpx.Response,
+    code: int,
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made, sent = httpx.Client, httpx.MockTransport(lambda _: answer)
+    monkeypatch.setattr(httpx, "Client", lambda **options: made(**options, transport=sent))
+    assert main(["tasks", URL, "--api-key", "s3cret"]) == code
+    captured = capsys.readouterr()
+    assert complaint in captured.err
+    assert "s3cret" not in captured.err + captured.out
+
+
+def test_without_httpx_the_command_names_the_package(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.delitem(sys.modules, "mcp_baton.cli.remote.http", raising=False)
+    assert main(["tasks", URL]) == 2
+    assert "install mcp-baton[local]" in capsys.readouterr().err
+
+
+class Reached:
+    """Sends the requests of the commands to a server in this process."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def request(self, method: str, params: Any, meta: Any = None) -> Any:
+        return self._client.request(method, params, meta)
+
+
+def test_a_client_completes_a_tools_task_once() -> None:
+    server = Server("s")
+
+    @server.tool(task="required")
+    def count() -> str:
+        return "counted"
+
+    with connect(server, era="2026") as client:
+        client.dispatch_fails()  # so that the worker does not complete the task first
+        task = client.start_task("count").task_id
+        remote = cast("Remote", Reached(client))
+        state = end_task(remote, task, {"content": [], "by": "hand"})
+
+        assert (state.status, state.result_by, state.result["by"]) == ("completed", "client", "hand")
+        assert state.to_json()["resultBy"] == "client"
+        with pytest.raises(Failure, match="is completed and cannot be changed"):
+            end_task(remote, task, {"by": "hand"})
+
+
+VALUES: dict[str, Any] = {
+    "sentence": "Your expense R-2 is booked.",
+    "empty": "",
+    "quotes": """He said "don't" twice""",
+    "shell": "$HOME `id` \\ !! * ~ #; && rm -rf | > out $(id)",
+    "placeholder": "<missing: text>",
+    "file": "@/etc/passwd",
+    "equals": "a=b:=c",
+    "lines": "first\nsecond\tand more",
+    "control": "red \x1b[31m \x7f \x9b",
+    "directions": "abc \u202egnp.exe \u200b",
+    "umlaut": "Größe 38",
+    "number": 30,
+    "text of a number": "30",
+    "nothing": None,
+    "truth": True,
+    "list": ["a b", {"c": "it's"}],
+    "lines in a list": ["a\nb"],
+}
+
+
+def test_a_printed_call_can_be_pasted_into_a_shell() -> None:
+    line = plain(call_line({"tool": "book expense", "arguments": VALUES}))
+
+    pasted = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, timeout=30)
+    tool, *words = pasted.stdout.decode().split("\0")[:-1]
+
+    assert "\n" not in line
+    assert tool == "book expense"
+    assert for_tool(given(words), {"type": "object"}) == VALUES
+
+
+def test_a_resource_is_printed_with_read() -> None:
+    assert call_line({"resource": "docs://a"}) == "read docs://a"
