@@ -89,7 +89,7 @@ def test_a_call_may_be_made_without_going_on_and_the_server_goes_on_later(consol
     console.open(task)
     page = console.page
     field(page, "approved_by").fill("Ada")
-    field(page, "Then let the server go on").uncheck()
+    field(page, "Then let the server continue").uncheck()
     page.get_by_role("button", name="Call issue_refund").click()
     expect(page.locator(".notice")).to_contain_text("Recorded as step 'refund' (3 of 4 done).")
     expect(page.get_by_text("3 of 4 steps done")).to_be_visible()

@@ -34,7 +34,7 @@ def test_an_error_that_only_the_log_tells_is_for_the_user_and_the_call_is_not_su
     assert run.text == (
         f"Step 'charge' failed: \"{run.pause.error}\". This step is not retryable, and only the server's log "
         f"says why it failed: tell the user, with the error id {error_id}.\n\n"
-        f"When the cause is corrected, call pay with {task} to let the server go on."
+        f"When the cause is corrected, call pay with {task} to let the server continue."
     )
     assert run.structured is not None
     assert run.structured["next"] == [{"tool": "pay", "arguments": {"task_id": run.task_id}}]
@@ -43,7 +43,7 @@ def test_an_error_that_only_the_log_tells_is_for_the_user_and_the_call_is_not_su
     for text in (shown.text, made.text):
         assert "tell the user, with the error id" in text
         assert "call charge" not in text.lower()
-        assert f"When the cause is corrected, call pay with {task} to let the server go on." in text
+        assert f"When the cause is corrected, call pay with {task} to let the server continue." in text
     prompt = client.get_prompt("pay", {"order_id": "A-17"})
     assert "When the cause is corrected, make these tool calls:" in prompt.handoff
 
@@ -51,7 +51,7 @@ def test_an_error_that_only_the_log_tells_is_for_the_user_and_the_call_is_not_su
 def test_a_step_that_is_retryable_may_be_tried_again_whatever_the_log_tells(baton: Connect) -> None:
     run = baton(broken_server(retryable=True)).call_workflow("pay", {"order_id": "A-17"})
     assert "This step is retryable." in run.text
-    assert run.text.endswith(f'Call pay with {{"task_id": "{run.task_id}"}} to let the server go on.')
+    assert run.text.endswith(f'Call pay with {{"task_id": "{run.task_id}"}} to let the server continue.')
 
 
 def secret_server() -> Server:
@@ -154,7 +154,7 @@ def test_a_run_that_is_out_of_time_is_continued_by_the_server(baton: Connect) ->
     task = f'"task_id": "{run.task_id}"'
     assert run.text == (
         "The server ran out of time before step 'b'. Nothing failed.\n\n"
-        f"Call flow with {{{task}}} to let the server go on."
+        f"Call flow with {{{task}}} to let the server continue."
     )
 
 
@@ -186,6 +186,6 @@ def test_a_prompt_that_is_out_of_time_says_no_more_than_that_nothing_failed(bato
     assert "yours" not in run.handoff
     first = run.handoff.split("\n\n")[1]
     if task_ids == "text":
-        assert first == f'Call flow with {{"task_id": "{run.task_id}"}} to let the server go on.'
+        assert first == f'Call flow with {{"task_id": "{run.task_id}"}} to let the server continue.'
     else:
         assert first == "To continue the workflow, make these tool calls:"

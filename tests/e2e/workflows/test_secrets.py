@@ -233,7 +233,7 @@ def test_the_twin_says_no_secret_and_wants_it_again_as_lists_say(make_client: Ma
     nothing_is_stored(table)
     structure = paused.result["structuredContent"]
     assert '"pin": "<secret pin>"' in structure["message"]
-    assert structure["message"].endswith("go on. Give pin again with it: what is secret is not stored.")
+    assert structure["message"].endswith("continue. Give pin again with it: what is secret is not stored.")
     again = client.call_tool("flow", {"task_id": structure["task_id"]})
     assert again.result["isError"] is True
     told = again.result["content"][0]["text"]

@@ -96,7 +96,7 @@ def test_it_is_listed_for_a_model_that_must_choose_it(baton: Connect, era: Era) 
     assert tool["description"].startswith(
         "Refund an order. The server runs 4 steps: 1. fetch: Fetch one order. 2. policy:"
     )
-    assert tool["description"].endswith("to let the server go on.")
+    assert tool["description"].endswith("to let the server continue.")
     assert tool["annotations"] == {
         "readOnlyHint": False,
         "destructiveHint": True,
@@ -171,7 +171,7 @@ To continue the workflow, make these tool calls:
 1. Call refund with {{"order_id": "A-17", "amount": 30.0, {named[1:]}
    Note: Mind "A-17".
 
-Then call refund_order with {named} to let the server go on."""
+Then call refund_order with {named} to let the server continue."""
     )
     _, link = run.messages
     assert link.content == {
@@ -511,7 +511,7 @@ def test_a_prompt_names_its_task_in_text_where_the_server_says_so(baton: Connect
     named = f'{{"task_id": "{run.task_id}"}}'
     assert f'1. Call refund with {{"order_id": "A-17", "amount": 30.0, {named[1:]}' in run.handoff
     instead = f"Then call refund_order with {named}" if tool else f"Or get the prompt refund_order with {named}"
-    assert run.handoff.endswith(f"{instead} to let the server go on.")
+    assert run.handoff.endswith(f"{instead} to let the server continue.")
     again = client.get_prompt("refund_order", {**ORDER, "task_id": run.task_id})
     assert (again.task_id, again.completed) == (run.task_id, True)
     prompts: Any = client.request("prompts/list")["prompts"]

@@ -24,7 +24,7 @@ from tests.fakes import ScriptedHost
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 TASK = TaskRecord("alice", "t-1", TaskStatus.WORKING, "", "", 1, 1, {}, workflow="refund_order")
 REFUSED = StepFailed("refund", "no", retryable=False, suggested_tool="refund")
-GO_ON = 'Call refund_order with {"task_id": "t-1"} to let the server go on.'
+GO_ON = 'Call refund_order with {"task_id": "t-1"} to let the server continue.'
 STEPS = [
     Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
     Step(
@@ -79,7 +79,7 @@ To continue the workflow, make these tool calls:
 1. Read the resource docs://policy, then call refund with {"amount": 30.0, "task_id": "t-1"}
    Note: Mind it.
 
-Then call refund_order with {"task_id": "t-1"} to let the server go on."""
+Then call refund_order with {"task_id": "t-1"} to let the server continue."""
     )
 
 
@@ -100,7 +100,7 @@ def test_without_a_workflow_tool_all_remaining_calls_are_listed() -> None:
 def test_a_tool_with_a_task_id_of_its_own_is_not_given_the_tasks() -> None:
     assert ', then call refund with {"amount": 30.0}\n' in told(named=handle("refund"))
     assert told(named=handle("refund")).endswith(
-        '\n\nThen call refund_order with {"task_id": "t-1"} to let the server go on.'
+        '\n\nThen call refund_order with {"task_id": "t-1"} to let the server continue.'
     )
 
 
@@ -200,7 +200,7 @@ def test_a_run_whose_task_was_over_or_anothers_says_so_and_how_to_see_what_becam
     text = told(stop=stop)
     assert text.startswith(first)
     assert "Or call" not in text
-    assert text.endswith(' Call refund_order with {"task_id": "t-1"} to let the server go on.') is goes_on
+    assert text.endswith(' Call refund_order with {"task_id": "t-1"} to let the server continue.') is goes_on
 
 
 def test_a_held_task_is_asked_for_later() -> None:

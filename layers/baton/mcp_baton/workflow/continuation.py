@@ -362,7 +362,7 @@ def _next(written: RecordedCall) -> str:
         return ""
     twin = written.handle.going_on() if written.handle else []
     if twin:
-        return f"Next: {', then '.join(resources)}. {_call(twin[0])} to let the server go on."
+        return f"Next: {', then '.join(resources)}. {_call(twin[0])} to let the server continue."
     return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."
 
 

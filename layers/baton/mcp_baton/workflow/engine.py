@@ -39,6 +39,7 @@ from mcp_baton.workflow.kept_calls import kept_call, shown_call
 from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver, lease_end
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, pause_after
+from mcp_baton.workflow.questions import unanswered
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready, decide, resolve_uri
 from mcp_baton.workflow.run import (
@@ -235,7 +236,11 @@ class Engine:
         fetched = fetch_before(step, run.workflow, run.known, self._host) if step.resources else NOTHING_FETCHED
         if fetched.error is not None:
             return self._failed(run, step, Failed(fetched.error, error_id=fetched.error_id), tool, fetched=fetched)
-        decision = decide(step, run.workflow, run.known, self._host)
+        decision = (
+            unanswered(step, run.workflow, run.known, self._host)
+            if step.ask
+            else decide(step, run.workflow, run.known, self._host)
+        )
         if not isinstance(decision, Ready):
             run.blocked = Blocked(step, fetched.contents, fetched.read)
             return decision.without_secrets(run.secrets.hide_text)

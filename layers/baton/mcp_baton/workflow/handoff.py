@@ -97,7 +97,7 @@ class Handle(Struct, frozen=True):
         again = f" Give {', '.join(secrets)} again with it: what is secret is not stored." if secrets else ""
         how = f"get the prompt {prompt}" if self.twin is None else f"call {self.twin}"
         begun = f"{begin}{how}"
-        return f"{begun[0].upper()}{begun[1:]} with {self._named} to let the server go on.{again}"
+        return f"{begun[0].upper()}{begun[1:]} with {self._named} to let the server continue.{again}"
 
     def finish(self) -> str:
         """The sentence that says how a task ends whose steps are all done."""

@@ -278,10 +278,6 @@ class Ready:
 
 def decide(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> Ready | PauseReason:
     """Whether a step can run now, and with what; or why it cannot."""
-    if step.ask is not None:
-        from mcp_baton.workflow.questions import unanswered
-
-        return unanswered(step, workflow, known, schemas)
     arguments = resolve_arguments(step, workflow, known)
     if not isinstance(arguments, dict):
         return arguments

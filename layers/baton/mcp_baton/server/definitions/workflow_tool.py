@@ -24,7 +24,7 @@ LONGEST_TITLE: Final = 60
 
 _HOW: Final = (
     "It may pause, for instance where a step fails or a value is missing. The result then says which calls remain and "
-    "gives a task_id: make those calls, or call this tool again with task_id alone to let the server go on."
+    "gives a task_id: make those calls, or call this tool again with task_id alone to let the server continue."
 )
 
 type Summarise = Callable[[str], str]
