@@ -19,12 +19,12 @@ from pathlib import Path
 
 from benchmarks import layers
 from benchmarks.contenders import CONTENDERS, FLOORS, IN_SHARES, Contender
-from benchmarks.fake_dynamodb import FakeDynamoDB
 from benchmarks.import_time import heaviest_imports
 from benchmarks.processor_share import WHOLE_MB, NoShares, share
-from benchmarks.requests import Probe, WrongAnswer
-from tests.runtime.delivery import PATIENCE_S
-from tests.runtime.fake_runtime_api import FakeRuntimeApi
+from emulators.delivery import PATIENCE_S
+from emulators.gateway_requests import Probe, WrongAnswer
+from emulators.runtime_api import RuntimeApi
+from emulators.small_dynamodb import SmallDynamoDB
 
 type Figures = dict[tuple[str, str], list[float]]
 """Milliseconds of each round, by contender and measure."""
@@ -121,7 +121,7 @@ def _measure_in_share(contender: Contender, of_a_processor: float, figures: Figu
             contender.first.check(answer)
 
 
-def _warm(api: FakeRuntimeApi, probe: Probe, count: int) -> float:
+def _warm(api: RuntimeApi, probe: Probe, count: int) -> float:
     elapsed = []
     for _ in range(_SETTLE + count):
         began = time.perf_counter()
@@ -132,8 +132,8 @@ def _warm(api: FakeRuntimeApi, probe: Probe, count: int) -> float:
 
 
 @contextmanager
-def _runtime_api() -> Iterator[tuple[FakeRuntimeApi, FakeDynamoDB]]:
-    api, dynamodb = FakeRuntimeApi(), FakeDynamoDB()
+def _runtime_api() -> Iterator[tuple[RuntimeApi, SmallDynamoDB]]:
+    api, dynamodb = RuntimeApi(), SmallDynamoDB()
     try:
         yield api, dynamodb
     finally:
@@ -144,7 +144,7 @@ def _runtime_api() -> Iterator[tuple[FakeRuntimeApi, FakeDynamoDB]]:
 
 @contextmanager
 def _running(
-    contender: Contender, api: FakeRuntimeApi, dynamodb: FakeDynamoDB, *options: str
+    contender: Contender, api: RuntimeApi, dynamodb: SmallDynamoDB, *options: str
 ) -> Iterator[subprocess.Popen[str]]:
     log = layers.LAYERS / "function.log"
     with log.open("w") as output:

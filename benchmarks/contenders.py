@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from benchmarks.layers import LAYERS, interpreter
-from benchmarks.requests import Probe, fixed, prompts_get, streamed_call, tools_call, tools_list
+from emulators.gateway_requests import Probe, fixed, prompts_get, streamed_call, tools_call, tools_list
 
 COMMON = {
     "AWS_ACCESS_KEY_ID": "benchmark",

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from benchmarks import layers
 from benchmarks.cold_start import machine
 from benchmarks.contenders import COMMON
-from benchmarks.fake_dynamodb import FakeDynamoDB
-from benchmarks.requests import Probe, WrongAnswer, echo_call, prompts_get, tools_list
+from emulators.gateway_requests import Probe, WrongAnswer, echo_call, prompts_get, tools_list
+from emulators.small_dynamodb import SmallDynamoDB
 
 type Figures = dict[tuple[str, str, str], list[float]]
 """Microseconds of each round, by handler, request and clock."""
@@ -99,7 +99,7 @@ def main() -> None:
 
 def _measure(rounds: int, count: int) -> Figures:
     figures: Figures = defaultdict(list)
-    dynamodb = FakeDynamoDB()
+    dynamodb = SmallDynamoDB()
     with ExitStack() as stack:
         stack.callback(dynamodb.server_close)
         stack.callback(dynamodb.shutdown)
@@ -116,7 +116,7 @@ def _measure(rounds: int, count: int) -> Figures:
 
 
 @contextmanager
-def _running(handler: Handler, dynamodb: FakeDynamoDB) -> Iterator[Calls]:
+def _running(handler: Handler, dynamodb: SmallDynamoDB) -> Iterator[Calls]:
     functions, packages = layers.LAYERS / "functions", layers.LAYERS / handler.layer / "python"
     own = {"PYTHONPATH": f"{functions}:{packages}", "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url}
     log = layers.LAYERS / f"{handler.target.replace(':', '.')}.log"

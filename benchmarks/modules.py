@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks.fake_dynamodb import FakeDynamoDB
 from benchmarks.functions.in_process import InvocationContext
-from benchmarks.requests import Probe, prompts_get
+from emulators.gateway_requests import Probe, prompts_get
+from emulators.small_dynamodb import SmallDynamoDB
 
 PACKAGE = Path(__file__).parents[1] / "layers" / "baton" / "mcp_baton"
 REGION = "eu-west-1"
@@ -71,7 +71,7 @@ def module_of(frame: FrameType) -> str | None:
 def entries(environment: Mapping[str, str] = os.environ) -> Entries:
     """What the second prompt of a process enters."""
     probe, made = prompts_get("durable", start="1"), Entries()
-    dynamodb = FakeDynamoDB()
+    dynamodb = SmallDynamoDB()
     os.environ |= {**environment, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url, "AWS_DEFAULT_REGION": REGION}
     os.environ |= {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
     os.environ |= {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on"}

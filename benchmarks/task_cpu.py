@@ -1,8 +1,8 @@
 """The handler's CPU time for requests about tasks of many steps or variables, in process.
 
-Run at the root of the repository: `uv run python -m benchmarks.task_cpu`. DynamoDB is a table in this process that
-answers in the place of botocore's HTTP session. Its own time is left out, so is that of sockets; what botocore does to
-make a request and to read the answer counts. Figures are milliseconds of CPU of one request.
+Run at the root of the repository: `uv run python -m benchmarks.task_cpu`. An embedded DynamoDB answers instead of
+botocore's HTTP session. Its time and that of sockets are left out; the time that botocore takes to write requests and
+to read responses is included. Figures are milliseconds of CPU per request.
 """
 
 import argparse
@@ -10,68 +10,61 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from io import BytesIO
 from typing import Any
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.compat import HTTPHeaders
 
 from benchmarks.functions.in_process import InvocationContext
-from benchmarks.requests import Event, prompts_get, tools_call
+from emulators.gateway_requests import Event, prompts_get, tools_call
 from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.aws import handler
 from mcp_baton.clients import dynamodb_client
+from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.local.embedded import EmbeddedEngine
 from mcp_baton.settings import Settings
-from tests.simulation.dynamodb.database import Database, Key
-from tests.simulation.dynamodb.refusals import Refusal
 
 STEPS = 100
 VARIABLES = 5_000
 
 
-class Raw(BytesIO):
-    """The body of an answer, as botocore reads it."""
-
-    def stream(self) -> Iterator[bytes]:
-        """All of it."""
-        yield self.getvalue()
+TABLE = "tasks"
 
 
-class Table:
-    """DynamoDB, asked by Baton's own client.
+class Table(EmbeddedEngine):
+    """An embedded DynamoDB with a client as Baton makes it.
 
     Attributes:
-        spent_ns: The CPU time that the table itself has taken.
+        spent_ns: The CPU time of the engine.
     """
 
     def __init__(self) -> None:
-        self.database = Database()
+        super().__init__("eu-west-1")
         self.spent_ns = 0
+        self.own = embedded_client(self)
+        create_table(self.own, TABLE)
         self.client: Any = dynamodb_client()
-        # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
+        # botocore uses the return value of a `before-send` handler as the response; its stubs do not allow one.
         answer: Any = self.answer
         self.client.meta.events.register("before-send.dynamodb", answer)
 
-    def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        """The answer to one request."""
+    def answer(self, request: AWSPreparedRequest, **kwargs: object) -> AWSResponse:
+        """Answer a request, and measure the time."""
         began = time.process_time_ns()
-        headers: Any = request.headers
-        asked: Any = request.body
-        operation = headers["X-Amz-Target"].decode().rpartition(".")[2]
-        try:
-            body, status = json.dumps(self.database.request(operation, json.loads(asked))).encode(), 200
-        except Refusal as refusal:
-            raise RuntimeError(f"{operation} was refused: {refusal!r}") from refusal
-        answer = AWSResponse(request.url, status, HTTPHeaders(), Raw(body))
+        answer = super().answer(request, **kwargs)
         self.spent_ns += time.process_time_ns() - began
         return answer
 
-    def head(self) -> Key:
-        """The key of the only task's head."""
-        [key] = [key for key in self.database.items if key[1].startswith("TASK#")]
-        return key
+    def head(self) -> dict[str, Any]:
+        """Return the item of the only task."""
+        [head] = [item for item in self.own.scan(TableName=TABLE)["Items"] if item["sk"]["S"].startswith("TASK#")]
+        return dict(head)
+
+    def clear(self) -> None:
+        """Delete all items."""
+        for item in self.own.scan(TableName=TABLE)["Items"]:
+            self.own.delete_item(TableName=TABLE, Key={"pk": item["pk"], "sk": item["sk"]})
 
 
 def server() -> Server:
@@ -105,7 +98,7 @@ class Measured:
 
     def __init__(self) -> None:
         self.table = Table()
-        settings = Settings(table="tasks", allow_anonymous=True)
+        settings = Settings(table=TABLE, allow_anonymous=True)
         self.handler: Callable[..., Any] = handler(server(), settings=settings, dynamodb=self.table.client)
 
     def ask(self, event: Event) -> tuple[float, str]:
@@ -121,7 +114,7 @@ def run(count: int) -> list[float]:
     """A durable run of all steps."""
     measured, event, times = Measured(), prompts_get("through", start="1").event, []
     for _ in range(count):
-        measured.table.database.items.clear()
+        measured.table.clear()
         took, body = measured.ask(event)
         result = json.loads(body)["result"]
         if "persisted" in result["_meta"] or len(result["_meta"]["steps"]) != STEPS:
@@ -134,18 +127,17 @@ def continuation(count: int, variables: int = 0) -> list[float]:
     """A continuation of a task whose steps are done but for its first, third, ... and last."""
     measured = Measured()
     measured.ask(prompts_get("stopped", start="1").event)
-    key = measured.table.head()
-    item: dict[str, Any] = measured.table.database.items[key]
+    item = measured.table.head()
     for number in range(variables):
         item["variables"]["M"][f"variable {number}"] = {"S": json.dumps({"total": number})}
     event = tools_call().event
     body = json.loads(event["body"])
-    body["params"]["_meta"] = {"_task_id": key[1].removeprefix("TASK#")}
+    body["params"]["_meta"] = {"_task_id": item["sk"]["S"].removeprefix("TASK#")}
     body["params"]["arguments"] = {"a": 2, "b": 1}
     event["body"] = json.dumps(body)
-    kept, times = json.dumps(item), []
+    times = []
     for _ in range(count):
-        measured.table.database.items[key] = json.loads(kept)
+        measured.table.own.put_item(TableName=TABLE, Item=item)
         took, text = measured.ask(event)
         if json.loads(text)["result"]["_meta"].get("recorded") is not True:
             raise RuntimeError(f"a wrong answer: {text[:600]}")

@@ -10,7 +10,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ConnectionClosedError
 
-from tests.buckets import answered_by_moto
+from emulators.s3 import answered_by_moto
 
 SECRETS = count(1)
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
+from emulators.delivery import PATIENCE_S
+from emulators.runtime_api import RuntimeApi
 from mcp_baton.local.dynamodb import create_table
 from tests.build.conftest import ROOT
 from tests.runtime.conftest import Function, Start
-from tests.runtime.delivery import PATIENCE_S
-from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -73,7 +73,7 @@ def start_built(start: Start, artifacts: Path, table_url: str) -> StartBuilt:
 
 
 @pytest.fixture
-def built(api: FakeRuntimeApi, start_built: StartBuilt) -> FakeRuntimeApi:
+def built(api: RuntimeApi, start_built: StartBuilt) -> RuntimeApi:
     """The built function is running."""
     start_built()
     return api
@@ -88,7 +88,7 @@ def event(name: str, task_id: str = "") -> dict[str, Any]:
     return loaded
 
 
-def paused(api: FakeRuntimeApi) -> dict[str, Any]:
+def paused(api: RuntimeApi) -> dict[str, Any]:
     """The `_meta` of a workflow that has paused."""
     _, text = answer(api, event("prompts-get-refund-pauses"))
     [result] = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if '"result"' in line]
@@ -96,7 +96,7 @@ def paused(api: FakeRuntimeApi) -> dict[str, Any]:
     return meta
 
 
-def answer(api: FakeRuntimeApi, sent: Mapping[str, Any]) -> tuple[int, str]:
+def answer(api: RuntimeApi, sent: Mapping[str, Any]) -> tuple[int, str]:
     """The status and the body of the answer to an event, whole or streamed."""
     body = api.invoke(sent).wait().body
     if PRELUDE_END in body:
@@ -107,7 +107,7 @@ def answer(api: FakeRuntimeApi, sent: Mapping[str, Any]) -> tuple[int, str]:
     return whole["statusCode"], base64.b64decode(text).decode() if whole.get("isBase64Encoded") else text
 
 
-def test_the_built_function_answers_every_event_of_the_sample(built: FakeRuntimeApi) -> None:
+def test_the_built_function_answers_every_event_of_the_sample(built: RuntimeApi) -> None:
     task_id = paused(built)["task_id"]
 
     statuses = {name: answer(built, event(name, task_id))[0] for name in sorted(EVENTS)}
@@ -117,7 +117,7 @@ def test_the_built_function_answers_every_event_of_the_sample(built: FakeRuntime
     assert others == {"get-not-allowed": 405, "preflight": 204}
 
 
-def test_the_built_function_keeps_a_paused_workflow_in_dynamodb(built: FakeRuntimeApi) -> None:
+def test_the_built_function_keeps_a_paused_workflow_in_dynamodb(built: RuntimeApi) -> None:
     meta = paused(built)
 
     listed = json.loads(answer(built, event("tasks-list"))[1])
@@ -127,7 +127,7 @@ def test_the_built_function_keeps_a_paused_workflow_in_dynamodb(built: FakeRunti
     assert meta["task_id"] in {task["taskId"] for task in listed["result"]["tasks"]}
 
 
-def test_the_built_function_streams(built: FakeRuntimeApi) -> None:
+def test_the_built_function_streams(built: RuntimeApi) -> None:
     delivery = built.invoke(event("prompts-get-refund-pauses")).wait()
 
     assert delivery.headers["lambda-runtime-function-response-mode"] == "streaming"
@@ -135,7 +135,7 @@ def test_the_built_function_streams(built: FakeRuntimeApi) -> None:
 
 
 def test_the_sample_publishes_through_the_layers_boto3_whatever_the_runtime_brings(
-    api: FakeRuntimeApi, start_built: StartBuilt, table_url: str, tmp_path: Path
+    api: RuntimeApi, start_built: StartBuilt, table_url: str, tmp_path: Path
 ) -> None:
     sns = session().client("sns", endpoint_url=table_url)
     sqs = session().client("sqs", endpoint_url=table_url)
@@ -157,7 +157,7 @@ def test_the_sample_publishes_through_the_layers_boto3_whatever_the_runtime_brin
     assert message["MessageAttributes"]["to"]["Value"] == "ada@example.com"
 
 
-def test_the_layer_holds_what_logs_metrics_and_traces_need(api: FakeRuntimeApi, start_built: StartBuilt) -> None:
+def test_the_layer_holds_what_logs_metrics_and_traces_need(api: RuntimeApi, start_built: StartBuilt) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
         daemon.bind(("127.0.0.1", 0))
         daemon.settimeout(PATIENCE_S)

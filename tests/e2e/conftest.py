@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from emulators.s3 import Bucket, embedded_s3, http_s3, new_bucket
 from mcp_baton import Server
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, http_client
 from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import stream_opener
-from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
 from tests.e2e.background_support import Background, MakeBackground
 from tests.e2e.support import Answer, Client, Era, Script, Sink, Table
 from tests.fakes import Pauses

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import polling
+from costs import polling
 from mcp_baton import Server
 from mcp_baton.server.background.job import MESSAGE_S
 from mcp_baton.server.background.watching import WHOLE_S

@@ -1,8 +1,8 @@
-"""The table in benchmarks/expensive.md matches the code."""
+"""The table in costs/expensive.md matches the code."""
 
 import pytest
 
-from benchmarks import expensive
+from costs import expensive
 
 
 def figures(line: str) -> tuple[str, list[float]]:
@@ -19,7 +19,7 @@ def test_the_table_of_the_most_expensive_requests_is_the_measured_one() -> None:
     assert [name for name, _ in told] == [name for name, _ in measured]
     # Versions of zlib make values of slightly different lengths.
     for (name, row), (_, now) in zip(told, measured, strict=True):
-        assert now == pytest.approx(row, rel=0.06, abs=1), f"{name}: run python -m benchmarks.expensive --update"
+        assert now == pytest.approx(row, rel=0.06, abs=1), f"{name}: run python -m costs.expensive --update"
 
 
 def test_no_request_of_the_table_is_longer_than_2_kb() -> None:

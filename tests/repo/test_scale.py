@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import cost, prices
-from benchmarks.workloads import KINDS, WORKLOADS, Workload
+from costs import prices, scale
+from costs.workloads import KINDS, WORKLOADS, Workload
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
 NAMED = {workload.name: workload for workload in WORKLOADS}
@@ -200,5 +200,5 @@ def test_the_prose_has_the_prices_consequences() -> None:
 
 
 def test_the_benchmark_finds_where_its_tables_go() -> None:
-    assert PAGE.count(cost.BEGIN) == PAGE.count(cost.END) == 1
-    assert PAGE.index(cost.BEGIN) < PAGE.index(cost.END)
+    assert PAGE.count(scale.BEGIN) == PAGE.count(scale.END) == 1
+    assert PAGE.index(scale.BEGIN) < PAGE.index(scale.END)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.delivery import PATIENCE_S
-from tests.runtime.fake_runtime_api import FakeRuntimeApi
+from emulators.delivery import PATIENCE_S
+from emulators.runtime_api import RuntimeApi
 
 LAYER = Path(__file__).parents[2] / "layers" / "baton"
 FUNCTIONS = Path(__file__).parent / "functions"
@@ -40,14 +40,14 @@ type Start = Callable[..., Function]
 
 
 @pytest.fixture
-def api() -> Iterator[FakeRuntimeApi]:
-    api = FakeRuntimeApi()
+def api() -> Iterator[RuntimeApi]:
+    api = RuntimeApi()
     yield api
     api.close()
 
 
 @pytest.fixture
-def start(api: FakeRuntimeApi, tmp_path: Path) -> Iterator[Start]:
+def start(api: RuntimeApi, tmp_path: Path) -> Iterator[Start]:
     """Starts functions; they are stopped, and their logs shown, when the test ends."""
     with ExitStack() as functions:
 

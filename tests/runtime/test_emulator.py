@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from emulators.delivery import PATIENCE_S
 from tests.processes import missing
 from tests.runtime.conftest import FUNCTIONS, Start
-from tests.runtime.delivery import PATIENCE_S
 
 _ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64"}
 _GET_IT = "uv sync --project tests/sam --frozen"

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
+from emulators.delivery import PATIENCE_S, Delivery, Reaction
+from emulators.runtime_api import RuntimeApi
 from tests.runtime.conftest import Start
-from tests.runtime.delivery import PATIENCE_S, Delivery, Reaction
-from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
 ERROR_TYPE = "lambda-runtime-function-error-type"
 ERROR_BODY = "lambda-runtime-function-error-body"
 
 
-def test_an_error_before_a_stream_is_an_ordinary_error(api: FakeRuntimeApi, start: Start) -> None:
+def test_an_error_before_a_stream_is_an_ordinary_error(api: RuntimeApi, start: Start) -> None:
     start("plain.failing")
     answer = api.invoke({"message": "no such order"}).wait()
     error: Any = answer.json()
@@ -21,7 +21,7 @@ def test_an_error_before_a_stream_is_an_ordinary_error(api: FakeRuntimeApi, star
     assert (error["errorType"], error["errorMessage"]) == ("ValueError", "no such order")
 
 
-def test_an_error_within_a_stream_ends_it_with_trailers(api: FakeRuntimeApi, start: Start) -> None:
+def test_an_error_within_a_stream_ends_it_with_trailers(api: RuntimeApi, start: Start) -> None:
     function = start("plain.failing")
     answer = api.invoke({"parts": ["half an"], "message": "no such order"}).wait()
     error = _error_of(answer)
@@ -34,7 +34,7 @@ def test_an_error_within_a_stream_ends_it_with_trailers(api: FakeRuntimeApi, sta
 
 
 def test_a_large_error_is_cut_to_a_small_trailer_block_of_whole_json_on_a_connection_that_is_kept(
-    api: FakeRuntimeApi, start: Start
+    api: RuntimeApi, start: Start
 ) -> None:
     start("plain.failing")
     connections = set()
@@ -52,7 +52,7 @@ def test_a_large_error_is_cut_to_a_small_trailer_block_of_whole_json_on_a_connec
 @pytest.mark.parametrize("reaction", [Reaction(after_chunks=2, hang_up=True), Reaction(after_chunks=2, status=413)])
 @pytest.mark.parametrize("raised", [False, True])
 def test_a_client_that_goes_away_is_told_to_the_handler_and_the_next_invocation_is_served(
-    api: FakeRuntimeApi, start: Start, gate: Path, reaction: Reaction, raised: bool
+    api: RuntimeApi, start: Start, gate: Path, reaction: Reaction, raised: bool
 ) -> None:
     start("plain.interrupted")
     answer = api.invoke({"parts": ["a", "b"], "gate": str(gate), "raise": raised}, reaction).wait()
@@ -65,7 +65,7 @@ def test_a_client_that_goes_away_is_told_to_the_handler_and_the_next_invocation_
 
 @pytest.mark.parametrize("reaction", [Reaction(hang_up=True), Reaction(status=403)])
 def test_an_answer_that_is_not_acknowledged_does_not_stop_the_runtime(
-    api: FakeRuntimeApi, start: Start, reaction: Reaction
+    api: RuntimeApi, start: Start, reaction: Reaction
 ) -> None:
     function = start("plain.streamed")
     api.invoke({"parts": ["a"]}, reaction).wait()
@@ -74,7 +74,7 @@ def test_an_answer_that_is_not_acknowledged_does_not_stop_the_runtime(
     assert (b"status 403" in function.log.read_bytes()) == (reaction.status == 403)
 
 
-def test_an_error_that_cannot_be_posted_does_not_stop_the_runtime(api: FakeRuntimeApi, start: Start) -> None:
+def test_an_error_that_cannot_be_posted_does_not_stop_the_runtime(api: RuntimeApi, start: Start) -> None:
     function = start("plain.failing")
     api.invoke({"message": "one"}, Reaction(status=500)).wait()
     api.invoke({"message": "two", "parts": ["a"]}, Reaction(status=500)).wait()
@@ -83,7 +83,7 @@ def test_an_error_that_cannot_be_posted_does_not_stop_the_runtime(api: FakeRunti
     assert b"could not be posted" in function.log.read_bytes()
 
 
-def test_a_function_that_cannot_be_imported_is_an_init_error(api: FakeRuntimeApi, start: Start) -> None:
+def test_a_function_that_cannot_be_imported_is_an_init_error(api: RuntimeApi, start: Start) -> None:
     function = start("broken.handler")
     path, body = api.reports.get(timeout=PATIENCE_S)
     assert path == "/2018-06-01/runtime/init/error"

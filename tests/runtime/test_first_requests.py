@@ -2,17 +2,18 @@
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.contenders import BATON
-from benchmarks.fake_dynamodb import FakeDynamoDB
-from benchmarks.layers import CODE
-from benchmarks.requests import Probe, prompts_get, streamed_call, tools_list, workflow_call
+from emulators.gateway_requests import Probe, prompts_get, streamed_call, tools_list, workflow_call
+from emulators.runtime_api import RuntimeApi
+from emulators.small_dynamodb import SmallDynamoDB
 from tests.runtime.conftest import FUNCTIONS, Start
-from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
+ROOT = Path(__file__).parents[2]
+DEPLOYED = {"PYDANTIC_DISABLE_PLUGINS": "__all__", "BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on"}
 PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.handler"
 APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
 SUM, REFUND = prompts_get("sum", start="1"), prompts_get("refund_order", order_id="A-18")
@@ -39,17 +40,17 @@ type Load = Callable[..., set[str]]
 
 
 @pytest.fixture
-def dynamodb() -> Iterator[FakeDynamoDB]:
-    server = FakeDynamoDB()
+def dynamodb() -> Iterator[SmallDynamoDB]:
+    server = SmallDynamoDB()
     yield server
     server.shutdown()
     server.server_close()
 
 
 @pytest.fixture
-def serve(dynamodb: FakeDynamoDB, start: Start) -> Callable[..., None]:
+def serve(dynamodb: SmallDynamoDB, start: Start) -> Callable[..., None]:
     def serve(function: str, **environment: str) -> None:
-        path = os.pathsep.join(map(str, (FUNCTIONS, *CODE.values())))
+        path = os.pathsep.join(map(str, (FUNCTIONS, ROOT / "benchmarks" / "functions", ROOT / "examples" / "sample")))
         credentials = {
             "AWS_ACCESS_KEY_ID": "nobody",
             "AWS_SECRET_ACCESS_KEY": "nobody",
@@ -58,14 +59,14 @@ def serve(dynamodb: FakeDynamoDB, start: Start) -> Callable[..., None]:
         where = {"AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url, "PYTHONPATH": path, "SERVED": function}
         secret = {"BATON_STATE_KEY_SECRET": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:StateKey-a1B2c3"}
         worker = {"BATON_WORKER": "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"}
-        given = {**credentials, **where, **secret, **worker, **BATON, **environment}
+        given = {**credentials, **where, **secret, **worker, **DEPLOYED, **environment}
         start("telling.handler", AWS_LAMBDA_FUNCTION_NAME="mcp", **given)
 
     return serve
 
 
 @pytest.fixture
-def load(api: FakeRuntimeApi, serve: Callable[..., None]) -> Load:
+def load(api: RuntimeApi, serve: Callable[..., None]) -> Load:
     def load(function: str, probe: Probe, **environment: str) -> set[str]:
         serve(function, **environment)
         probe.check(api.invoke(probe.event).wait())
@@ -120,14 +121,14 @@ def test_a_server_of_models_loads_pydantic_and_no_client(load: Load) -> None:
     assert loaded >= PYDANTIC
 
 
-def test_a_first_task_costs_two_requests(load: Load, dynamodb: FakeDynamoDB) -> None:
+def test_a_first_task_costs_two_requests(load: Load, dynamodb: SmallDynamoDB) -> None:
     load(SAMPLE, REFUND)
 
     assert dynamodb.calls == ["PutItem", "UpdateItem"]
 
 
 def test_garbage_is_collected_from_the_first_invocation_on_and_not_before_a_client_or_not(
-    api: FakeRuntimeApi, serve: Callable[..., None]
+    api: RuntimeApi, serve: Callable[..., None]
 ) -> None:
     serve(SAMPLE)
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from emulators.delivery import PATIENCE_S
+from emulators.runtime_api import RuntimeApi
 from mcp_baton.local.dynamodb import REGION, create_table, http_client
 from mcp_baton.tasks.ids import new_task_id
 from tests.runtime.conftest import Function, Start
-from tests.runtime.delivery import PATIENCE_S
-from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
 TABLES = count(1)
 TRACE = "Root=1-67891233-abcdef012345678912345678;Parent=463ac35c9f6413ad;Sampled={}"
@@ -25,7 +25,7 @@ TRACE = "Root=1-67891233-abcdef012345678912345678;Parent=463ac35c9f6413ad;Sample
 class Watched:
     """The function `watched`, and what it says while it works."""
 
-    api: FakeRuntimeApi
+    api: RuntimeApi
     function: Function
 
     def ask(self, method: str, request_id: str = "gateway-1", sampled: int = 0, **params: Any) -> Any:
@@ -70,7 +70,7 @@ type Watch = Callable[..., Watched]
 
 
 @pytest.fixture
-def watch(api: FakeRuntimeApi, start: Start, ministack_url: str) -> Watch:
+def watch(api: RuntimeApi, start: Start, ministack_url: str) -> Watch:
     """Starts the function with the environment that the template gives it; keywords are more variables."""
 
     def begin(handler: str = "watched.lambda_handler", **environment: str) -> Watched:
@@ -243,7 +243,7 @@ def test_a_request_that_is_not_sampled_is_not_traced(watch: Watch, daemon: socke
 
 
 def test_work_that_is_left_is_done_when_the_answer_is_out_and_its_failure_is_logged_and_costs_no_other(
-    api: FakeRuntimeApi, start: Start, gate: Path
+    api: RuntimeApi, start: Start, gate: Path
 ) -> None:
     function = start("watched.left", AWS_LAMBDA_FUNCTION_NAME="")
     for event in ({}, {"gate": str(gate), "text": "later"}):

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from emulators.delivery import PATIENCE_S
+from emulators.runtime_api import RuntimeApi
 from mcp_baton.settings import SWITCH, Settings
 from tests.runtime.conftest import FUNCTIONS, LAYER, Start
-from tests.runtime.delivery import PATIENCE_S
-from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
 
 def test_a_module_exists_once_http_client_not_at_all_and_polling_takes_no_thread_as_awss_own_runtime_would(
-    api: FakeRuntimeApi, start: Start
+    api: RuntimeApi, start: Start
 ) -> None:
     start("plain.inspected", AWS_EXECUTION_ENV="AWS_Lambda_python3.13")
     seen: Any = api.invoke({}).wait().json()
@@ -21,14 +21,14 @@ def test_a_module_exists_once_http_client_not_at_all_and_polling_takes_no_thread
     assert (seen["threads"], seen["threaded_polling"]) == (1, False)
 
 
-def test_sigterm_stops_a_waiting_function_at_once(api: FakeRuntimeApi, start: Start) -> None:
+def test_sigterm_stops_a_waiting_function_at_once(api: RuntimeApi, start: Start) -> None:
     function = start("plain.streamed")
     api.invoke({"parts": ["a"]}).wait()
     assert function.stop() == -signal.SIGTERM
 
 
 def test_a_function_that_handles_sigterm_is_told_although_it_waits(
-    api: FakeRuntimeApi, start: Start, tmp_path: Path
+    api: RuntimeApi, start: Start, tmp_path: Path
 ) -> None:
     stopped = tmp_path / "stopped"
     function = start("signalled.handler", STOPPED_FILE=str(stopped))
@@ -40,14 +40,14 @@ def test_a_function_that_handles_sigterm_is_told_although_it_waits(
     assert stopped.read_text() == "SIGTERM"
 
 
-def test_snapstart_hooks_run_before_the_first_stream(api: FakeRuntimeApi, start: Start) -> None:
+def test_snapstart_hooks_run_before_the_first_stream(api: RuntimeApi, start: Start) -> None:
     start("restored.handler", AWS_LAMBDA_INITIALIZATION_TYPE="snap-start")
     assert api.invoke({}).wait().streamed == b"before snapshot, after restore"
     assert api.reports.get_nowait() == ("/2018-06-01/runtime/restore/next", b"")
 
 
 def test_the_wrapper_starts_the_same_interpreter_with_its_options_on_the_streaming_runtime(
-    api: FakeRuntimeApi, start: Start, wrapper: Path
+    api: RuntimeApi, start: Start, wrapper: Path
 ) -> None:
     task_root = {"LAMBDA_TASK_ROOT": str(FUNCTIONS), "LAMBDA_RUNTIME_DIR": "/var/runtime", "PYTHONPATH": "/usr/own"}
     start("plain.inspected", [str(wrapper), sys.executable, "-X", "dev", "/var/runtime/bootstrap.py"], **task_root)

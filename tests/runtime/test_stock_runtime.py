@@ -1,10 +1,10 @@
 import sys
 
+from emulators.runtime_api import RuntimeApi
 from tests.runtime.conftest import Start
-from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
 
-def test_under_awss_own_runtime_a_handler_finds_no_stream(api: FakeRuntimeApi, start: Start) -> None:
+def test_under_awss_own_runtime_a_handler_finds_no_stream(api: RuntimeApi, start: Start) -> None:
     start("plain.whole", [sys.executable, "-m", "awslambdaric", "plain.whole"])
     answer = api.invoke({"a": 1}).wait()
     assert answer.json() == {

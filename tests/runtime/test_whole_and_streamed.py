@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
+from emulators.delivery import Reaction
+from emulators.runtime_api import RuntimeApi
 from tests.runtime.conftest import Start
-from tests.runtime.delivery import Reaction
-from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
 
-def test_a_handler_that_opens_no_stream_answers_whole(api: FakeRuntimeApi, start: Start) -> None:
+def test_a_handler_that_opens_no_stream_answers_whole(api: RuntimeApi, start: Start) -> None:
     start("plain.whole")
     answer = api.invoke({"name": "Zoë"}).wait()
     assert answer.kind == "response"
@@ -21,7 +21,7 @@ def test_a_handler_that_opens_no_stream_answers_whole(api: FakeRuntimeApi, start
 
 
 def test_a_streamed_answer_has_the_form_that_api_gateway_wants_whatever_is_returned_after_it(
-    api: FakeRuntimeApi, start: Start
+    api: RuntimeApi, start: Start
 ) -> None:
     function = start("plain.streamed")
     event = {"status": 207, "headers": {"Content-Type": "text/event-stream"}, "parts": ["one ", "", "two"]}
@@ -67,7 +67,7 @@ PROXY_RESPONSES = [
 
 
 def test_a_proxy_response_is_streamed_since_a_streaming_integration_takes_nothing_else(
-    api: FakeRuntimeApi, start: Start
+    api: RuntimeApi, start: Start
 ) -> None:
     start("plain.returned")
     for returned, prelude, body in PROXY_RESPONSES:
@@ -78,7 +78,7 @@ def test_a_proxy_response_is_streamed_since_a_streaming_integration_takes_nothin
         assert (answer.prelude, answer.streamed) == (prelude, body)
 
 
-def test_any_other_return_value_is_posted_as_it_is(api: FakeRuntimeApi, start: Start) -> None:
+def test_any_other_return_value_is_posted_as_it_is(api: RuntimeApi, start: Start) -> None:
     start("plain.returned")
     values: list[object] = [None, "done", 7, [1], {}, {"batchItemFailures": []}, {"statusCode": "done"}]
     for value in values:
@@ -87,7 +87,7 @@ def test_any_other_return_value_is_posted_as_it_is(api: FakeRuntimeApi, start: S
         assert "lambda-runtime-function-response-mode" not in answer.headers
 
 
-def test_a_proxy_response_that_cannot_be_sent_is_the_functions_error(api: FakeRuntimeApi, start: Start) -> None:
+def test_a_proxy_response_that_cannot_be_sent_is_the_functions_error(api: RuntimeApi, start: Start) -> None:
     start("plain.returned")
     wrong: Any = {"body": {}}, {"body": "%", "isBase64Encoded": True}, {"headers": ["a"]}
     for member in (*wrong, {"multiValueHeaders": {"A": "b"}}):
@@ -96,14 +96,14 @@ def test_a_proxy_response_that_cannot_be_sent_is_the_functions_error(api: FakeRu
         assert (answer.kind, error["errorType"]) == ("error", "MalformedProxyResponse"), member
 
 
-def test_a_client_that_leaves_a_proxy_response_does_not_stop_the_runtime(api: FakeRuntimeApi, start: Start) -> None:
+def test_a_client_that_leaves_a_proxy_response_does_not_stop_the_runtime(api: RuntimeApi, start: Start) -> None:
     function = start("plain.returned")
     api.invoke({"statusCode": 200, "body": "a"}, Reaction(after_chunks=1, hang_up=True)).wait()
     assert api.invoke({"statusCode": 200, "body": "b"}).wait().streamed == b"b"
     assert b"ERROR" not in function.log.read_bytes()
 
 
-def test_headers_with_several_values_and_cookies_have_places_of_their_own(api: FakeRuntimeApi, start: Start) -> None:
+def test_headers_with_several_values_and_cookies_have_places_of_their_own(api: RuntimeApi, start: Start) -> None:
     start("plain.streamed")
     headers = {"X-One": "1", "Link": ["<a>; rel=next", "<b>; rel=last"], "Set-Cookie": ["a=1", "b=2"]}
     answer = api.invoke({"headers": headers, "parts": [""]}).wait()
@@ -115,7 +115,7 @@ def test_headers_with_several_values_and_cookies_have_places_of_their_own(api: F
     }
 
 
-def test_a_part_is_delivered_while_the_handler_still_runs(api: FakeRuntimeApi, start: Start, gate: Path) -> None:
+def test_a_part_is_delivered_while_the_handler_still_runs(api: RuntimeApi, start: Start, gate: Path) -> None:
     start("plain.streamed")
     answer = api.invoke({"parts": ["first", "last"], "gate": str(gate)})
     assert answer.wait_chunks(2)[1:] == [b"first"]
@@ -123,9 +123,7 @@ def test_a_part_is_delivered_while_the_handler_still_runs(api: FakeRuntimeApi, s
     assert answer.wait().streamed == b"firstlast"
 
 
-def test_many_invocations_whole_streamed_and_large_use_the_same_two_connections(
-    api: FakeRuntimeApi, start: Start
-) -> None:
+def test_many_invocations_whole_streamed_and_large_use_the_same_two_connections(api: RuntimeApi, start: Start) -> None:
     start("plain.large")
     expected = {"whole": set[int](), "streamed": set[int]()}
     for number in range(40):
@@ -142,7 +140,7 @@ def test_many_invocations_whole_streamed_and_large_use_the_same_two_connections(
 
 
 def test_an_invocation_id_is_given_back_so_that_answers_cannot_be_crossed_and_a_large_event_reaches_the_handler(
-    api: FakeRuntimeApi, start: Start
+    api: RuntimeApi, start: Start
 ) -> None:
     start("plain.streamed")
     part = "ü" * 3_000_000
@@ -153,12 +151,12 @@ def test_an_invocation_id_is_given_back_so_that_answers_cannot_be_crossed_and_a_
     assert "lambda-runtime-invocation-id" not in without.headers
 
 
-def test_a_second_stream_is_refused(api: FakeRuntimeApi, start: Start) -> None:
+def test_a_second_stream_is_refused(api: RuntimeApi, start: Start) -> None:
     start("plain.twice")
     assert api.invoke({}).wait().streamed == b"RuntimeError"
 
 
-def test_nothing_of_an_ended_invocation_can_reach_the_next(api: FakeRuntimeApi, start: Start) -> None:
+def test_nothing_of_an_ended_invocation_can_reach_the_next(api: RuntimeApi, start: Start) -> None:
     start("plain.lingering")
     api.invoke({}).wait()
     assert api.invoke({}).wait().streamed == b"mine ClientGone ClientGone"
@@ -166,7 +164,7 @@ def test_nothing_of_an_ended_invocation_can_reach_the_next(api: FakeRuntimeApi, 
 
 @pytest.mark.parametrize("reaction", [Reaction(then_close=True), Reaction(headers={"Connection": "close"})])
 def test_a_connection_that_was_closed_between_invocations_is_opened_again(
-    api: FakeRuntimeApi, start: Start, reaction: Reaction
+    api: RuntimeApi, start: Start, reaction: Reaction
 ) -> None:
     start("plain.streamed")
     first = api.invoke({"parts": ["a"]}, reaction).wait()

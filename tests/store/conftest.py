@@ -13,6 +13,7 @@ from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 from msgspec.structs import replace
 
+from emulators.s3 import Bucket, embedded_s3, http_s3, new_bucket
 from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
@@ -21,8 +22,7 @@ from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
 from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, NewTask, TaskRecord, Work
-from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
+from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, JobSpec, NewTask, TaskRecord
 from tests.dynamodb_local.engine import left_out
 from tests.fakes import Pauses
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TABLE = "tasks"
 OWNERS = count(1)
-WORK = Work(
+WORK = JobSpec(
     tool="report",
     request_id="r-1",
     scopes=("orders:read", "orders:write"),

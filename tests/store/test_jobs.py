@@ -30,11 +30,11 @@ from mcp_baton.tasks.record import (
     LONGEST_DISPATCH_MS,
     Claim,
     Job,
+    JobSpec,
     NewTask,
     TaskRecord,
     TaskStanding,
     TaskStatus,
-    Work,
 )
 from mcp_baton.tasks.store import Batch
 from tests.fakes import Pauses
@@ -100,7 +100,7 @@ def test_a_list_says_of_a_job_which_tool_it_calls_and_how_far_it_is(store: Store
     task, claim = held_job()
     store.jobs.report(task, claim, "half of it")
     (listed,) = store.list(task.owner).tasks
-    assert listed.job == Job(Work("report", request_id=""), due_ms=0, dispatches=0, allowed=0)
+    assert listed.job == Job(JobSpec("report", request_id=""), due_ms=0, dispatches=0, allowed=0)
     assert (listed.status_message, listed.claim, listed.arguments) == ("half of it", claim, {})
 
 
@@ -606,7 +606,7 @@ def test_no_job_lives_longer_than_any_task_may(stores: Stores, owner: str, worke
 
 @pytest.mark.parametrize("work", [WORK, None], ids=["a job", "a workflow's task"])
 def test_a_task_is_made_to_live_longer_by_one_request_and_only_where_it_would_soon_expire(
-    stores: Stores, owner: str, clock: Clock, requests: Requests, work: Work | None
+    stores: Stores, owner: str, clock: Clock, requests: Requests, work: JobSpec | None
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=250_000))
     task = store.create(NewTask(owner, {}, workflow=None if work else "stock", work=work, ttl_ms=100_000))

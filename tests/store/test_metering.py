@@ -1,13 +1,13 @@
-"""How `benchmarks/cost.py` counts: what DynamoDB Local says, and the same from items' sizes where it is missing."""
+"""How `costs/scale.py` counts: what DynamoDB Local says, and the same from items' sizes where it is missing."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from benchmarks.metering import Unmetered, Usage
-from benchmarks.places import Place, by_consumed_capacity, by_sizes
-from benchmarks.workloads import TYPICAL, Driver, Kind, Workload, chain, text_of, value, zipped_share
+from costs.metering import Unmetered, Usage
+from costs.places import Place, by_consumed_capacity, by_sizes
+from costs.workloads import TYPICAL, Driver, Kind, Workload, chain, text_of, value, zipped_share
 from mcp_baton.local.dynamodb import create_table
 
 # Sizes are a few bytes too large (numbers with trailing zeros), so no item here is close to a whole number of units.
@@ -24,7 +24,7 @@ def told(dynamodb_local_url: str) -> Iterator[Place]:
 @pytest.fixture(scope="module")
 def computed() -> Iterator[Place]:
     """Units from sizes."""
-    with by_sizes("for a test") as place:
+    with by_sizes() as place:
         yield place
 
 

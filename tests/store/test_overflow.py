@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from emulators.s3 import Bucket
 from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
@@ -13,7 +14,6 @@ from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, write_decided
-from tests.buckets import Bucket
 from tests.noise import noise
 from tests.sent import Requests
 from tests.store.conftest import Engine

@@ -10,11 +10,11 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import NoRegionError
 
+from emulators.s3 import DENIED, SLOW_DOWN, Bucket
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.record import NewTask, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause
-from tests.buckets import DENIED, SLOW_DOWN, Bucket
 from tests.noise import noise
 from tests.sent import Requests
 from tests.store.conftest import Engine

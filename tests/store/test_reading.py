@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from emulators.s3 import SLOW_DOWN, Bucket
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.overflow import pointer_in
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.values import read_ahead
-from tests.buckets import SLOW_DOWN, Bucket
 from tests.e2e.throttling import Virtual
 from tests.fakes import Pauses
 from tests.hanging import Hang, values_in

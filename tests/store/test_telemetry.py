@@ -2,6 +2,7 @@
 
 import pytest
 
+from emulators.s3 import Bucket
 from mcp_baton.exceptions import Conflict, StoreUnavailable, TaskFinished, ValueLost
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
@@ -10,7 +11,6 @@ from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.telemetry import STORE_CONFLICTS, STORE_ERRORS, STORE_LATENCY, Collector
-from tests.buckets import Bucket
 from tests.store.conftest import Engine
 from tests.store.given import ON_MEMORY, Begin, Store, Stores
 from tests.store.test_overflow import BIG

@@ -17,6 +17,7 @@ from botocore.compat import HTTPHeaders
 from moto import mock_aws
 from moto.core.botocore_stubber import MockRawResponse
 
+from emulators.s3 import embedded_s3, new_bucket
 from mcp_baton import Server, Step, Workflow
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.clients import (
@@ -37,7 +38,6 @@ from mcp_baton.tasks.dynamodb.overflow import LONGEST_TTL_MS
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.table import ATTEMPT_S, END
 from mcp_baton.tasks.record import NewTask
-from tests.buckets import embedded_s3, new_bucket
 from tests.fakes import FunctionContext
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 

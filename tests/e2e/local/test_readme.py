@@ -41,19 +41,16 @@ def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_pa
     assert run.steps == {"find": "completed", "lend": "pending"}
 
 
-def test_the_test_on_the_page_passes_and_fails_where_no_task_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_workflow_on_the_page_about_workflows_pauses_with_the_handoff_that_is_shown(
+    tmp_path: Path, baton: Connect
 ) -> None:
-    code = block("python", LOCALLY)
-    monkeypatch.chdir(ROOT)
-    passes, fails = tmp_path / "passes.py", tmp_path / "fails.py"
-    passes.write_text(code)
-    fails.write_text(code.replace('Settings(table="tasks")', "Settings()"))
+    page = (ROOT / "docs" / "workflows.md").read_text()
+    file = tmp_path / "workflows_server.py"
+    file.write_text(block("python", page))
 
-    assert len(code.partition("@mock_aws")[2].splitlines()) <= 12
-    run_path(str(passes))["test_a_refund_above_the_limit_waits_for_an_approval"]()
-    with pytest.raises(ValueError, match="not enough values"):
-        run_path(str(fails))["test_a_refund_above_the_limit_waits_for_an_approval"]()
+    run = baton(load(str(file), Server)).get_prompt("refund_order", {"order_id": "A-17"})
+
+    assert run.handoff == block("text", page.partition("\n## Pausing\n")[2]).rstrip("\n")
 
 
 @mock_aws

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from emulators.s3 import Bucket
 from mcp_baton import Server, Step, Workflow, constant
 from mcp_baton.settings import Settings
-from tests.buckets import Bucket
 from tests.e2e.background_support import container
 from tests.e2e.conftest import Engine
 from tests.e2e.support import Answer, Client, Table

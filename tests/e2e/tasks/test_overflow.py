@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from emulators.s3 import SLOW_DOWN, Bucket
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.workflow.sources import task_variable
-from tests.buckets import SLOW_DOWN, Bucket
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era, JsonDict, Table
 from tests.noise import noise

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from jsonschema_rs import validator_for
 
+from emulators.s3 import Bucket
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from mcp_baton.server.definitions.resource import value_uri
@@ -13,7 +14,6 @@ from mcp_baton.server.workflows.board import ALL
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PAUSED
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
-from tests.buckets import Bucket
 from tests.e2e.conftest import MakeClient
 from tests.e2e.protocol.test_apps import SHOWS_PAGES, ask
 from tests.e2e.tasks.test_overflow import large_server

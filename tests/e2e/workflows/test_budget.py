@@ -6,13 +6,13 @@ from urllib.parse import quote
 
 import pytest
 
+from emulators.s3 import Bucket
 from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow, step_output
 from mcp_baton.protocol.budget import ANSWER_BYTES, READ_BYTES
 from mcp_baton.protocol.json import dumps, loads
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.workflows.task_view import variables_in
 from mcp_baton.tasks.ids import new_task_id
-from tests.buckets import Bucket
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, JsonDict, Table, events_in
 from tests.fakes import Wire, listening

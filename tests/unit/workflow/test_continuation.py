@@ -9,7 +9,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus, steps_of
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.continuation import Call, attempts_for, continuation_batch
+from mcp_baton.workflow.continuation import ContinuationCall, attempts_for, continuation_batch
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, SchemaMismatch, StepFailed
@@ -32,7 +32,7 @@ def task(letters: str, pause: PauseReason | None = None) -> TaskRecord:
 
 def continued(task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVariables | None = None) -> Batch:
     changes = TaskVariables({}) if variables is None else variables
-    return continuation_batch(plan_of(task, WORKFLOW), Call(tool, {}), outcome, changes)
+    return continuation_batch(plan_of(task, WORKFLOW), ContinuationCall(tool, {}), outcome, changes)
 
 
 FITTING = {

@@ -31,7 +31,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing.connecting import TABLE
-from mcp_baton.workflow.continuation import Call, continuation_batch
+from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import (
@@ -687,7 +687,7 @@ def test_a_resume_of_a_task_with_every_step_completed_completes_it(store: Dynamo
 
 def called(task: TaskRecord, tool: str, outcome: Outcome, arguments: JsonObject | None = None) -> Batch:
     """What a continuation of a task of `THREE` writes."""
-    return continuation_batch(plan_of(task, THREE), Call(tool, arguments or {}), outcome, TaskVariables({}))
+    return continuation_batch(plan_of(task, THREE), ContinuationCall(tool, arguments or {}), outcome, TaskVariables({}))
 
 
 def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Workflow = THREE) -> TaskRecord:

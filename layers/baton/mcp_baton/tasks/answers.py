@@ -1,7 +1,7 @@
-"""Where a waiting invocation and the client's answer meet: a small item, for the handshake era (docs/http.md).
+"""Questions to clients in the handshake era (docs/http.md).
 
-A client of a handshake revision answers a server's request with a POST of its own, which another invocation takes.
-The two know nothing of each other but the question's id, and share nothing but this store.
+A client of a handshake revision answers a question with a POST of its own, which another invocation handles. The store
+passes the answer to the invocation that waits for it.
 """
 
 import time
@@ -15,26 +15,26 @@ LONGEST_WAIT_S = 1.0
 
 
 class AnswerStore(Protocol):
-    """Questions to a client, and its answers."""
+    """Stores questions to clients, and their answers."""
 
     def ask(self, owner: str, question: str, ttl_s: int) -> None:
-        """Open a question, for at most `ttl_s` seconds.
+        """Open a question for at most `ttl_s` seconds.
 
         Raises:
-            StoreError: it could not be opened.
+            StoreError: the question could not be stored.
         """
 
     def answer(self, owner: str, question: str, answer: JsonObject) -> None:
         """Answer an open question, once.
 
         Raises:
-            TaskNotFound: there is no such question of this owner's, or it is answered or closed.
+            TaskNotFound: the owner has no such open question.
             TooLarge: the answer does not fit.
             StoreError: the answer could not be stored.
         """
 
     def answered(self, owner: str, question: str) -> JsonObject | None:
-        """The answer to a question, when there is one yet."""
+        """The answer to a question; `None` if there is none yet."""
 
     def close(self, owner: str, question: str) -> None:
         """Close a question, answered or not."""
@@ -48,11 +48,11 @@ def wait_for_answer(
     waiting: Callable[[], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> JsonObject:
-    """Poll for an answer, ever more slowly, until it is there.
+    """Poll for an answer, with growing pauses.
 
     Args:
-        waiting: Called before each poll; raises when nobody waits any more.
-        sleep: Takes seconds.
+        waiting: Called before each poll. It raises an exception to stop.
+        sleep: Waits for a number of seconds.
     """
     from random import uniform
 

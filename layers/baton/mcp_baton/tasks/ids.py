@@ -1,4 +1,4 @@
-"""Task ids: opaque, unguessable, in the order of their creation, and each with its shard (docs/storage.md, Shards)."""
+"""Ids of tasks and questions. Task ids are unguessable, sort by creation time and contain their shard."""
 
 import os
 
@@ -17,12 +17,12 @@ DIGEST_CHARACTERS = 16
 def new_task_id(now_ms: int, shards: int = 1) -> str:
     """A new id: 37 characters of lower-case Crockford base32.
 
-    Ten are the time, epoch milliseconds; two the shard, drawn from so many; 25 are 125 random bits. The alphabet is in
-    ASCII order and the length is fixed, so that ids sort as text by their time.
+    Ten are the time (epoch milliseconds), two a random shard, and 25 are 125 random bits. The alphabet is in ASCII
+    order and the length is fixed, so ids sort by time as text.
 
     Args:
         now_ms: The time of creation, epoch milliseconds.
-        shards: How many shards an owner's tasks are spread over.
+        shards: The number of shards.
     """
     random = int.from_bytes(os.urandom(18))
     return (
@@ -33,37 +33,37 @@ def new_task_id(now_ms: int, shards: int = 1) -> str:
 
 
 def shard_of(task_id: str) -> str:
-    """The name of the shard that a task is in."""
+    """The name of a task's shard."""
     return task_id[TIME_CHARACTERS : TIME_CHARACTERS + SHARD_CHARACTERS]
 
 
 def shard_name(number: int) -> str:
-    """The name of the shard with this number, from 0 on: two characters."""
+    """The name of a shard, two characters. Numbers begin with 0."""
     return encoded(number, SHARD_CHARACTERS)
 
 
 def encoded(number: int, characters: int) -> str:
-    """A number in so many characters; it has at most five bits for each."""
+    """A number in this many characters of five bits each."""
     return "".join([ALPHABET[number >> shift & 31] for shift in range((characters - 1) * 5, -1, -5)])
 
 
 def is_task_id(text: str) -> bool:
-    """Whether this could be an id; what could not never has to reach the table."""
+    """Whether a text has the form of a task id. If it has not, the table is not read."""
     return len(text) == LENGTH and not text.strip(ALPHABET)
 
 
 def new_token() -> str:
-    """A name for one write, unlike that of any other write to the same item."""
+    """A random token for one write."""
     return os.urandom(8).hex()
 
 
 def new_question() -> str:
-    """An id for a question to a client, which nobody can guess."""
+    """An unguessable id for a question to a client."""
     return QUESTION_PREFIX + os.urandom(QUESTION_BYTES).hex()
 
 
 def is_question(text: str) -> bool:
-    """Whether this could be a question's id; what could not never has to reach the table."""
+    """Whether a text has the form of a question's id. If it has not, the table is not read."""
     random = text[len(QUESTION_PREFIX) :]
     return (
         text.startswith(QUESTION_PREFIX)
@@ -73,14 +73,15 @@ def is_question(text: str) -> bool:
 
 
 def new_task_question(task_id: str, key: str) -> str:
-    """An id for a task's question to a client: it says whose it is, so that any invocation can take the answer. It
-    cannot be guessed by anybody who does not know the task, and is another each time that the question is sent."""
+    """An id for a task's question to a client. It contains the task, so that any invocation can take the answer.
+
+    It is unguessable without the task's id, and new each time that the question is sent.
+    """
     return f"{TASK_QUESTION_PREFIX}{task_id}-{digest_of(key)}-{new_token()}"
 
 
 def asked_by(text: str) -> tuple[str, str] | None:
-    """The task that has asked the question of this id, and the digest of the question's key; `None` for an id that is
-    not a task question's."""
+    """The task in the id of a task's question, and the digest of the question's key; `None` for any other id."""
     if not text.startswith(TASK_QUESTION_PREFIX):
         return None
     task_id, _, rest = text.removeprefix(TASK_QUESTION_PREFIX).partition("-")
@@ -89,15 +90,17 @@ def asked_by(text: str) -> tuple[str, str] | None:
 
 
 def digest_of(key: str) -> str:
-    """A question's key in an id."""
+    """The digest of a question's key, for an id."""
     from hashlib import sha256
 
     return sha256(key.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 
 def sent_mark(task_id: str, key: str, session: str, window: int) -> str:
-    """The id of the item that says that a task's question was sent to this session of a client in this window of time.
-    It has the form of a question's."""
+    """The id of the item that marks a task's question as sent to a client's session in a window of time.
+
+    It has the form of a question's id.
+    """
     from hashlib import sha256
 
     return QUESTION_PREFIX + sha256(f"{task_id} {window} {session} {key}".encode()).hexdigest()[: 2 * QUESTION_BYTES]

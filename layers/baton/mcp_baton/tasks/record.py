@@ -1,4 +1,4 @@
-"""A task as it is kept: status, times, variables and the progress of its steps (docs/storage.md)."""
+"""A task as it is stored: status, times, variables, progress of its steps, claim and job (docs/storage.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,26 +19,24 @@ EXTRA_PREFIX = "_workflow.extra."
 SCHEMA_VERSION = 1
 
 PAUSED = "paused: waits for the model"
-"""What is shown beside the status `working` of a paused task, which MCP has no status for."""
+"""The status message of a paused task. Its status is `working`, because MCP has no status for it."""
 PAUSED_STEP = ("failedStep", "blockedStep")
 """The members of a pause reason that name its step: the one that failed, or the one that could not start."""
 
 LEASE_MS, RENEW_MS = 45_000, 15_000
-"""How long a claim holds from when it is taken or renewed, and how often a run renews it, milliseconds."""
-
+"""How long a claim lasts after it is taken or renewed, and how often a run renews it, milliseconds."""
 
 FIRST_DISPATCH_MS: Final = 30_000
-"""How long after a dispatch a poll may dispatch a task again, milliseconds; twice as long after each further one."""
+"""How long after the first dispatch a poll may dispatch a job again, milliseconds. Doubles with each dispatch."""
 
 LONGEST_DISPATCH_MS: Final = 600_000
-"""And never longer than this."""
+"""The longest such time, milliseconds."""
 
 ATTEMPTS: Final = 3
-"""How often a job is begun at most, until it settles something: it asks the client, or hands over to a fresh worker."""
-
+"""The most attempts at a job. A question to the client, and a handover to a new worker, give it all attempts again."""
 
 WORKFLOW_TASK: Final = "_workflow.task_id"
-"""The variable of a call's task that names the task of the workflow that it runs."""
+"""The variable of a job's task with the id of the task of the workflow that it runs."""
 
 
 class TaskStatus(StrEnum):
@@ -52,7 +50,7 @@ class TaskStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the task is over."""
+        """Whether the task has ended."""
         return self not in LIVE
 
 
@@ -69,7 +67,7 @@ class StepStatus(StrEnum):
 
     @property
     def settled(self) -> bool:
-        """Whether the engine has nothing left to do for the step."""
+        """Whether the engine does not run the step again."""
         return self is StepStatus.COMPLETED or self is StepStatus.SKIPPED
 
 
@@ -98,14 +96,14 @@ class Progress(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who runs a task: at most one run at a time (docs/storage.md, Claims).
+    """The ownership of a task by one run at a time (docs/storage.md, Claims).
 
     Attributes:
-        id: Names the run.
-        until_ms: When it ends unless it is renewed, epoch milliseconds; 0 once it was given up.
-        number: How many runs have taken the task, this one included. It only grows.
-        dispatch: The number of the dispatch that a worker came by; 0 for a run that no event has begun.
-        interrupted: Whether an earlier run did not give its claim up: it was killed, or could not write, and steps that
+        id: The run.
+        until_ms: When the claim ends unless it is renewed, epoch milliseconds; 0 after release.
+        number: How many runs have claimed the task, including this one. It only grows.
+        dispatch: The number of the dispatch that started a worker; 0 for a run without an event.
+        interrupted: Whether an earlier run did not release its claim: it was killed or could not write, and steps that
             are still open may have run.
     """
 
@@ -116,22 +114,22 @@ class Claim:
     interrupted: bool = False
 
     def holds_at(self, now_ms: int) -> bool:
-        """Whether nobody else may take the task now."""
+        """Whether no other run may claim the task now."""
         return self.until_ms >= now_ms
 
     def lapsed_at(self, now_ms: int) -> bool:
-        """Whether it ran out without having been given up: its run was killed, or cannot reach the store."""
+        """Whether it expired without release: its run was killed, or cannot reach the store."""
         return 0 < self.until_ms < now_ms
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStanding:
-    """What a light look at a task tells.
+    """The answer of `TaskStore.read_status`.
 
     Attributes:
-        status: Its status.
-        claim: Who runs it; `None` when nobody ever has.
-        version: As the task's; 0 where that was not read.
+        status: The task's status.
+        claim: Its claim, current or last; `None` if no run has claimed it.
+        version: As in `TaskRecord`; 0 if it was not read.
     """
 
     status: TaskStatus
@@ -139,19 +137,19 @@ class TaskStanding:
     version: int = 0
 
 
-class Work(msgspec.Struct, frozen=True):
-    """What a worker has to do. ProcessScope with the task as it was created; the call's arguments are the task's.
+class JobSpec(msgspec.Struct, frozen=True):
+    """The call that a worker makes. It is stored when the task is created. Its arguments are those of the task.
 
     Attributes:
-        tool: The name of the tool, or of the workflow whose twin was called.
-        request_id: The id of the request that created the job, as it stands in the logs.
-        scopes: The caller's scopes. Nothing else of what vouched for the caller is kept.
-        capabilities: What the client has declared that it can be asked for; `None` where that is not known.
-        revision: The MCP revision that it speaks.
-        attempts: How often the job is begun at most: 1 for a tool that must not be repeated.
+        tool: The name of the tool, or of the workflow tool.
+        request_id: The id of the request that created the job, as in the logs.
+        scopes: The caller's scopes. Nothing else of the caller's token is stored.
+        capabilities: The client's declared capabilities; `None` if they are unknown.
+        revision: The client's MCP revision.
+        attempts: The most attempts: 1 for a tool that must not be repeated.
         key: The call's idempotency key.
         workflow_task: The id of the workflow's own task; `None` for a tool.
-        answers: What the client had answered before the task began.
+        answers: What the client had answered before the task was created.
     """
 
     tool: str
@@ -166,18 +164,18 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A job as the store holds it.
+    """A job as it is stored.
 
     Attributes:
-        work: What is to be done.
-        due_ms: From when on a poll may dispatch it again, epoch milliseconds.
+        work: The call.
+        due_ms: When a poll may dispatch it again, epoch milliseconds.
         dispatches: How often it has been dispatched.
-        allowed: The claim's number at which its attempts are used up.
-        asked: Every question that it has asked, by key: `{"method", "params"}`.
+        allowed: The number of the claim at which its attempts are used up.
+        asked: All questions that it has asked, by key: `{"method", "params"}`.
         answers: The client's answers, by key.
     """
 
-    work: Work
+    work: JobSpec
     due_ms: int
     dispatches: int
     allowed: int
@@ -186,23 +184,23 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> dict[str, JsonObject]:
-        """The questions that have no answer yet, by key."""
+        """The questions without an answer, by key."""
         return {key: question for key, question in self.asked.items() if key not in self.answers}
 
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """What a task is created with.
+    """A task to be created.
 
     Attributes:
-        owner: The identity that it will belong to.
-        variables: The first task variables, `_workflow.progress` among them.
-        workflow: The name of the workflow that it runs; `None` for a tool's task.
-        definition: The hash of the workflow's definition, against which a resume is checked (docs/storage.md).
+        owner: The owner's identity.
+        variables: The first task variables, including `_workflow.progress`.
+        workflow: The name of its workflow; `None` for a tool's task.
+        definition: The hash of the workflow's definition. A resume compares it.
         arguments: The prompt arguments of the first call, as the client sent them, for a resume.
-        ttl_ms: Lifetime the client asked for, milliseconds; `None` for the default. The store cuts it at its maximum.
-        claim: Of the run that creates it. The task does not expire before the claim ends.
-        work: Of a job: what a worker has to do.
+        ttl_ms: The lifetime that the client asked for, milliseconds; `None` for the default. The store has a maximum.
+        claim: The claim of the run that creates it. The task does not expire before the claim ends.
+        work: The call of a job.
     """
 
     owner: str
@@ -212,26 +210,26 @@ class NewTask:
     arguments: JsonObject = field(default_factory=dict)
     ttl_ms: int | None = None
     claim: Claim | None = None
-    work: Work | None = None
+    work: JobSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """A task as the store holds it.
+    """A task as it is stored.
 
     Attributes:
         task_id: Opaque; sorts by creation time.
         created_at: ISO-8601, UTC, milliseconds, e.g. `2026-11-21T09:30:00.000Z`. So is `updated_at`.
         ttl_ms: Lifetime from creation, milliseconds.
-        version: Grows by one with each write but those of a claim alone.
-        variables: Task variables by name. May decode or fetch on access, and then raise `ValueLost` or
-            `StoreUnavailable`; a value is exactly what was stored.
-        kept: What else may be large, in the same way: `arguments`, `timings` and, once there is one, `result`.
-        claim: Who runs it, or ran it last; `None` when nobody ever has.
-        job: What a worker does for it; `None` for a task that the client drives.
+        version: Grows by one with each write, except writes that change only the claim.
+        variables: Task variables by name. Access may decode or fetch a value, and raise `ValueLost` or
+            `StoreUnavailable`. A value is exactly what was stored.
+        kept: Other values that may be large, in the same way: `arguments`, `timings` and `result`.
+        claim: The claim, current or last; `None` if no run has claimed it.
+        job: The job; `None` for a task that the client drives.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
-        by_client: Whether a client supplied the result, so that neither a tool nor a run made it.
-        source: The store's own notes, needed to write against this task as it was read. Opaque to everyone else.
+        by_client: Whether a client supplied the result, not a tool or a run.
+        source: Opaque data of the store, which needs it to write to the task as it was read.
     """
 
     owner: str
@@ -257,23 +255,23 @@ class TaskRecord:
         """The prompt arguments of the first call: an object, unless the stored task is damaged.
 
         Raises:
-            StoreError: they cannot be had.
+            StoreError: they cannot be read.
         """
         return self.kept.get("arguments", {})
 
     @property
     def result(self) -> Json:
-        """The final result's object; `None` until there is one.
+        """The final result's object; `None` if there is none yet.
 
         Raises:
-            StoreError: it cannot be had.
+            StoreError: it cannot be read.
         """
         return self.kept.get("result")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """A page of a list, newest first; `cursor` is `None` on the last. Variables: progress and pause reason alone."""
+    """A page of a list, newest first; `cursor` is `None` on the last. Tasks have only progress and pause reason."""
 
     tasks: Sequence[TaskRecord]
     cursor: str | None = None
@@ -303,6 +301,6 @@ def paused_step[T](reason: Mapping[str, T]) -> T | None:
 
 
 def pause_of(task: TaskRecord) -> JsonObject | None:
-    """A task's stored pause reason, whether or not it still says how the task stands: see `shown_pause`."""
+    """A task's stored pause reason. It may be outdated: see `shown_pause`."""
     reason = task.variables.get(PAUSE_REASON)
     return reason if isinstance(reason, Mapping) else None

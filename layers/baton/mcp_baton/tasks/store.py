@@ -1,8 +1,8 @@
-"""What a task store must be able to do: verbs of the domain, each of them one conditional write or one read.
+"""The interface of the task store: each method is one conditional write or one read (docs/storage.md).
 
-A store never decides anything about workflows. It is handed a `Batch` that says what to write and what must still be
-true, writes all of it or nothing, and where a condition no longer holds it reports the state that won (`Conflict`),
-so that whoever decided can decide again.
+A store does not decide anything about workflows. A `Batch` says what to write and what must still be true. The store
+writes all of it or nothing. If a condition does not hold, it raises `Conflict` with the current state, so that the
+caller can decide again.
 """
 
 import time
@@ -26,12 +26,7 @@ LONGEST_BACKOFF_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """When a step began, and how long it took.
-
-    Attributes:
-        at_ms: Its beginning, epoch milliseconds.
-        ms: From then to its end, milliseconds.
-    """
+    """When a step began (epoch milliseconds), and how long it took (milliseconds)."""
 
     at_ms: int
     ms: int
@@ -44,12 +39,12 @@ class StepWrite:
     Attributes:
         index: The step's place in `_workflow.progress.steps`.
         name: The step's name, for `_workflow.result.<name>`.
-        expected: The status that must still be stored. The write fails as a whole when it is not.
-        status: The new status; equal to `expected` when only the result changes.
+        expected: The status that must still be stored. Otherwise the whole write fails.
+        status: The new status; equal to `expected` if only the result changes.
         result: The new value of `_workflow.result.<name>`.
-        call: The new value of `_workflow.call.<name>`: the arguments of the continuation that made the result; `None`
-            leaves it alone.
-        timing: When it ran; `None` leaves what is kept of an earlier time alone.
+        call: The new value of `_workflow.call.<name>`: the arguments of the continuation that made the result. `None`
+            does not change it.
+        timing: When the step ran; `None` does not change the stored timing.
     """
 
     index: int
@@ -63,20 +58,20 @@ class StepWrite:
 
 @dataclass(frozen=True, slots=True)
 class SetPause:
-    """Store this pause reason, whatever was there."""
+    """Store this pause reason in place of any other."""
 
     reason: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class ClearPause:
-    """Remove the pause reason, which must still be `expected`: another one belongs to somebody else."""
+    """Remove the pause reason, if it is still `expected`. Another one was stored by another writer."""
 
     expected: JsonObject
 
 
 type PauseWrite = SetPause | ClearPause | None
-"""What happens to `_workflow.pause_reason`; `None` leaves it alone."""
+"""The change of `_workflow.pause_reason`; `None` does not change it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +79,19 @@ class Batch:
     """Everything that one `UpdateItem` writes.
 
     Attributes:
-        steps: Steps to write, each guarded by its expected status.
-        pause: What happens to the pause reason.
-        variables: Other task variables to set, whatever they were (last writer wins).
+        steps: The steps to write. Each requires its expected status.
+        pause: The change of the pause reason.
+        variables: Other task variables to set. The last writer wins.
         removed: Names of task variables to remove.
-        result: The task's final result. When given, the task becomes `completed` in the same write.
+        result: The task's final result. With one, the task becomes `completed`.
         by_client: Whether a client supplied the result.
-        definition: The definition that the task goes by from now on; comes with a new progress among `variables`.
-        claim: The run that writes; the write fails as a whole unless it still holds the task, and renews the claim.
-            `None` for a continuation, which needs no claim.
-        release: Give the claim up with this write.
-        message: The task's new status message; `None` leaves it alone.
-        token: Names the write, with when it was named, epoch milliseconds. Writes of one name are applied once, all of
-            them together: one that was decided on again is not applied beside an earlier one that arrives late. `None`
-            is a name of its own.
+        definition: The task's new definition. The new progress is among `variables`.
+        claim: The claim of the run that writes. The write requires it, and renews it. `None` for a continuation, which
+            needs no claim.
+        release: Whether the write releases the claim.
+        message: The task's new status message; `None` does not change it.
+        token: Identifies the write, with the time when it was created (epoch milliseconds). Of all writes with the same
+            token, one is applied. So an attempt that arrives late is not applied after a later one. `None` creates one.
     """
 
     steps: tuple[StepWrite, ...] = ()
@@ -118,8 +112,8 @@ class Written:
     """A batch that was written.
 
     Attributes:
-        task: The task after the write, other writers' changes included.
-        oversized: Names of variables whose values were not kept: reading one raises `ValueNotKept` (docs/storage.md).
+        task: The task after the write, with the changes of other writers.
+        oversized: Names of variables whose values were not stored. Reading one raises `ValueNotKept`.
     """
 
     task: TaskRecord
@@ -127,134 +121,117 @@ class Written:
 
 
 class TaskStore(Protocol):
-    """Durable tasks, each visible to its owner alone (docs/storage.md).
+    """Durable tasks, each visible to its owner only.
 
-    Every method raises `StoreUnavailable` when the store does not answer or refuses; `StoreBusy`, when it is asked for
-    more than it can bear for longer than the method waits; and where it writes `OutcomeUnknown`, when the answers to
-    all that it sent were lost.
+    Every method raises `StoreUnavailable` if the store does not respond or refuses, and `StoreBusy` if it is throttled
+    for longer than the method retries. Writes raise `OutcomeUnknown` if all responses were lost. Methods that take an
+    owner and an id raise `TaskNotFound` if the task is missing, expired or another owner's. Writes raise `TaskFinished`
+    if the task is terminal.
     """
 
     @property
     def answers(self) -> AnswerStore:
-        """Where questions to clients and their answers meet, beside the tasks."""
+        """Questions to clients, and their answers."""
 
     @property
     def jobs(self) -> "JobStore":
-        """What is done to the tasks that workers work on."""
+        """The operations on tasks that workers run."""
 
     def within(self, left_ms: Callable[[], int | None]) -> Self:
-        """The same store for one request, whose time is bounded: nothing is tried again when that would take longer.
+        """The same store for one request: nothing is retried that the function has no time for.
 
         Args:
-            left_ms: Milliseconds until the function is stopped; `None` where nothing stops it.
+            left_ms: Milliseconds until the function is stopped; `None` if nothing stops it.
         """
 
     def now_ms(self) -> int:
-        """The time by which claims end, epoch milliseconds: the wall clock, since a function that was frozen must
-        notice it."""
+        """The time by which claims end, epoch milliseconds. It is the wall clock, which runs while a function is
+        frozen."""
 
     def create(self, task: NewTask) -> TaskRecord:
-        """Create a `working` task, durably, in one conditional write.
+        """Create a `working` task.
 
         Raises:
-            OutcomeUnknown: carries the task, which may have been created.
-            TooManyTasks: the owner already has as many live tasks as it may have.
+            OutcomeUnknown: contains the task, which may have been created.
+            TooManyTasks: the owner already has as many live tasks as allowed.
             StoreError: the task is too large.
         """
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
-        """Read one task, strongly consistent.
-
-        Raises:
-            TaskNotFound: missing, expired or another owner's.
-        """
+        """Read one task, strongly consistent."""
 
     def read_status(self, owner: str, task_id: str) -> TaskStanding:
-        """A task's status and who runs it, by the cheapest read: it may be behind by a moment, but never speaks of a
-        task's end, or of a takeover, that has not come.
+        """Read a task's status and claim, as cheaply as possible.
 
-        Raises:
-            TaskNotFound: missing, expired or another owner's.
+        The answer may be a moment old, but it never reports an end or a takeover that did not happen.
         """
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        """One page of the owner's tasks, newest first, expired ones left out.
+        """Read one page of the owner's tasks, newest first, without expired ones.
 
         Raises:
-            ValueError: the cursor is not one that this store gave out.
+            ValueError: this store did not create the cursor.
         """
 
     def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
-        """Claim a live task that nobody holds, and read it: one conditional write.
+        """Claim a task that has no live claim, and read it.
 
         Args:
-            owner: Whose it must be.
-            task_id: Its id.
-            workflow: The workflow that it must be of.
-            claim: Who takes it, and until when. The task's own has the next number.
+            owner: The task's owner.
+            task_id: The task's id.
+            workflow: The workflow that the task must have.
+            claim: The claim. In the task it gets the next number.
 
         Raises:
-            TaskHeld: another run holds it.
-            Conflict: it is not of this workflow.
-            TaskFinished: it is terminal.
-            TaskNotFound: missing, expired or another owner's.
+            TaskHeld: another run has a live claim.
+            Conflict: the task has another workflow.
         """
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Lease on to a live task until the claim's new end, or give it up (an end of 0): one conditional write, tried
-        once.
+        """Renew a claim until its new end, or release it (an end of 0). Tried once.
 
         Returns:
             The task with its claim. Everything else is as it was read.
 
         Raises:
-            ClaimLost: another run has taken it over.
-            TaskFinished: it is terminal.
-            TaskNotFound: missing or expired.
+            ClaimLost: another run has taken the task over.
         """
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
-        """Write a batch against a live task: the engine's end of run, a checkpoint, or a continuation.
+        """Write a batch to a live task: the end of a run, a checkpoint, or a continuation.
 
         Args:
-            task: The task as last read, created or reported by a `Conflict`.
+            task: The task as it was last read, created or returned by a `Conflict`.
             batch: What to write, and what must still be true.
 
         Raises:
-            Conflict: a step or the pause reason is not as expected, or the task has another definition than when it
-                was read. Nothing was written.
-            ClaimLost: the batch names a claim, and another run has taken the task over. Nothing was written.
-            TaskFinished: the task is terminal. Nothing was written.
-            TaskNotFound: missing, expired or another owner's.
-            StoreError: what the batch holds does not fit, even with its values replaced.
+            Conflict: a step or the pause reason is not as expected, or the task has another definition than when it was
+                read. Nothing was written.
+            ClaimLost: the batch has a claim, and another run has taken the task over. Nothing was written.
+            StoreError: the batch does not fit, even if its values are replaced.
         """
 
     def cancel(self, owner: str, task_id: str) -> TaskRecord:
-        """Move a live task to `cancelled`.
-
-        Raises:
-            TaskFinished: it is terminal already.
-            TaskNotFound: missing, expired or another owner's.
-        """
+        """Make a live task `cancelled`."""
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
-        """Move a live task to `completed` with this result.
+        """Make a live task `completed`.
 
         Args:
-            owner: Whose it must be.
-            task_id: Its id.
+            owner: The task's owner.
+            task_id: The task's id.
             result: The result.
-            by_client: Whether a client supplied it. It is kept with the task, and marked wherever it is shown.
+            by_client: Whether a client supplied it. This is stored, and shown with the result.
 
         Raises:
-            TaskFinished: it is terminal already.
-            TaskNotFound: missing, expired or another owner's.
             TooLarge: the result does not fit.
         """
 
 
 def timings_of(task: TaskRecord) -> dict[str, Timing]:
-    """When each step ran last, by its name; nothing of steps that have not run, or of which it was not noted.
+    """When each step ran last, by its name. Steps without a timing are missing.
+
+    A timing is stored as `<start>+<duration>` in milliseconds; the start counts from the task's creation.
 
     Raises:
         StoreError: the task is damaged.
@@ -275,7 +252,7 @@ def _timing(text: str, created_ms: int) -> Timing:
 
 
 def random_fraction() -> float:
-    """A number from 0 up to 1."""
+    """A random number from 0 up to 1."""
     from random import random
 
     return random()
@@ -290,22 +267,21 @@ def write_decided(
     sleep: Callable[[float], None] = time.sleep,
     rng: Callable[[], float] | None = None,
 ) -> Written:
-    """Write what `decide` makes of the task; after a lost race, what it makes of the state that won.
+    """Write the batch that `decide` makes of a task. After a lost race, decide again on the current state.
 
-    A lost race means that somebody else got on, and statuses only move forward, so as many attempts as others can
-    change the task are enough. Waits with full jitter between them, at most `LONGEST_BACKOFF_S`. All attempts have the
-    token of the first: one that was given up, and arrives late, is not applied beside a later one.
+    Statuses only move forward. So as many attempts are enough as others can change the task. Between attempts it waits
+    with full jitter, at most `LONGEST_BACKOFF_S`. All attempts have the same token: a late one is not applied as well.
 
     Args:
-        store: Where to write.
-        task: The task as last read.
-        decide: Pure: from the task as it stands to what should be written.
-        attempts: How often to try, at least once.
-        sleep: Takes seconds.
-        rng: Gives a number from 0 up to 1, for the waits; random by default.
+        store: The store.
+        task: The task as it was last read.
+        decide: Pure: returns the batch for a state of the task.
+        attempts: The most attempts, at least one.
+        sleep: Waits for a number of seconds.
+        rng: Returns a number from 0 up to 1, for the waits; random by default.
 
     Raises:
-        Conflict: every attempt lost its race; nothing was written.
+        Conflict: every attempt lost its race. Nothing was written.
         StoreError: as `TaskStore.write`.
     """
     longest, token = FIRST_BACKOFF_S, None

@@ -1,7 +1,7 @@
-"""JSON texts as they are kept: zipped from a length on, and never unzipped beyond a bound (docs/storage.md, Budgets).
+"""JSON texts as they are stored: compressed if they are long, and decompressed with a limit (docs/storage.md, Budgets).
 
-A zip is a gzip stream (RFC 1952). Its last four bytes are the length of the text, so that a text is weighed without
-being unzipped; they are held against what comes out when it is.
+A compressed text is a gzip stream (RFC 1952). Its last four bytes are the length of the text. So the length is known
+without decompressing. It is verified when the text is decompressed.
 """
 
 import codecs
@@ -13,14 +13,14 @@ from typing import Final
 from mcp_baton.exceptions import ValueLost, ValueTooLarge
 
 MARK: Final = '"'
-"""How a text begins that is stored as its JSON text: `from_text` gives out every other one as it is."""
+"""The first character of a string that is stored as its JSON text. `from_text` returns others unchanged."""
 
 
 def to_text(text: str) -> str:
-    """Any Python string as one that DynamoDB takes as a key, a map's key or a string.
+    """A string in a form that DynamoDB accepts as a key, a map's key or a string.
 
-    UTF-8 has no lone surrogates and a map no empty key: such a string is stored as its JSON text, which begins with a
-    quotation mark; so is one that itself begins with a quotation mark, and every other string is stored as it is.
+    DynamoDB accepts no lone surrogates and no empty keys in maps. Such a string is stored as its JSON text, which
+    begins with a quotation mark. So is a string that begins with a quotation mark. Others are stored unchanged.
     """
     if text and not text.startswith(MARK) and (text.isascii() or not _has_surrogates(text)):
         return text
@@ -41,13 +41,13 @@ def from_text(stored: str) -> str:
 
 
 VALUE_BYTES: Final = 6_000_000
-"""The longest JSON text of a value that is read back, bytes; as long as a request's body may be."""
+"""The longest JSON text that is read back, bytes. A request's body has the same limit."""
 
 PIECE_BYTES: Final = 65_536
-"""How much of a text is in memory at once when it is passed on in pieces, bytes."""
+"""The size of pieces in which a text is passed on, bytes."""
 
 ZIPPED_AT_ONCE: Final = 262_144
-"""How much is zipped between two looks at the clock, bytes."""
+"""How much is compressed before the time is checked again, bytes."""
 
 _GZIP = 31  # zlib's number for a gzip stream with the largest window
 _MAGIC = b"\x1f\x8b"
@@ -61,11 +61,11 @@ def zipped(text: bytes) -> bytes:
 
 
 class ZipWithin:
-    """Zips texts for so long, all together; from then on texts stay as they are, which costs room and no time.
+    """Compresses texts until a time limit for all of them. Further texts stay uncompressed.
 
     Args:
-        seconds: How long zipping may take.
-        monotonic: Seconds, from any moment on.
+        seconds: The time limit.
+        monotonic: A monotonic clock, seconds.
     """
 
     def __init__(self, seconds: float, monotonic: Callable[[], float]) -> None:
@@ -73,7 +73,7 @@ class ZipWithin:
         self._monotonic = monotonic
 
     def __call__(self, text: bytes) -> bytes:
-        """The text as a gzip stream, or the text itself when there was no time for that."""
+        """The text as a gzip stream, or the text itself if the time is over."""
         began = self._monotonic()
         zipper, made = zlib.compressobj(wbits=_GZIP), list[bytes]()
         try:
@@ -87,17 +87,17 @@ class ZipWithin:
 
 
 def is_zipped(data: bytes) -> bool:
-    """Whether these are bytes of a gzip stream; no JSON text begins like one."""
+    """Whether bytes are a gzip stream. No JSON text begins like one."""
     return data.startswith(_MAGIC)
 
 
 def zipped_length(data: bytes) -> int:
-    """The length of the text in a gzip stream, as the stream states it, bytes; of anything else its own."""
+    """The length of the text in a gzip stream, as the stream states it, bytes; of other data its own length."""
     return int.from_bytes(data[-_LENGTH_BYTES:], "little") if is_zipped(data) else len(data)
 
 
 def check_readable(text_bytes: int) -> None:
-    """Make sure that a text of this length may be read.
+    """Make sure that a text is short enough to be read.
 
     Raises:
         ValueTooLarge: it is longer than `VALUE_BYTES`.
@@ -110,31 +110,31 @@ def unzipped(data: bytes) -> bytes:
     """The whole text in a gzip stream.
 
     Raises:
-        ValueLost: it is damaged, or holds more than it states.
+        ValueLost: it is damaged, or longer than it states.
         ValueTooLarge: it states more than is read.
     """
     return b"".join(unzipped_pieces(data, VALUE_BYTES))
 
 
 def unzipped_pieces(data: bytes, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The text in a gzip stream, in pieces of at most so many bytes.
+    """The text in a gzip stream, in pieces.
 
     Raises:
-        ValueLost, ValueTooLarge: as `unzipped`; what came out before is then worth nothing.
+        ValueLost, ValueTooLarge: as `unzipped`. Discard the pieces before.
     """
     return unzipped_stream((data,), zipped_length(data), piece_bytes)
 
 
 def unzipped_stream(parts: Iterable[bytes], length: int, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The text in a gzip stream that comes in parts, in pieces of at most so many bytes.
+    """The text in a gzip stream that comes in parts, in pieces.
 
     Args:
-        parts: The stream, wherever it was cut.
+        parts: The stream, cut anywhere.
         length: The length of the text, bytes.
         piece_bytes: The longest piece.
 
     Raises:
-        ValueLost: it is damaged, or holds more than that.
+        ValueLost: it is damaged, or longer than that.
         ValueTooLarge: it is longer than is read.
     """
     check_readable(length)
@@ -160,7 +160,7 @@ def unzipped_stream(parts: Iterable[bytes], length: int, piece_bytes: int = PIEC
 
 
 def decoded(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Pieces of UTF-8 as text, wherever they were cut.
+    """Pieces of UTF-8, cut anywhere, as text.
 
     Raises:
         UnicodeDecodeError: they are not UTF-8.

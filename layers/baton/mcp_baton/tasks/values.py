@@ -1,4 +1,4 @@
-"""The values of a task as a store keeps them: decoded when they are read, and weighed without being read."""
+"""The values of a task: decoded or fetched when they are read, and measured without reading them."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,15 +9,15 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import TaskRecord
 
 FINAL_RESULT = "_workflow.result"
-"""What a task's result is called beside its variables; no variable has this name, since those are the engine's."""
+"""The name of a task's result among its variables. No variable has this name."""
 
 
 class Weight(Struct, frozen=True):
-    """What it costs to show a stored value.
+    """The size and place of a stored value.
 
     Attributes:
         text_bytes: The length of its JSON text, bytes.
-        outside: Whether it is kept outside its task's item: reading it takes a request of its own.
+        outside: Whether it is stored outside the task's item, so that reading it takes a request.
     """
 
     text_bytes: int
@@ -25,40 +25,39 @@ class Weight(Struct, frozen=True):
 
 
 class StoredValues(Mapping[str, Json]):
-    """Values by name that a store keeps, and can weigh and hand out in pieces without decoding them."""
+    """Stored values by name. The store can measure them, and return them in pieces, without decoding."""
 
     __slots__ = ()
 
     @abstractmethod
     def weight(self, name: str) -> Weight:
-        """What a value weighs, without reading it."""
+        """The size and place of a value, without reading it."""
 
     @abstractmethod
     def holds(self, name: str, text: bytes) -> bool | None:
-        """Whether a value's JSON text is this one, by the length and the digest that are stored with it; `None` where
-        only reading the value can tell."""
+        """Whether a value has this JSON text, by its stored length and digest; `None` if only reading it can tell."""
 
     @abstractmethod
     def text(self, name: str) -> Iterator[str]:
         """A value's JSON text, in pieces.
 
         Raises:
-            StoreError: it cannot be had; what came before is then worth nothing.
+            StoreError: it cannot be read. Discard the pieces before.
         """
 
     @abstractmethod
     def read_ahead(self, names: Iterable[str]) -> None:
-        """Fetch several values at once that are about to be read. What goes wrong is told when they are."""
+        """Fetch several values at once that are about to be read. Errors are raised when they are read."""
 
 
 def read_ahead(values: JsonObject, names: Iterable[str]) -> None:
-    """Fetch several values at once that are about to be read, where they have to be fetched."""
+    """Fetch several values at once that are about to be read, if they have to be fetched."""
     if isinstance(values, StoredValues):
         values.read_ahead(names)
 
 
 def weight_of(task: TaskRecord, name: str) -> Weight | None:
-    """What a task's variable, or its `FINAL_RESULT`, weighs; `None` where there is none of this name."""
+    """The size and place of a task's variable, or of its `FINAL_RESULT`; `None` if it does not exist."""
     values, key = _place(task, name)
     if key not in values:
         return None
@@ -68,7 +67,7 @@ def weight_of(task: TaskRecord, name: str) -> Weight | None:
 
 
 def outside_bytes(task: TaskRecord, name: str) -> int:
-    """The JSON bytes of a task's variable that is kept outside the task's item; 0 for any other one, or none."""
+    """The JSON bytes of a variable that is stored outside the task's item; 0 for any other name."""
     values = task.variables
     try:
         weight = values.weight(name) if isinstance(values, StoredValues) else None
@@ -78,7 +77,7 @@ def outside_bytes(task: TaskRecord, name: str) -> int:
 
 
 def holds(task: TaskRecord, name: str, text: bytes) -> bool | None:
-    """Whether the JSON text of a task's variable is this one; `None` where only reading the variable can tell."""
+    """Whether a task's variable has this JSON text; `None` if only reading it can tell."""
     values = task.variables
     return values.holds(name, text) if isinstance(values, StoredValues) and name in values else None
 
@@ -87,8 +86,8 @@ def text_of(task: TaskRecord, name: str) -> Iterator[str]:
     """The JSON text of a task's variable, or of its `FINAL_RESULT`, in pieces.
 
     Raises:
-        KeyError: there is none of this name.
-        StoreError: it cannot be had; what came before is then worth nothing.
+        KeyError: it does not exist.
+        StoreError: it cannot be read. Discard the pieces before.
     """
     values, key = _place(task, name)
     return values.text(key) if isinstance(values, StoredValues) else iter((dumps(values[key]),))

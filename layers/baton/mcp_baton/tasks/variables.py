@@ -1,4 +1,4 @@
-"""Task variables as a tool sees them: a mapping whose changes are collected for the one write that follows."""
+"""Task variables for tools: a mapping that collects changes for the next write."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
 
@@ -7,11 +7,10 @@ from mcp_baton.protocol.json import MAX_LEVELS, Json, dumps, loads, text_is_deep
 from mcp_baton.tasks.record import ENGINE_PREFIX
 
 MAX_VARIABLES = 50
-"""Variables that may change in one run or call: what one `UpdateExpression` of 4 KB surely holds beside the steps."""
-
+"""The most variables that may change in one run or call. They fit into one `UpdateExpression` with the steps."""
 
 MCP_PREFIX = "io.modelcontextprotocol/"
-"""`tasks/get` shows variables in `_meta`, where such names are MCP's own (MCP basic, `_meta`)."""
+"""`tasks/get` shows variables in `_meta`, where MCP reserves such names (MCP basic, `_meta`)."""
 
 
 class TaskVariables(MutableMapping[str, Json]):
@@ -23,7 +22,7 @@ class TaskVariables(MutableMapping[str, Json]):
 
     def __init__(self, stored: Mapping[str, Json]) -> None:
         self._stored = stored
-        # As texts: whatever the tool does later to what it set or has read, what is written stays JSON.
+        # As texts, so that a tool cannot change a value after it has set it.
         self._changed: dict[str, str] = {}
         self._removed: set[str] = set()
         self._closed = False
@@ -49,7 +48,7 @@ class TaskVariables(MutableMapping[str, Json]):
         """Set a variable.
 
         Raises:
-            ValueError: the name is the engine's or empty, the value is not JSON, or too many variables have changed.
+            ValueError: the name is reserved or empty, the value is not JSON, or too many variables have changed.
         """
         self._check_change(name)
         self._changed[name] = _text(name, value)
@@ -64,7 +63,7 @@ class TaskVariables(MutableMapping[str, Json]):
             self._removed.add(name)
 
     def close(self) -> None:
-        """Let nothing change any more: the tool was abandoned, and what it set so far is being written."""
+        """Refuse further changes: the tool was abandoned, and its changes are being written."""
         self._closed = True
 
     def __contains__(self, name: object) -> bool:

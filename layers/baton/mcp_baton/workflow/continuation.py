@@ -157,7 +157,7 @@ def _is_completed(step: StepProgress) -> bool:
     return step["status"] == StepStatus.COMPLETED
 
 
-class Call(Struct, frozen=True):
+class ContinuationCall(Struct, frozen=True):
     """A call of a tool that names a task.
 
     Attributes:
@@ -181,7 +181,7 @@ def attempts_for(steps: Sequence[StepProgress], tool: str) -> int:
 
 def continuation_batch(
     plan: Plan,
-    call: Call,
+    call: ContinuationCall,
     outcome: Outcome,
     variables: TaskVariables,
     rng: Callable[[], float] | None = None,
@@ -215,7 +215,7 @@ def continuation_batch(
 
 
 def _place(
-    plan: Plan, call: Call, rng: Callable[[], float] | None, ranked: Sequence[Candidate] | None
+    plan: Plan, call: ContinuationCall, rng: Callable[[], float] | None, ranked: Sequence[Candidate] | None
 ) -> tuple[int, StepProgress] | None:
     if call.step is not None:
         places = ((index, step) for index, step in enumerate(plan.steps) if step["name"] == call.step)
@@ -224,7 +224,9 @@ def _place(
     return (chosen.index, chosen.step) if chosen else None
 
 
-def _without_secrets(plan: Plan, place: tuple[int, StepProgress] | None, call: Call, outcome: Outcome) -> Outcome:
+def _without_secrets(
+    plan: Plan, place: tuple[int, StepProgress] | None, call: ContinuationCall, outcome: Outcome
+) -> Outcome:
     """The outcome as it is stored: an error may quote what the tool was called with."""
     if place is None or isinstance(outcome, Succeeded):
         return outcome
@@ -232,7 +234,7 @@ def _without_secrets(plan: Plan, place: tuple[int, StepProgress] | None, call: C
 
 
 def _step_write(
-    plan: Plan, place: tuple[int, StepProgress], call: Call, outcome: Outcome, timing: Timing | None
+    plan: Plan, place: tuple[int, StepProgress], call: ContinuationCall, outcome: Outcome, timing: Timing | None
 ) -> StepWrite | None:
     index, step = place
     before = StepStatus(step["status"])

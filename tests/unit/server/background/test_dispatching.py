@@ -10,12 +10,20 @@ from mcp_baton.exceptions import NotDispatched, StoreUnavailable, TaskFinished, 
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.background.dispatching import dispatch, looked_after
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import Claim, Job, TaskRecord, TaskStatus, Work
+from mcp_baton.tasks.record import Claim, Job, JobSpec, TaskRecord, TaskStatus
 from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, Collector, Metric
 from tests.fakes import request_of
 
 TASK = TaskRecord(
-    "kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, job=Job(Work("report", "r"), due_ms=10, dispatches=1, allowed=3)
+    "kim",
+    "t",
+    TaskStatus.WORKING,
+    "",
+    "",
+    1,
+    1,
+    {},
+    job=Job(JobSpec("report", "r"), due_ms=10, dispatches=1, allowed=3),
 )
 ENDED = replace(TASK, status=TaskStatus.COMPLETED)
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.server.workflows.board import ALL, LONG, Call, Fitted, Part, fitted, of_board, shown, size_of
+from mcp_baton.server.workflows.board import ALL, LONG, Fitted, Part, RemainingCall, fitted, of_board, shown, size_of
 
 NOTE: dict[str, Any] = {"bytes": 1}
 
@@ -15,8 +15,8 @@ def part(size: int, step: int = 0, member: str = "result") -> Part:
     return Part(step, member, value, size_of(value), NOTE)
 
 
-def call(size: int, schema: int = 0) -> Call:
-    return Call({"tool": "t", "arguments": {"a": "x" * size}}, ["a"], {"s": "x" * schema})
+def call(size: int, schema: int = 0) -> RemainingCall:
+    return RemainingCall({"tool": "t", "arguments": {"a": "x" * size}}, ["a"], {"s": "x" * schema})
 
 
 def structure(fits: Fitted, parts: list[Part], bare: int) -> int:
@@ -62,7 +62,7 @@ def test_the_first_calls_schema_comes_before_values_and_the_others_after_them() 
 
 
 def test_a_resource_to_read_is_an_entry_without_arguments() -> None:
-    assert of_board(Call({"resource": "docs://a"}, (), None), with_schema=True) == {"resource": "docs://a"}
+    assert of_board(RemainingCall({"resource": "docs://a"}, (), None), with_schema=True) == {"resource": "docs://a"}
     assert of_board(call(1), with_schema=False)["missing"] == ["a"]
 
 

@@ -22,7 +22,7 @@ from mcp_baton.server.methods.calling import call_alone, outcome_alone
 from mcp_baton.server.methods.prompts import get_prompt
 from mcp_baton.server.methods.resources import find_resource, read
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import prompt_work
+from mcp_baton.server.running.bound_function import bound_prompt
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.variables import TaskVariables
@@ -240,7 +240,7 @@ def text(words: str, role: str = "user") -> JsonObject:
 )
 def test_a_prompt_yields_texts_content_and_messages(returned: object, messages: list[Json]) -> None:
     assert messages_of(returned) == messages
-    assert call_alone(call(), prompt_work(Prompt(returning(returned), "p", Labels())), {}) == messages
+    assert call_alone(call(), bound_prompt(Prompt(returning(returned), "p", Labels())), {}) == messages
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_prompt_that_raises_is_a_failure_in_words_for_the_client() -> None:
         (raising(ToolError("no")), "no"),
         (raising(RuntimeError("no")), "internal error in p (id r-1)"),
     ):
-        assert call_alone(call(), prompt_work(Prompt(function, "p", Labels())), {}) == Failed(told)
+        assert call_alone(call(), bound_prompt(Prompt(function, "p", Labels())), {}) == Failed(told)
 
 
 @pytest.fixture

@@ -36,12 +36,12 @@ from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.methods.calling import outcome_alone, result_of
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import tool_work
+from mcp_baton.server.running.bound_function import bound_tool
 from mcp_baton.server.running.runner import CallOptions, prepared_for
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_invocation, resumed_invocation
 from mcp_baton.server.workflows.task_view import options_of, task_summary
-from mcp_baton.tasks.record import ATTEMPTS, WORKFLOW_TASK, NewTask, TaskRecord, Work
+from mcp_baton.tasks.record import ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
 from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.host import Failed, Prepared
 from mcp_baton.workflow.keys import own_key
@@ -146,9 +146,9 @@ def created(
     return stored(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=asked_ttl(request), work=work))
 
 
-def work_of(request: Request, called: Tool | WorkflowTool) -> Work:
+def work_of(request: Request, called: Tool | WorkflowTool) -> JobSpec:
     """What a worker has to do that makes this request's call, and on whose behalf."""
-    return Work(
+    return JobSpec(
         tool=called.name,
         request_id=request.exchange.request_id,
         scopes=tuple(sorted(scopes_in(request.claims))),
@@ -202,7 +202,7 @@ def _why_not(request: Request) -> str:
 
 def _refused(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
     """What a call is answered with whose arguments cannot be used; no task is made for it."""
-    prepared = prepared_for(request, tool_work(tool), arguments)
+    prepared = prepared_for(request, bound_tool(tool), arguments)
     if isinstance(prepared, Prepared):
         return None
     problem = (

@@ -25,7 +25,7 @@ from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S
 from mcp_baton.tasks.ids import digest_of, new_task_question, sent_mark
-from mcp_baton.tasks.record import Job, TaskRecord, TaskStatus, Work
+from mcp_baton.tasks.record import Job, JobSpec, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
 
@@ -248,7 +248,7 @@ def declared(envelope: Envelope) -> JsonObject | None:
     return {name: envelope.capabilities[name] for name in ASKED_FOR if name in envelope.capabilities}
 
 
-def envelope_of(work: Work, token: str) -> Envelope:
+def envelope_of(work: JobSpec, token: str) -> Envelope:
     """The surroundings of a worker's request.
 
     Args:

@@ -9,14 +9,14 @@ from mcp_baton.server.asking.asker import carried_to
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.execution import Asking, Execution
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import Work, tool_work
+from mcp_baton.server.running.bound_function import BoundFunction, bound_tool
 from mcp_baton.server.running.runner import STANDALONE, CallOptions, call
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.workflow.host import Failed, Mismatch, Outcome
 
 
 def call_alone[T](
-    request: Request, work: Work[T], arguments: JsonObject, options: CallOptions = STANDALONE
+    request: Request, target: BoundFunction[T], arguments: JsonObject, options: CallOptions = STANDALONE
 ) -> T | Mismatch | Failed:
     """Call the only function of a request. It may ask the client, also over several rounds.
 
@@ -28,19 +28,19 @@ def call_alone[T](
     if rounds is not None:
         rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
         options = structs.replace(options, attempt=replace(options.attempt, key=rounds.identity.key))
-    return call(request, work, arguments, request.asking(rounds), options)
+    return call(request, target, arguments, request.asking(rounds), options)
 
 
 def outcome_alone(request: Request, tool: Tool, arguments: JsonObject, options: CallOptions = STANDALONE) -> Outcome:
     """The outcome of a tool call that is the only call of its request."""
-    return _outcome(tool, call_alone(request, tool_work(tool), arguments, options))
+    return _outcome(tool, call_alone(request, bound_tool(tool), arguments, options))
 
 
 def outcome_of(
     execution: Execution, tool: Tool, arguments: JsonObject, asking: Asking, options: CallOptions
 ) -> Outcome:
     """The outcome of a tool call."""
-    return _outcome(tool, call(execution, tool_work(tool), arguments, asking, options))
+    return _outcome(tool, call(execution, bound_tool(tool), arguments, asking, options))
 
 
 def _outcome(tool: Tool, ended: Outcome | Mismatch) -> Outcome:

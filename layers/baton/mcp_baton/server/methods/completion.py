@@ -6,7 +6,7 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_baton.server.definitions.completion import requested, suggestions
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import completion_work
+from mcp_baton.server.running.bound_function import bound_completion
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.workflow.host import Failed, Mismatch
 
@@ -23,7 +23,7 @@ def complete(request: Request) -> JsonObject:
     completion = request.server.completions.get((of, argument))
     if completion is None:
         return suggestions(())
-    match call_alone(request, completion_work(completion, value, known), {}):
+    match call_alone(request, bound_completion(completion, value, known), {}):
         case Mismatch() as mismatch:
             raise ProtocolError(INTERNAL_ERROR, f"The completion failed: {explain(mismatch)}")
         case Failed(error):

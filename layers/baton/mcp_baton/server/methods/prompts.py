@@ -18,7 +18,7 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_R
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import prompt_work
+from mcp_baton.server.running.bound_function import bound_prompt
 from mcp_baton.server.schema.prompt_arguments import check_arguments
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.engine_host import ServerHost
@@ -51,7 +51,7 @@ def get_prompt(request: Request) -> JsonObject:
 
 def _get_messages(request: Request, prompt: Prompt, given: JsonObject) -> JsonObject:
     _, converted = check_arguments(prompt.arguments, given)
-    match call_alone(request, prompt_work(prompt), converted):
+    match call_alone(request, bound_prompt(prompt), converted):
         case Mismatch() as mismatch:
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: {explain(mismatch)}")
         case Failed(error):

@@ -10,7 +10,7 @@ from mcp_baton.protocol.sessions import APP_TYPE
 from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_own, value_at
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import resource_work
+from mcp_baton.server.running.bound_function import bound_resource
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.view import ServerView
@@ -134,7 +134,7 @@ def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) 
     Raises:
         ResourceUnavailable: its arguments do not fit, or its function failed.
     """
-    return readable(uri, call_alone(request, resource_work(resource, uri), arguments, CallOptions(stay=True)))
+    return readable(uri, call_alone(request, bound_resource(resource, uri), arguments, CallOptions(stay=True)))
 
 
 def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:

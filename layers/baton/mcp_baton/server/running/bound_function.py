@@ -17,7 +17,7 @@ from mcp_baton.server.schema.signature import Signature
 from mcp_baton.workflow.host import FetchedResource, Mismatch, Prepared, Succeeded
 
 
-class Work[T](Struct, frozen=True):
+class BoundFunction[T](Struct, frozen=True):
     """A function that is to be called.
 
     Attributes:
@@ -51,12 +51,12 @@ class Work[T](Struct, frozen=True):
             return error.mismatch
 
 
-def tool_work(tool: Tool) -> Work[Succeeded]:
+def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
     """A tool's function."""
-    return Work(tool.name, f"tool {tool.name}", tool.function, tool.signature, tool.input.bind, tool.outcome)
+    return BoundFunction(tool.name, f"tool {tool.name}", tool.function, tool.signature, tool.input.bind, tool.outcome)
 
 
-class ToolWorks(dict[str, Work[Succeeded]]):
+class BoundTools(dict[str, BoundFunction[Succeeded]]):
     """Tools' functions by the tools' names, each made when it is first asked for.
 
     Args:
@@ -67,8 +67,8 @@ class ToolWorks(dict[str, Work[Succeeded]]):
         super().__init__()
         self._tools = tools
 
-    def __missing__(self, tool: str) -> Work[Succeeded]:
-        made = self[tool] = tool_work(self._tools[tool])
+    def __missing__(self, tool: str) -> BoundFunction[Succeeded]:
+        made = self[tool] = bound_tool(self._tools[tool])
         return made
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
@@ -76,22 +76,24 @@ class ToolWorks(dict[str, Work[Succeeded]]):
         return self[tool].prepare(arguments)
 
 
-def resource_work(resource: Resource, uri: str) -> Work[FetchedResource]:
+def bound_resource(resource: Resource, uri: str) -> BoundFunction[FetchedResource]:
     """A resource's function, asked for by this URI."""
     shape = functools.partial(contents_of, uri, resource.mime_type)
     what = f"resource {resource.uri}"
-    return Work(resource.name, what, resource.function, resource.signature, resource.input.bind, shape)
+    return BoundFunction(resource.name, what, resource.function, resource.signature, resource.input.bind, shape)
 
 
-def prompt_work(prompt: Prompt) -> Work[list[Json]]:
+def bound_prompt(prompt: Prompt) -> BoundFunction[list[Json]]:
     """A prompt's function."""
-    return Work(prompt.name, f"prompt {prompt.name}", prompt.function, prompt.signature, prompt.input.bind, messages_of)
+    return BoundFunction(
+        prompt.name, f"prompt {prompt.name}", prompt.function, prompt.signature, prompt.input.bind, messages_of
+    )
 
 
-def completion_work(completion: Completion, value: str, known: dict[str, Any]) -> Work[JsonObject]:
+def bound_completion(completion: Completion, value: str, known: dict[str, Any]) -> BoundFunction[JsonObject]:
     """A completing function, for the text so far and, where it wants them, the arguments that are known."""
     arguments = (value, known) if completion.wants_arguments else (value,)
-    return Work(
+    return BoundFunction(
         name=completion.what,
         what="completion",
         function=functools.partial(completion.function, *arguments),

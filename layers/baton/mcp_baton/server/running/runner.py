@@ -19,7 +19,7 @@ from mcp_baton.server.content import ResourceContent
 from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.resource import Resource, contents_of, find_in
 from mcp_baton.server.execution import Asking, Execution
-from mcp_baton.server.running.bound_function import Work
+from mcp_baton.server.running.bound_function import BoundFunction
 from mcp_baton.server.running.call import RUNNING, Call, ProgressMap
 from mcp_baton.server.running.tool_threads import (
     MAX_ABANDONED,
@@ -76,32 +76,42 @@ STANDALONE = CallOptions()
 
 
 def call[T](
-    execution: Execution, work: Work[T], arguments: JsonObject, asking: Asking, options: CallOptions = STANDALONE
+    execution: Execution,
+    target: BoundFunction[T],
+    arguments: JsonObject,
+    asking: Asking,
+    options: CallOptions = STANDALONE,
 ) -> T | Mismatch | Failed:
     """Validate the arguments, then run the function.
 
     Raises:
         CallerGone, InputRequired, TaskBegins, ProtocolError: see `run`.
     """
-    prepared = prepared_for(execution, work, arguments)
+    prepared = prepared_for(execution, target, arguments)
     if isinstance(prepared, Prepared):
-        return run(execution, work, prepared, asking, options)
+        return run(execution, target, prepared, asking, options)
     return prepared
 
 
-def prepared_for[T](execution: Execution, work: Work[T], arguments: JsonObject) -> Prepared | Mismatch | Failed:
-    """As `Work.prepare`; what a validator of the author's raises is an outcome of the call's, too."""
-    return _by_author(execution, work, work.prepare, arguments)
+def prepared_for[T](
+    execution: Execution, target: BoundFunction[T], arguments: JsonObject
+) -> Prepared | Mismatch | Failed:
+    """As `BoundFunction.prepare`; what a validator of the author's raises is an outcome of the call's, too."""
+    return _by_author(execution, target, target.prepare, arguments)
 
 
 def run[T](
-    execution: Execution, work: Work[T], prepared: Prepared, asking: Asking, options: CallOptions = STANDALONE
+    execution: Execution,
+    target: BoundFunction[T],
+    prepared: Prepared,
+    asking: Asking,
+    options: CallOptions = STANDALONE,
 ) -> T | Failed:
     """Run a call that is prepared.
 
     Args:
         execution: The request or the background job.
-        work: What is called.
+        target: What is called.
         prepared: With what.
         asking: Makes what the function's questions to the client go through.
         options: What else it runs in.
@@ -112,32 +122,32 @@ def run[T](
         TaskBegins: the call goes on in the background.
         ProtocolError: the function wants the request answered with it.
     """
-    if not work.signature.is_async and THREADS.has_too_many(work.own_function):
-        logger.error("%s is not called any more: %s calls of it timed out and still run", work.what, MAX_ABANDONED)
+    if not target.signature.is_async and THREADS.has_too_many(target.own_function):
+        logger.error("%s is not called any more: %s calls of it timed out and still run", target.what, MAX_ABANDONED)
         return Failed(
             f"{NOT_BEGUN}{MAX_ABANDONED} earlier calls of this function timed out and still run. Nothing was run. Tell "
             "the user that the server needs its operator.",
             kind=Failure.NOT_BEGUN,
         )
-    ended = _ended(execution, work, prepared.bound, asking, options)
+    ended = _ended(execution, target, prepared.bound, asking, options)
     match ended:
         case Returned():
-            return _by_author(execution, work, work.shape, ended.value)
+            return _by_author(execution, target, target.shape, ended.value)
         case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
             raise answer
         case Raised(error):
-            return _failed(execution, work.name, error, Failure.RAISED)
+            return _failed(execution, target.name, error, Failure.RAISED)
         case TimedOut(had_s):
             if options.variables is not None:
                 options.variables.close()
-            return Failed(_timed_out(execution, work, had_s), kind=Failure.TIMED_OUT)
+            return Failed(_timed_out(execution, target, had_s), kind=Failure.TIMED_OUT)
         case NotBegun(waits_for):
-            return Failed(_not_begun(execution, work, waits_for), kind=Failure.NOT_BEGUN)
+            return Failed(_not_begun(execution, target, waits_for), kind=Failure.NOT_BEGUN)
 
 
-def _timed_out(execution: Execution, work: Work[Any], had_s: float) -> str:
+def _timed_out(execution: Execution, target: BoundFunction[Any], had_s: float) -> str:
     """Which limit was met, what raises it, and, where another function blocked the event loop, that one."""
-    blocked = _blocked(execution, work)
+    blocked = _blocked(execution, target)
     reserve_s = execution.services.settings.write_reserve_ms / 1000
     return (
         f"{TIMED_OUT}it had {had_s:.3g} s, which is what was left of the function's time without the last "
@@ -146,16 +156,16 @@ def _timed_out(execution: Execution, work: Work[Any], had_s: float) -> str:
     )
 
 
-def _not_begun(execution: Execution, work: Work[Any], waits_for: str | None) -> str:
-    blocked = _blocked(execution, work)
+def _not_begun(execution: Execution, target: BoundFunction[Any], waits_for: str | None) -> str:
+    blocked = _blocked(execution, target)
     if waits_for and not blocked:
         blocked = f"its dependency {waits_for!r} was not ready"
     return f"{NOT_BEGUN}the time for this request was over{f': {blocked}' if blocked else ''}. Nothing was run."
 
 
-def _blocked(execution: Execution, work: Work[Any]) -> str:
+def _blocked(execution: Execution, target: BoundFunction[Any]) -> str:
     """Which function blocks the event loop that this one needs; empty if none does."""
-    if not work.signature.is_async:
+    if not target.signature.is_async:
         return ""
     from mcp_baton.server.running.event_loop import blocker
 
@@ -163,7 +173,7 @@ def _blocked(execution: Execution, work: Work[Any]) -> str:
     if what is None:
         return ""
     logger.error("%s blocks the event loop, on which all async functions run: %s", what, UNBLOCK)
-    if what == work.what:
+    if what == target.what:
         return f"it blocks the event loop ({UNBLOCK})"
     # A caller who lacks a function's scopes does not learn its name.
     server = execution.server
@@ -172,14 +182,14 @@ def _blocked(execution: Execution, work: Work[Any]) -> str:
     return f"{shown} blocks the event loop, on which all async functions run ({UNBLOCK})"
 
 
-def _by_author[T, G, V](execution: Execution, work: Work[T], make: Callable[[G], V], given: G) -> V | Failed:
+def _by_author[T, G, V](execution: Execution, target: BoundFunction[T], make: Callable[[G], V], given: G) -> V | Failed:
     """What validators, serializers and generators of the author's make; only a `ProtocolError` is meant to pass."""
     try:
         return make(given)
     except ProtocolError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the call's outcome; `_failed` logs it
-        return _failed(execution, work.name, error, Failure.UNFIT)
+        return _failed(execution, target.name, error, Failure.UNFIT)
 
 
 def _failed(execution: Execution, name: str, error: BaseException, kind: Failure) -> Failed:
@@ -198,10 +208,10 @@ def _failed(execution: Execution, name: str, error: BaseException, kind: Failure
 
 
 def _ended[T](
-    execution: Execution, work: Work[T], bound: dict[str, Any], asking: Asking, options: CallOptions
+    execution: Execution, target: BoundFunction[T], bound: dict[str, Any], asking: Asking, options: CallOptions
 ) -> Ending:
-    mailbox, signature, start = Mailbox(), work.signature, Start()
-    function = start.guard(work.function)
+    mailbox, signature, start = Mailbox(), target.signature, Start()
+    function = start.guard(target.function)
     own: Call | None = None
     if signature.context or signature.dependencies:
         own = _call(execution, asking, mailbox, options)
@@ -211,10 +221,10 @@ def _ended[T](
             from mcp_baton.server.running.dependencies import with_dependencies
 
             function = with_dependencies(function, signature, own)
-    thread = None if signature.is_async else THREADS.watch(work.own_function, function)
+    thread = None if signature.is_async else THREADS.watch(target.own_function, function)
     try:
-        RUNNING.set(work.what)
-        with execution.services.telemetry.span(work.what) as span:
+        RUNNING.set(target.what)
+        with execution.services.telemetry.span(target.what) as span:
             ended = run_and_deliver(
                 thread or function,
                 bound,

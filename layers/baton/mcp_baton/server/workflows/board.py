@@ -69,7 +69,7 @@ class Part(Struct, frozen=True):
         return (self.size - size_of(self.note)) * (2 if self.member == "result" else 1)
 
 
-class Call(Struct, frozen=True):
+class RemainingCall(Struct, frozen=True):
     """A call, or a resource to read, that remains.
 
     Attributes:
@@ -93,11 +93,11 @@ class Fitted(Struct, frozen=True):
     """
 
     whole: frozenset[tuple[int, str]]
-    calls: Sequence[Call]
+    calls: Sequence[RemainingCall]
     with_schema: frozenset[int]
 
 
-def fitted(bare: int, parts: Sequence[Part], calls: Sequence[Call]) -> Fitted:
+def fitted(bare: int, parts: Sequence[Part], calls: Sequence[RemainingCall]) -> Fitted:
     """What fits: the first call with its schema, the calls after it in their order, values from the shortest on, and
     the other calls' schemas.
 
@@ -107,7 +107,7 @@ def fitted(bare: int, parts: Sequence[Part], calls: Sequence[Call]) -> Fitted:
         calls: What remains, in order.
     """
     left = ALL - bare
-    shown: list[Call] = []
+    shown: list[RemainingCall] = []
     with_schema: set[int] = set()
     for place, call in enumerate(calls):
         cost = _cost(call)
@@ -130,7 +130,7 @@ def fitted(bare: int, parts: Sequence[Part], calls: Sequence[Call]) -> Fitted:
     return Fitted(frozenset(whole), shown, frozenset(with_schema))
 
 
-def _cost(call: Call) -> int:
+def _cost(call: RemainingCall) -> int:
     """An entry stands there twice: in `next`, and in the board's, which says what is missing, too."""
     return 2 * size_of(call.entry) + size_of(list(call.missing)) + len('"missing":,"schema":,,')
 
@@ -145,7 +145,7 @@ def shown(part: Part, fits: Fitted) -> Json:
     return part.value if (part.step, part.member) in fits.whole else dict(part.note)
 
 
-def of_board(call: Call, *, with_schema: bool) -> Mapping[str, Json]:
+def of_board(call: RemainingCall, *, with_schema: bool) -> Mapping[str, Json]:
     """A call as the board has it."""
     made: dict[str, Json] = {**call.entry}
     if "tool" in call.entry:
@@ -313,7 +313,7 @@ class State(Struct, frozen=True):
     why: str
     warning: str
     running_until: str | None
-    calls: Sequence[Call]
+    calls: Sequence[RemainingCall]
     can_go_on: bool
 
     @property
@@ -409,7 +409,7 @@ def _secrets(state: State) -> list[str]:
     return sorted(known.secrets.names) if known and left and state.live else []
 
 
-def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -> list[Call]:
+def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -> list[RemainingCall]:
     """What remains; with every step settled, the workflow's own tool with the task's id."""
     workflow, known = plan.workflow, plan.known
     if workflow is None or known is None or plan.task.status.terminal:
@@ -420,10 +420,10 @@ def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -
         refused = plan.refused(step)
         for entry in entries_of(step, workflow, known, tools, refused, handle):
             missing = _missing(task, step, workflow, known, tools) | refused if "tool" in entry else frozenset()
-            made.append(Call(entry, sorted(missing), _schema(request, step.tool) if "tool" in entry else None))
+            made.append(RemainingCall(entry, sorted(missing), _schema(request, step.tool) if "tool" in entry else None))
     if made or not can_go_on:
         return made
-    return [Call(entry, (), None) for entry in handle.finishing()]
+    return [RemainingCall(entry, (), None) for entry in handle.finishing()]
 
 
 def _missing(task: TaskRecord, step: Step, workflow: Workflow, known: Known, tools: Requirements) -> frozenset[str]:

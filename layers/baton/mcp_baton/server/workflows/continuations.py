@@ -20,7 +20,14 @@ from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
-from mcp_baton.workflow.continuation import Call, Candidate, attempts_for, candidates, continuation_batch, meant
+from mcp_baton.workflow.continuation import (
+    Candidate,
+    ContinuationCall,
+    attempts_for,
+    candidates,
+    continuation_batch,
+    meant,
+)
 from mcp_baton.workflow.definition import Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import declared_arguments
 from mcp_baton.workflow.handoff import next_calls
@@ -78,7 +85,7 @@ class Continuation(Struct, frozen=True):
 
     request: Request
     task: Found
-    call: Call
+    call: ContinuationCall
     identity: Identity
     variables: TaskVariables
     asking: Asking
@@ -144,7 +151,7 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     if rounds:
         rounds.identity = identity
     variables = TaskVariables(found.task.variables if isinstance(found, Plan) else {})
-    call = Call(tool.name, sent.arguments, identity.step, sent.names)
+    call = ContinuationCall(tool.name, sent.arguments, identity.step, sent.names)
     asking, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
     return Continuation(request, found, call, identity, variables, asking, ranked, now_ms, now_s)
 

@@ -9,7 +9,7 @@ from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.workflow_tool import argument_schemas
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
-from mcp_baton.server.running.bound_function import ToolWorks, Work, resource_work
+from mcp_baton.server.running.bound_function import BoundFunction, BoundTools, bound_resource
 from mcp_baton.server.running.runner import CallOptions, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, no_pulse
 from mcp_baton.tasks.variables import TaskVariables
@@ -37,7 +37,7 @@ class ServerHost:
         self._until_s = until_s
         self._kept_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
         self._asking = execution.asking_in_workflow()
-        self._works = ToolWorks(execution.server.tools)
+        self._works = BoundTools(execution.server.tools)
         self.prepare = self._works.prepare
         self._begun = 0
         self._total = 0
@@ -62,12 +62,12 @@ class ServerHost:
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""
-        work = self._works[prepared.name]
+        target = self._works[prepared.name]
         options = self._options(variables, attempt)
         try:
             if attempt.number > FIRST.number:
-                prepared = _anew(prepared, work)
-            return run(self._execution, work, prepared, self._asking, options)
+                prepared = _anew(prepared, target)
+            return run(self._execution, target, prepared, self._asking, options)
         except ProtocolError as error:
             return Failed(error.message, cause=error)
 
@@ -87,8 +87,8 @@ class ServerHost:
             raise ResourceUnavailable(error.message) from error
 
     def _contents(self, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
-        work, options = resource_work(resource, uri), self._options(None)
-        return readable(uri, call(self._execution, work, arguments, self._asking, options))
+        target, options = bound_resource(resource, uri), self._options(None)
+        return readable(uri, call(self._execution, target, arguments, self._asking, options))
 
     def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> CallOptions:
         return CallOptions(variables, self._within_step, stay=True, attempt=attempt, pulse=self.pulse)
@@ -155,7 +155,7 @@ class ServerHost:
         return self._shown, self._total
 
 
-def _anew[T](prepared: Prepared, work: Work[T]) -> Prepared:
+def _anew[T](prepared: Prepared, target: BoundFunction[T]) -> Prepared:
     """A call that is made again gets arguments of its own: the tool may have changed those of the first."""
-    again = work.prepare(prepared.arguments)
+    again = target.prepare(prepared.arguments)
     return again if isinstance(again, Prepared) else prepared

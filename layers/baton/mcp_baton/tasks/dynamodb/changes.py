@@ -146,7 +146,7 @@ def fits(stored: Item, changes: Changes, limit: int) -> bool:
 
 
 def size_after(stored: Item, changes: Changes) -> int:
-    """An upper bound of the item's size after the write, bytes, if nobody else writes meanwhile."""
+    """An upper bound of the item's size after the write, bytes, unless another write comes first."""
     variables = {name: value for name, value in members(stored, "variables").items() if name not in changes.removed}
     variables |= changes.variables
     item: Item = {**stored, "variables": {"M": variables}, **_added(changes)}

@@ -202,7 +202,7 @@ def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update
 
 
 def take_claim(update: Update, claim: Claim, now_ms: int) -> None:
-    """Make a write take the claim, on condition that nobody else has a live one."""
+    """Make a write take the claim, on condition that no other run has a live one."""
     run_id, number, until = (update.path(RUN, member) for member in ("id", "number", "until"))
     own = update.text(claim.id)
     update.require(f"({until}<{update.number(now_ms)} OR {run_id}={own})")

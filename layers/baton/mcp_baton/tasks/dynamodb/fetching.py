@@ -1,4 +1,4 @@
-"""Reads the values of a task, in its item and outside (docs/storage.md, Reads)."""
+"""Reads the values of a task, in its item and outside (docs/storage.md, Values outside the head)."""
 
 import logging
 import time

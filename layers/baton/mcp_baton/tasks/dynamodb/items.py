@@ -23,10 +23,10 @@ from mcp_baton.tasks.record import (
     PROGRESS,
     Claim,
     Job,
+    JobSpec,
     NewTask,
     TaskRecord,
     TaskStatus,
-    Work,
     timestamp,
 )
 from mcp_baton.tasks.texts import from_text, to_text
@@ -263,7 +263,7 @@ TOOL = "tool"
 MEMBERS = ("request_id", "capabilities", "revision", "attempts", "key", "workflow_task", "answers")
 
 
-def job_attributes(work: Work, now_ms: int, compress_over: int) -> Item:
+def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
     """The attributes of a new job, which is dispatched for the first time.
 
     Raises:
@@ -289,11 +289,11 @@ def job_in(item: Item) -> Job:
     """
     tool = from_text(item[TOOL]["S"])
     if "work" not in item:
-        return Job(Work(tool, request_id=""), due_ms=0, dispatches=0, allowed=0)
+        return Job(JobSpec(tool, request_id=""), due_ms=0, dispatches=0, allowed=0)
     work = cast("dict[str, Any]", decode(item["work"]))
     known = {name: work[name] for name in MEMBERS if name in work}
     return Job(
-        Work(tool=tool, scopes=tuple(work["scopes"]), **known),
+        JobSpec(tool=tool, scopes=tuple(work["scopes"]), **known),
         due_ms=int(item["due"]["N"]),
         dispatches=int(item["dispatches"]["N"]),
         allowed=int(item["allowed"]["N"]),

@@ -1,5 +1,7 @@
-"""Pages of an owner's tasks, over their shards: each a partition of the table with a key of its own (docs/storage.md,
-Shards). Cursors are opaque to clients, and of no use for another's tasks (docs/http.md)."""
+"""Lists an owner's tasks, newest first, over all shards (docs/storage.md, Shards).
+
+Cursors are opaque to clients, and useless for the tasks of another owner (docs/http.md).
+"""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
@@ -31,27 +33,27 @@ LISTED = (
     "tool",
     RUN,
 )
-"""The attributes that a listing reads."""
+"""The attributes that a list reads."""
 
 LISTED_VARIABLES = (PROGRESS, PAUSE_REASON)
-"""The variables that it reads, which say where a task stands."""
+"""The variables that a list reads."""
 
 LAST = "~"
-"""After every id."""
+"""Sorts after every id."""
 
 SMALLEST_READ = 8
-"""Tasks that are read of one shard at a time, at least."""
+"""The fewest tasks that are read of a shard at a time."""
 
 MOST_QUERIES_PER_SHARD = 4
-"""How often a page asks one shard for more, when what it read was expired or lay behind other shards' tasks."""
+"""The most queries of one shard for a page. More than one is needed if many of its tasks have expired."""
 
 
 class Read(Struct, frozen=True):
-    """What one `Query` of one shard brought, newest first.
+    """The result of one `Query` of one shard, newest first.
 
     Attributes:
         items: The items that passed the filter.
-        end: The task id that it read up to, where there is more; `None` at the shard's end.
+        end: The last task id that was read; `None` at the shard's end.
     """
 
     items: Sequence[Item]
@@ -59,15 +61,15 @@ class Read(Struct, frozen=True):
 
 
 type Reader = Callable[[str, str | None], Read]
-"""Reads a shard, given its name and the task id after which to begin; `None` for its newest."""
+"""Reads a shard, from the task after this id; `None` begins with the newest."""
 
 
 class Merged(Struct, frozen=True):
     """A page of the tasks of all shards, newest first.
 
     Attributes:
-        items: At most as many items as were asked for.
-        end: The task id after which the next page begins; `None` on the last.
+        items: The items.
+        end: The last task id of the page; `None` on the last page.
     """
 
     items: Sequence[Item]
@@ -75,12 +77,12 @@ class Merged(Struct, frozen=True):
 
 
 class _Shard(Struct):
-    """How far one shard has been read.
+    """The progress of reading one shard.
 
     Attributes:
-        after: The task id after which the next read begins.
-        more: Whether there is more to read.
-        reads: How often it was read.
+        after: The last task id that was read.
+        more: Whether there are more tasks.
+        reads: The number of queries.
     """
 
     name: str
@@ -91,15 +93,14 @@ class _Shard(Struct):
 
 
 def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limits: Limits) -> TaskPage:
-    """A page of an owner's tasks, newest first, expired ones left out: one `Query` a shard, and more where a shard
-    holds few that are to be listed.
+    """A page of an owner's tasks, newest first, without expired ones: one or more `Query` requests for each shard.
 
     Raises:
-        ValueError: the cursor is not one that a list gave out.
+        ValueError: the cursor does not come from a list.
     """
     after = None if cursor is None else from_cursor(cursor)
     shards = shard_names(limits.shards)
-    # Newest first, tasks are spread evenly: a page of fifty reads no fifty tasks from each of 32 shards.
+    # The newest tasks are spread evenly over the shards, so it is enough to read a part of the page from each.
     most = limits.page_size if len(shards) == 1 else max(limits.page_size * 2 // len(shards), SMALLEST_READ)
 
     def read(shard: str, after: str | None) -> Read:
@@ -141,21 +142,20 @@ def _query(
 
 
 def before(task_id: str) -> str:
-    """The text after which, among texts of an id's length, this id is the next."""
+    """A text that sorts immediately before this id, among texts of its length."""
     return task_id[:-1] + chr(ord(task_id[-1]) - 1)
 
 
 def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Reader) -> Merged:
     """One page over all shards, newest first.
 
-    A shard that has more was read down to some task id. Down to the highest of these ids every task of every shard is
-    known; below it one could be missing. So the page ends there. If it is not full yet, the shards that hold it up are
-    read on, four at once.
+    Each shard that has more was read down to some task id. Below the highest of these ids, tasks may be missing. So the
+    page ends there. If it is not full yet, the shards that may have missing tasks are read further, four at once.
 
     Args:
-        shards: The shards' names.
-        after: The task id that the page before ended with.
-        wanted: How many tasks the page is to have.
+        shards: The names of the shards.
+        after: The last task id of the previous page.
+        wanted: The number of tasks on the page.
         read: Reads a shard.
     """
     parts = [_Shard(name, after) for name in shards]
@@ -170,7 +170,7 @@ def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Rea
         ]
         if behind is None or len(known) >= wanted or behind.reads >= MOST_QUERIES_PER_SHARD:
             break
-        # What these have not been read down to may belong on the page.
+        # The next tasks of these shards may belong on the page.
         late = [part for part in parts if part.more and _read_to(part) > last and part.reads < MOST_QUERIES_PER_SHARD]
     known.sort(key=task_id_of, reverse=True)
     if len(known) > wanted:
@@ -191,17 +191,17 @@ def _read_on(part: _Shard, read: Reader) -> None:
 
 
 def task_id_of(item: Item) -> str:
-    """The id of the task in an item, or in the part of one that a listing reads."""
+    """The id of the task in an item."""
     return item["sk"]["S"].removeprefix(TASK_PREFIX)
 
 
 def to_cursor(task_id: str) -> str:
-    """The cursor of the page that follows this task."""
+    """The cursor of the page after this task."""
     return urlsafe_b64encode(task_id.encode()).decode().rstrip("=")
 
 
 def from_cursor(cursor: str) -> str:
-    """The task that a cursor stands for. It names no owner: in another's hands it is a place in that owner's list.
+    """The task in a cursor. It contains no owner: for another owner it is a position in that owner's list.
 
     Raises:
         ValueError: it is not a cursor of this store.

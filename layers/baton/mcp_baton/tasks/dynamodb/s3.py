@@ -42,7 +42,7 @@ class S3ObjectStore:
             client.put_object(Bucket=self._bucket, Key=key, Body=data, ChecksumSHA256=checksum)
 
     def get(self, key: str, most: int) -> Iterator[bytes]:
-        """Read an object of at most so many bytes, in pieces: one `GetObject`."""
+        """Read an object of at most `most` bytes, in pieces: one `GetObject`."""
         with self._request("GetObject") as client:
             answer = client.get_object(Bucket=self._bucket, Key=key)
             with closing(answer["Body"]) as body:

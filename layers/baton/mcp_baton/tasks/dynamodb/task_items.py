@@ -83,7 +83,7 @@ class TaskItems(Struct, frozen=True, eq=False):
         the task over.
 
         Returns:
-            The task; `None` if its claim was lost and nobody has it now.
+            The task; `None` if the claim was lost and is free now.
 
         Raises:
             TaskHeld: another run has the claim now.

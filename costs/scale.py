@@ -1,10 +1,9 @@
 """What a workflow costs: units by operation, dollars a million beside AWS's other services, and partitions.
 
-Run at the root of the repository: `uv run python -m benchmarks.cost`. The real handler runs in this process, and its
-requests to DynamoDB and S3 are counted as it makes them: `benchmarks/metering.py` says how, `benchmarks/workloads.py`
-what is run and `benchmarks/prices.py` what it costs, every assumption included. DynamoDB Local says the units (`make
-setup-tests` installs it where there are Java and Maven); elsewhere they come from the items' sizes, and the first line
-says so.
+Run at the root of the repository: `uv run python -m costs.scale`. The real handler runs in this process, and its
+requests to DynamoDB and S3 are counted as it makes them: `costs/metering.py` says how, `costs/workloads.py`
+what is run and `costs/prices.py` what it costs, every assumption included. The units come from the items' sizes:
+tests/store/test_metering.py compares them with those of DynamoDB Local.
 
 `--markdown` prints the tables that docs/scale.md has between its two marks; `--update` puts them there. Without either,
 the units of each operation, of workflows that the client drives and of a list are printed, too.
@@ -14,14 +13,14 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks import prices
-from benchmarks.metering import Usage
-from benchmarks.places import Place, place
-from benchmarks.prices import Dollars
-from benchmarks.workloads import KB, KINDS, WORKLOADS, Driver, Kind, Workload, chain
+from costs import prices
+from costs.metering import Usage
+from costs.places import Place, by_sizes
+from costs.prices import Dollars
+from costs.workloads import KB, KINDS, WORKLOADS, Driver, Kind, Workload, chain
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
-BEGIN, END = "<!-- python -m benchmarks.cost --update: begin -->", "<!-- end -->"
+BEGIN, END = "<!-- python -m costs.scale --update: begin -->", "<!-- end -->"
 ROUNDS = 5
 LISTED = 50
 A_DAY = 10_000_000
@@ -46,10 +45,9 @@ def main() -> None:
         "--markdown", action="store_true", help="print what docs/scale.md holds between its marks, alone"
     )
     parser.add_argument("--update", action="store_true", help="put that into docs/scale.md")
-    parser.add_argument("--sizes", action="store_true", help="count units by item sizes, without DynamoDB Local")
     options = parser.parse_args()
-    with place(sizes=options.sizes) as where:
-        block = "\n".join((where.name, "", *_page(where)))
+    with by_sizes() as where:
+        block = "\n".join(_page(where))
         details = "" if options.update or options.markdown else "\n".join(_details(where))
     if options.update:
         before, _, rest = PAGE.read_text().partition(BEGIN)

@@ -7,8 +7,8 @@ November 2026. docs/scale.md repeats prices and assumptions; a test holds the tw
 from dataclasses import dataclass
 from math import ceil
 
-from benchmarks.metering import Usage
-from benchmarks.workloads import Workload
+from costs.metering import Usage
+from costs.workloads import Workload
 
 MILLION = 1_000_000
 

@@ -9,13 +9,13 @@ from functools import cache
 from itertools import count
 from typing import Any, Literal
 
-from benchmarks.metering import Usage
-from benchmarks.places import Place
+from costs.client import Client, Response
+from costs.metering import Usage
+from costs.places import Place
 from mcp_baton import Server, Step, Workflow, constant, step_output
 from mcp_baton.aws import compose
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.settings import Settings
-from tests.e2e.support import Answer, Client
 
 KB = 1_024
 TABLES, OWNERS = count(1), count(1)
@@ -161,13 +161,13 @@ class Driver:
         flow, still = server_of(workload, kind), lambda: 0.0
         handle = compose(flow, settings, clock=still, connect=lambda: place.counted, connect_s3=lambda: place.s3)
         self.workload, self._meter = workload, place.meter
-        self._client = Client(handle, owner=f"owner-{next(OWNERS)}", era="2025", remaining_ms=lambda: 300_000)
+        self._client = Client(handle, owner=f"owner-{next(OWNERS)}")
         self._meter.take()
 
     def run(self) -> tuple[str, Usage]:
         """Start the workflow: the task's id, and what it took."""
         answer, usage = self._measured("prompts/get", {"name": "flow"})
-        return answer.task_id, usage
+        return answer.meta["task_id"], usage
 
     def poll(self, task: str) -> Usage:
         """Look at the task."""
@@ -201,16 +201,16 @@ class Driver:
         for place in range(work.before, work.before + work.by_client):
             usage += self.go_on(task, place)
         usage += self.resume(task) if work.after else self.complete(task)
-        status = self._client.task("get", task).result["status"]
+        status = self._client.request("tasks/get", {"taskId": task}).result["status"]
         self._meter.take()
         if status != "completed":
             raise WrongAnswer(f"the workflow {work.name} ended as {status}")
         return usage
 
-    def _measured(self, method: str, params: dict[str, Any]) -> tuple[Answer, Usage]:
+    def _measured(self, method: str, params: dict[str, Any]) -> tuple[Response, Usage]:
         with self._meter.request():
             answer = self._client.request(method, params)
-        if answer.status != 200 or "result" not in answer.messages[-1]:
+        if answer.status != 200 or "result" not in answer.message:
             raise WrongAnswer(f"{method}: {answer.status} {answer.body[:600]}")
         return answer, self._meter.take()
 

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
-class FakeDynamoDB(ThreadingHTTPServer):
+class SmallDynamoDB(ThreadingHTTPServer):
     """Takes every write, and answers with the item that was put last, and the attributes that were set since.
 
     Attributes:
@@ -30,7 +30,7 @@ class FakeDynamoDB(ThreadingHTTPServer):
 class _Operation(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: FakeDynamoDB
+    server: SmallDynamoDB
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

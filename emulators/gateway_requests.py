@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.runtime.delivery import Delivery
+from emulators.delivery import Delivery
 
 type Event = dict[str, Any]
 

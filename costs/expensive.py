@@ -1,8 +1,8 @@
 """The most expensive request of 2 KB of each kind: what it reads and writes, how long its answer is, how long it waits.
 
-Run `uv run python -m benchmarks.expensive --update` at the root of the repository. It puts the table into
-benchmarks/expensive.md; a test compares it with the code. The real handler runs in this process over a DynamoDB in
-memory, on a clock that moves only while a request waits. Units come from the items' sizes (`benchmarks/metering.py`).
+Run at the root of the repository: `uv run python -m costs.expensive --update`. It puts the table into
+costs/expensive.md; a test compares it with the code. The real handler runs in this process over an
+embedded DynamoDB, on a clock that only waiting moves. Units come from the items' sizes (`costs/metering.py`).
 """
 
 import argparse
@@ -14,21 +14,26 @@ from dataclasses import dataclass
 from math import floor, log10
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.metering import Aside, Meter, Usage
-from mcp_baton import Server, Step, ToolError, Workflow
+from costs.client import Client
+from costs.metering import Aside, Meter, Usage
+from emulators.s3 import embedded_s3
+from mcp_baton import Server, Settings, Step, ToolError, Workflow
+from mcp_baton.aws import compose, dynamodb_store
+from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.local.embedded import EmbeddedEngine
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY, TASKS_EXTENSION, VERSION_KEY
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.workflows.task_view import VARIABLES_KEY
 from mcp_baton.tasks.record import RESULT_PREFIX
 from mcp_baton.transport.stream import stream_opener
-from tests.buckets import embedded_s3
-from tests.e2e.background_support import Background, Time, call, created
-from tests.e2e.support import Client, Table
-from tests.memory_dynamodb import MemoryDynamoDB, memory_client
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 PAGE = Path(__file__).with_suffix(".md")
-BEGIN, END = "<!-- python -m benchmarks.expensive --update: begin -->", "<!-- end -->"
+BEGIN, END = "<!-- python -m costs.expensive --update: begin -->", "<!-- end -->"
 
 MOST_BYTES = 2_048
 """Bytes of a request's body."""
@@ -99,39 +104,77 @@ def server() -> Server:
     return made
 
 
+class VirtualTime:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.s = 1_800_000_000.0
+
+    def now_ms(self) -> int:
+        """Return the time, epoch milliseconds."""
+        return round(self.s * 1000)
+
+    def monotonic(self) -> float:
+        """Return the time, seconds."""
+        return self.s
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock."""
+        self.s += seconds
+
+
+class Queue:
+    """A worker's queue that accepts events and delivers none."""
+
+    def dispatch(self, event: JsonObject) -> None:
+        """Accept an event."""
+
+
 class Costs:
-    """Sends requests, and tells what each took.
+    """Sends requests, and measures each.
 
     Args:
-        background: The server and its table.
-        meter: Counts what it reads and writes.
+        client: The DynamoDB client of the handler.
+        meter: Counts its requests.
     """
 
-    def __init__(self, background: Background, meter: Meter) -> None:
-        self.background = background
-        self._meter = meter
+    def __init__(self, client: "DynamoDBClient", meter: Meter) -> None:
+        self._time, self._meter = VirtualTime(), meter
+        self._client = client
 
     def client(self) -> Client:
-        """A client, whose function has the template's time."""
-        began_s, time = self.background.time.s, self.background.time
-        return self.background.client("2025", remaining_ms=lambda: 120_000 - round((time.s - began_s) * 1000))
+        """Return a client of a new container. The function has the time limit of the template."""
+        time, settings = self._time, Settings(table=TABLE)
+        store = dynamodb_store(
+            TABLE,
+            settings,
+            connect=lambda: self._client,
+            now_ms=time.now_ms,
+            monotonic=time.monotonic,
+            sleep=time.sleep,
+            random=lambda: 0.99,
+        )
+        handler = compose(server(), settings, store=store, dispatcher=Queue(), clock=time.monotonic, sleep=time.sleep)
+        began_s = time.s
+        return Client(handler, "alice", lambda: 120_000 - round((time.s - began_s) * 1000))
 
     def of(self, body: str, headers: dict[str, str]) -> Cost:
-        """What a request takes.
+        """Measure a request.
 
         Raises:
-            ValueError: it is too long.
+            ValueError: the body is too long.
         """
         if len(body) > MOST_BYTES:
             raise ValueError(f"a request of {len(body)} bytes")
-        time, received = self.background.time, Received()
+        client, received = self.client(), Received()
         self._meter.take()
-        began_s, token = time.s, stream_opener.set(received.open)
+        began_s, token = self._time.s, stream_opener.set(received.open)
         try:
-            answer = self.client().post(body, headers)
+            answer = client.post(body, headers)
         finally:
             stream_opener.reset(token)
-        return Cost(len(body), self._meter.take(), received.count + len(answer.body.encode()), time.s - began_s)
+        waited_s = self._time.s - began_s
+        return Cost(len(body), self._meter.take(), received.count + len(answer.body.encode()), waited_s)
 
 
 OLD = {"MCP-Protocol-Version": "2025-03-26"}
@@ -168,22 +211,22 @@ def batch(method: str, params: dict[str, Any]) -> str:
 @contextmanager
 def measuring() -> Iterator[Costs]:
     """A server over a DynamoDB in memory, and what counts the requests to it."""
-    memory = MemoryDynamoDB()
-    memory.create(TABLE)
+    engine = EmbeddedEngine("us-east-1")
     with (
-        closing(memory_client(memory)) as counted,
-        closing(memory_client(memory)) as own,
+        closing(embedded_client(engine)) as counted,
+        closing(embedded_client(engine)) as own,
         closing(embedded_s3()) as s3,
     ):
-        meter = Meter(counted, s3, Aside(), looking=own)
-        yield Costs(Background(server(), Table(counted, TABLE), time=Time()), meter)
+        create_table(own, TABLE)
+        yield Costs(counted, Meter(counted, s3, Aside(), looking=own))
 
 
 def requests(costs: Costs) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Each kind of request: its name, its body, its headers."""
     client = costs.client()
-    open_tasks = [created(call(client, "later"))["taskId"] for _ in range(TASKS)]
-    task: str = client.get_prompt("flow").task_id
+    later = {"name": "later", "arguments": {}, "task": {"ttl": 600_000}}
+    open_tasks = [client.request("tools/call", later).result["task"]["taskId"] for _ in range(TASKS)]
+    task: str = client.request("prompts/get", {"name": "flow"}).meta["task_id"]
     value = {"uri": f"baton://tasks/{task}/{RESULT_PREFIX}large"}
     of_task = {"_meta": {TASK_ID_KEY: task}}
     shown = {"taskId": task, "_meta": {VARIABLES_KEY: "all"}}
@@ -236,7 +279,7 @@ def rounded(figure: float) -> str:
 def main() -> None:
     """Measure, and print the table or put it into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--update", action="store_true", help="put the table into benchmarks/expensive.md")
+    parser.add_argument("--update", action="store_true", help="put the table into costs/expensive.md")
     lines = "\n".join(table())
     if not parser.parse_args().update:
         print(lines)

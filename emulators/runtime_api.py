@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tests.runtime.delivery import Delivery, Reaction
+from emulators.delivery import Delivery, Reaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class _Invocation:
     delivery: Delivery
 
 
-class FakeRuntimeApi:
+class RuntimeApi:
     """The Runtime API on a port of its own.
 
     Attributes:

@@ -1,13 +1,13 @@
 """What it costs to hear of the end of a background task: by polling, or by requests that wait.
 
-Run at the root of the repository: `uv run python -m benchmarks.polling`. It prints the table of docs/background.md,
-which a test holds against it. Nothing is measured: prices and memory are those of `benchmarks/prices.py`; logs and data
+Run at the root of the repository: `uv run python -m costs.polling`. It prints the table of docs/background.md,
+which a test holds against it. Nothing is measured: prices and memory are those of `costs/prices.py`; logs and data
 out are left out.
 """
 
 from math import ceil
 
-from benchmarks.prices import API_REQUEST, GB_SECOND, LAMBDA_REQUEST, MEMORY_GB, READ_UNIT
+from costs.prices import API_REQUEST, GB_SECOND, LAMBDA_REQUEST, MEMORY_GB, READ_UNIT
 from mcp_baton.server.background.watching import LOOK_S
 from mcp_baton.server.workflows.task_view import INTERVALS_MS
 

@@ -1,17 +1,14 @@
 """Where the tasks of a measured workflow are kept, and what counts the requests."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from benchmarks.metering import Aside, Meter
+from costs.metering import Aside, Meter
+from emulators.s3 import embedded_s3, new_bucket
 from mcp_baton.local.dynamodb import embedded_client, http_client
 from mcp_baton.local.embedded import EmbeddedEngine
-from tests.buckets import embedded_s3, new_bucket
-from tests.dynamodb_local import engine as dynamodb_local
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -24,7 +21,6 @@ class Place:
     """Where tasks are kept, and what counts the requests.
 
     Attributes:
-        name: How the units are known.
         dynamodb: A client whose requests are not counted.
         counted: A client for handlers.
         s3: The same for S3.
@@ -32,7 +28,6 @@ class Place:
         meter: Counts.
     """
 
-    name: str
     dynamodb: "DynamoDBClient"
     counted: "DynamoDBClient"
     s3: "S3Client"
@@ -41,37 +36,22 @@ class Place:
 
 
 @contextmanager
-def place(*, sizes: bool = False) -> Iterator[Place]:
-    """DynamoDB Local; where it is missing, or `sizes` are asked for, an engine in this process and its items' sizes."""
-    reason = "as asked for" if sizes else dynamodb_local.left_out()
-    if reason is None and not dynamodb_local.LIBRARY.exists():
-        reason = "DynamoDB Local is not installed (make setup-tests installs it)"
-    with ExitStack() as stack:
-        if reason is not None:
-            yield stack.enter_context(by_sizes(reason))
-            return
-        folder = Path(stack.enter_context(TemporaryDirectory()))
-        yield stack.enter_context(by_consumed_capacity(stack.enter_context(dynamodb_local.running(folder))))
-
-
-@contextmanager
 def by_consumed_capacity(url: str) -> Iterator[Place]:
     """A DynamoDB that tells its units, at a URL."""
     aside = Aside()
     with _s3(aside) as s3, closing(http_client(url)) as own, closing(http_client(url)) as counted:
         bucket, meter = new_bucket(s3).name, Meter(counted, s3, aside)
-        name = "Units as DynamoDB Local 2.6.1 tells them (ConsumedCapacity)."
-        yield Place(name, own, counted, s3, bucket, meter)
+        yield Place(own, counted, s3, bucket, meter)
 
 
 @contextmanager
-def by_sizes(reason: str) -> Iterator[Place]:
+def by_sizes() -> Iterator[Place]:
     """A DynamoDB in this process, whose items are looked at."""
     aside = Aside()
     engine = _Timed(aside)
     with _s3(aside) as s3, closing(embedded_client(engine)) as own, closing(embedded_client(engine)) as counted:
         bucket, meter = new_bucket(s3).name, Meter(counted, s3, aside, looking=own)
-        yield Place(f"Units from item sizes: {reason}.", own, counted, s3, bucket, meter)
+        yield Place(own, counted, s3, bucket, meter)
 
 
 class _Timed(EmbeddedEngine):
