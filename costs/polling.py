@@ -8,7 +8,7 @@ out are left out.
 from math import ceil
 
 from costs.prices import API_REQUEST, GB_SECOND, LAMBDA_REQUEST, MEMORY_GB, READ_UNIT
-from mcp_baton.server.background.watching import LOOK_S
+from mcp_baton.server.methods.tasks import LOOK_S
 from mcp_baton.server.workflows.task_view import INTERVALS_MS
 
 POLL_S = 0.010

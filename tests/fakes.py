@@ -164,6 +164,7 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
 
 def services_of(server: Server, store: TaskStore | None, settings: Settings, **others: Any) -> Services:
     """The services of a process, as `aws.handler` makes them."""
+    server.check(in_full=False)
     return Services(server=server, store=store, settings=settings, seal=seal_of(settings), **others)
 
 

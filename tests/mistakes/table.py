@@ -421,7 +421,7 @@ STEPS = (
     Mistake(
         "a text of an output for a number",
         added("FETCH", f"""{PATH_STEP % 'step_output("order", "email")'}  {HERE}"""),
-        ("step 'pay'", "'email'", "a text", "'amount'", "a number"),
+        ("step 'pay'", "'email'", "a string", "'amount'", "a number"),
         "another field",
         warning=True,
     ),

@@ -7,8 +7,8 @@ import pytest
 from costs import polling
 from mcp_baton import Server
 from mcp_baton.server.background.job import MESSAGE_S
-from mcp_baton.server.background.watching import WHOLE_S
 from mcp_baton.server.methods.subscriptions import MOST_TASKS
+from mcp_baton.server.methods.tasks import WHOLE_S
 from mcp_baton.server.workflows.task_view import INTERVALS_MS, PERSON_MS
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import RENEW_MS

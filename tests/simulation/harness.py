@@ -167,7 +167,7 @@ def _start_thread(function: Callable[..., object], arguments: dict[str, Any], ma
     """A tool's thread is an actor of the invocation's process."""
     process = _under_way[-1].processes[here().process.name]
     process.checked_ms = process.clock_read_ms
-    beside("tool", partial(copy_context().run, worker.run_and_tell, function, arguments, mailbox, lambda: None))
+    beside("tool", partial(copy_context().run, worker.run_and_report, function, arguments, mailbox, lambda: None))
     return lambda: None
 
 

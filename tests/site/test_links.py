@@ -14,7 +14,7 @@ from tests.site.blocks import PAGES, ROOT
 from tests.site.cited import CITED, cited, headings
 from tests.site.hooks import on_page_markdown
 
-CODE = ("layers", "functions", "examples", "benchmarks", "tests")
+CODE = ("layers", "functions", "examples", "benchmarks", "costs", "emulators", "tests")
 NOT_OURS = {".venv", ".layers", "node_modules"}
 
 

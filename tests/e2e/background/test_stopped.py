@@ -55,7 +55,7 @@ def ending(client: Client, how: str, after_s: float) -> Callable[[], object]:
 
 EVENTS = {
     "cancelled": "The task was cancelled",
-    "completed": "The task was completed by somebody else",
+    "completed": "Another request completed the task",
     "expired": "The task expired or was deleted",
 }
 

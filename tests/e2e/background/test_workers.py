@@ -1,6 +1,7 @@
-"""Worker processes of the local server: real processes, whose every invocation is held by the test.
+"""Workers: the processes of the local server, and the logs and metrics of a worker's invocation.
 
-An invocation of the probe connects to the test and waits to be told how to end; the connection ends with the process.
+An invocation of the probe connects to the test and waits for the instruction how to end. The connection ends with the
+process.
 """
 
 import json
@@ -18,11 +19,21 @@ from typing import Any, Self, override
 
 import pytest
 
-from mcp_baton.exceptions import NotDispatched
+from mcp_baton import Server, Step, Workflow, constant
+from mcp_baton.aws import dynamodb_store
+from mcp_baton.exceptions import EventError, NotDispatched
 from mcp_baton.local.workers.event_queue import Retries
 from mcp_baton.local.workers.function import Launch
 from mcp_baton.local.workers.pool import COMMAND, Policy, Pool
 from mcp_baton.local.workers.runtime_api import INVOCATIONS, RUNTIME, RuntimeApi
+from mcp_baton.protocol.http import HttpRequest
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.endpoint import Endpoint
+from mcp_baton.settings import Settings
+from mcp_baton.telemetry import Collector
+from tests.e2e.background_support import Queue
+from tests.e2e.support import Table
+from tests.fakes import Line, services_of
 
 BOUND_S = 60
 FUNCTIONS = Path(__file__).with_name("worker_functions")
@@ -131,7 +142,7 @@ def pool() -> Iterator[MakePool]:
 
 
 @pytest.mark.parametrize("command", [COMMAND, AWS_CLIENT], ids=["own client", "AWS's client"])
-def test_a_worker_works_on_one_event_after_the_other(pool: MakePool, probe: Probe, command: tuple[str, ...]) -> None:
+def test_a_worker_handles_one_event_after_the_other(pool: MakePool, probe: Probe, command: tuple[str, ...]) -> None:
     workers = pool(command=command)
     workers.dispatch({**probe.event, "number": 1})
     first = probe.next()
@@ -158,9 +169,7 @@ def test_a_handler_that_raises_is_invoked_again_with_the_same_id(
     assert "attempt 1 of an event failed (RuntimeError: the bank said no)" in caplog.text
 
 
-def test_after_a_renewal_the_next_event_goes_to_a_process_that_loads_the_files_anew(
-    pool: MakePool, probe: Probe
-) -> None:
+def test_after_a_file_has_changed_the_next_event_goes_to_a_new_process(pool: MakePool, probe: Probe) -> None:
     workers, pids = pool(at_once=1), list[int]()
     for renew_while_at_work in (True, False, None):
         workers.dispatch(probe.event)
@@ -175,7 +184,7 @@ def test_after_a_renewal_the_next_event_goes_to_a_process_that_loads_the_files_a
     assert len(set(pids)) == 3
 
 
-def test_two_work_at_a_time_and_the_third_event_waits(pool: MakePool, probe: Probe) -> None:
+def test_with_two_workers_the_third_event_waits(pool: MakePool, probe: Probe) -> None:
     workers = pool()
     for _ in range(3):
         workers.dispatch(probe.event)
@@ -190,7 +199,7 @@ def test_two_work_at_a_time_and_the_third_event_waits(pool: MakePool, probe: Pro
     third.tell("return")
 
 
-def test_an_event_whose_process_dies_is_tried_again_and_given_up_when_it_kills_every_one(
+def test_an_event_whose_process_dies_is_retried_and_then_given_up(
     pool: MakePool, probe: Probe, caplog: pytest.LogCaptureFixture
 ) -> None:
     workers, killed = pool(), list[dict[str, Any]]()
@@ -210,7 +219,7 @@ def test_an_event_whose_process_dies_is_tried_again_and_given_up_when_it_kills_e
     assert json.dumps(probe.event, separators=(",", ":")) in caplog.text
 
 
-def test_an_invocation_that_takes_too_long_is_killed_with_what_it_has_started(
+def test_an_invocation_that_times_out_is_killed_with_its_child_processes(
     pool: MakePool, probe: Probe, caplog: pytest.LogCaptureFixture
 ) -> None:
     workers = pool(timeout_s=5, retries=Retries(()))
@@ -233,9 +242,7 @@ def test_a_worker_that_cannot_be_started_fails_the_attempt(pool: MakePool, caplo
     wait_for(lambda: f"discarded after 1 attempts ({why})" in caplog.text)
 
 
-def test_a_tool_finds_standard_input_empty_and_sends_events_to_the_queue_that_it_works_for(
-    pool: MakePool, probe: Probe
-) -> None:
+def test_a_tool_has_an_empty_standard_input_and_can_send_events_to_its_own_queue(pool: MakePool, probe: Probe) -> None:
     pool().dispatch(probe.event)
     held = probe.next()
     held.tell("read")
@@ -247,7 +254,7 @@ def test_a_tool_finds_standard_input_empty_and_sends_events_to_the_queue_that_it
     sent.tell("return")
 
 
-def test_stopping_waits_for_work_that_gets_through_within_the_grace(pool: MakePool, probe: Probe) -> None:
+def test_stopping_waits_for_invocations_that_end_within_the_grace_period(pool: MakePool, probe: Probe) -> None:
     workers = pool()
     workers.dispatch(probe.event)
     held = probe.next()
@@ -259,7 +266,7 @@ def test_stopping_waits_for_work_that_gets_through_within_the_grace(pool: MakePo
         workers.dispatch(probe.event)
 
 
-def test_stopping_kills_what_is_not_through_when_the_grace_is_over(
+def test_stopping_kills_invocations_after_the_grace_period(
     pool: MakePool, probe: Probe, caplog: pytest.LogCaptureFixture
 ) -> None:
     workers = pool()
@@ -305,7 +312,7 @@ def answered(method: str, path: str, headers: dict[str, str], body: bytes | None
 @pytest.mark.parametrize(
     "headers", [{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}]
 )
-def test_no_page_reaches_a_workers_events(headers: dict[str, str]) -> None:
+def test_a_web_page_cannot_read_a_workers_events(headers: dict[str, str]) -> None:
     assert answered("GET", f"{RUNTIME}/invocation/next", headers)[0] == 403
 
 
@@ -319,9 +326,7 @@ def test_no_page_reaches_a_workers_events(headers: dict[str, str]) -> None:
         (f"{RUNTIME}/other", b"{}", {}, 404),
     ],
 )
-def test_the_runtime_api_says_what_it_does_not_take(
-    path: str, body: bytes, headers: dict[str, str], status: int
-) -> None:
+def test_the_runtime_api_refuses_invalid_requests(path: str, body: bytes, headers: dict[str, str], status: int) -> None:
     assert answered("POST", path, headers, body) == (status, [{}] if status == 202 else [])
 
 
@@ -343,3 +348,98 @@ def wait_for(happened: Callable[[], bool]) -> None:
     while not happened():
         assert monotonic() < end, "it did not happen"
         sleep(0.01)
+
+
+class Shop:
+    """A server with a tool for the background, and what becomes of the requests to it."""
+
+    def __init__(self, table: Table) -> None:
+        server = Server("shop", version="1.0.0")
+
+        @server.tool(task="required")
+        def count() -> int:
+            """Count."""
+            return 1
+
+        @server.tool
+        def step(number: int) -> int:
+            """Take eight seconds of the function's time."""
+            self.left_ms -= 8_000
+            return number
+
+        steps = [Step(f"step_{number}", tool=step, arguments={"number": constant(number)}) for number in range(4)]
+        server.add_workflow(Workflow(name="long", description="take four steps", steps=steps, background=True))
+        self.left_ms = 0
+        settings = Settings(table=table.name, worker="baton-worker:live")
+        self.telemetry = Collector()
+        self.queue = Queue()
+        self.heard: list[str] = []
+        self.telemetry.begin(self.heard.append)
+        store = dynamodb_store(table.name, settings, lambda: table.client)
+        services = services_of(server, store, settings, telemetry=self.telemetry, dispatcher=self.queue)
+        self.endpoint = Endpoint(services)
+
+    def call(self, request_id: str, tool: str = "count") -> None:
+        params = {"name": tool, "arguments": {}, "task": {"ttl": 60_000}}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        headers = {"content-type": "application/json", "mcp-protocol-version": "2025-11-25"}
+        request = HttpRequest("POST", "/mcp", headers, body.encode(), "kim")
+        response = self.endpoint(request, Line(request_id=request_id, can_stream=False))
+        assert response
+        assert "taskId" in response.body.decode()
+
+    def work(self, event: Any) -> JsonObject:
+        self.left_ms = 20_000
+        line = Line(request_id="invocation-1", can_stream=False, left_ms=lambda: self.left_ms)
+        return self.endpoint.work(event["batonTask"], line)
+
+    def counted(self) -> dict[str, float]:
+        """How often each thing was counted since the last time."""
+        counts: dict[str, float] = {}
+        for measurement in self.telemetry.take().measurements:
+            counts[measurement.metric.name] = counts.get(measurement.metric.name, 0) + measurement.value
+        return counts
+
+
+@pytest.fixture
+def shop(table: Table) -> Shop:
+    return Shop(table)
+
+
+def test_a_workers_logs_have_the_id_of_the_request_that_created_the_task(shop: Shop) -> None:
+    shop.call("gateway-7")
+    shop.call("gateway-8")
+    assert shop.heard == []
+
+    for event in reversed(shop.queue.events):
+        assert shop.work(event)["outcome"] == "completed"
+
+    assert shop.heard == ["gateway-8", "gateway-7"]
+
+
+def test_a_worker_without_a_task_has_no_request_id(shop: Shop) -> None:
+    shop.call("gateway-7")
+    [event] = shop.queue.events
+    named: Any = event["batonTask"]
+
+    assert shop.work({"batonTask": {**named, "owner": "mallory"}})["outcome"] == "not found"
+    with pytest.raises(EventError, match="`dispatch`, a number"):
+        shop.work({"batonTask": {"owner": "kim", "taskId": named["taskId"]}})
+
+    assert shop.heard == []
+
+
+def test_each_hand_over_is_counted_and_all_invocations_have_the_id_of_one_request(shop: Shop) -> None:
+    shop.call("gateway-7", "long")
+    shop.counted()
+
+    outcomes = []
+    while shop.queue.events:
+        outcomes.append(shop.work(shop.queue.events.pop())["outcome"])
+
+    hops = outcomes.count("handed over")
+    assert outcomes == ["handed over"] * hops + ["completed"]
+    assert hops >= 1
+    counts = shop.counted()
+    assert (counts["TasksHandedOver"], counts["TasksDispatched"]) == (hops, hops)
+    assert shop.heard == ["gateway-7"] * (hops + 1)

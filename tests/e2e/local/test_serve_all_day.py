@@ -73,7 +73,7 @@ def test_a_line_tells_of_each_request_and_changed_files_are_served_without_losin
 
         rates.write_text("def rate(:\n")
         assert "rates.py has changed, and cannot be served: SyntaxError" in said(log, "rates.py")
-        assert "goes on with the code from before" in log.readline()
+        assert "uses the old code until this is corrected" in log.readline()
         assert baton.tool("quote")["result"] == 1
         rates.write_text("def rate():\n    return open('/absent/rates')\n")
         assert "rates.py has changed: reloaded" in said(log, "reloaded")

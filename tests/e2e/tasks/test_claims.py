@@ -98,7 +98,7 @@ def test_a_late_run_whose_task_another_one_holds_is_superseded(
     answer = late.get_prompt("flow")
     assert answer.meta["superseded"] is True
     assert answer.meta["persisted"] is False
-    assert answer.handoff.startswith("This run was superseded: it was late, and another run has taken the task over.")
+    assert answer.handoff.startswith("This run was superseded: its claim expired")
     assert script.called == [*STEPS[: 3 if at == "its end" else 2], "one"]
     stored = client.variables(task_in(table))
     assert "_workflow.result.two" not in stored

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, RegistrationError, Server
-from mcp_baton.server.background.watching import WHOLE_S
+from mcp_baton.server.methods.tasks import WHOLE_S
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.transport.stream import stream_opener
 from tests.e2e.background_support import Background, MakeBackground, away, call, created

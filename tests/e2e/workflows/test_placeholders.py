@@ -254,7 +254,7 @@ def test_an_answer_does_not_hold_for_another_value_than_the_one_that_was_asked_a
     answer = asking.round(state, SURE)
 
     assert answer.result["isError"]
-    assert "has changed since the question was asked" in answer.result["content"][0]["text"]
+    assert "have changed since the question was asked" in answer.result["content"][0]["text"]
     assert press.keys == []
 
 

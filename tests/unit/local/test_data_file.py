@@ -104,7 +104,7 @@ def test_a_killed_process_loses_no_write_that_was_answered(tmp_path: Path) -> No
 
 def test_a_second_process_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
-    with closing(DataFile(path)), pytest.raises(DataFileError, match="another process uses the file: end that one"):
+    with closing(DataFile(path)), pytest.raises(DataFileError, match="another process uses the file: end it"):
         DataFile(path)
     assert tasks_in(path) == []
 
@@ -137,11 +137,11 @@ def cut_off(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda path: path.write_text('{"tasks": []}' * 100), "is damaged, or is no data file of Baton's"),
+        (lambda path: path.write_text('{"tasks": []}' * 100), "is damaged, or not a data file of Baton"),
         (cut_off, "is damaged"),
-        (changed_text, "an item is not what was written"),
+        (changed_text, "an item differs from the one that was written"),
         (lambda path: executed(path, "CREATE TABLE other (value)"), "a database of another program"),
-        (newer, f"version {VERSION + 1}, and this Baton knows version {VERSION}"),
+        (newer, f"version {VERSION + 1}, and this Baton supports version {VERSION}"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_and_left_as_it_is(tmp_path: Path, make: Any, why: str) -> None:

@@ -13,9 +13,7 @@ from pydantic import BaseModel
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant
 from mcp_baton.settings import Settings
 from mcp_baton.testing import Client, JsonRpcError, Killed, connect
-from mcp_baton.testing.clock import Clock
-from mcp_baton.testing.function import Function, Handler
-from mcp_baton.testing.invocations import Invocations
+from mcp_baton.testing.function import Clock, Function, Handler, Invocations
 
 pytestmark = pytest.mark.disable_socket
 

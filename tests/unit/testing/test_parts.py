@@ -5,8 +5,7 @@ from threading import Thread
 import pytest
 
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.testing.clock import Clock
-from mcp_baton.testing.invocations import TIMEOUT_S, Invocations, Killed
+from mcp_baton.testing.function import TIMEOUT_S, Clock, Invocations, Killed
 from mcp_baton.testing.wire import Stream, in_event, result_in
 
 

@@ -12,6 +12,6 @@ def test_after_a_write_sources_draw_on_the_variables_that_the_run_goes_on_with()
     run = Run(workflow, Invocation({}, {}), None, TaskVariables({"who": "ann"}), {})
     assert resolve(task_variable("who"), workflow, run.known) == Found("ann")
 
-    run.draw_on(TaskVariables({"who": "ann"}))
+    run.use_variables(TaskVariables({"who": "ann"}))
     run.variables["who"] = "bob"
     assert resolve(task_variable("who"), workflow, run.known) == Found("bob")

@@ -9,7 +9,7 @@ from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun, Persisted, StepTrace
-from mcp_baton.workflow.run_text import what_became
+from mcp_baton.workflow.run_text import why_stopped
 
 STEPS = [Step(name, tool="work") for name in ("a", "b", "c", "d")]
 WORKFLOW = Workflow(name="w", description="do it", steps=STEPS)
@@ -24,7 +24,7 @@ def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple
         for place in sorted({*ran, *replayed})
     )
     over = TaskOver(TaskStatus.CANCELLED)
-    head, tail = what_became(EndedRun(WORKFLOW, known, traces, over, None), over).split(" under way. ")
+    head, tail = why_stopped(EndedRun(WORKFLOW, known, traces, over, None), over).split(" under way. ")
     assert head == "The task was cancelled while this run was"
     return tail
 
@@ -32,17 +32,17 @@ def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple
 @pytest.mark.parametrize(
     ("persisted", "told"),
     [
-        (True, "What this run did is recorded; the task"),
-        (False, "Not all that this run did is recorded, and the rest may have been done twice; the task"),
-        ("unknown", "Whether all that this run did is recorded is not known; the task"),
+        (True, "Its results are recorded"),
+        (False, "Some of its results are not recorded, and those steps may have run twice"),
+        ("unknown", "Whether its results are recorded is not known"),
     ],
 )
 def test_a_run_that_was_superseded_says_whether_what_it_did_is_recorded(persisted: Persisted, told: str) -> None:
     known = Known({}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
     run = EndedRun(WORKFLOW, known, (), Superseded(), None, persisted)
-    assert what_became(run, Superseded()) == (
-        "This run was superseded: it was late, and another run has taken the task over. "
-        f"{told} says how it stands. The run ran no step. No step was left to run."
+    assert why_stopped(run, Superseded()) == (
+        "This run was superseded: its claim expired, and another run has taken over the task. "
+        f"{told}; read the task for its state. The run ran no step. No step was left to run."
     )
 
 

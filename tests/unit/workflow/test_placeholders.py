@@ -114,7 +114,7 @@ def test_a_value_that_was_not_kept_is_not_known() -> None:
     lost = Unreadable(found.task.variables, ValueNotKept(9, "exceeds the task's size limit"))
     of = plan_of(replace(found.task, variables=lost), FLOW, {"order": "A-17"})
     [unknown] = sent("<output from get (step 'again')>", of).unknown
-    assert "cannot be had: result of 9 bytes exceeds the task's size limit; give the value itself" in unknown.why
+    assert "is not available: result of 9 bytes exceeds the task's size limit; give the value itself" in unknown.why
 
 
 class Unreadable(dict[str, Any]):

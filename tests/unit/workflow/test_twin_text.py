@@ -17,7 +17,7 @@ from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun, StepTrace
-from mcp_baton.workflow.run_text import LIMIT, Value, cut, told_of_held, told_of_over, told_of_run
+from mcp_baton.workflow.run_text import LIMIT, Value, cut, text_of_ended_task, text_of_held_task, text_of_run
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 from tests.fakes import ScriptedHost
 
@@ -67,7 +67,7 @@ def told(
     )
     trace = StepTrace(steps[-1], {}, (), Succeeded(value))
     run = EndedRun(workflow, known, () if pause else (trace,), pause, TASK if named else None)
-    return told_of_run(replace(run, **changes), known, ScriptedHost(), named, lambda _: uri)
+    return text_of_run(replace(run, **changes), known, ScriptedHost(), named, lambda _: uri)
 
 
 def test_a_pause_says_what_happened_and_which_calls_remain_each_with_the_task() -> None:
@@ -134,7 +134,7 @@ def test_where_only_an_earlier_write_is_unknown_the_server_may_go_on() -> None:
 
 def test_a_completed_run_says_so_and_shows_the_last_result() -> None:
     assert told(None, value={"to": "kim"}) == 'Done: 3 of 3 steps.\nResult of send_mail: {"to": "kim"}'
-    assert told(None, value="x", statuses=[COMPLETED, SKIPPED, COMPLETED]).startswith("Done: 2 of 3 steps.\n")
+    assert told(None, value="x", statuses=[COMPLETED, SKIPPED, COMPLETED]).startswith("Done: 3 of 3 steps.\n")
 
 
 def test_a_result_stands_on_one_line_in_quotes_so_that_it_cannot_pass_for_what_the_server_says() -> None:
@@ -190,7 +190,7 @@ def test_a_step_that_another_call_has_completed_meanwhile_is_not_said_to_have_fa
     [
         (TaskOver(TaskStatus.CANCELLED), "The task was cancelled", False),
         (TaskOver(None), "The task expired or was deleted", False),
-        (TaskOver(TaskStatus.COMPLETED), "The task was completed by somebody else", True),
+        (TaskOver(TaskStatus.COMPLETED), "Another request completed the task", True),
         (Superseded(), "This run was superseded", True),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_run_whose_task_was_over_or_anothers_says_so_and_how_to_see_what_becam
 
 def test_a_held_task_is_asked_for_later() -> None:
     workflow = Workflow(name="refund_order", description="d", steps=STEPS)
-    assert told_of_held(workflow, [COMPLETED, PENDING, PENDING], "2026-11-22T09:00:00.000Z", 12, "t-1") == (
+    assert text_of_held_task(workflow, [COMPLETED, PENDING, PENDING], "2026-11-22T09:00:00.000Z", 12, "t-1") == (
         "Another run holds this task until 2026-11-22T09:00:00.000Z or longer; 1 of 3 steps are done so far. "
         'Nothing was run: call refund_order again in 12 s with {"task_id": "t-1"}.'
     )
@@ -214,11 +214,11 @@ def test_a_held_task_is_asked_for_later() -> None:
 def test_a_task_that_is_over_shows_its_outcome() -> None:
     workflow = Workflow(name="refund_order", description="d", steps=STEPS)
     by_hand = [Value("Result of the task", {"paid": True}), Value("Result of refund", None, "baton://x", 9_000)]
-    assert told_of_over(workflow, TaskStatus.COMPLETED, [COMPLETED, COMPLETED, PENDING], by_hand) == (
+    assert text_of_ended_task(workflow, TaskStatus.COMPLETED, [COMPLETED, COMPLETED, PENDING], by_hand) == (
         "Done: 2 of 3 steps. This task is completed; nothing was run.\n"
         'Result of the task: {"paid": true}\nResult of refund: 9000 bytes, which can be read as the resource baton://x'
     )
-    assert told_of_over(workflow, TaskStatus.CANCELLED, [COMPLETED, PENDING, PENDING], []) == (
+    assert text_of_ended_task(workflow, TaskStatus.CANCELLED, [COMPLETED, PENDING, PENDING], []) == (
         "This task is cancelled; 1 of 3 steps were done. Nothing was run: "
         "call refund_order without task_id to start anew."
     )

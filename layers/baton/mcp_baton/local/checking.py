@@ -1,4 +1,4 @@
-"""All that the handler, `baton serve` and the testing client would refuse a server for, at once."""
+"""All reasons for which the handler, `baton serve` and the testing client would refuse a server, and suggestions."""
 
 import os
 import sys
@@ -72,7 +72,7 @@ def _without_settings(unreadable: bool) -> Iterator[None]:
 
 
 def _author() -> Site | None:
-    """The line of the author's that is running."""
+    """Return the author's line that is running."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
     while frame is not None:
         file = frame.f_code.co_filename
@@ -87,9 +87,9 @@ TAKEN: Final = {
     "integer": {"number", "integer", "boolean"},
     "boolean": {"boolean", "integer", "number"},
 }
-"""The types that are converted to a type, beside that type itself."""
+"""The other types that are converted to a type."""
 
-NAMES: Final = {"string": "a text", "number": "a number", "integer": "a whole number", "boolean": "true or false"} | {
+NAMES: Final = {"string": "a string", "number": "a number", "integer": "a whole number", "boolean": "true or false"} | {
     "array": "a list",
     "object": "an object",
     "null": "null",
@@ -100,7 +100,7 @@ type ToolOf = Callable[[Server, Step], Tool | None]
 
 
 def value_faults(server: Server, workflow: Workflow, site: SiteOf, tool_of: ToolOf) -> Iterator[Fault]:
-    """What is wrong with a workflow's values.
+    """Yield the errors in a workflow's values.
 
     Args:
         server: The server.
@@ -156,10 +156,10 @@ def _of_output(tool: Tool | None, name: str, source: StepOutput, producer: Tool 
 
 
 def _kinds(schema: Callable[[], Mapping[str, Any]], path: str | None) -> set[str] | None:
-    """The JSON types at a path of a schema; `None` if they are not known."""
+    """Return the JSON types at a path of a schema; `None` if they are unknown."""
     try:
         return kinds_at(schema(), path)
-    except Exception:  # noqa: BLE001 - a type of the author's brings code along; another fault speaks of it
+    except Exception:  # noqa: BLE001 - code of the author's type runs; another fault reports the error
         return None
 
 
@@ -168,7 +168,7 @@ def _named(kinds: set[str]) -> str:
 
 
 LONGEST_NAME: Final = 45
-"""Characters of a tool's name that fit beside what hosts put before it (docs/tools.md, Names)."""
+"""The maximum length of a tool's name if hosts put a prefix before it (docs/tools.md, Names)."""
 
 
 def advice(
@@ -179,15 +179,15 @@ def advice(
     wrong: Container[str] = (),
     collected: Collected = NOTHING,
 ) -> Iterator[Fault]:
-    """What is worth knowing of a server that was loaded.
+    """Yield suggestions for a loaded server.
 
     Args:
         server: The server.
-        module: The module that it was taken from.
-        folder: Where its files are.
+        module: The module that contains it.
+        folder: The folder with its files.
         environment: The process's variables.
-        wrong: The names of workflows that are refused, of which no more is said.
-        collected: What the files made while they were loaded.
+        wrong: The names of workflows with errors, which get no suggestions.
+        collected: The definitions of the files.
     """
     for tool in server.tools.values():
         yield from _of_tool(tool)
@@ -209,15 +209,15 @@ def _of_tool(tool: Tool) -> Iterator[Fault]:
     what, site = f"tool {tool.name!r}", function_site(tool.decorated)
     yield from _long_name(what, tool.name, site)
     if not tool.labels.description:
-        yield Fault(f"{what} has no description", "say in a docstring what it does: models choose by it", site)
+        yield Fault(f"{what} has no description", "write a docstring: models choose tools by their description", site)
     bare: list[str] = []
     for parameter in tool.signature.parameters:
         default = parameter.default
         if isinstance(default, list | dict | set):
             yield Fault(
-                f"{what}: the default of the parameter {parameter.name!r} is one {type(default).__name__} that all "
-                "calls share, also those of different callers",
-                f"write {parameter.name}: … | None = None, and make it in the function",
+                f"{what}: the default of the parameter {parameter.name!r} is a {type(default).__name__} that all "
+                "calls of all callers share",
+                f"write {parameter.name}: … | None = None, and create it in the function",
                 site,
             )
         if not _is_described(tool, parameter.published):
@@ -230,10 +230,10 @@ def _of_tool(tool: Tool) -> Iterator[Fault]:
 
 
 def _is_described(tool: Tool, parameter: str) -> bool:
-    """Whether clients are told what a parameter is; of a tool that cannot be described at all another fault speaks."""
+    """Whether a parameter has a description. A tool whose schema cannot be made has another fault."""
     try:
         shown: Any = tool.input_schema
-    except Exception:  # noqa: BLE001 - a type of the author's brings code along, which may raise anything
+    except Exception:  # noqa: BLE001 - code of the author's type runs and may raise anything
         return True
     return bool(shown.get("properties", {}).get(parameter, {"description": "none"}).get("description"))
 
@@ -241,8 +241,8 @@ def _is_described(tool: Tool, parameter: str) -> bool:
 def _long_name(what: str, name: str, site: Site | None) -> Iterator[Fault]:
     if len(name) > LONGEST_NAME:
         yield Fault(
-            f"{what}: the name has {len(name)} characters, and hosts put more before it, up to 64 in all",
-            f"give it a shorter one, of {LONGEST_NAME} at most",
+            f"{what}: the name has {len(name)} characters, and hosts add a prefix and allow 64 in total",
+            f"use a shorter name, of at most {LONGEST_NAME} characters",
             site,
         )
 
@@ -261,12 +261,12 @@ def _of_workflow(server: Server, workflow: Workflow, folder: Path) -> Iterator[F
         if name not in used:
             yield Fault(
                 f"{what}: nothing uses the argument {name!r}",
-                f"give it to a step, with prompt_arg({name!r}), or leave it out",
+                f"use prompt_arg({name!r}) in a step, or remove the argument",
                 site(),
             )
         elif not argument.description:
             yield Fault(
-                f"{what}: the argument {name!r} has no description, and somebody has to fill it in",
+                f"{what}: the argument {name!r} has no description, and a person or a model has to fill it in",
                 f"write Argument({name!r}, '…')",
                 site(),
             )
@@ -276,7 +276,7 @@ def _of_workflow(server: Server, workflow: Workflow, folder: Path) -> Iterator[F
 
 
 def _arguments_in(step: Step) -> Iterator[str]:
-    """The arguments of its workflow that a step uses."""
+    """Yield the workflow's arguments that a step uses."""
     texts = [*step.resources, step.guidance or ""]
     for source in (*step.arguments.values(), *step.template_bindings.values()):
         if isinstance(source, PromptArg):
@@ -288,7 +288,7 @@ def _arguments_in(step: Step) -> Iterator[str]:
 
 
 def _unknown_outputs(server: Server, workflow: Workflow, site: Callable[[str | None], Site | None]) -> Iterator[Fault]:
-    """Paths into outputs of which nothing is known, so that a typo shows when the workflow runs."""
+    """Yield paths into outputs of unknown form: a typing error in them is found only when the workflow runs."""
     tools = {step.binding: _tool_of(server, step) for step in workflow.steps}
     for step in workflow.steps:
         sources: list[Source] = [*step.arguments.values(), *step.template_bindings.values()]
@@ -313,7 +313,7 @@ def _tool_of(server: Server, step: Step) -> Tool | None:
 
 
 def _left_out(server: Server, module: ModuleType, folder: Path, collected: Collected) -> Iterator[Fault]:
-    """Workflows that the author's files made and did not add to a server."""
+    """Yield workflows that the author's files made and did not add to a server."""
     added, variables = set(map(id, collected.given)), {id(value): name for name, value in vars(module).items()}
     for workflow, site in collected.workflows:
         if (
@@ -331,13 +331,13 @@ def _left_out(server: Server, module: ModuleType, folder: Path, collected: Colle
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        errors: What would be refused.
-        warnings: What works, and is worth a second look.
-        published: How many there are of each kind: `{"tools": 3, …}`; empty where there is no server.
-        whole: Whether the file was read to its end, so that these are all errors.
+        errors: The reasons for which the server would be refused.
+        warnings: Suggestions.
+        published: The number of published objects of each kind: `{"tools": 3, …}`; empty if there is no server.
+        whole: Whether the file was read to its end, so that all errors are known.
     """
 
     errors: tuple[Fault, ...]
@@ -351,10 +351,10 @@ def check_target(target: str, environment: Mapping[str, str]) -> Checked:
 
     Args:
         target: As `loader.load` takes it.
-        environment: The process's variables: Baton's settings are checked, too.
+        environment: The process's variables. Baton's settings are checked, too.
 
     Raises:
-        LoadError: there is no such file or module.
+        LoadError: the file or module does not exist.
     """
     place = find(target)
     faults, collected = list(_settings_faults(environment)), Collected()
@@ -380,9 +380,9 @@ def check_target(target: str, environment: Mapping[str, str]) -> Checked:
 
 
 def _load_fault(error: LoadError) -> Fault:
-    """Why there is no server: the author's own exception, or that none is to be had from the file."""
+    """Return why there is no server: the author's exception, or a file without a server."""
     if isinstance(error.__cause__, SyntaxError) and error.__cause__.filename:
-        # No frame has the line: Python names it in the error.
+        # The error names the line, which is in no frame.
         site = Site(Path(error.__cause__.filename), error.__cause__.lineno or 1)
         return Fault(f"{type(error.__cause__).__name__}: {error.__cause__.msg}", "", site)
     if error.__cause__ is not None:
@@ -399,12 +399,12 @@ def _settings_faults(environment: Mapping[str, str]) -> Iterator[Fault]:
 
 
 def server_faults(server: Server, folder: Path, collected: Collected = NOTHING) -> Iterator[Fault]:
-    """All that is wrong with a server, but what comes of an earlier mistake.
+    """Yield the errors of a server, without those that follow from an earlier one.
 
     Args:
         server: The server.
-        folder: Where its files are.
-        collected: What was wrong while they were loaded.
+        folder: The folder with its files.
+        collected: The errors of its definitions.
     """
     for published, error in undescribed(server.tools, server.resources, server.prompts):
         yield Fault.of(str(error), function_site(published.function))
@@ -416,7 +416,7 @@ def server_faults(server: Server, folder: Path, collected: Collected = NOTHING) 
 
 
 def _follows(server: Server, error: WorkflowError, collected: Collected) -> bool:
-    """Whether an error comes of another one that has been taken down: a tool, a step or a workflow that was refused."""
+    """Whether an error follows from another one: a tool, a step or a workflow that was refused."""
     if error.workflow in collected.names or (error.step is not None and error.step in collected.names):
         return True
     workflow = server.workflows[error.workflow]

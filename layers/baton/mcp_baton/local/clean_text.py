@@ -1,4 +1,4 @@
-"""Text as it is printed. Servers, tools and files may hold characters that control the terminal or hide text."""
+"""Safe printing. Texts of servers, tools and files may contain characters that control the terminal or hide text."""
 
 import json
 import sys
@@ -16,12 +16,12 @@ lone surrogates, and line and paragraph separators."""
 
 
 def cleaned(text: str) -> str:
-    """The text for a terminal: unsafe characters are replaced by U+FFFD. Line breaks and tabs stay."""
+    """Return a text for a terminal: unsafe characters become U+FFFD. Line breaks and tabs stay."""
     return "".join(map(_clean, text))
 
 
 def escaped(document: str) -> str:
-    """A JSON document, with unsafe characters in its strings written as `\\u…`."""
+    """Return a JSON document with unsafe characters in its strings as `\\u…`."""
     return "".join(map(_escape, document))
 
 
@@ -39,9 +39,9 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 class CleanConsole(Console):
-    """A console of rich that prints cleaned text. Its own control sequences (styles, cursor) are left alone.
+    """A rich console that prints cleaned text, with its own control sequences (styles, cursor).
 
-    Text is never read as markup, as emoji codes, or highlighted.
+    Text is not read as markup or emoji codes, and not highlighted.
     """
 
     def __init__(self, *, file: IO[str] | None = None, stderr: bool = False, soft_wrap: bool = False) -> None:
@@ -49,7 +49,7 @@ class CleanConsole(Console):
 
     @override
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The pieces of what is printed."""
+        """Yield cleaned segments."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=cleaned(segment.text))
 

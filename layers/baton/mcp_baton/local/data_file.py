@@ -1,8 +1,8 @@
-"""The file that keeps the embedded DynamoDB's items over a restart (docs/commands.md, Serve): an SQLite database.
+"""The SQLite file that keeps the embedded DynamoDB's items after a restart (docs/commands.md, Serve).
 
-Each write is a transaction of its own, which is on its way to the disk before the request that makes it is answered: a
-killed process loses nothing that was answered. A machine that loses its power may lose the last writes; the file stays
-whole (https://www.sqlite.org/pragma.html#pragma_synchronous, NORMAL with a write-ahead log).
+Each write is a transaction, which is in the file before the request is answered: a killed process loses no answered
+write. A power failure may lose the last writes but does not damage the file
+(https://www.sqlite.org/pragma.html#pragma_synchronous, NORMAL with a write-ahead log).
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any, Final
 from mcp_baton.exceptions import BatonError
 
 APPLICATION: Final = 0x4261746F
-"""What marks an SQLite database as one of Baton's: `Bato` in ASCII."""
+"""Marks an SQLite database as Baton's: `Bato` in ASCII."""
 
 VERSION: Final = 1
 TABLES: Final = (
@@ -28,24 +28,24 @@ TABLES: Final = (
 STATE_KEY: Final = "state_key"
 
 type Key = tuple[str, str, str]
-"""An item's table, and the two values of its key."""
+"""An item's table and the two values of its key."""
 
 type Items = Mapping[Key, Mapping[str, Any] | None]
-"""Items in DynamoDB's JSON, by their keys; `None` for one that is gone."""
+"""Items in DynamoDB's JSON, by their keys; `None` for a deleted one."""
 
 
 class DataFileError(BatonError):
-    """A data file that cannot be used. It is left as it is."""
+    """A data file cannot be used. It is not changed."""
 
 
 class DataFile:
-    """A data file, open, and locked against other processes until it is closed. Used under the engine's own lock.
+    """An open data file, locked against other processes. Used under the engine's lock.
 
     Args:
-        path: The file; made where it is missing.
+        path: The file, created if missing.
 
     Raises:
-        DataFileError: it is damaged, another process's, of another program or of a newer Baton, or cannot be opened.
+        DataFileError: it is damaged, in use, from another program or a newer Baton, or cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,30 +53,30 @@ class DataFile:
         if path.is_dir() or not path.parent.is_dir():
             raise DataFileError(f"--data {path}: {'it is a folder' if path.is_dir() else f'no folder {path.parent}'}")
         self._create()
-        with self._refusing():
+        with self._translating():
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
-            with self._refusing():
+            with self._translating():
                 self._open()
         except BaseException:
             self._connection.close()
             raise
 
     def items(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every item, with its table.
+        """Yield every item with its table.
 
         Raises:
-            DataFileError: one is damaged.
+            DataFileError: an item is damaged.
         """
-        with self._refusing():
+        with self._translating():
             rows = self._connection.execute('SELECT "table", item, crc32 FROM items').fetchall()
         for table, text, crc32 in rows:
             if zlib.crc32(text.encode()) != crc32:
-                raise self._damaged("an item is not what was written")
+                raise self._damaged("an item differs from the one that was written")
             yield table, json.loads(text)
 
     def write(self, items: Items) -> None:
-        """Write items, all of them or none.
+        """Write all items or none.
 
         Raises:
             sqlite3.Error: they could not be written.
@@ -90,18 +90,18 @@ class DataFile:
                 self._execute("REPLACE INTO items VALUES (?, ?, ?, ?, ?)", *key, text, zlib.crc32(text.encode()))
 
     def state_key(self) -> bytes:
-        """A key for what travels through clients, the same for each process that opens the file."""
+        """Return the key that signs states which clients hold, the same for each process that opens the file."""
         with self._transaction():
             self._execute("INSERT OR IGNORE INTO settings VALUES (?, ?)", STATE_KEY, os.urandom(32).hex())
             found = self._execute("SELECT value FROM settings WHERE name = ?", STATE_KEY).fetchone()
         return str(found[0]).encode()
 
     def close(self) -> None:
-        """Write what is in the log to the file itself, and let others have it."""
+        """Write the log to the file and unlock it."""
         self._connection.close()
 
     def _create(self) -> None:
-        """Create the file where it is missing, for this user alone. SQLite gives its journals the file's mode."""
+        """Create the file if it is missing, readable only for this user. SQLite gives its journals the same mode."""
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
@@ -117,10 +117,10 @@ class DataFile:
             if not self._execute("SELECT 1 FROM sqlite_master").fetchone() and not application:
                 self._make()
             elif application != APPLICATION:
-                raise DataFileError(f"--data {self.path}: a database of another program; name another file")
+                raise DataFileError(f"--data {self.path}: it is a database of another program; name another file")
             elif version != VERSION:
-                known = f"version {version}, and this Baton knows version {VERSION}"
-                raise DataFileError(f"--data {self.path}: the file is of {known}; name another file, or update Baton")
+                versions = f"version {version}, and this Baton supports version {VERSION}"
+                raise DataFileError(f"--data {self.path}: the file has {versions}; name another file, or update Baton")
             found = self._execute("PRAGMA quick_check").fetchone()[0]
             if found != "ok":
                 raise self._damaged(str(found).splitlines()[-1])
@@ -143,26 +143,24 @@ class DataFile:
             yield
             self._execute("COMMIT")
         except BaseException:
-            if self._connection.in_transaction:  # SQLite ends it by itself after some errors, such as a full disk
+            if self._connection.in_transaction:  # SQLite ends it after some errors, such as a full disk
                 self._execute("ROLLBACK")
             raise
 
     @contextmanager
-    def _refusing(self) -> Iterator[None]:
-        """Say what SQLite's errors mean for the file."""
+    def _translating(self) -> Iterator[None]:
+        """Translate errors of SQLite."""
         try:
             yield
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise DataFileError(
-                    f"--data {self.path}: another process uses the file: end that one, or name another file"
+                    f"--data {self.path}: another process uses the file: end it, or name another file"
                 ) from error
             raise DataFileError(f"--data {self.path}: it cannot be opened: {error}") from error
         except sqlite3.DatabaseError as error:
             raise self._damaged(str(error)) from error
 
     def _damaged(self, why: str) -> DataFileError:
-        remedy = "it is left as it is. Move it away, or name another file"
-        return DataFileError(
-            f"--data {self.path}: the file is damaged, or is no data file of Baton's ({why}); {remedy}"
-        )
+        remedy = "it was not changed. Move it away, or name another file"
+        return DataFileError(f"--data {self.path}: the file is damaged, or not a data file of Baton ({why}); {remedy}")

@@ -1,4 +1,4 @@
-"""DynamoDB for a machine of one's own: an engine in this process, or any URL (docs/local.md)."""
+"""DynamoDB for local use: an engine in this process, or any URL (docs/local.md)."""
 
 from functools import cache
 from threading import Lock
@@ -18,14 +18,14 @@ REGION = "us-east-1"
 CREDENTIAL = "local"
 CONNECTIONS = 64
 MAKING = Lock()
-"""Held while an embedded client is made: they share a session, which is not safe among threads."""
+"""Held while an embedded client is made: they share a session, which is not thread-safe."""
 
 
 def embedded_engine(keep: "Keep | None" = None) -> "EmbeddedEngine":
-    """A DynamoDB inside this process. What it holds is gone with it, unless somebody keeps what is written.
+    """Return a DynamoDB in this process. Its items are lost with it, unless `keep` stores them.
 
     Raises:
-        SettingsError: moto, of which it is made, is not installed.
+        SettingsError: moto, the engine, is not installed.
     """
     try:
         from mcp_baton.local.embedded import EmbeddedEngine
@@ -36,9 +36,9 @@ def embedded_engine(keep: "Keep | None" = None) -> "EmbeddedEngine":
 
 
 def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
-    """A client whose requests are answered by an engine inside this process: one of its own unless one is given.
+    """Return a client whose requests are answered by an engine in this process, by default a new one.
 
-    It needs no network, no credentials and no AWS configuration, and leaves every other client alone.
+    It needs no network, no credentials and no AWS configuration, and does not affect other clients.
 
     Raises:
         SettingsError: moto, the engine, is not installed.
@@ -46,7 +46,7 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
     engine = embedded_engine() if engine is None else engine
     with MAKING:
         client = _client(_session(), f"https://dynamodb.{REGION}.amazonaws.com", REGION)
-    # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
+    # botocore uses the result of a `before-send` handler as the response; its stubs do not know this.
     answer: Any = engine.answer
     client.meta.events.register("before-send.dynamodb", answer)
     return client
@@ -54,13 +54,13 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
 
 @cache
 def _session() -> "Session":
-    """The session of all embedded clients, with botocore's data: making it takes longer than making a client."""
+    """Return the session of all embedded clients, which takes longer to make than a client."""
     import os
 
     import boto3
     import botocore.session
 
-    # A profile that does not exist, or a configuration file that cannot be read, must not matter here.
+    # A missing profile or an unreadable configuration file must not matter here.
     session = botocore.session.Session(
         {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
     )
@@ -69,10 +69,10 @@ def _session() -> "Session":
 
 
 def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
-    """A client for a DynamoDB endpoint; timeouts and retries are in its config.
+    """Return a client for a DynamoDB endpoint; timeouts and retries are in its config.
 
-    Credentials and region are the user's where there are any. An endpoint other than AWS's takes whatever it is
-    given: without credentials it gets made-up ones, and no metadata service is asked for them.
+    It uses the user's credentials and region. For an endpoint other than AWS's, missing credentials are invented, and
+    no metadata service is asked for them.
     """
     import boto3
     import botocore.session
@@ -91,7 +91,7 @@ def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
 def _client(session: "Session", url: str, region: str, config: "Config | None" = None) -> "DynamoDBClient":
     from botocore.config import Config
 
-    # The store sends again by itself (docs/storage.md); timeouts are the config's.
+    # The store retries by itself (docs/storage.md); the config has the timeouts.
     pooled = Config(
         max_pool_connections=CONNECTIONS,
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
@@ -102,10 +102,9 @@ def _client(session: "Session", url: str, region: str, config: "Config | None" =
 
 
 def create_table(client: "DynamoDBClient", name: str) -> None:
-    """Create the task table where it is missing, and wait until it can be used.
+    """Create the task table if it is missing, and wait until it is active.
 
-    On-demand, with `expires_at` as its TTL attribute where the engine knows of TTL. A table that is there already is
-    left as it is.
+    It is on-demand, with the TTL attribute `expires_at` if the engine supports TTL. An existing table is not changed.
     """
     try:
         client.create_table(
@@ -136,6 +135,6 @@ def _enable_ttl(client: "DynamoDBClient", name: str) -> None:
             TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"}
         )
     except ClientError as error:
-        # Some local engines have no TTL. Reads treat an expired item as gone in any case.
+        # Some local engines have no TTL. Reads ignore expired items in any case.
         if error.response["Error"]["Code"] != "UnknownOperationException":
             raise

@@ -1,7 +1,7 @@
-"""moto's DynamoDB as an engine for one client, made atomic. Imported only where the engine is used.
+"""moto's DynamoDB as an atomic engine for one client. Imported only when the engine is used.
 
-`moto.mock_aws` would answer for every AWS client of the process, the user's own S3 client too. Here one client's
-requests go to one backend that nobody else knows.
+`moto.mock_aws` would answer every AWS client of the process, for example the user's S3 client. Here the requests of one
+client go to one private backend.
 """
 
 import copy
@@ -36,25 +36,25 @@ ITEM_BYTES = 409_600
 AS_IT_IS = {"Item", "Items", "Attributes", "Count", "ScannedCount", "LastEvaluatedKey", "ConsumedCapacity"}
 FRAMES = 10_000
 DISPATCH = Lock()
-"""Held by whichever engine answers: moto is not atomic, and the recursion limit is the whole process's."""
+"""Held while an engine answers: moto is not atomic, and the recursion limit applies to the whole process."""
 
 
 NOT_KEPT = json.dumps({"__type": "InternalServerError", "message": "the data file cannot be written"})
 
 type Keep = Callable[[Mapping[Key, dict[str, Any] | None]], object]
-"""Takes the items that a request has written, in DynamoDB's JSON; `None` for one that it has deleted. If it raises, the
-request fails and changes nothing."""
+"""Stores the items that a request has written, in DynamoDB's JSON; `None` for a deleted one. If it raises, the request
+fails and changes nothing."""
 
 
 class EmbeddedEngine:
-    """One DynamoDB, with tables of its own.
+    """A DynamoDB with its own tables.
 
     moto reads, checks the condition and writes without a lock: of 1600 conditional writes by 16 threads up to 458
     were lost. One lock around the whole dispatch makes each request atomic, as DynamoDB's are.
 
     Args:
         region: The region that its clients name.
-        keep: Told of the items that a request has written before it is answered; see `Keep`.
+        keep: Called with the items that a request has written, before it is answered; see `Keep`.
     """
 
     def __init__(self, region: str, keep: Keep | None = None) -> None:
@@ -65,7 +65,7 @@ class EmbeddedEngine:
         )
 
     def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        """Answer a signed request: a handler of botocore's `before-send` event, so that nothing is sent."""
+        """Answer a signed request, as a handler of botocore's `before-send` event: botocore then sends nothing."""
         normalized = normalize_request(request)
         with DISPATCH, deep_stack():
             try:
@@ -77,12 +77,12 @@ class EmbeddedEngine:
         return AWSResponse(request.url, status, headers, MockRawResponse(body))
 
     def put(self, table: str, item: dict[str, Any]) -> None:
-        """Put an item into a table that is there, and tell nobody."""
+        """Put an item into an existing table, without `keep`."""
         with DISPATCH:
             self._backend.put_whole(table, item)
 
     def _kept(self) -> bool:
-        """Tell `keep` of what was written; whether it could. What it could not keep is undone."""
+        """Call `keep` with the written items. On failure, undo the writes and return false."""
         touched = self._backend.touched
         try:
             if self._keep is not None and touched:
@@ -97,8 +97,8 @@ class EmbeddedEngine:
 
 
 def _once(check: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A check of moto's of all clauses of an expression, made once. moto makes it again at each clause, of those that
-    follow: the time grows with the square of their number, and nothing more is found."""
+    """Return a check of all clauses of an expression that runs once. moto repeats it at each clause, which takes
+    quadratic time and finds nothing more."""
 
     def checked(validator: Any, node: Any) -> Any:
         return node if node.parent else check(validator, node)
@@ -114,13 +114,13 @@ for _validator, _check in (
 
 
 class QuickHandler(DynamoHandler):
-    """moto's handler, which writes answers that hold items as they are.
+    """moto's handler, with direct serialization of answers that contain items.
 
-    moto looks each attribute value up by the API's model, under several names: a third of the time of a request.
+    moto looks up each attribute value in the API's model, which takes a third of the time of a request.
     """
 
     def serialized(self, action_result: Any) -> Any:
-        """The answer's status, headers and body."""
+        """Return the answer's status, headers and body."""
         result = action_result.result
         if not (isinstance(action_result, DynamoResult) and isinstance(result, dict) and result.keys() <= AS_IT_IS):
             return super().serialized(action_result)
@@ -129,7 +129,7 @@ class QuickHandler(DynamoHandler):
 
 
 def _with_bytes(value: Any) -> Any:
-    """An attribute value in DynamoDB's JSON as moto holds it: with bytes in the place of base64."""
+    """Return an attribute value in moto's form: with bytes instead of base64."""
     match value:
         case {"B": str(text)}:
             return {"B": b64decode(text)}
@@ -148,12 +148,12 @@ def _base64(value: bytes) -> str:
 
 
 class AtomicBackend(DynamoDBBackend):
-    """moto's backend with DynamoDB's own item limit, and with updates that happen wholly or not at all.
+    """moto's backend with DynamoDB's item limit and atomic updates.
 
-    moto counts compressed values in base64, stops at 405,000 bytes, and leaves an update that it refuses half done.
+    moto counts compressed values in base64, stops at 405,000 bytes, and leaves a rejected update half applied.
 
     Attributes:
-        touched: The items that the request has written, as they were before it; `None` for new ones.
+        touched: The items that the request has written, in their earlier form; `None` for new ones.
     """
 
     def __init__(self, region: str, account: str) -> None:
@@ -161,7 +161,7 @@ class AtomicBackend(DynamoDBBackend):
         self.touched: dict[Key, Mapping[str, DynamoType] | None] = {}
 
     def put_item(self, table_name: str, item_attrs: dict[str, Any], *args: Any, **kwargs: Any) -> Item:
-        """Write an item as moto does, and take its own limit off it."""
+        """Write an item as moto does, without its limit."""
         before = self._found(table_name, item_attrs)
         item = super().put_item(table_name, item_attrs, *args, **kwargs)
         item.attrs = Unlimited(item.attrs)
@@ -176,7 +176,7 @@ class AtomicBackend(DynamoDBBackend):
         return item
 
     def undo(self) -> None:
-        """Make the items that the request has written what they were before it."""
+        """Restore the items that the request has written."""
         for (table_name, pk, sk), before in self.touched.items():
             table = self.tables.get(table_name)
             if table is None:
@@ -188,7 +188,7 @@ class AtomicBackend(DynamoDBBackend):
                 item.attrs = Unlimited(before)
 
     def _found(self, table_name: str, attributes: dict[str, Any]) -> Item | None:
-        """The item with the key of these attributes; `None` where there is none, or no such key."""
+        """Return the item with the key of these attributes; `None` if there is none."""
         table = self.tables.get(table_name)
         if table is None or table.hash_key_attr not in attributes:
             return None
@@ -200,14 +200,14 @@ class AtomicBackend(DynamoDBBackend):
         return table.get_item(DynamoType(attributes[table.hash_key_attr]), DynamoType(attributes[sort]))
 
     def put_whole(self, table_name: str, attributes: dict[str, Any]) -> None:
-        """Put an item that was in a table before, of whatever size."""
+        """Put an item of any size that was in a table before."""
         table = self.get_table(table_name)
         keys = {name: attributes[name] for name in (table.hash_key_attr, table.range_key_attr) if name}
         item = super().put_item(table_name, keys)
         item.attrs = Unlimited({name: DynamoType(_with_bytes(value)) for name, value in attributes.items()})
 
     def item_at(self, key: "Key") -> dict[str, Any] | None:
-        """An item in DynamoDB's JSON; `None` where there is none."""
+        """Return an item in DynamoDB's JSON; `None` if there is none."""
         table_name, pk, sk = key
         table = self.tables.get(table_name)
         found = table.get_item(DynamoType({"S": pk}), DynamoType({"S": sk})) if table else None
@@ -219,7 +219,7 @@ class AtomicBackend(DynamoDBBackend):
         return plain
 
     def update_item(self, table_name: str, key: dict[str, dict[str, Any]], *args: Any, **kwargs: Any) -> Item:
-        """Update an item, or leave it as it was."""
+        """Update an item, or leave it unchanged."""
         item = self.get_item(table_name, key)
         before = None if item is None else copy.deepcopy(item).attrs
         try:
@@ -238,22 +238,22 @@ class AtomicBackend(DynamoDBBackend):
 
 
 class Unlimited(LimitedSizeDict):
-    """An item's attributes without moto's own limit."""
+    """An item's attributes without moto's limit."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         dict.__setitem__(self, key, value)
 
 
 def _key(table_name: str, item: Item) -> "Key":
-    """The key of an item whose key is two strings, as the task table's are."""
+    """Return the key of an item. In the task table it consists of two strings."""
     return table_name, item.hash_key.value, item.range_key.value if item.range_key else ""
 
 
 @contextmanager
 def deep_stack() -> Iterator[None]:
-    """Room for moto's parser, which recurses for each clause: Python's 1000 frames end at 157 of them.
+    """Raise the recursion limit for moto's parser, which recurses for each clause: 1000 frames allow 157 clauses.
 
-    An expression of 4096 bytes, DynamoDB's limit, needs fewer frames than this allows.
+    An expression of 4096 bytes, DynamoDB's limit, needs fewer frames than the new limit.
     """
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, FRAMES))

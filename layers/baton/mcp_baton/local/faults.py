@@ -1,4 +1,4 @@
-"""What is wrong with an author's server, as a terminal shows it: what and where, then what to write instead."""
+"""Faults of an author's server: the problem with its place, and the remedy."""
 
 import ast
 import inspect
@@ -32,18 +32,18 @@ _CALL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A line of the author's.
+    """A line of the author's code.
 
     Attributes:
         file: Its file.
-        line: Its number, from 1 on.
+        line: Its number, from 1.
     """
 
     file: Path
     line: int
 
     def __str__(self) -> str:
-        """`FILE:LINE`, from the working directory on where the file is in it."""
+        """Return `FILE:LINE`, relative to the working directory if the file is in it."""
         here = Path.cwd()
         file = self.file.relative_to(here) if self.file.is_relative_to(here) else self.file
         return f"{file}:{self.line}"
@@ -51,12 +51,12 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong.
+    """An error or a suggestion.
 
     Attributes:
-        problem: What is wrong; names the tool, workflow, step or setting.
-        remedy: What to write instead; empty where nothing is known.
-        site: The definition's line, where it is known.
+        problem: The problem, with the name of the tool, workflow, step or setting.
+        remedy: What to write instead; empty if unknown.
+        site: The line of the definition; `None` if unknown.
     """
 
     problem: str
@@ -65,22 +65,22 @@ class Fault:
 
     @classmethod
     def of(cls, text: str, site: Site | None = None) -> "Fault":
-        """A fault in the form that Baton's errors have: `what: cause; remedy`."""
+        """Return the fault of an error message of Baton: `what: cause; remedy`."""
         problem, remedy = _divided(text)
         return cls(problem, remedy, site)
 
     def __str__(self) -> str:
-        """Two lines: what and where, and the remedy."""
+        """Return two lines: the place and the problem, and the remedy."""
         first = f"{self.site}: {self.problem}" if self.site else self.problem
         return f"{first}\n  {self.remedy}" if self.remedy else first
 
 
 def fault_of(error: BaseException, site: Site | None = None) -> Fault | None:
-    """What an exception says of the author's code; `None` of one that is not about how Baton is used.
+    """Return the fault that an exception reports; `None` if it is not about the use of Baton.
 
     Args:
-        error: What was raised while a file was loaded, or its server was checked.
-        site: Where the mistake is; the author's own line that ran last unless given.
+        error: The exception of loading a file or checking its server.
+        site: The place of the mistake; by default the author's line that ran last.
     """
     if isinstance(error, RegistrationError | SettingsError):
         return Fault.of(str(error), site or _last_own_line(error))
@@ -89,7 +89,7 @@ def fault_of(error: BaseException, site: Site | None = None) -> Fault | None:
 
 
 def wrong_call(error: BaseException) -> str | None:
-    """What is wrong with a call of something of Baton's that Python itself refused; `None` of any other exception."""
+    """Return the problem with a call of Baton that Python rejected; `None` for other exceptions."""
     said = _CALL.fullmatch(str(error)) if isinstance(error, TypeError) else None
     if said is None or said["of"] not in mcp_baton.__all__:
         return None
@@ -107,7 +107,7 @@ def _last_own_line(error: BaseException) -> Site | None:
 
 
 def _divided(text: str) -> tuple[str, str]:
-    """A text at the `; ` before its remedy: the last one that stands in no quotes and no parentheses."""
+    """Split a text at the `; ` before its remedy: the last one outside of quotes and parentheses."""
     quote, depth, place = "", 0, -1
     for index, character in enumerate(text):
         if quote:
@@ -124,11 +124,11 @@ def _divided(text: str) -> tuple[str, str]:
 
 
 OTHERS: Final = tuple({str(PACKAGE), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))})
-"""Where files are that are surely not the author's."""
+"""Folders whose files are not the author's."""
 
 
 def function_site(function: object) -> Site | None:
-    """Where a function, or what is wrapped in it, begins: its first decorator."""
+    """Return the first line of a function, or of the function that it wraps, decorators included."""
     if not callable(function):
         return None
     inner = getattr(inspect.unwrap(function), "func", function)
@@ -137,12 +137,12 @@ def function_site(function: object) -> Site | None:
 
 
 def workflow_site(folder: Path, workflow: str, step: str | None = None) -> Site | None:
-    """Where a workflow's step is made, else the workflow; `None` where no one call surely does.
+    """Return the line that makes a step, or else the workflow; `None` if several calls may make it.
 
     Args:
-        folder: Where the author's files are: of the modules that were loaded, those in it are read.
+        folder: The folder with the author's files. The loaded modules in it are read.
         workflow: The workflow's name.
-        step: The step's.
+        step: The step's name.
     """
     calls = [(file, call) for file in _files(folder) for call in _calls(file)]
     whole = [(file, call) for file, call in calls if _is(call, "Workflow", workflow)]
@@ -164,7 +164,7 @@ def _site(file: Path, call: ast.Call) -> Site:
 
 
 def _is(call: ast.Call, kind: str, name: str) -> bool:
-    """Whether a call makes something of this kind under this name."""
+    """Whether a call makes an object of this kind with this name."""
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
     named = [keyword.value for keyword in call.keywords if keyword.arg == "name"] + call.args[:1]
     return called == kind and any(isinstance(node, ast.Constant) and node.value == name for node in named)

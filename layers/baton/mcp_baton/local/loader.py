@@ -1,4 +1,4 @@
-"""Finding the object to serve: in a Python file, or in a module by its name (docs/commands.md, Serve)."""
+"""Load the object to serve from a Python file, or from a module by its name (docs/commands.md, Serve)."""
 
 import importlib
 import importlib.util
@@ -21,11 +21,11 @@ _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class LoadError(BatonError):
-    """A file that cannot be served; says why, and what to do about it.
+    """A file cannot be served. The message gives the reason and the remedy.
 
     Args:
-        text: The whole of it.
-        in_brief: The same in one line, where the text has several.
+        text: The message.
+        in_brief: The message in one line, if the text has several.
     """
 
     def __init__(self, text: str, in_brief: str = "") -> None:
@@ -35,13 +35,13 @@ class LoadError(BatonError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a target lies.
+    """The place of a target.
 
     Attributes:
-        name: The module's name, whole: of a file in a package with the package's.
-        root: The folder that the name counts from: the first one on `sys.path`.
-        path: The file; `None` for a module that is found by its name alone.
-        attribute: The object's name in it; `None` for the only one.
+        name: The module's full name, with its packages.
+        root: The folder to which the name is relative: the first one on `sys.path`.
+        path: The file; `None` for a module that is given by its name.
+        attribute: The object's name; `None` for the only one.
     """
 
     name: str
@@ -51,23 +51,23 @@ class Place:
 
     @property
     def file(self) -> Path | None:
-        """The file that is imported as it is; `None` for a module that Python finds by its name."""
+        """The file that is imported by its path; `None` for a module that Python imports by its name."""
         return self.path if self.path is not None and self.root == self.path.resolve().parent else None
 
     @property
     def folder(self) -> Path:
-        """The project's folder: the file's, or the one that the module's name counts from."""
+        """The project's folder: the file's, or the one to which the module's name is relative."""
         return self.root if self.path is None else self.path.resolve().parent
 
     @property
     def shown(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self.name if self.path is None else self.path.name
 
 
 def split_target(target: str) -> tuple[Path, str | None]:
-    """`PATH[:ATTR]` as path and attribute. A colon belongs to the path where such a file exists, or where what
-    follows it is no Python name (`C:\\app.py`)."""
+    """Split `PATH[:ATTR]`. A colon belongs to the path if such a file exists, or if no Python name follows it
+    (`C:\\app.py`)."""
     head, _, tail = target.rpartition(":")
     if head and tail.isidentifier() and not Path(target).exists():
         return Path(head), tail
@@ -75,10 +75,10 @@ def split_target(target: str) -> tuple[Path, str | None]:
 
 
 def find(target: str) -> Place:
-    """Where a target lies: `PATH[:ATTR]`, or `package.module[:ATTR]`, which counts from the working directory.
+    """Return the place of a target: `PATH[:ATTR]`, or `package.module[:ATTR]` relative to the working directory.
 
     Raises:
-        LoadError: there is no such file.
+        LoadError: the file does not exist.
     """
     path, attribute = split_target(target)
     if path.is_file():
@@ -93,15 +93,15 @@ def find(target: str) -> Place:
 
 
 def load[Kind](target: str, kind: type[Kind]) -> Kind:
-    """Import the file or module and take the object of this kind out of it.
+    """Import a file or module and return its object of this kind.
 
     Args:
-        target: `PATH` for the only such object among the module's names, `PATH:ATTR` for the one of that name; in the
-            place of a path a module's name, `package.module`.
-        kind: What the object must be an instance of.
+        target: `PATH` for the only object of the kind, `PATH:ATTR` for the object with that name. A module's name,
+            `package.module`, can take the place of the path.
+        kind: The class of the object.
 
     Raises:
-        LoadError: there is no such file, it cannot be imported, or it does not hold one object to take.
+        LoadError: the file does not exist, cannot be imported, or does not contain exactly one such object.
     """
     place = find(target)
     module = _import(place)
@@ -109,8 +109,8 @@ def load[Kind](target: str, kind: type[Kind]) -> Kind:
 
 
 def _in_package(path: Path) -> tuple[Path, str]:
-    """The folder that a file's module counts from, and the module's name: a file among packages is one of theirs, so
-    that its relative imports work."""
+    """Return the folder to which a file's module name is relative, and the name. A file in a package is imported as
+    part of it, so that relative imports work."""
     names, folder = [path.stem], path.parent
     while path.stem.isidentifier() and folder.name.isidentifier() and (folder / "__init__.py").is_file():
         names.insert(0, folder.name)
@@ -130,7 +130,7 @@ def _meant(path: Path) -> str:
 def _import(place: Place) -> ModuleType:
     importlib.invalidate_caches()
     if place.path is not None:
-        # The file's own folder as well: Python puts a script's there, so that it finds its neighbours by their names.
+        # Also the file's folder, as Python does for a script, so that it can import its neighbours.
         _put_first(str(place.path.resolve().parent))
     _put_first(str(place.root))
     try:
@@ -142,14 +142,14 @@ def _import(place: Place) -> ModuleType:
         sys.modules.pop(place.name, None)
         if fault is not None:
             raise LoadError(str(fault)) from error
-        told = f"{type(error).__name__}: {error}"
-        brief = told if isinstance(error, SyntaxError) else f"{_place(error, place)} {told}"
+        text = f"{type(error).__name__}: {error}"
+        brief = text if isinstance(error, SyntaxError) else f"{_place(error, place)} {text}"
         trace = own_frames(error, remedy="")
         raise LoadError(f"{place.shown} cannot be imported:\n{trace}", " ".join(brief.split())) from error
 
 
 def _fault(error: BaseException, place: Place) -> Fault | None:
-    """What an exception says of how the author uses Baton; `None` of any other one."""
+    """Return the fault of an exception about the use of Baton; `None` for other exceptions."""
     site = workflow_site(place.folder, error.workflow, error.step) if isinstance(error, WorkflowError) else None
     return fault_of(error, site)
 
@@ -161,9 +161,9 @@ def _put_first(folder: str) -> None:
 
 
 def _from_file(name: str, path: Path) -> ModuleType:
-    """The module in a file whose name need not be a module's."""
+    """Import a file, whose name need not be that of a module."""
     if name in sys.modules:
-        raise LoadError(f"{path.name} has the name of the module {name!r}, which is loaded already: rename the file")
+        raise LoadError(f"{path.name} has the name of the module {name!r}, which is already loaded: rename the file")
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise LoadError(f"{path.name} is not a Python file")
@@ -178,16 +178,16 @@ def _by_name(place: Place) -> ModuleType:
         module = importlib.import_module(place.name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place.name}.".startswith(f"{error.name}."):
-            raise  # a module that it imports itself is missing
+            raise  # the module imports a missing one
         raise LoadError(f"there is no module {error.name!r} in {place.root}: name a file, or a module there") from error
     file = getattr(module, "__file__", None)
     if place.path is not None and (file is None or Path(file).resolve() != place.path.resolve()):
-        raise LoadError(f"{place.path} is the module {place.name!r}, and {file} has that name, too: rename one of them")
+        raise LoadError(f"{place.path} and {file} have the same module name, {place.name!r}: rename one of them")
     return module
 
 
 def _place(error: BaseException, place: Place) -> str:
-    """The author's own line that ran last, as `FILE, line N,`: what comes after it is Baton's."""
+    """Return the author's line that ran last, as `FILE, line N,`."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_own(frame.filename)]
     return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}," if frames else place.shown
 
@@ -204,16 +204,14 @@ def _named[Kind](module: ModuleType, place: Place, attribute: str, kind: type[Ki
 
 
 def _unfit(attribute: str, found: object, place: Place, kind: type[object]) -> str:
-    """Why an object cannot be taken, and what to write instead where that is known."""
+    """Return why an object cannot be served, and what to write instead if that is known."""
     if isinstance(found, ModuleType):
         return f"{attribute!r} in {place.shown} is a module."
     if isinstance(found, LambdaAdapter):
-        return f"{attribute!r} in {place.shown} is the Lambda handler: it is made of the {kind.__name__} to name here."
+        return f"{attribute!r} in {place.shown} is the Lambda handler: name the {kind.__name__} from which it is made."
     if isfunction(found):
         made = f"server = {attribute}()"
-        return (
-            f"{attribute!r} in {place.shown} is a function: call it at the top level ({made}), and name what it made."
-        )
+        return f"{attribute!r} in {place.shown} is a function: call it at the top level ({made}), and name the result."
     return f"{attribute!r} in {place.shown} is of type {type(found).__name__}, not {kind.__name__}."
 
 

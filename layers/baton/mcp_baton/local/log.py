@@ -1,4 +1,4 @@
-"""One request, as the log has it: a line in a terminal, an object as JSON."""
+"""The log of the local server: text for a terminal, or JSON."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ LONGEST: Final = 200
 
 
 class Status(StrEnum):
-    """How a request ended."""
+    """The outcome of a request."""
 
     DONE = "done"
     WAITING = "waiting"
@@ -34,16 +34,16 @@ LEVELS: Final = {Status.DONE: logging.INFO, Status.WAITING: logging.INFO, Status
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One request and what became of it.
+    """A request and its outcome.
 
     Attributes:
-        method: The MCP method, or `worker` for an invocation in the background.
+        method: The MCP method, or `worker` for a background invocation.
         name: The tool, prompt or resource.
-        task: The id of the task that it is about, or has made; empty for none.
-        ms: How long answering it took, milliseconds.
-        status: How it ended.
-        words: The same in words, one line.
-        request_id: The id that error messages to clients quote.
+        task: The id of its task; empty for none.
+        ms: The duration, milliseconds.
+        status: The outcome.
+        words: The outcome in words, one line.
+        request_id: The id in error messages to clients.
     """
 
     method: str
@@ -55,32 +55,32 @@ class Entry:
     request_id: str
 
     def log(self, logger: logging.Logger) -> None:
-        """Log it. Formatters that know nothing of entries write it as text."""
+        """Log it. Formatters that do not know entries write it as text."""
         logger.log(LEVELS[self.status], "%s", self, extra={"entry": self})
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields, without those that are empty."""
+        """Return its fields without empty ones."""
         fields = asdict(self) | {"ms": round(self.ms, 1)}
         return {name: value for name, value in fields.items() if value != ""}
 
     def __str__(self) -> str:
-        """Its fields in a line."""
+        """Return its fields in a line."""
         task = f"task {self.short_task}" if self.task else ""
         return " ".join(filter(None, (self.method, self.name, task, self.time, self.words)))
 
     @property
     def short_task(self) -> str:
-        """The end of the task's id: ids begin with the time, which tasks of one day share."""
+        """The end of the task's id. Ids of one day begin with the same characters."""
         return f"…{self.task[-SHORT_TASK:]}" if len(self.task) > SHORT_TASK else self.task
 
     @property
     def time(self) -> str:
-        """How long it took, for people."""
+        """The duration for people."""
         return f"{self.ms:.0f} ms" if self.ms >= 1 else "<1 ms"
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """A text from outside as a part of a line: without line breaks, not too long. Handlers clean it."""
+    """Return a text of a client as a part of a line: without line breaks and shortened. Handlers clean it."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[:longest]} …"
 
@@ -93,7 +93,7 @@ STANDARD: Final = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("s
 
 
 def is_own(file: str) -> bool:
-    """Whether a file is the user's: none of Baton's, of a package's or of Python's."""
+    """Whether a file is the user's, and not part of Baton, another package or Python."""
     if file.startswith("<"):
         return False
     path = Path(file).resolve()
@@ -103,34 +103,34 @@ def is_own(file: str) -> bool:
 
 
 def own_frames(error: BaseException, remedy: str = DEBUG) -> str:
-    """An exception and those that led to it, each with the user's frames; of one that has none, with its last frame.
+    """Format an exception and its causes with the user's frames only, or with the last frame if there are none.
 
-    The last line says how many were left out, if any were.
+    If frames are omitted, the last line has their number.
 
     Args:
         error: The exception.
-        remedy: What that line says of how to see them.
+        remedy: The text of that line about how to see them.
     """
-    told = traceback.TracebackException.from_exception(error)
-    left_out = sum(map(_cut, _all(told)))
-    text = "".join(told.format()).rstrip()
+    shown = traceback.TracebackException.from_exception(error)
+    left_out = sum(map(_cut, _all(shown)))
+    text = "".join(shown.format()).rstrip()
     return f"{text}\n{NOTE.format(_frames(left_out), remedy)}" if left_out else text
 
 
-def _all(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
-    """An exception, its causes and the members of groups."""
-    waiting = [told]
+def _all(error: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+    """Yield an exception, its causes and the members of groups."""
+    waiting = [error]
     while waiting:
         one = waiting.pop()
         yield one
         waiting += filter(None, (one.__cause__, one.__context__, *(one.exceptions or ())))
 
 
-def _cut(told: traceback.TracebackException) -> int:
-    """Leave frames out; how many."""
-    frames = list(told.stack)
+def _cut(error: traceback.TracebackException) -> int:
+    """Remove the frames that are not the user's. Return their number."""
+    frames = list(error.stack)
     own = [frame for frame in frames if is_own(frame.filename)] or frames[-1:]
-    told.stack = traceback.StackSummary.from_list(own)
+    error.stack = traceback.StackSummary.from_list(own)
     return len(frames) - len(own)
 
 
@@ -139,8 +139,8 @@ def _frames(count: int) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as `{"time", "level", "logger", "message"}`; of a request with its fields, of an error with its
-    traceback as `error`.
+    """Formats a record as `{"time", "level", "logger", "message"}`, plus the fields of a request, or the traceback of
+    an error as `error`.
 
     Args:
         in_full: Whether tracebacks have every frame.
@@ -152,7 +152,7 @@ class JsonFormatter(logging.Formatter):
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        """A line."""
+        """Return a line."""
         made: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -179,9 +179,9 @@ class TerminalHandler(logging.Handler):
     """Writes records for people.
 
     Args:
-        stream: Where to.
-        in_full: Whether to write the loggers' names, and every frame of tracebacks.
-        remedy: What is said of how to see all frames, where some are left out.
+        stream: The stream.
+        in_full: Whether to write the loggers' names and every frame of tracebacks.
+        remedy: The text about how to see omitted frames.
     """
 
     def __init__(self, stream: IO[str], *, in_full: bool, remedy: str = DEBUG) -> None:
@@ -205,7 +205,7 @@ class TerminalHandler(logging.Handler):
         line = _entry_line(clock, entry) if isinstance(entry, Entry) else self._line(clock, record)
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            # A file may have changed since it was imported: its lines are read when an error is shown.
+            # Format now: the lines are read from the file, which may change later.
             trace = (
                 "".join(traceback.format_exception(error)).rstrip()
                 if self._in_full
@@ -237,8 +237,8 @@ class LogStyle:
     """How a command logs.
 
     Attributes:
-        level: From which level on: `debug`, `info`, `warning` or `error`.
-        as_json: An object a line in the place of a text.
+        level: The minimum level: `debug`, `info`, `warning` or `error`.
+        as_json: Whether each line is a JSON object.
     """
 
     level: str = "info"
@@ -249,8 +249,7 @@ PLAIN = LogStyle()
 
 
 def log_to_stderr(style: LogStyle = PLAIN) -> None:
-    """Log as the command does, in this process or in one that it has started."""
-
+    """Log to the standard error, in the process of the command or in one that it has started."""
     in_full = style.level == "debug"
     handler: logging.Handler
     if style.as_json:
@@ -261,5 +260,5 @@ def log_to_stderr(style: LogStyle = PLAIN) -> None:
     logging.basicConfig(level=style.level.upper(), handlers=[handler])
     for chatty in ("botocore", "boto3", "moto", "urllib3", "watchfiles", "werkzeug"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    # Loggers of the user's own keep what they were set to; asyncio's tells nothing at its debug level that helps.
+    # asyncio's debug messages do not help users of Baton.
     logging.getLogger("asyncio").setLevel(logging.WARNING)

@@ -1,7 +1,6 @@
-"""Serving the user's files as they are now: loading them anew while the server goes on (docs/commands.md, Serve).
+"""`--reload`: load changed files while the server runs (docs/commands.md, Serve).
 
-The listening socket, the tasks and the requests that are being answered stay. Requests that have begun end with the
-code that they began with.
+The listening socket and the tasks stay. A running request ends with the code with which it began.
 """
 
 import logging
@@ -24,23 +23,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CHECK_MS: Final = 1_000
-"""How often files are looked at that no notice has come of, milliseconds."""
+"""How often files are checked without a notification of the file system, milliseconds."""
 
-GOES_ON: Final = "The server goes on with the code from before, until this is mended."
+GOES_ON: Final = "The server uses the old code until this is corrected."
 
 type Stamp = tuple[int, int]
-"""When a file was last changed, nanoseconds since the epoch, and its length."""
+"""The time of a file's last change, nanoseconds since the epoch, and its length."""
 
 
 class UserModules:
-    """The user's modules that are loaded from now on."""
+    """The modules of the user that are loaded after this object is made."""
 
     def __init__(self) -> None:
         self._before = frozenset(sys.modules)
         self._stamps: dict[Path, Stamp | None] = {}
 
     def files(self) -> dict[str, Path]:
-        """The loaded ones, by name."""
+        """Return the files of the loaded modules, by name."""
         found = {}
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
@@ -49,40 +48,40 @@ class UserModules:
         return found
 
     def take_out(self) -> dict[str, ModuleType]:
-        """Have Python forget them; what it has forgotten."""
+        """Remove them from `sys.modules`, and return them."""
         return {name: sys.modules.pop(name) for name in self.files()}
 
     def put_back(self, modules: dict[str, ModuleType], since_ns: int) -> None:
-        """Have Python know these again in the place of what was loaded since, and remember how all those files are."""
+        """Restore these modules in the place of those loaded since, and note the state of all their files."""
         tried = self.take_out()
         sys.modules.update(modules)
         files = (getattr(module, "__file__", None) for module in tried.values())
         self.mark(since_ns, *(Path(file) for file in files if file))
 
     def mark(self, since_ns: int, *others: Path) -> None:
-        """Remember how their files are, and others.
+        """Note the state of their files and of others.
 
         Args:
-            since_ns: When they began to be loaded, by the wall clock. One that was changed later counts as changed: it
-                may have been read before that.
+            since_ns: The start of loading, by the wall clock. A file that changed later counts as changed, because it
+                may have been read before the change.
         """
         stamps = {path: _stamp(path) for path in (*self.files().values(), *others)}
         self._stamps = {path: stamp if stamp and stamp[0] < since_ns else None for path, stamp in stamps.items()}
 
     def changed(self) -> list[Path]:
-        """Which files have changed since."""
+        """Return the files that have changed since."""
         return [path for path, stamp in self._stamps.items() if _stamp(path) != stamp]
 
 
 class Served:
-    """A handler that can be made anew.
+    """A handler that can be replaced.
 
     Args:
-        make: Loads the user's files and makes the handler of them.
-        renewed: Called when there is a new one.
+        make: Loads the user's files and makes the handler.
+        renewed: Called after the handler is replaced.
 
     Raises:
-        Exception: what `make` has raised.
+        Exception: the exception of `make`.
     """
 
     def __init__(self, make: "Callable[[], LambdaHandler]", renewed: Callable[[], None] = lambda: None) -> None:
@@ -99,16 +98,16 @@ class Served:
         return self._handler(event, context)
 
     def look(self, noticed: Collection[Path] = ()) -> bool:
-        """Load the files anew where one has changed; whether there is new code.
+        """Load the files again if one has changed. Return whether there is new code.
 
         Args:
-            noticed: Files that have changed, loaded or not: one of them may be what code that failed to load needs.
+            noticed: Files that have changed, loaded or not. Code that failed to load may need one of them.
         """
         changed = self._modules.changed()
         if not changed and not (self._failed and noticed):
             return False
         name = (changed or list(noticed))[0].name
-        error = self._loaded_anew()
+        error = self._reload()
         if error is not None:
             logger.error("%s has changed, and cannot be served: %s\n%s", name, in_brief(error), GOES_ON)
             return False
@@ -116,12 +115,12 @@ class Served:
         logger.info("%s has changed: reloaded", name)
         return True
 
-    def _loaded_anew(self) -> Exception | None:
-        """Load the files; why they cannot be, and then all is as before."""
+    def _reload(self) -> Exception | None:
+        """Load the files. On failure, restore the old state and return the error."""
         old, began_ns = self._modules.take_out(), time.time_ns()
         try:
             handler = self._make()
-        except Exception as error:  # noqa: BLE001 - whatever the user's code raises, the server goes on
+        except Exception as error:  # noqa: BLE001 - the server continues whatever the user's code raises
             self._modules.put_back(old, began_ns)
             self._failed = True
             return error
@@ -131,7 +130,7 @@ class Served:
 
 
 def in_brief(error: Exception) -> str:
-    """Why code cannot be served, in one line."""
+    """Return why code cannot be served, in one line."""
     if isinstance(error, LoadError) and error.in_brief:
         return error.in_brief
     text = "; ".join(" ".join(line.split()) for line in str(error).splitlines())
@@ -139,11 +138,11 @@ def in_brief(error: Exception) -> str:
 
 
 class Watcher:
-    """Watches a folder for changes of Python files, in a thread of its own, until it is stopped.
+    """Watches a folder for changes of Python files, in a thread, until it is stopped.
 
     Args:
-        folder: The project's.
-        look: Called with the files that have changed, and without any from time to time.
+        folder: The project's folder.
+        look: Called with the files that have changed, and at intervals with none.
 
     Raises:
         SettingsError: watchfiles is not installed.
@@ -166,7 +165,7 @@ class Watcher:
         threading.Thread(target=self._run, name="reload", daemon=True).start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -174,7 +173,7 @@ class Watcher:
             try:
                 self._look([Path(path) for _, path in changes])
             except Exception:
-                logger.exception("the files could not be loaded anew")
+                logger.exception("the files could not be reloaded")
 
 
 def _stamp(path: Path) -> Stamp | None:

@@ -1,4 +1,4 @@
-"""What became of a request, in words: read off its result, which is not serialized yet. Pure."""
+"""The log entry of each request: its outcome is read from the result before it is serialized."""
 
 import json
 import logging
@@ -36,19 +36,19 @@ LISTS: Final = {
     "resources/templates/list": ("resourceTemplates", "template"),
     "tasks/list": ("tasks", "task"),
 }
-"""Of the methods that list: the result's member, and the word for one of what it holds."""
+"""For each method that lists: the result's member, and the singular of its entries."""
 
 WAITING_STATUSES: Final = ("input_required", "working")
 
 
 def outcome_of(method: str, result: JsonObject, recorded_as: str | None, time_over: str) -> Outcome:
-    """How a request ended that has a result.
+    """Return the outcome of a request that has a result.
 
     Args:
         method: Its method.
         result: Its result.
-        recorded_as: The step that its call was recorded as, where it was.
-        time_over: What to say of a workflow that stopped for want of time.
+        recorded_as: The step as which its call was recorded; `None` if it was not.
+        time_over: The text for a workflow that ran out of time.
     """
     meta = _object(result.get("_meta"))
     if "recorded" in meta:
@@ -70,7 +70,7 @@ def outcome_of(method: str, result: JsonObject, recorded_as: str | None, time_ov
 
 
 def task_of(result: JsonObject) -> str:
-    """The task that a result is about; empty for none."""
+    """Return the task id in a result; empty if there is none."""
     for holder in (result, _object(result.get("task"))):
         if isinstance(holder.get("taskId"), str):
             return str(holder["taskId"])
@@ -79,11 +79,11 @@ def task_of(result: JsonObject) -> str:
 
 
 def pause_words(reason: JsonObject, time_over: str) -> str:
-    """Why a workflow is paused, such as `paused at refund: missing approved_by`.
+    """Return why a workflow is paused, such as `paused at refund: missing approved_by`.
 
     Args:
-        reason: The pause reason, as `_meta` has it (docs/workflows.md).
-        time_over: What to say of one that stopped for want of time.
+        reason: The pause reason, as in `_meta` (docs/workflows.md).
+        time_over: The text for a workflow that ran out of time.
     """
     pause = parse_pause(reason)
     cause = pause.short_form() if pause else reason.get("type")
@@ -95,8 +95,8 @@ def _of_recording(result: JsonObject, meta: JsonObject, step: str | None) -> Out
     failed = result.get("isError") is True
     if meta["recorded"] is True:
         where = f"recorded as step {step!r}" if step else "recorded as an extra call"
-        told = f"{where}, failed: {_text(result)}" if failed else f"{where}{_all_done(meta)}"
-        return (Status.FAILED if failed else Status.DONE), told
+        words = f"{where}, failed: {_text(result)}" if failed else f"{where}{_all_done(meta)}"
+        return (Status.FAILED if failed else Status.DONE), words
     whether = "may not be recorded" if meta["recorded"] == "unknown" else "not recorded"
     error = f"; {_text(result)}" if failed else ""
     return Status.FAILED, f"{whether}: {_word(meta.get('record_error'))}{error}"
@@ -112,8 +112,8 @@ def _all_done(meta: JsonObject) -> str:
 
 def _of_task(task: JsonObject) -> Outcome:
     status = _word(task.get("status"))
-    told = task.get("statusMessage")
-    words = f"{status}: {_word(told)}" if isinstance(told, str) and told else status
+    message = task.get("statusMessage")
+    words = f"{status}: {_word(message)}" if isinstance(message, str) and message else status
     if status == "failed":
         return Status.FAILED, words
     return (Status.WAITING if status in WAITING_STATUSES else Status.DONE), words
@@ -132,7 +132,7 @@ def _of_run(meta: JsonObject, time_over: str) -> Outcome:
 
 
 def _text(result: JsonObject) -> str:
-    """The first text of a result's content."""
+    """Return the first text of a result's content."""
     content = result.get("content")
     blocks = content if isinstance(content, Sequence) and not isinstance(content, str) else ()
     texts = (_object(block).get("text") for block in blocks)
@@ -155,18 +155,18 @@ logger = logging.getLogger("baton.requests")
 
 NAMES: Final = ("name", "uri")
 QUIET: Final = frozenset({"ping"})
-"""What hosts send all day to see whether the server is there: at the debug level alone."""
+"""Requests with which hosts check that the server is running. They are logged at the debug level only."""
 
-told: ContextVar[bool] = ContextVar("told", default=False)
-"""Whether an entry was logged for the HTTP request that this thread answers."""
+logged: ContextVar[bool] = ContextVar("logged", default=False)
+"""Whether this thread has logged an entry for its HTTP request."""
 
 
 def watched(method: Method = call_method, clock: Callable[[], float] = time.perf_counter) -> Method:
-    """A method that logs an entry for each request.
+    """Return a method that logs an entry for each request.
 
     Args:
-        method: Answers it.
-        clock: Seconds, from any moment on.
+        method: Answers the request.
+        clock: Returns monotonic seconds.
     """
 
     def call(request: Request) -> JsonObject:
@@ -192,10 +192,10 @@ def watched(method: Method = call_method, clock: Callable[[], float] = time.perf
 
 
 class _Watch:
-    """One request that is being watched.
+    """A request whose outcome will be logged.
 
     Attributes:
-        request: The request, whose store tells which step a call is recorded as.
+        request: The request, with a store that notes the step as which a call is recorded.
     """
 
     def __init__(self, request: Request, clock: Callable[[], float]) -> None:
@@ -208,14 +208,14 @@ class _Watch:
         self.request = request
 
     def of(self, result: JsonObject) -> Outcome:
-        """How the request ended that has this result."""
+        """Return the outcome of the request with this result."""
         step = self._steps[-1] if self._steps else None
         return outcome_of(self.request.message.method, result, step, time_over(self.request))
 
     def end(self, status: Status, words: str, result: JsonObject | None = None) -> None:
         """Log the entry."""
         method, params = self.request.message.method, self.request.params
-        told.set(True)
+        logged.set(True)
         if method in QUIET and not logger.isEnabledFor(logging.DEBUG):
             return
         Entry(
@@ -230,11 +230,11 @@ class _Watch:
 
 
 class _Recorder:
-    """A store that notes the steps which continuations are recorded as; everything else is the store's own.
+    """A store that notes the steps as which continuations are recorded.
 
     Args:
         store: The store.
-        steps: Where the names go.
+        steps: The list to which the names are added.
     """
 
     def __init__(self, store: "TaskStore", steps: list[str]) -> None:
@@ -242,11 +242,11 @@ class _Recorder:
         self._steps = steps
 
     def __getattr__(self, name: str) -> Any:
-        """What the store has."""
+        """Return a member of the store."""
         return getattr(self._store, name)
 
     def write(self, task: Any, batch: Any) -> Any:
-        """Write, and note the step of a batch that no run has made."""
+        """Write a batch, and note its step if it is not from a run."""
         written = self._store.write(task, batch)
         if batch.claim is None:
             self._steps[:] = [step.name for step in batch.steps]
@@ -254,17 +254,17 @@ class _Recorder:
 
 
 def named(method: str, params: JsonObject) -> str:
-    """What a request is about: a tool, a prompt, a resource, or the client that introduces itself."""
+    """Return the tool, prompt or resource of a request, or the name of the client that initializes."""
     if method == "initialize":
         info = params.get("clientInfo")
-        told_name = info.get("name") if isinstance(info, dict) else None
-        return one_line(told_name, 40) if isinstance(told_name, str) else ""
+        client = info.get("name") if isinstance(info, dict) else None
+        return one_line(client, 40) if isinstance(client, str) else ""
     found = next((params[name] for name in NAMES if isinstance(params.get(name), str)), "")
     return one_line(str(found), 80)
 
 
 def time_over(request: Request) -> str:
-    """Which limit a workflow met that had no time for its next step, and where it is set."""
+    """Return the limit that left a workflow no time for its next step, and its setting."""
     budget_s, left_ms = request.server.options.reply_budget_s, request.left_ms()
     if request.reply.silent and request.elapsed_s() >= budget_s:
         return f"reply_budget_s={budget_s:g} of the Server, as the client listens to no progress"
@@ -274,7 +274,7 @@ def time_over(request: Request) -> str:
 
 
 def _named_task(request: Request) -> str:
-    """The task that the request names."""
+    """Return the task that the request names."""
     named = request.params.get("taskId")
     try:
         found = named if isinstance(named, str) else request.bound_task()
@@ -284,18 +284,17 @@ def _named_task(request: Request) -> str:
 
 
 def with_refusals(handler: "LambdaHandler") -> "LambdaHandler":
-    """A handler that logs an entry for each request that is refused before it reaches a method.
+    """Return a handler that logs an entry for each request that is refused before it reaches a method.
 
-    Hosts look for what a server may have (`GET /.well-known/…`, `GET /mcp`): such requests are no mistakes, and are
-    logged at the debug level, by the HTTP server.
+    Hosts probe for optional paths (`GET /.well-known/…`, `GET /mcp`). The HTTP server logs these at the debug level.
     """
 
     def answer(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
-        told.set(False)
+        logged.set(False)
         began_s = time.perf_counter()
         returned = handler(event, context)
         status = int(returned.get("statusCode", 0))
-        if status >= 400 and not told.get() and _is_mistake(event, status):
+        if status >= 400 and not logged.get() and _is_mistake(event, status):
             _entry(event, returned, context.aws_request_id, 1000 * (time.perf_counter() - began_s)).log(logger)
         return returned
 
@@ -313,7 +312,7 @@ def _entry(event: dict[str, Any], returned: dict[str, Any], request_id: str, ms:
 
 
 def _why(returned: dict[str, Any]) -> str:
-    """The message of an error's body."""
+    """Return the message in the body of an error."""
     try:
         error = json.loads(returned.get("body") or "")["error"]
     except (ValueError, KeyError, TypeError):
@@ -327,7 +326,7 @@ FAILURES: Final = ("failed", "given up")
 def with_entries[Context](
     handler: Callable[[dict[str, Any], Context], dict[str, Any]],
 ) -> Callable[[dict[str, Any], Context], dict[str, Any]]:
-    """A handler that logs an entry for each task that it has worked on."""
+    """Return a handler that logs an entry for each task that it has worked on."""
 
     def work(event: dict[str, Any], context: Context) -> dict[str, Any]:
         began_s = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Who may call: pages of which origins, and callers with which identity, and with what (docs/http.md). Pure."""
+"""Access checks before a request is read: origin, identity, path, method and size (docs/http.md). Pure."""
 
 import re
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ PATH: Final = "/mcp"
 CONSOLE: Final = "/console"
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 METHODS: Final = "POST"
-"""What a page may send. `GET` needs no permission, so a page that tries it reads the 405."""
+"""The methods that a page may send. `GET` needs no permission: a page reads the 405."""
 
 EXPOSED: Final = "Allow, Mcp-Session-Id, WWW-Authenticate, X-Amzn-ErrorType, X-Amzn-RequestId, X-Amzn-Trace-Id"
-"""Headers that a page may read, besides those that every page may: API Gateway's own among them."""
+"""Headers that a page may read, including those of API Gateway."""
 
 MAX_AGE_S: Final = 7_200
-"""How long a preflight's answer holds, in seconds: as long as Chromium believes one."""
+"""How long a browser may cache the reply to a preflight, seconds: the maximum of Chromium."""
 
 _LOCAL = re.compile(rf"({'|'.join(map(re.escape, LOCAL_HOSTS))})(:[0-9]+)?")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
@@ -36,7 +36,7 @@ class Page(Struct, frozen=True):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What every answer to it carries; without them the browser keeps the answer from the page."""
+        """The headers of each reply to the page. Without them, the browser hides the reply from the page."""
         return MappingProxyType(
             {
                 "Access-Control-Allow-Origin": self.origin,
@@ -46,10 +46,10 @@ class Page(Struct, frozen=True):
         )
 
     def preflight(self, headers: Mapping[str, str]) -> HttpResponse:
-        """The answer to the browser's question, put in these headers, what the page may send.
+        """The reply to a preflight with these headers.
 
-        It may send any header: tools name `Mcp-Param-*`, signatures `x-amz-*`, and whatever traces the page its own.
-        The answer names them one by one, since `*` does not include `Authorization`.
+        A page may send any header: tools use `Mcp-Param-*`, signatures `x-amz-*`, and tracing its own. The reply lists
+        each of them, because `*` does not include `Authorization`.
         """
         asked = [name.strip() for name in headers.get("access-control-request-headers", "").split(",")]
         names = ", ".join(name for name in asked if re.fullmatch(HEADER_NAME, name))
@@ -67,7 +67,7 @@ class Page(Struct, frozen=True):
 
 
 class ForeignPage(Struct, frozen=True):
-    """A page that may not call, or a request that reaches this machine under a name that is not its own."""
+    """A page that may not call, or a request to this machine under a foreign host name."""
 
 
 class Origins(Struct, frozen=True):
@@ -75,8 +75,8 @@ class Origins(Struct, frozen=True):
 
     Attributes:
         allowed: Their origins, in lower case as browsers send them.
-        local_only: Whether pages of this machine may, too, and the server answers to this machine's names alone.
-        own: Whether the server has a page of its own that may: its origin is the host that the browser called.
+        local_only: Whether pages of this machine may call, too, and only this machine's host names are accepted.
+        own: Whether the server's own page may call: its origin is the host of the request.
     """
 
     allowed: frozenset[str]
@@ -84,7 +84,7 @@ class Origins(Struct, frozen=True):
     own: bool = False
 
     def caller(self, headers: Mapping[str, str]) -> Page | ForeignPage | None:
-        """The page that sends a request with these headers; `None` when it is no page: then there is no `Origin`."""
+        """The page that sends a request with these headers; `None` without an `Origin`: it is not a page then."""
         if self.local_only and not is_local_host(headers.get("host", "localhost")):
             return ForeignPage()
         origin = headers.get("origin")
@@ -94,12 +94,12 @@ class Origins(Struct, frozen=True):
         return Page(origin) if allowed else ForeignPage()
 
     def _is_own(self, origin: str, headers: Mapping[str, str]) -> bool:
-        # A name that reaches API Gateway is one that it was given: it has no certificate for others.
+        # API Gateway has certificates only for its own names, so a foreign name does not reach it.
         return self.own and origin == f"https://{headers.get('host', '')}"
 
 
 def is_local(origin: str) -> bool:
-    """Whether an origin is this machine, by a name that nobody else can give out."""
+    """Whether an origin is this machine, by a name that public DNS cannot assign."""
     scheme, _, authority = origin.partition("://")
     return bool(_SCHEME.fullmatch(scheme)) and is_local_host(authority)
 
@@ -110,15 +110,15 @@ def is_local_host(host: str) -> bool:
 
 
 def is_preflight(request: HttpRequest) -> bool:
-    """Whether a browser asks what a page may send."""
+    """Whether a request is a preflight of a browser."""
     return request.method == "OPTIONS" and "access-control-request-method" in request.headers
 
 
 MAX_OWNER_BYTES: Final = 2_000
-"""Of an owner's name as it is stored: DynamoDB's partition keys have 2,048 bytes, and hold more than the name."""
+"""The longest owner as stored. A partition key of DynamoDB has 2,048 bytes, and contains more than the owner."""
 
 _SHORT: Final = 160
-"""Characters that cannot be too many bytes, however they are stored: at most 12 each, in quotation marks."""
+"""A name with this many characters is never too long: a stored character has at most 12 bytes."""
 
 NO_IDENTITY: Final = (
     "Forbidden: this call has no identity, so nothing was run. For the operator: give the API an authorizer (template "
@@ -131,11 +131,11 @@ NO_HEADER: Final = (
 
 
 def forbidden(owner: str | None, *, local: bool) -> str | None:
-    """Why a caller is refused; `None` when it is not.
+    """Why a caller is refused; `None` if it is not.
 
     Args:
-        owner: The identity, `None` for a caller without one.
-        local: Whether the server is one on the developer's machine.
+        owner: The identity; `None` for a caller without one.
+        local: Whether the server runs on the developer's machine.
     """
     if owner is None:
         return NO_HEADER if local else NO_IDENTITY
@@ -155,7 +155,7 @@ def _stored_size(owner: str) -> int:
 
 
 def early_answer(request: HttpRequest, page: Page | None, settings: Settings) -> HttpResponse | None:
-    """The answer to a preflight, or what is wrong with a request before its body is read."""
+    """The reply to a preflight, or the error of a request that is refused before its body is read."""
     if request.path == CONSOLE and settings.console:
         from mcp_baton.console.page import answer
 
@@ -178,5 +178,5 @@ def early_answer(request: HttpRequest, page: Page | None, settings: Settings) ->
 
 
 def refusal(status: int, message: str) -> HttpResponse:
-    """The answer to a request that is not MCP's to answer."""
+    """The error of a request that is refused before MCP."""
     return whole(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))

@@ -1,4 +1,4 @@
-"""Content: what tools and prompts can return besides text and JSON (MCP server/tools, Tool Result), and can read."""
+"""Content that tools and prompts can return besides text and JSON, and content of resources (MCP server/tools)."""
 
 import binascii
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ type Annotations = Mapping[str, Json]
 
 
 class Content(Protocol):
-    """Anything that can stand in a tool's or a prompt's content."""
+    """An item of a tool's or prompt's content."""
 
     def to_json(self) -> JsonObject:
         """The wire form."""
@@ -20,7 +20,7 @@ class Content(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text, where a plain `str` cannot say enough."""
+    """Text with annotations."""
 
     text: str
     annotations: Annotations | None = None
@@ -32,7 +32,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture, given as its bytes."""
+    """A picture."""
 
     data: bytes
     mime_type: str = "image/png"
@@ -45,7 +45,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A sound, given as its bytes."""
+    """A sound."""
 
     data: bytes
     mime_type: str = "audio/wav"
@@ -117,11 +117,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A tool's result, said in full, for what a plain value cannot say.
+    """A tool's whole result, if a plain value is not enough.
 
     Attributes:
-        content: What the model sees.
-        structured: What programs see; the tool's value in a workflow. `None` for none: the value is then the content.
+        content: The content for the model.
+        structured: The structured content for programs. It is the tool's value in a workflow; without it, `content` is.
         meta: The result's `_meta`.
     """
 
@@ -156,8 +156,8 @@ class ResourceContent:
     """One content of a resource.
 
     Attributes:
-        uri: The URI that it was read by.
-        content: Text, or bytes; anything else that the function returned is its JSON text.
+        uri: The URI of the request.
+        content: Text, or bytes. Other values that the function returned are JSON text.
         mime_type: Its type.
     """
 

@@ -1,4 +1,4 @@
-"""For the tests of those who write tools and workflows: a client of a server, in this process (docs/testing.md).
+"""A client of a server in this process, for tests of tools and workflows (docs/testing.md).
 
 ```python
 from mcp_baton.testing import connect
@@ -7,96 +7,28 @@ with connect(server) as client:
     run = client.get_prompt("refund_order", {"order_id": "A-17"})
 ```
 
-Each name is imported when it is first used: pytest loads the plugin, and with it this module, wherever Baton is
-installed.
+`mcp_baton.testing.public` lists the public names. They are imported when one of them is first used, because pytest
+loads this package, with the plugin in it, wherever Baton is installed.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mcp_baton.testing.answers import Unanswered
-    from mcp_baton.testing.async_client import AsyncClient, AsyncStartedTask
-    from mcp_baton.testing.client import Client
-    from mcp_baton.testing.connecting import aconnect, connect
-    from mcp_baton.testing.invocations import Kill, Killed
-    from mcp_baton.testing.plugin import Connect
-    from mcp_baton.testing.results import Contents, Message, Pause, Result, Run, Task, TaskState
-    from mcp_baton.testing.started import StartedTask
-    from mcp_baton.testing.wire import Era, JsonRpcError
-    from mcp_baton.testing.workers import WaitingEvent, WorkerRun, Workers
-
-__all__ = [
-    "AsyncClient",
-    "AsyncStartedTask",
-    "Client",
-    "Connect",
-    "Contents",
-    "Era",
-    "JsonRpcError",
-    "Kill",
-    "Killed",
-    "Message",
-    "Pause",
-    "Result",
-    "Run",
-    "StartedTask",
-    "Task",
-    "TaskState",
-    "Unanswered",
-    "WaitingEvent",
-    "WorkerRun",
-    "Workers",
-    "aconnect",
-    "connect",
-]
-
-_HOMES = {
-    "answers": ("Unanswered",),
-    "async_client": (
-        "AsyncClient",
-        "AsyncStartedTask",
-    ),
-    "client": ("Client",),
-    "connecting": (
-        "aconnect",
-        "connect",
-    ),
-    "invocations": (
-        "Kill",
-        "Killed",
-    ),
-    "results": (
-        "Pause",
-        "Contents",
-        "Message",
-        "Result",
-        "Run",
-        "Task",
-        "TaskState",
-    ),
-    "plugin": ("Connect",),
-    "started": ("StartedTask",),
-    "wire": (
-        "Era",
-        "JsonRpcError",
-    ),
-    "workers": (
-        "WaitingEvent",
-        "WorkerRun",
-        "Workers",
-    ),
-}
+    from mcp_baton.testing.public import *  # noqa: F403 - `mcp_baton.testing.public.__all__` is the list
+    from mcp_baton.testing.public import __all__ as __all__
 
 
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
+    public = import_module("mcp_baton.testing.public")
+    if name != "__all__" and name not in public.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    found = globals()[name] = getattr(public, name)
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    from mcp_baton.testing.public import __all__ as names
+
+    return sorted({*globals(), *names})

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.testing.client import Client
-from mcp_baton.testing.controls import Controls
+from mcp_baton.testing.client import Client, Controls, StartedTask
 from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState
-from mcp_baton.testing.started import StartedTask
 from mcp_baton.testing.workers import WorkerRun
 
 

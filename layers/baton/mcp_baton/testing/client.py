@@ -1,18 +1,378 @@
-"""The client that a test holds."""
+"""The client that a test holds, and what it can arrange."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, cast
 
+from mcp_baton import Server
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.workflows.task_view import variables_in
 from mcp_baton.tasks.record import PROGRESS
-from mcp_baton.testing.controls import Controls
-from mcp_baton.testing.params import naming, pages, without
-from mcp_baton.testing.results import Contents, Result, Run, Task, own_meta
-from mcp_baton.testing.started import StartedTask, params_of, started
-from mcp_baton.testing.workers import WorkerRun
+from mcp_baton.testing.answers import Answers, Unanswered
+from mcp_baton.testing.function import Clock, Function, Invocations, Kill
+from mcp_baton.testing.overrides import Overrides
+from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState, own_meta
+from mcp_baton.testing.script import Script
+from mcp_baton.testing.store import Store
+from mcp_baton.testing.wire import ROUNDS, Era, JsonRpcError, Wire
+from mcp_baton.testing.workers import WaitingEvent, Worker, WorkerRun
 from mcp_baton.workflow.definition import ANSWERS, TASK_ID
+
+
+def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: str) -> list[dict[str, Any]]:
+    """All that a list holds, page by page."""
+    found: list[dict[str, Any]] = []
+    params: JsonObject | None = {}
+    while params is not None:
+        page = request(method, params)
+        found += cast("list[dict[str, Any]]", page[key])
+        params = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
+    return found
+
+
+def naming(task: str | None) -> JsonObject:
+    """The `_meta` that names a task, if one is to be named."""
+    return {} if task is None else {TASK_ID_KEY: task}
+
+
+def without(members: JsonObject, *names: str) -> dict[str, Json]:
+    """An object without these members."""
+    return {name: value for name, value in members.items() if name not in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the clients of one `connect` share.
+
+    Attributes:
+        server: The copy that is served.
+        worker: Works on tasks in the background.
+        started: The workflow of each task that was begun here.
+        overrides: Replaces what its functions depend on.
+        deploy: Serves another version of the server over the same tasks.
+    """
+
+    server: Server
+    function: Function
+    worker: Worker
+    invocations: Invocations
+    store: Store
+    clock: Clock
+    script: Script
+    answers: Answers
+    started: dict[str, str]
+    overrides: Overrides
+    deploy: Callable[[Server], "Stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What a test arranges: shared by every client of one `connect`, whoever its owner is."""
+
+    stage: Stage
+    owner: str | None
+    era: Era
+    claims: Mapping[str, Json] = field(default_factory=dict)
+
+    def as_owner(self, name: str | None) -> Self:
+        """Another owner's client of the same server; `None` for a caller without an identity. It has no claims."""
+        return replace(self, owner=name, claims={})
+
+    def with_claims(self, **claims: Json) -> Self:
+        """The same owner's client with these claims, as an authorizer would have found them: `scope="orders:write"`."""
+        return replace(self, claims=claims)
+
+    def deployed(self, server: Server) -> Self:
+        """A client of another version of the server, over the same tasks: as after a deployment.
+
+        This client goes on with its own version, as a run does that was under way. Each version has `calls` of its own.
+
+        Raises:
+            WorkflowError: a workflow cannot work.
+        """
+        return replace(self, stage=self.stage.deploy(server))
+
+    @property
+    def wire(self) -> Wire:
+        """This client's way to the function."""
+        stage = self.stage
+        return Wire(
+            stage.function, stage.server, stage.answers, self.owner, self.era, self.claims, after=stage.worker.look
+        )
+
+    @property
+    def clock(self) -> Clock:
+        """The time: `clock.advance(seconds)`."""
+        return self.stage.clock
+
+    @property
+    def store(self) -> Store:
+        """The DynamoDB: `store.fails("UpdateItem")`."""
+        return self.stage.store
+
+    def calls(self, tool: str) -> list[dict[str, Json]]:
+        """The arguments of each call of a tool so far, in order, as they were sent: by clients and by steps.
+
+        Raises:
+            ValueError: there is no such tool.
+        """
+        return self.stage.script.calls(tool)
+
+    def tool_returns(self, tool: str, value: object, *, times: int | None = None) -> None:
+        """Have a tool return this instead of running. Its arguments and its value are checked all the same.
+
+        Args:
+            tool: Its name.
+            value: What its function would return, or JSON that makes it.
+            times: How many calls; `None` for all of them, 0 for none any more.
+
+        Raises:
+            ValueError: there is no such tool.
+        """
+        self.stage.script.returns(tool, value, times)
+
+    def tool_raises(
+        self, tool: str, error: BaseException | type[BaseException] | str, *, times: int | None = None
+    ) -> None:
+        """Have a tool raise this instead of running; a text is a `ToolError`'s. As `tool_returns`."""
+        self.stage.script.raises(tool, error, times)
+
+    def during(self, tool: str, happens: Callable[[], object]) -> None:
+        """Have something happen the next time that a tool is called, once, before it runs: `cancel` its task, for one.
+
+        Args:
+            tool: Its name.
+            happens: Called without arguments. What it raises, the tool raises.
+
+        Raises:
+            ValueError: there is no such tool.
+        """
+        self.stage.script.happens_during(tool, happens)
+
+    def override(self, factory: Callable[..., object], by: Callable[..., object]) -> AbstractContextManager[None]:
+        """Within the block, call another factory wherever the server's functions declare `Depends(factory)`.
+
+        Instances that are made for the process within the block are separate, and are closed at its end.
+
+        Args:
+            factory: The factory that the functions declare.
+            by: The factory that is called instead.
+
+        Raises:
+            RegistrationError: no function of the server depends on `factory`, or `by` cannot replace it.
+        """
+        return self.stage.overrides.override(factory, by)
+
+    def answers(self, answers: Mapping[str, Json] | None) -> None:
+        """Answer questions of tools, from now on and whenever they are asked, by their key or their text.
+
+        Args:
+            answers: The form's fields, or `"decline"` or `"cancel"`, to a form or a page; a text to a question to the
+                model; a list of URIs for the roots. `None`: this client cannot be asked.
+        """
+        self.stage.answers.give(answers)
+
+    @property
+    def waiting_events(self) -> list[WaitingEvent]:
+        """The queue of events in front of the worker: the list itself, for a test to change. An event that is removed
+        is lost, one that is there twice is delivered twice, and one further back comes later."""
+        return self.stage.worker.events.waiting
+
+    @property
+    def worker_runs(self) -> list[WorkerRun]:
+        """What became of the events that the worker has had, in order."""
+        return self.stage.worker.events.runs
+
+    def dispatch_fails(self, *, times: int | None = 1) -> None:
+        """Have the next events not be taken, as when Lambda cannot be reached; `None` for all, 0 for none any more."""
+        self.stage.worker.events.refused = times
+
+    def remaining_s(self, seconds: float) -> None:
+        """Give every invocation from now on, and the rest of one under way, this much time; before, 120 s, and a
+        worker's 900 s."""
+        self.stage.invocations.remaining_s(seconds)
+
+    def killed_after(self, what: str) -> Kill:
+        """Kill the function the next time that it has done this; the request that it works on raises `Killed`. So does
+        what a worker was working for.
+
+        What the store holds then stays, and nothing of that run reaches it any more. As a context manager, the block
+        is left there, and has to be.
+
+        Args:
+            what: A DynamoDB operation that succeeds (`PutItem`, `UpdateItem`, …), or the name of a tool that returns.
+
+        Raises:
+            ValueError: there is neither.
+        """
+        if not self.store.knows(what):
+            self.stage.script.check(what)
+        return self.stage.invocations.kill_after(what)
+
+
+POLLS = 1000
+"""So many polls a task may take; one that takes more never ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTask:
+    """A task that was begun here. What it tells it asks the server for, each time: `poll` asks once for all of it.
+
+    Attributes:
+        task_id: Its id.
+    """
+
+    client: Controls = field(repr=False)
+    task_id: str
+
+    @property
+    def status(self) -> str:
+        """`working`, `input_required`, `completed`, `failed` or `cancelled`."""
+        return self.poll().status
+
+    @property
+    def status_message(self) -> str:
+        """What the tool has reported; empty where it has not."""
+        return self.poll().status_message
+
+    @property
+    def input_requests(self) -> Mapping[str, JsonObject]:
+        """The questions that have no answer yet, by key."""
+        return self.poll().input_requests
+
+    @property
+    def result(self) -> Result:
+        """What the call would have returned: see `TaskState.result`."""
+        return self.poll().result
+
+    def poll(self) -> TaskState:
+        """The task as it stands."""
+        told = self.client.wire.listening(asked=False).request("tasks/get", {"taskId": self.task_id}, {})[0]
+        status = str(told["status"])
+        ended: JsonObject | JsonRpcError | None = None
+        if status == "failed":
+            ended = self._error(told)
+        elif status == "completed":
+            ended = self._result(told)
+        requests = cast("dict[str, JsonObject]", told.get("inputRequests", {}))
+        shown = without(told, "taskId", "status", "statusMessage", "inputRequests", "result", "error", "_meta")
+        value = self.client.stage.worker.events.values.get(self.task_id) if status == "completed" else None
+        message = str(told.get("statusMessage", ""))
+        return TaskState(self.task_id, status, message, requests, shown, ended, value)
+
+    def answer(self, answers: Mapping[str, Json]) -> TaskState:
+        """Answer questions that are open, by key or text; those that are not named stay open.
+
+        Args:
+            answers: As `Client.answers` takes them.
+
+        Raises:
+            Unanswered: an answer is not of the right kind.
+        """
+        given = Answers(keys=self.client.stage.answers.keys, open=self.client.stage.answers.open)
+        given.give(answers)
+        if self.client.era == "2025":
+            self._respond(self.client.wire.listening(given, lenient=True))
+        else:
+            self._update({key: self._given(given, key, asked) for key, asked in self.input_requests.items()})
+        return self.poll()
+
+    def cancel(self) -> TaskState:
+        """Cancel it; the task as it then is."""
+        self.client.wire.request("tasks/cancel", {"taskId": self.task_id}, {})
+        return self.poll()
+
+    def wait(self) -> TaskState:
+        """Poll until it is over: time passes by its poll interval, workers work on what is due, and questions are
+        answered as `Client.answers` says.
+
+        Raises:
+            Unanswered: it asks what has no answer.
+            Killed: a worker was killed, as a test had asked for.
+            AssertionError: it does not end.
+        """
+        rounds = 0
+        for _ in range(POLLS):
+            self.client.stage.worker.run_due()
+            state = self.poll()
+            if state.over:
+                return state
+            if state.status == "input_required":
+                rounds += 1
+                if rounds > ROUNDS:
+                    raise AssertionError(f"the task has asked {ROUNDS} times, and asks again: {state!r}")
+                self._answer_all(state)
+            else:
+                interval = state.shown.get("pollIntervalMs", state.shown.get("pollInterval"))
+                self.client.clock.advance(interval / 1000 if isinstance(interval, int) else 1)
+        raise AssertionError(f"the task does not end: {state!r} after {POLLS} polls")
+
+    def _answer_all(self, state: TaskState) -> None:
+        answers = self.client.stage.answers
+        if self.client.era == "2025":
+            self._respond(self.client.wire)
+        else:
+            self._update({key: answers.result(asked, key) for key, asked in state.input_requests.items()})
+
+    def _respond(self, wire: Wire) -> None:
+        """Have the server ask on the stream of a request, and answer what it has asked before."""
+        before = [asked for asked in wire.answers.open.values() if _is_of(asked, self.task_id)]
+        wire.request("tasks/get", {"taskId": self.task_id}, {})
+        for unanswered in map(wire.respond, before):
+            if unanswered is not None:
+                raise unanswered
+
+    def _given(self, answers: Answers, key: str, asked: JsonObject) -> JsonObject | None:
+        try:
+            return answers.result(asked, key)
+        except Unanswered as unanswered:
+            if unanswered.wrong:
+                raise
+            return None
+
+    def _update(self, responses: Mapping[str, JsonObject | None]) -> None:
+        given: dict[str, Json] = {key: response for key, response in responses.items() if response is not None}
+        self.client.wire.request("tasks/update", {"taskId": self.task_id, "inputResponses": given}, {})
+
+    def _result(self, told: JsonObject) -> JsonObject:
+        if self.client.era == "2026":
+            return cast("JsonObject", told["result"])
+        return self.client.wire.request("tasks/result", {"taskId": self.task_id}, {})[0]
+
+    def _error(self, told: JsonObject) -> JsonRpcError:
+        if self.client.era == "2026":
+            return JsonRpcError(cast("dict[str, Any]", told["error"]), 200)
+        try:
+            self.client.wire.request("tasks/result", {"taskId": self.task_id}, {})
+        except JsonRpcError as error:
+            return error
+        raise AssertionError("tasks/result: the task has failed, and has a result")
+
+
+def _is_of(question: JsonObject, task_id: str) -> bool:
+    """Whether a request of the server's is a question of this task."""
+    params = cast("dict[str, Any]", question.get("params", {}))
+    return bool(params.get("_meta", {}).get(RELATED_TASK_KEY, {}).get("taskId") == task_id)
+
+
+def started(client: Controls, result: JsonObject) -> StartedTask | None:
+    """The task that a call has begun; `None` for one that was made in its request."""
+    if result.get("resultType") == "task":
+        return StartedTask(client, str(result["taskId"]))
+    task = result.get("task")
+    if client.era == "2025" and isinstance(task, Mapping):
+        return StartedTask(client, str(task["taskId"]))
+    return None
+
+
+def params_of(client: Controls, name: str, arguments: JsonObject | None, *, as_task: bool) -> JsonObject:
+    """A call's params. Up to 2025-11-25 it is the client that asks for a task, and some tools want it to."""
+    params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
+    tool = client.stage.server.tools.get(name)
+    asks = as_task or (tool is not None and tool.tasks.support == "required")
+    return {**params, "task": {}} if client.era == "2025" and asks else params
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,8 @@ from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from mcp_baton.testing.answers import Answers
-from mcp_baton.testing.client import Client
-from mcp_baton.testing.clock import Clock
-from mcp_baton.testing.controls import Stage
-from mcp_baton.testing.function import Function
-from mcp_baton.testing.invocations import Invocations
+from mcp_baton.testing.client import Client, Stage
+from mcp_baton.testing.function import Clock, Function, Invocations
 from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.script import Script, Watch
 from mcp_baton.testing.store import Store

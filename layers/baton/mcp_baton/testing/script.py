@@ -18,7 +18,7 @@ from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.schema.schema import InputSchema
 from mcp_baton.testing.answers import Answers
-from mcp_baton.testing.invocations import Invocations
+from mcp_baton.testing.function import Invocations
 from mcp_baton.workflow.host import Succeeded
 
 _arguments: ContextVar[JsonObject] = ContextVar("mcp_baton.testing.arguments")

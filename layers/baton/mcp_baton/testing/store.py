@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.testing.invocations import Invocations
+from mcp_baton.testing.function import Invocations
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSResponse

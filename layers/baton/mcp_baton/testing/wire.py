@@ -13,8 +13,7 @@ from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSI
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.sessions import APPS, CAPABILITIES, RANDOM_BYTES, SESSION_HEADER, session_id
 from mcp_baton.testing.answers import Answers, Unanswered
-from mcp_baton.testing.function import Function
-from mcp_baton.testing.invocations import Invocation
+from mcp_baton.testing.function import Function, Invocation
 
 type Era = Literal["2025", "2026"]
 """What a client speaks: MCP 2025-11-25, with a handshake, or 2026-07-28, without (docs/http.md, Eras)."""

@@ -6,9 +6,7 @@ from typing import Any, Literal, cast
 
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.testing.clock import Clock
-from mcp_baton.testing.function import Function, Handler
-from mcp_baton.testing.invocations import Invocations, Killed
+from mcp_baton.testing.function import Clock, Function, Handler, Invocations, Killed
 
 type Workers = Literal["at once", "by hand"]
 """When the worker works: once a request is answered, or when the test says so (docs/testing.md, In the background)."""

@@ -1,4 +1,4 @@
-"""What a run writes, decided against the task as it stands. Pure, so that it can be decided again after a lost race."""
+"""The batch that a run writes, decided on the task's present state. Pure: it is decided again after a lost race."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
@@ -35,19 +35,19 @@ def run_batch(
 ) -> Batch:
     """The batch of a run, or of the part of it that has not been written yet.
 
-    A step that a continuation has completed in the meantime keeps that status: a failure of ours is dropped, together
-    with the pause that it caused; a success of ours overwrites the result.
+    If a continuation has completed a step meanwhile, the step stays completed: a failure of this run is dropped with
+    its pause, and a success of this run overwrites the result.
 
     Args:
-        task: The task as it stands.
+        task: The task in its present state.
         traces: The steps that ran and have not been written.
         pause: Why the run stopped; `None` for a finished run or a checkpoint.
-        variables: What tools changed.
+        variables: The variables that tools changed.
         finished: Every step is settled: the task becomes `completed` in the same write.
-        move: The definition that the run goes by, where the task was read with another. A task that somebody else has
-            moved meanwhile is not moved back: of this run it takes the steps that it still has.
-        claim: The run's.
-        release: Whether it gives the claim up.
+        move: The move to the run's definition, if the task was read with another one. If another request has moved the
+            task meanwhile, it is not moved back: only the steps that it still has are written.
+        claim: The run's claim.
+        release: Whether to release the claim.
     """
     moving = move if move and move.concerns(task) else None
     statuses = carried(task, moving.workflow) if moving else statuses_of(task)
@@ -77,10 +77,7 @@ def run_result(statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
 
 
 def outdated_calls(writes: Iterable[StepWrite]) -> frozenset[str]:
-    """The variables that describe others' calls of the steps that a run has made itself.
-
-    A step that is still `pending` has no result, so nobody's call made it.
-    """
+    """The stored calls of continuations for the steps that a run writes itself. A `pending` step has none."""
     return frozenset(f"{CALL_PREFIX}{write.name}" for write in writes if write.expected is not StepStatus.PENDING)
 
 
@@ -105,7 +102,7 @@ def _pause_write(
     if stored is None:
         return None
     named = paused_step(stored)
-    # The step that it names is done, or there is no such step any more.
+    # The step that the reason names is completed, or does not exist any more.
     if finished or (named is not None and after.get(str(named), StepStatus.COMPLETED) is StepStatus.COMPLETED):
         return ClearPause(stored)
     return None

@@ -1,4 +1,4 @@
-"""What can be told of a workflow before it runs (docs/workflows.md, "What is checked"). Pure."""
+"""Checks of a workflow's definition before it runs (docs/workflows.md, "What is checked"). Pure."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -43,7 +43,7 @@ MAX_STEPS = 100
 
 
 def faults_of(workflow: Workflow) -> Iterator[str]:
-    """What is wrong with a workflow by itself, each in words that say what to do."""
+    """The errors of a workflow that do not depend on tools, each with the correction."""
     if workflow.has_workflow_tool and not hosts_take(workflow.name):
         yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
     if workflow.ask and not workflow.durable:
@@ -67,7 +67,7 @@ def faults_of(workflow: Workflow) -> Iterator[str]:
 
 
 def _taken(workflow: Workflow) -> dict[str, str]:
-    """The names that no argument of a workflow may have, and what has them."""
+    """The reserved names of arguments, and who uses them."""
     if not workflow.durable:
         return {}
     of_tool = dict.fromkeys((TASK_ACTION, TASK_RESULT), "by the workflow's tool") if workflow.tool else {}
@@ -100,7 +100,7 @@ def _default_faults(argument: Argument) -> Iterator[str]:
 
 
 def not_json(value: object) -> str | None:
-    """Why a value is not JSON; `None` where it is."""
+    """Why a value is not JSON; `None` if it is JSON."""
     try:
         dumps(value)
     except (TypeError, ValueError) as error:
@@ -113,7 +113,7 @@ MAX_FIELDS: Final = 20
 
 
 def no_source(name: str, source: object, arguments: Sequence[str], before: Mapping[str, Step]) -> str:
-    """What is wrong with a value that stands where a data source is wanted.
+    """The error for a value that is not a data source.
 
     Args:
         name: The parameter, or the placeholder, that it is given to.
@@ -138,7 +138,7 @@ def no_source(name: str, source: object, arguments: Sequence[str], before: Mappi
 
 
 def _no_call(name: str, function: Callable[..., object], arguments: Sequence[str]) -> str:
-    """What is wrong with a function that stands where a data source is wanted."""
+    """The error for a function that is not a data source."""
     said = f"{name!r} is given {shown(function)}, which is no data source"
     argument = closest(name, arguments) or "…"
     calls = {prompt_arg: f"prompt_arg({argument!r})", step_output: "step_output('…')", constant: "constant(…)"}
@@ -149,7 +149,7 @@ def _no_call(name: str, function: Callable[..., object], arguments: Sequence[str
 
 
 def no_json(name: str, value: object, cause: str) -> str:
-    """What is wrong with a constant that is not JSON.
+    """The error for a constant that is not JSON.
 
     Args:
         name: The parameter, or the placeholder, that it is given to.
@@ -160,7 +160,7 @@ def no_json(name: str, value: object, cause: str) -> str:
 
 
 def _json_form(value: object) -> str:
-    """What to write instead of a value that is not JSON."""
+    """The correction for a value that is not JSON."""
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
@@ -170,7 +170,7 @@ def _json_form(value: object) -> str:
 
 
 def no_binding(source: StepOutput, steps: Sequence[Step], before: Mapping[str, Step]) -> str:
-    """What is wrong with a reference to a binding that no step has."""
+    """The error for a reference to an unknown binding."""
     binding: object = source.binding
     said = f"{_written(source)} refers to an unknown binding"
     if not isinstance(binding, str):
@@ -190,7 +190,7 @@ def no_binding(source: StepOutput, steps: Sequence[Step], before: Mapping[str, S
 
 
 def not_earlier(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
-    """What is wrong with a reference to a step that has not run yet."""
+    """The error for a reference to a later step."""
     said = f"{_written(source)} does not refer to an earlier step"
     if source.binding == step.binding:
         return f"{said}, but to the step itself; name an earlier step's binding"
@@ -201,7 +201,7 @@ def not_earlier(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
 
 
 def no_field(source: StepOutput, producing: Step, wrong: Astray) -> str:
-    """What is wrong with a path that leads out of a step's output."""
+    """The error for a path that a step's output cannot have."""
     of = f"tool {producing.tool!r}" if producing.tool else f"step {producing.name!r}, which has no tool,"
     said = f"{_written(source)}: the output of the {of} has no {wrong.path!r}"
     if not wrong.instead:
@@ -213,10 +213,10 @@ def no_field(source: StepOutput, producing: Step, wrong: Astray) -> str:
 
 
 def no_tool(tool: str, functions: Mapping[str, object]) -> str:
-    """What is wrong with a step's tool that the server does not have, or has more than once.
+    """The error for a tool that the server does not have, or has more than once.
 
     Args:
-        tool: Its name, or the stand-in for a function.
+        tool: Its name, or a `ToolFunction`.
         functions: The functions that are published, by the tools' names.
     """
     if not isinstance(tool, ToolFunction):
@@ -226,9 +226,9 @@ def no_tool(tool: str, functions: Mapping[str, object]) -> str:
     if names:
         several = " and ".join(repr(name) for name in names)
         return f"the function {str(tool)!r} is published as {several}; give the name that is meant, as a text"
-    twin = next((function for function in functions.values() if _is_workflow_tool(function, tool.function)), None)
-    if twin is not None:
-        modules = " and ".join(repr(getattr(one, "__module__", "?")) for one in (twin, tool.function))
+    other = next((function for function in functions.values() if _is_same_source(function, tool.function)), None)
+    if other is not None:
+        modules = " and ".join(repr(getattr(one, "__module__", "?")) for one in (other, tool.function))
         return (
             f"the function {str(tool)!r} is no tool of this server, though one from the same line is: its file was "
             f"imported twice, as {modules}; import it under one name, or move the server into another file than the "
@@ -237,7 +237,7 @@ def no_tool(tool: str, functions: Mapping[str, object]) -> str:
     return f"the function {str(tool)!r} is no tool of this server; publish it with @server.tool"
 
 
-def _is_workflow_tool(one: object, other: Callable[..., object]) -> bool:
+def _is_same_source(one: object, other: Callable[..., object]) -> bool:
     """Whether two functions come from the same line of one file."""
     ours, theirs = getattr(one, "__code__", None), getattr(other, "__code__", None)
     if ours is None or theirs is None:
@@ -259,11 +259,11 @@ def _written(source: StepOutput) -> str:
 
 
 def with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
-    """A step whose task variables know the tools that say that they set them.
+    """The step, with the setters of its task variables.
 
     Args:
         step: The step.
-        setters: The variables that each tool says it sets, by the tool's name.
+        setters: The variables that each tool declares to set, by the tool's name.
     """
 
     def with_setter(source: Source) -> Source:
@@ -284,12 +284,12 @@ _NULL: Schema = {"type": "null"}
 
 
 class Callee(Struct, frozen=True):
-    """A tool, as far as a workflow is concerned.
+    """A tool, as workflows see it.
 
     Attributes:
         function: The function that was published.
         parameters: The names of the arguments that it takes.
-        output: The JSON Schema of its value; `None` where nothing is known of it.
+        output: The JSON Schema of its value; `None` if it is not known.
         sets: The task variables that it sets.
         requires: The scopes that a caller must have.
     """
@@ -301,30 +301,34 @@ class Callee(Struct, frozen=True):
     requires: frozenset[str] = frozenset()
 
 
-def checked(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[str] = ()) -> Workflow:
-    """A workflow that can work, each of its steps with the name of its tool, each task variable with those that set it.
+def checked(workflow: Workflow, tools: Mapping[str, Callee], workflow_tools: Container[str] = ()) -> Workflow:
+    """The checked workflow, with the names of its tools and the setters of its task variables.
 
     Args:
         workflow: What is published.
         tools: The server's tools by name.
-        twins: The names of the workflows that are tools, too.
+        workflow_tools: The names of the workflows that have a tool.
 
     Raises:
-        WorkflowError: it cannot work; names workflow, step and cause.
+        WorkflowError: the first error, with workflow, step and cause.
     """
     made = _resolved(workflow, tools)
-    for error in errors_in(made, tools, twins):
+    for error in errors_in(made, tools, workflow_tools):
         raise error
     return made
 
 
-def all_errors(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[str] = ()) -> list[WorkflowError]:
-    """Everything for which `checked` refuses a workflow, in order."""
-    return list(errors_in(_resolved(workflow, tools), tools, twins))
+def all_errors(
+    workflow: Workflow, tools: Mapping[str, Callee], workflow_tools: Container[str] = ()
+) -> list[WorkflowError]:
+    """All errors of a workflow, in order."""
+    return list(errors_in(_resolved(workflow, tools), tools, workflow_tools))
 
 
-def errors_in(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[str]) -> Iterator[WorkflowError]:
-    """What is wrong with a workflow whose tools have their names, each found when it is asked for."""
+def errors_in(
+    workflow: Workflow, tools: Mapping[str, Callee], workflow_tools: Container[str]
+) -> Iterator[WorkflowError]:
+    """The errors of a workflow whose tools have names. Each is found when the iterator reaches it."""
     for cause in faults_of(workflow):
         yield WorkflowError(workflow.name, cause)
     if workflow.has_workflow_tool and workflow.name in tools:
@@ -335,7 +339,7 @@ def errors_in(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[
     before: dict[str, Step] = {}
     for step in workflow.steps:
         for faults in (
-            _tool_faults(step, tools, twins),
+            _tool_faults(step, tools, workflow_tools),
             _source_faults(step, arguments, before),
             _placeholder_faults(step, arguments),
             _question_faults(step, workflow, arguments) if step.ask else (),
@@ -363,11 +367,11 @@ def _unique_errors(workflow: Workflow) -> Iterator[WorkflowError]:
 
 
 def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
-    """The workflow with its functions' tools' names, and those that set its variables; itself where it has them."""
+    """The workflow with the names of its tools and the setters of its variables; the same object if nothing changes."""
     steps = [_resolved_step(step, tools) for step in workflow.steps]
     own = (tools[step.tool].requires for step in steps if step.tool and step.tool in tools)
     scopes: frozenset[str] = frozenset().union(*own)
-    # A tool that is not there for everybody who sees the workflow is not named to them.
+    # Do not name a tool to callers who may use the workflow but not the tool.
     setters = {name: callee.sets for name, callee in tools.items() if callee.sets and callee.requires <= scopes}
     steps = [with_setters(step, setters) for step in steps] if setters else steps
     if all(one is other for one, other in zip(steps, workflow.steps, strict=True)):
@@ -376,16 +380,16 @@ def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
 
 
 def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
-    """The step with its function's tool's name; itself where it has a name, or no tool or several have the function."""
+    """The step with the name of its tool, if exactly one tool has its function."""
     tool = step.tool
     if not isinstance(tool, ToolFunction):
         return step
-    # Each look at a method makes a new object, which is equal to the last.
+    # Each access to a method creates a new object, which equals the last one.
     names = [name for name, callee in tools.items() if callee.function == tool.function]
     return step.calling(names[0]) if len(names) == 1 else step
 
 
-def _tool_faults(step: Step, tools: Mapping[str, Callee], twins: Container[str]) -> Iterator[str]:
+def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Container[str]) -> Iterator[str]:
     if step.ask is not None:
         return
     if step.tool is None:
@@ -393,7 +397,7 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], twins: Container[str])
             yield "it has neither a tool nor resources; give it one of them"
         if step.arguments:
             yield "it only fetches resources, so it takes no arguments; use template_bindings"
-    elif step.tool in twins and not isinstance(step.tool, ToolFunction):
+    elif step.tool in workflow_tools and not isinstance(step.tool, ToolFunction):
         yield f"the tool {step.tool!r} is a workflow, which no step can call; take over its steps"
     elif isinstance(step.tool, ToolFunction) or step.tool not in tools:
         yield no_tool(step.tool, {name: callee.function for name, callee in tools.items()})

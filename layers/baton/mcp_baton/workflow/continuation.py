@@ -1,6 +1,6 @@
-"""Continuation: what a `tools/call` that names a task writes to it (docs/workflows.md). Pure.
+"""Continuations: how a `tools/call` that names a task is recorded (docs/workflows.md). Pure.
 
-The plan is guidance: whatever was called, in whatever order, is recorded where it fits best.
+The plan does not restrict calls: each call is recorded as the step that it matches best, in any order.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -25,15 +25,15 @@ from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
 
 
 class Rank(IntEnum):
-    """How well a call fits a step; the lowest wins.
+    """How well a call matches a step. The lowest rank wins.
 
     Attributes:
-        EQUAL: An open step, and the call has all that is known of its arguments.
-        REPEAT: A completed step that was made with equal arguments.
-        POSSIBLE: An open step that nothing in the call contradicts.
-        FAILED: A failed step that is planned with other arguments.
-        PENDING: A pending step that is.
-        LAST: A completed step that was made with other arguments.
+        EQUAL: An open step whose known arguments equal those of the call.
+        REPEAT: A completed step whose call had equal arguments.
+        POSSIBLE: An open step that the call does not contradict.
+        FAILED: A failed step whose known arguments differ.
+        PENDING: A pending step whose known arguments differ.
+        LAST: A completed step whose call had other arguments.
     """
 
     EQUAL = 1
@@ -45,11 +45,11 @@ class Rank(IntEnum):
 
 
 class Candidate(Struct, frozen=True):
-    """A step that a call may be.
+    """A step that may match a call.
 
     Attributes:
-        index: Its place among the task's steps.
-        equal: How many of the call's arguments the plan knows to be its own; decides between `EQUAL` steps.
+        index: The step's index in the task.
+        equal: How many known arguments of the step equal those of the call; decides between `EQUAL` steps.
     """
 
     index: int
@@ -64,19 +64,19 @@ class Candidate(Struct, frozen=True):
 
     @property
     def standing(self) -> tuple[int, int]:
-        """Candidates of one standing are as good as each other."""
+        """Candidates with the same standing match equally well."""
         return self.rank, -self.equal
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """The best one first; of completed ones the last."""
+        """Sorts the best candidate first. Of equal completed steps, the last one is the best."""
         return *self.standing, -self.index if self.rank in {Rank.REPEAT, Rank.LAST} else self.index
 
 
 def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> list[Candidate]:
-    """The steps that a call may be, the best one first; skipped ones are none. `exact` as in `Comparison`.
+    """The steps that may match a call, the best one first. `exact` as in `Comparison`.
 
-    The only step with the tool is not held against the call: whatever the call says, it can be no other.
+    If only one step uses the tool, its arguments are not compared.
     """
     steps = [
         (index, step)
@@ -92,12 +92,12 @@ def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[s
 
 
 def choose(ranked: Sequence[Candidate], rng: Callable[[], float] | None = None) -> Candidate | None:
-    """The step that a call is recorded in; `None` where there is none.
+    """The step as which a call is recorded; `None` if no step matches.
 
     Args:
         ranked: The candidates, the best one first.
-        rng: Gives a number from 0 up to 1. With it one of the open steps that are as good as the best is taken at
-            random: many calls at once that have lost a race then spread, and never beyond steps that fit as well.
+        rng: Gives a number from 0 up to 1. If given, an open step is picked at random from the equally good ones, so
+            that concurrent calls that lost a race do not collide again.
     """
     if not ranked:
         return None
@@ -109,15 +109,15 @@ def choose(ranked: Sequence[Candidate], rng: Callable[[], float] | None = None) 
 
 
 def meant(ranked: Sequence[Candidate]) -> str | None:
-    """The name of the one step that a call can mean; `None` where it may mean several, or none.
+    """The name of the step that a call matches, if exactly one step matches; otherwise `None`.
 
-    It can mean the only open step that nothing in it contradicts. Where it contradicts all of them it repeats the one
-    call that was equal, or else is the only open step's, or the only step's.
+    Open steps that the call does not contradict come first, then completed steps with equal arguments, then the other
+    open steps, then the other completed steps.
     """
     fitting = _of(ranked, Rank.EQUAL, Rank.POSSIBLE)
     repeated = _of(ranked, Rank.REPEAT)
     if fitting:
-        # One that is merely possible may as well be the repeat of a call that was equal.
+        # A step that is only possible does not count if the call may be a repeat.
         sure = len(fitting) == 1 and (fitting[0].rank is Rank.EQUAL or not repeated)
         return fitting[0].name if sure else None
     left = repeated or _of(ranked, Rank.FAILED, Rank.PENDING) or _of(ranked, Rank.LAST)
@@ -140,14 +140,14 @@ def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgr
     changed = planned.changed | call.changed_by(planned.known)
     if changed & call.arguments.keys():
         return Candidate(index, step, _other(step))
-    # Of a step of which nothing is known yet, nothing is equal either.
+    # If nothing is known of the step's arguments, they cannot be equal.
     if changed or not (planned.known or planned.whole):
         return Candidate(index, step, Rank.POSSIBLE)
     return Candidate(index, step, Rank.EQUAL, len(planned.known))
 
 
 def _other(step: StepProgress) -> Rank:
-    """The rank of a step that has other arguments than the call."""
+    """The rank of a step whose arguments differ from the call's."""
     if _is_completed(step):
         return Rank.LAST
     return Rank.FAILED if step["status"] == StepStatus.FAILED else Rank.PENDING
@@ -163,9 +163,9 @@ class ContinuationCall(Struct, frozen=True):
     Attributes:
         tool: The tool.
         arguments: Its arguments, as the client sent them.
-        exact: The arguments whose values Baton has put in, exactly as they are stored.
-        step: The step whose idempotency key the tool was given, if it was given one: the call is recorded there or
-            beside the steps, and never in another one.
+        exact: The arguments whose placeholders Baton has replaced by stored values.
+        step: The step whose idempotency key the tool received, if any. The call is recorded as this step or as an extra
+            call, and never as another step.
     """
 
     tool: str
@@ -175,7 +175,7 @@ class ContinuationCall(Struct, frozen=True):
 
 
 def attempts_for(steps: Sequence[StepProgress], tool: str) -> int:
-    """How often a continuation must be ready to try: others move each step of its tool at most twice, and the pause."""
+    """How often a continuation tries to write: others change each step of its tool at most twice, and the pause."""
     return 2 * sum(step.get("tool") == tool for step in steps) + 8
 
 
@@ -188,18 +188,18 @@ def continuation_batch(
     ranked: Sequence[Candidate] | None = None,
     timing: Timing | None = None,
 ) -> Batch:
-    """Where a call's outcome goes, decided against the task as it stands.
+    """The batch that records a call, decided on the task's present state.
 
-    The step that it fits best takes it; without one it is an extra. A failure never takes the place of a completed
-    step's result: it becomes an extra, too.
+    A call that matches no step is recorded as an extra call. So is a failure of a completed step: it never replaces a
+    result.
 
     Args:
-        plan: The plan, against the task as it stands.
-        call: The call that was made.
-        outcome: How it ended.
-        variables: What the tool changed.
-        rng: Gives a number from 0 up to 1: after a lost race, see `choose`.
-        ranked: The steps that the call may be, where that has been found out.
+        plan: The plan for the task's present state.
+        call: The call.
+        outcome: The outcome of the call.
+        variables: The variables that the tool changed.
+        rng: As in `choose`; given after a lost race.
+        ranked: The steps that may match, if they are known already.
         timing: When the call was made, and how long it took.
     """
     place = _place(plan, call, rng, ranked)
@@ -227,7 +227,7 @@ def _place(
 def _without_secrets(
     plan: Plan, place: tuple[int, StepProgress] | None, call: ContinuationCall, outcome: Outcome
 ) -> Outcome:
-    """The outcome as it is stored: an error may quote what the tool was called with."""
+    """The outcome to store. An error may quote the call's arguments."""
     if place is None or isinstance(outcome, Succeeded):
         return outcome
     return replace(outcome, error=plan.without_secrets(place[1]["name"], call.arguments, outcome.error))
@@ -260,15 +260,15 @@ LOST: Final = "Its result could not be kept, so later calls cannot refer to it."
 
 
 class RecordedCall(Struct, frozen=True):
-    """What was written of a continuation.
+    """A continuation that was recorded.
 
     Attributes:
-        plan: The plan, against the task as it stands after the write.
+        plan: The plan for the task's state after the write.
         batch: The write.
-        following: What remains to be done, as `next_calls` has it with this handle.
-        handle: How calls name the task; `None` where its workflow is gone.
-        oversized: The names of the variables that could not be kept.
-        twice: The step that it was recorded as, if a run may have run it before.
+        following: The remaining calls, from `next_calls` with this handle.
+        handle: Names the task in calls; `None` if the server does not have its workflow any more.
+        oversized: The variables that were too large to store.
+        twice: The recorded step, if a run may have run it before.
     """
 
     plan: Plan
@@ -280,7 +280,7 @@ class RecordedCall(Struct, frozen=True):
 
 
 def recorded_text(written: RecordedCall) -> str:
-    """As which step a call was recorded, and which call comes next."""
+    """The text of a recorded call: the step, and the next call."""
     statuses = _statuses(written.plan)
     done = sum(status.settled for status in statuses)
     ended = done == len(statuses)
@@ -303,27 +303,27 @@ def recorded_text(written: RecordedCall) -> str:
 
 
 def unrecorded_text(why: str, *, made: bool = True) -> str:
-    """Why a call was not recorded.
+    """The text of a call that was not recorded.
 
     Args:
         why: The reason.
-        made: Whether the tool was called all the same.
+        made: Whether the tool was called.
     """
     return f"Not recorded: {why}." + (f" {MADE}" if made else "")
 
 
 def uncertain_text(look: str) -> str:
-    """That it is not known whether a call was recorded.
+    """The text of a call that may not be recorded.
 
     Args:
-        look: The call that tells, as `looking_at` has it.
+        look: The call that shows the task, from `call_that_shows`.
     """
     unknown = f"Not recorded for certain: the task store's answer was lost. {MADE}"
     return f"{unknown} Before you make it again, {look} to see whether it is recorded."
 
 
 def _statuses(plan: Plan) -> list[StepStatus]:
-    """Those of the steps that the workflow has now; without it, of those that the task has."""
+    """The statuses of the workflow's steps; without a workflow, those of the task's steps."""
     if plan.known is not None:
         return list(plan.known.statuses.values())
     return [StepStatus(step["status"]) for step in plan.steps]
@@ -338,7 +338,7 @@ def _position(batch: Batch) -> str:
 
 
 def _corrected(written: RecordedCall) -> str:
-    """How the server goes on once an operator has corrected what only the log tells."""
+    """How the server continues after an operator has corrected the cause."""
     workflow, handle = written.plan.workflow, written.handle
     return handle.offer(workflow.name, begin="When the cause is corrected, ") if handle and workflow else ""
 
@@ -351,7 +351,7 @@ def _ended(written: RecordedCall, total: int) -> str:
 
 
 def _next(written: RecordedCall) -> str:
-    """The first call that remains, after the resources that are to be read before it."""
+    """The next call, after the resources that must be read before it."""
     resources = [f"read the resource {entry['resource']}" for entry in takewhile(_is_resource, written.following)]
     call = next((entry for entry in written.following if not _is_resource(entry)), None)
     if call is not None:
@@ -362,9 +362,9 @@ def _next(written: RecordedCall) -> str:
         return f"Next: {', then '.join([*resources, _lower(_call(call))])}{then}{note}"
     if not resources:
         return ""
-    twin = written.handle.going_on() if written.handle else []
-    if twin:
-        return f"Next: {', then '.join(resources)}. {_call(twin[0])} to let the server continue."
+    go_on = written.handle.going_on() if written.handle else []
+    if go_on:
+        return f"Next: {', then '.join(resources)}. {_call(go_on[0])} to let the server continue."
     return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."
 
 

@@ -22,7 +22,7 @@ TASK_ID: Final = "task_id"
 """The argument of a tool, or of a prompt, that names a task (docs/workflows.md, As a tool)."""
 
 TASK_ACTION: Final = "task_action"
-"""The argument of a workflow's tool that says what else is to be done than to run it (docs/console.md)."""
+"""The argument of a workflow's tool that selects another action than running it (docs/console.md)."""
 
 ANSWERS: Final = "answers"
 """The argument of a workflow's tool that has the answers to the workflow's questions (docs/workflows.md, Questions)."""
@@ -39,7 +39,7 @@ def hosts_take(name: str) -> bool:
 
 
 class ToolFunction(str):
-    """The function that a step was given as its tool, and its own name until the server says which tool it is."""
+    """A function that a step has as its tool, until the server resolves the tool's name."""
 
     __slots__ = ("function",)
     function: Callable[..., object]
@@ -53,7 +53,7 @@ class ToolFunction(str):
 
 
 def tool_of(tool: str | Callable[..., object] | None) -> str | None:
-    """The tool of a step as the step keeps it: its name, or what stands for its function."""
+    """The tool of a step: its name, or a `ToolFunction`."""
     return tool if tool is None or isinstance(tool, str) else ToolFunction.of(tool)
 
 
@@ -61,7 +61,8 @@ MAX_ATTEMPTS = 100
 
 
 def random_fraction() -> float:
-    """A number from 0 up to 1. Of the system's, so that functions restored from one snapshot do not draw the same."""
+    """A random number from 0 up to 1. It comes from the system, because functions restored from one snapshot share the
+    state of `random`."""
     return int.from_bytes(os.urandom(4)) / 2**32
 
 
@@ -74,11 +75,11 @@ class Retry:
         first_s: The wait before the second call, seconds.
         factor: Each further wait is this many times the one before.
         max_s: No wait is longer, seconds.
-        jitter: Wait a random part of that time, so that calls that failed together are not made again together.
+        jitter: Wait a random part of that time, so that calls that failed together are not repeated together.
         on: The exception types after which the tool is called again. A `ToolError(…, retryable=False)` is never one.
 
     Raises:
-        RegistrationError: a value that cannot be meant.
+        RegistrationError: a value is out of range.
     """
 
     attempts: int = 3
@@ -99,11 +100,11 @@ class Retry:
         object.__setattr__(self, "on", _exceptions(self.on))
 
     def wait_s(self, attempts: int, rng: Callable[[], float] = random_fraction) -> float:
-        """The wait after so many attempts, seconds.
+        """The wait after this many attempts, seconds.
 
         Args:
             attempts: The calls that were made, 1 or more.
-            rng: Gives a number from 0 up to 1; asked only where there is jitter.
+            rng: Gives a number from 0 up to 1; used only with jitter.
         """
         try:
             longest = min(self.max_s, self.first_s * self.factor ** (attempts - 1))
@@ -139,9 +140,9 @@ class Argument:
         required: Whether the prompt can be used without it.
         type: What the string that a client sends is converted to: any type that pydantic knows.
         default: The value of an optional argument that is left out, as JSON: it is converted as if the client had sent
-            it. `None` where there is none, and the argument then has no value.
-        secret: Its value is kept in memory only: it is never stored, `<secret NAME>` stands for it wherever arguments
-            are shown, and it must be given again with a resume (docs/workflows.md, Secret arguments).
+            it. `None` for no default.
+        secret: Its value is never stored. `<secret NAME>` is shown instead of it, and it must be given again with a
+            resume (docs/workflows.md, Secret arguments).
     """
 
     name: str = ""
@@ -153,7 +154,7 @@ class Argument:
 
     @property
     def shown_description(self) -> str:
-        """What it is, as lists show it."""
+        """The description that lists show."""
         note = "Secret: it is not stored, and must be given again when the task is resumed." if self.secret else ""
         return " ".join(text for text in (self.description, note) if text)
 
@@ -183,7 +184,7 @@ class Ask:
 
 
 class _Kept:
-    """Room for what is worked out once; no field, so that copies work it out anew."""
+    """Cached values. They are not fields, so copies compute them again."""
 
     __slots__ = ("_by_binding", "_by_name", "_fingerprint")
     _fingerprint: str
@@ -197,23 +198,23 @@ class Step(_Kept):
 
     Attributes:
         name: Unique in its workflow. May be the tool's function, which then gives the step its name and its tool.
-        tool: The name of the tool to call; `None` for a step that only fetches resources. May be given as the decorated
-            function itself: a `ToolFunction` stands for it until the server is checked.
+        tool: The name of the tool to call; `None` for a step that only fetches resources. May be the decorated function
+            itself, which becomes a `ToolFunction` until the server is checked.
         arguments: Sources by the tool's parameter.
         binding: The name under which later steps refer to this step's output; the step's own unless given.
-        guidance: What a model should bear in mind when it makes this call itself; `{arg}` is replaced.
+        guidance: A note for a model that makes this call; `{arg}` is replaced.
         resources: URIs to fetch before the tool is called; `{name}` is replaced from `template_bindings`, else by a
             prompt argument.
         template_bindings: Sources for the `{name}`s in `resources`. One may be the step's own output: such resources
             are fetched after the tool.
-        retryable: Whether a failure may pass when the call is simply made again.
-        checkpoint: Write the batch so far right after this step: for effects that must not happen twice.
+        retryable: Whether the same call may succeed if it is made again.
+        checkpoint: Write all results right after this step. For effects that must not happen twice.
         retry: How often, and after which waits, the tool is called again within a run; `None` for one call.
         ask: A question to the model or the user, for a step that has neither a tool nor resources. The answer is the
             step's output.
 
     Raises:
-        RegistrationError: one of these is of another kind; names the step, and says what to write.
+        RegistrationError: an argument has the wrong type. The message names the step and the correction.
     """
 
     name: str
@@ -280,7 +281,7 @@ class Step(_Kept):
         return replace(self, tool=tool)
 
     def read_after(self, resource: str) -> bool:
-        """Whether one of the step's resources can only be fetched after its tool: its URI needs the tool's output."""
+        """Whether a resource of the step is fetched after its tool, because its URI needs the tool's output."""
         sources = (self.template_bindings.get(name) for name in placeholders(resource))
         return any(isinstance(source, StepOutput) and source.binding == self.binding for source in sources)
 
@@ -291,7 +292,7 @@ class Step(_Kept):
 
     @property
     def fingerprint(self) -> str:
-        """Eight hex digits that change with what the step does; its texts for readers do not count."""
+        """Eight hex digits that change with what the step does, but not with its texts."""
         if not hasattr(self, "_fingerprint"):
             from hashlib import sha256
 
@@ -317,13 +318,12 @@ class Workflow(_Kept):
         steps: At least one, at most 100.
         title: A name for people.
         durable: Whether invoking it creates a task.
-        tool: Whether a durable one is published as a tool, too: its twin (docs/workflows.md, As a tool).
-        ask: Whether the client's user is asked for arguments that a step lacks (docs/workflows.md, Asking for what is
-            missing).
-        background: Whether workers run it where a client that can have tasks calls it as a tool (docs/background.md).
+        tool: Whether a durable workflow is also published as a tool (docs/workflows.md, As a tool).
+        ask: Whether the client's user is asked for missing arguments (docs/workflows.md).
+        background: Whether workers run it, if a client that supports tasks calls it as a tool (docs/background.md).
 
     Raises:
-        WorkflowError: `arguments` or `steps` holds something else.
+        WorkflowError: `arguments` or `steps` has a member of another type.
     """
 
     name: str
@@ -344,12 +344,12 @@ class Workflow(_Kept):
 
     @property
     def has_workflow_tool(self) -> bool:
-        """Whether it is a tool, too."""
+        """Whether the workflow has a tool."""
         return self.durable and self.tool
 
     @property
     def fingerprint(self) -> str:
-        """One fingerprint a step, joined by spaces: what a task remembers of its definition."""
+        """The fingerprints of the steps, joined by spaces. Tasks store it."""
         return " ".join(step.fingerprint for step in self.steps)
 
     @property
@@ -365,7 +365,7 @@ class Workflow(_Kept):
         )
 
     def bound(self, binding: str) -> Step:
-        """The step that a binding names; the definition has been checked, so there is one."""
+        """The step that a binding names. The definition was checked, so the step exists."""
         if not hasattr(self, "_by_binding"):
             _freeze(self, _by_binding={step.binding: step for step in reversed(self.steps)})
         return self._by_binding[binding]
@@ -431,7 +431,7 @@ def _freeze(instance: Step | Workflow, **values: object) -> None:
 def wrong_step(
     name: object, tool: object, arguments: object, resources: object, bindings: object, retry: object
 ) -> RegistrationError:
-    """Why a step cannot be made of these; names it and what is wrong with the first of them that is."""
+    """The error for the first wrong argument of a step."""
     maps = [given for given in (arguments, bindings) if given and not isinstance(given, Mapping)]
     if not isinstance(name, str):
         cause = "its name is a text; write Step('…', tool=…)"
@@ -500,7 +500,7 @@ def not_added(thing: object) -> RegistrationError:
 
 
 def shown(value: object) -> str:
-    """A value in an error: a function by its name, everything else as Python writes it, cut off where it is long."""
+    """A value in an error: a function's name, otherwise the `repr`, cut if it is long."""
     name = getattr(value, "__qualname__", None)
     text = name if isinstance(name, str) else repr(value)
     return text if len(text) <= 120 else f"{text[:117]}..."

@@ -1,7 +1,7 @@
-"""Moving a task to another definition of its workflow: the one that is deployed when it is resumed. Pure.
+"""Changed definitions: a resume moves a task to the definition that is deployed (docs/workflows.md). Pure.
 
-A task remembers a fingerprint of each step that it was started with. What it has completed must still be there,
-unchanged; every other step may be changed, added or removed (docs/workflows.md, "When the workflow changes").
+A task stores a fingerprint of each step of its definition. Its completed steps must exist unchanged in the new
+definition. All other steps may be changed, added or removed.
 """
 
 from collections.abc import Mapping
@@ -19,25 +19,25 @@ class Move(Struct, frozen=True):
     """From one definition to another.
 
     Attributes:
-        left: The fingerprint that the task had when it was read.
-        workflow: The definition that it is to have.
+        left: The definition's fingerprint that the task had when it was read.
+        workflow: The new definition.
     """
 
     left: str | None
     workflow: Workflow
 
     def concerns(self, task: TaskRecord) -> bool:
-        """Whether the task has still to be moved: not once it was, by this run or by another's."""
+        """Whether the task must still be moved: no request has moved it since."""
         return task.definition == self.left
 
 
 def move_to(workflow: Workflow, task: TaskRecord) -> Move | None:
-    """The move that a resume makes; `None` where the task has this definition already."""
+    """The move that a resume makes; `None` if the task has this definition already."""
     return None if task.definition == workflow.fingerprint else Move(task.definition, workflow)
 
 
 def differing(workflow: Workflow, task: TaskRecord) -> list[str]:
-    """The names of the completed steps that a definition has changed or does not have; with one there is no move."""
+    """The completed steps that the definition has changed or removed. If there is one, the task cannot be moved."""
     current = {step.name: step.fingerprint for step in workflow.steps}
     stored = (task.definition or "").split()
     steps = steps_of(task)
@@ -50,15 +50,14 @@ def differing(workflow: Workflow, task: TaskRecord) -> list[str]:
 
 
 def carried(task: TaskRecord, workflow: Workflow) -> dict[str, StepStatus]:
-    """The status of each step of a definition, in its order: the stored one, or `pending` for a step that is new."""
+    """The status of each step of the definition, in order: the stored one, or `pending` for a new step."""
     stored = statuses_of(task)
     return {step.name: stored.get(step.name, StepStatus.PENDING) for step in workflow.steps}
 
 
 def left_behind(task: TaskRecord, after: Mapping[str, StepStatus]) -> frozenset[str]:
-    """The results of steps that a definition does not have any more, and the calls that made them.
-
-    One that a continuation has completed meanwhile is kept: it was done.
+    """The results and calls of steps that the definition has removed. Steps that a continuation has completed keep
+    them.
     """
     gone = [
         name for name, status in statuses_of(task).items() if name not in after and status is not StepStatus.COMPLETED
@@ -68,10 +67,10 @@ def left_behind(task: TaskRecord, after: Mapping[str, StepStatus]) -> frozenset[
 
 
 def declared_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:
-    """The arguments of the first call, without those that the workflow does not take any more, and without secret ones.
+    """The arguments of the first call that the workflow still has, without secret ones.
 
     Raises:
-        StoreError: they cannot be had.
+        StoreError: they cannot be read.
     """
     names = {argument.name for argument in workflow.arguments if not argument.secret}
     return {name: value for name, value in _stored(task).items() if name in names and not is_hidden(value)}
@@ -81,13 +80,13 @@ def given_secrets(workflow: Workflow, task: TaskRecord) -> frozenset[str]:
     """The secret arguments that the first call had.
 
     Raises:
-        StoreError: that cannot be had.
+        StoreError: they cannot be read.
     """
     return workflow.secrets & _stored(task).keys() if workflow.secrets else frozenset()
 
 
 def has_secrets(task: TaskRecord) -> bool:
-    """Whether the task was started with secret arguments, or that cannot be had."""
+    """Whether the task was started with secret arguments. True if that cannot be read."""
     try:
         return any(map(is_hidden, _stored(task).values()))
     except StoreError:

@@ -1,6 +1,6 @@
-"""The handoff: the last message of a paused prompt, written for the model that goes on (docs/workflows.md). Pure.
+"""The handoff: the last message of a paused prompt, for the model that continues the workflow. Pure.
 
-It is an assistant's message, so what comes from outside is quoted in it: see `quoting`.
+Models trust the assistant's messages, so all values in the handoff are quoted (`quoting`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,60 +50,60 @@ from mcp_baton.workflow.sources import (
 
 
 class Requirements(Protocol):
-    """The part of a `Host` that knows what tools cannot do without, and what their calls can carry."""
+    """The part of a `Host` that knows the tools' required arguments and the limit for placeholders."""
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of a tool's required arguments."""
 
     def carries(self, size: int) -> bool:
-        """Whether placeholders may put so many bytes into one call."""
+        """Whether placeholders may put this many bytes into one call."""
 
 
 class Handle(Struct, frozen=True):
-    """A task's id, for texts that carry it.
+    """A task's id and the calls that continue the task, for texts.
 
     Attributes:
         task_id: The task's id.
-        taken_by: Whether a tool of this name takes it: one with a parameter `task_id` of its own does not.
-        twin: The tool that goes on with the task; `None` where the workflow is none.
-        secrets: The workflow's required secret arguments: whoever goes on with a task has to give them again.
+        taken_by: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
+        tool: The workflow's tool, which continues the task; `None` if it has none.
+        secrets: The workflow's required secret arguments, which must be given again to continue.
     """
 
     task_id: str
     taken_by: Callable[[str], bool]
-    twin: str | None
+    tool: str | None
     secrets: tuple[str, ...] = ()
 
     def on(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
-        """A call's arguments with the task's id among them."""
+        """A call's arguments with the task's id, if the tool accepts it."""
         return {**arguments, TASK_ID: self.task_id} if self.taken_by(tool) else dict(arguments)
 
     def going_on(self) -> list[JsonObject]:
-        """The call that lets the server go on, as `next` lists it; none without a twin."""
-        return [] if self.twin is None else [{"tool": self.twin, "arguments": self.arguments}]
+        """The call that lets the server continue, for `next`; none without a workflow tool."""
+        return [] if self.tool is None else [{"tool": self.tool, "arguments": self.arguments}]
 
     def finishing(self) -> list[JsonObject]:
-        """The call that completes a task whose steps are all settled, as `next` lists it; none without a twin."""
-        return [] if self.twin is None else [{"tool": self.twin, "arguments": {TASK_ID: self.task_id}}]
+        """The call that completes a task whose steps are all settled, for `next`; none without a workflow tool."""
+        return [] if self.tool is None else [{"tool": self.tool, "arguments": {TASK_ID: self.task_id}}]
 
     def offer(self, prompt: str, secrets: Sequence[str] = (), *, begin: str = "Or ") -> str:
-        """The sentence that says how the server goes on. Without a twin, by the prompt of this name.
+        """The sentence that says how to let the server continue: by the workflow's tool, otherwise by its prompt.
 
         Args:
             prompt: The prompt.
             secrets: The secret arguments, which are not stored.
-            begin: How the sentence begins, with the space after it; empty if it has no other beginning.
+            begin: The beginning of the sentence with a space; may be empty.
         """
         again = f" Give {', '.join(secrets)} again with it: what is secret is not stored." if secrets else ""
-        how = f"get the prompt {prompt}" if self.twin is None else f"call {self.twin}"
+        how = f"get the prompt {prompt}" if self.tool is None else f"call {self.tool}"
         begun = f"{begin}{how}"
         return f"{begun[0].upper()}{begun[1:]} with {self._named} to let the server continue.{again}"
 
     def finish(self) -> str:
-        """The sentence that says how a task ends whose steps are all done."""
-        if self.twin is None:
+        """The sentence that says how to complete a task whose steps are all settled."""
+        if self.tool is None:
             return "The client completes the task."
-        return f"Call {self.twin} with {dumps_spaced({TASK_ID: self.task_id})} to finish."
+        return f"Call {self.tool} with {dumps_spaced({TASK_ID: self.task_id})} to finish."
 
     @property
     def _named(self) -> str:
@@ -116,19 +116,19 @@ class Handle(Struct, frozen=True):
 
 
 def naming(task_id: str, secrets: Iterable[str]) -> dict[str, Json]:
-    """The arguments by which a workflow goes on with a task: its id, and stand-ins of what has to be given again."""
+    """The arguments that continue a task: its id, and a text for each secret that must be given again."""
     return {TASK_ID: task_id, **{name: stand_in(name) for name in secrets}}
 
 
-def looking_at(task_id: str, workflow: Workflow | None) -> str:
-    """The call that shows a task and changes nothing: the part of a sentence that begins with the verb."""
+def call_that_shows(task_id: str, workflow: Workflow | None) -> str:
+    """The call that shows a task and changes nothing, as a part of a sentence that begins with the verb."""
     if workflow is None or not workflow.has_workflow_tool:
         return f"send tasks/get with {dumps_spaced({'taskId': task_id})}"
     return f"call {workflow.name} with {dumps_spaced({TASK_ID: task_id, TASK_ACTION: 'show'})}"
 
 
 def secrets_of(workflow: Workflow) -> tuple[str, ...]:
-    """The secret arguments that whoever goes on with a task of this workflow has to give again."""
+    """The secret arguments that must be given again to continue a task of this workflow."""
     return tuple(argument.name for argument in workflow.arguments if argument.secret and argument.required)
 
 
@@ -149,12 +149,12 @@ def handoff(
 
     Args:
         workflow: The workflow.
-        known: What the run knows at its end.
-        pause: Why it stopped.
-        tools: Knows what the tools require.
-        read: The resources of the step where it stopped that stand in the conversation already, as the step has them.
+        known: The values that are known at the end of the run.
+        pause: Why the run stopped.
+        tools: Knows the required arguments.
+        read: The resources of that step that the conversation already has, as the step declares them.
         handle: Names the task in the text; `None` for a text that does not name it.
-        notes: What else is to be said of the run.
+        notes: More sentences about the run.
     """
     frame = frame_of(pause, workflow, known, handle)
     calls = [
@@ -166,7 +166,7 @@ def handoff(
 
 
 def lost_results(known: Known, pause: PauseReason) -> Iterator[str]:
-    """That later calls cannot refer to a step's result, a sentence for each; the pause may say so of one itself."""
+    """A sentence for each result that later calls cannot refer to, except the one that the pause is about."""
     for step, why in known.lost.items():
         if not (isinstance(pause, UnresolvedDependency) and pause.producing_step == step):
             yield f"Later calls cannot refer to the result of step '{step}': {why}."
@@ -208,12 +208,12 @@ def frame_of(pause: PauseReason, workflow: Workflow, known: Known, handle: Handl
     if not steps:
         begin = "When the cause is corrected, " if pause.is_for_the_operator else ""
         return Frame([handle.offer(workflow.name, secrets, begin=begin)], [], [])
-    begin = "Or " if handle.twin is None else "Then "
+    begin = "Or " if handle.tool is None else "Then "
     return Frame([MAKE_THESE_CALLS], steps, [handle.offer(workflow.name, secrets, begin=begin)])
 
 
 def _has_tool(handle: Handle | None) -> bool:
-    return handle is not None and handle.twin is not None
+    return handle is not None and handle.tool is not None
 
 
 def steps_to_call(workflow: Workflow, known: Known, pause: PauseReason | None, *, can_continue: bool) -> list[Step]:
@@ -238,12 +238,12 @@ def steps_to_call(workflow: Workflow, known: Known, pause: PauseReason | None, *
 
 
 def secrets_given(workflow: Workflow, known: Known) -> list[str]:
-    """The names of the secret arguments that this run was given."""
+    """The names of the secret arguments that have values in this run."""
     return [argument.name for argument in workflow.arguments if argument.secret and argument.name in known.texts]
 
 
 def remaining_steps(workflow: Workflow, known: Known) -> list[Step]:
-    """The steps that are not settled, in order."""
+    """The open steps, in order."""
     return [step for step in workflow.steps if not known.statuses[step.name].settled]
 
 
@@ -257,10 +257,10 @@ def call_of(
     handle: Handle | None = None,
     longest: int = LONGEST,
 ) -> str:
-    """What is left to be done of one step, a line for each action. As `handoff`.
+    """What remains of one step, one line for each action. The arguments are those of `handoff`.
 
     Args:
-        longest: Characters of JSON that a value may have; a longer one stands as its placeholder.
+        longest: Characters of JSON that a value may have. A longer value is replaced by its placeholder.
     """
     here = step.name == pause.step
     refused = refused_arguments(step, pause)
@@ -300,7 +300,7 @@ def _actions(
 def preview_arguments(
     step: Step, workflow: Workflow, known: Known, tools: Requirements, longest: int = LONGEST
 ) -> dict[str, Json]:
-    """A call's arguments as far as they are known, with a placeholder for each that is not, or is too long."""
+    """A call's arguments. Unknown and long values are replaced by placeholders."""
     required, answers = tools.required(step.tool or ""), known.answers.get(step.name, {})
     arguments: dict[str, Json] = {}
     for name, source in step.arguments.items():
@@ -323,7 +323,7 @@ def preview_arguments(
 
 
 def carried_bytes(step: Step, workflow: Workflow, known: Known) -> int:
-    """The bytes that placeholders put into a step's call, as far as that is known."""
+    """The bytes that placeholders put into a step's call, as far as they are known."""
     total = 0
     for source in step.arguments.values():
         is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
@@ -337,22 +337,22 @@ def carried_bytes(step: Step, workflow: Workflow, known: Known) -> int:
 
 
 def missing(name: str) -> str:
-    """What stands for an argument that the model has to supply."""
+    """The placeholder of an argument that the model must supply."""
     return f"<missing: {name}>"
 
 
 def _may_come(resolution: Resolution, source: Source, step: Step, workflow: Workflow, known: Known) -> bool:
-    """Whether a source that has no value now can still get one, so that its placeholder can be sent back then."""
+    """Whether a source that has no value now can get one later, so that its placeholder will work."""
     match resolution:
         case NoOutput(producer):
-            # A result that merely cannot be read now is there later.
+            # A result that cannot be read now may be readable later.
             return known.statuses[producer.name] is not StepStatus.SKIPPED and producer.name not in known.lost
         case NoField():
             return False
         case NoVariable() if isinstance(source, TaskVariable):
             if resolution.later or source.set_by:
                 return True
-            # Where no tool says that it sets the variable, any earlier step may.
+            # If no tool declares that it sets the variable, any earlier step may set it.
             before = workflow.steps[: workflow.steps.index(step)]
             return any(it.tool and not known.statuses[it.name].settled for it in before)
         case _:
@@ -360,12 +360,12 @@ def _may_come(resolution: Resolution, source: Source, step: Step, workflow: Work
 
 
 def _is_lost(source: Source, workflow: Workflow, known: Known) -> bool:
-    """Whether a value that a run has in memory cannot be had by later calls."""
+    """Whether later calls cannot get a value that this run has in memory."""
     return isinstance(source, StepOutput) and workflow.bound(source.binding).name in known.lost
 
 
 def preview_uris(step: Step, workflow: Workflow, known: Known) -> dict[str, str]:
-    """The URIs of a step's resources as far as they are known, with placeholders in them, by what the step has."""
+    """The URIs of a step's resources by their templates. Unknown values are replaced by placeholders."""
     return {resource: _preview_uri(resource, step, workflow, known) for resource in step.resources}
 
 
@@ -379,7 +379,7 @@ def _preview_uri(resource: str, step: Step, workflow: Workflow, known: Known) ->
         if isinstance(resolution, Found):
             text = as_text(resolution.value) if name in step.template_bindings else known.texts[name]
         stand_in = placeholder(source, workflow) if text is None or is_long(text) else None
-        # A value that begins the URI stands for its scheme and what follows.
+        # A value at the beginning of the URI contains its scheme.
         encode = encoded_uri if resource.startswith(f"{{{name}}}") else encoded
         values[name] = stand_in or encode(text or "")
     return fill(resource, values)
@@ -444,7 +444,7 @@ def entries_of(
     handle: Handle | None,
     go_on: Sequence[JsonObject] = (),
 ) -> Iterator[JsonObject]:
-    """What is to be done of one step, as in `next_calls`."""
+    """The remaining calls of one step, as in `next_calls`."""
     uris = preview_uris(step, workflow, known)
     yield from ({"resource": uri} for it, uri in uris.items() if not step.read_after(it))
     if step.ask is not None:

@@ -1,4 +1,4 @@
-"""What the engine needs of the server that it runs in, and what it gets from it."""
+"""The interface between the engine and the server: tools, resources, a clock, notifications, and their results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Succeeded(Struct, frozen=True):
     """A tool's value, as JSON; `None` for a step that only fetched resources.
 
     Attributes:
-        shown: The MCP result that presents the value, where the tool has said it in full.
+        shown: The MCP result, if the tool has returned one itself.
     """
 
     value: Json
@@ -31,9 +31,9 @@ class Failure(StrEnum):
 
     Attributes:
         RAISED: The tool raised.
-        UNFIT: Its arguments, or the value that it returned, do not fit its signature.
-        TIMED_OUT: It was abandoned; it may still have happened.
-        NOT_BEGUN: Its time, or its task, was over before it began.
+        UNFIT: Its arguments or its value do not match its signature.
+        TIMED_OUT: It was abandoned. It may still have an effect.
+        NOT_BEGUN: Its time or its task was over before it began.
     """
 
     RAISED = "raised"
@@ -49,7 +49,7 @@ class Failed:
     Attributes:
         asks_client: The tool asked the client for input. It can do that if the client calls it, but not in a step.
         kind: How it failed.
-        cause: What it raised.
+        cause: The exception.
         error_id: Identifies the error in the server's log, if its text is hidden from clients.
     """
 
@@ -61,17 +61,17 @@ class Failed:
 
     @property
     def final(self) -> bool:
-        """Whether the tool itself has said that the same call will fail again."""
+        """Whether the tool has said that the same call will fail again."""
         return isinstance(self.cause, ToolError) and not self.cause.retryable
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What tells one call of a step's tool from another call of the same step.
+    """One of the calls of a step's tool.
 
     Attributes:
-        number: From 1 on, within one run.
-        key: The idempotency key of all of them; `None` for a call that gets one of its own.
+        number: From 1, within one run.
+        key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
     """
 
     number: int = 1
@@ -136,11 +136,11 @@ class FetchedResource(Struct, frozen=True):
 
 
 class ResourceUnavailable(Exception):
-    """A resource could not be fetched; says why in words for the client.
+    """A resource could not be fetched.
 
     Args:
-        why: The words.
-        error_id: Finds the error in the server's log, if its text is hidden from clients.
+        why: The reason, for the client.
+        error_id: Identifies the error in the server's log, if its text is hidden from clients.
     """
 
     def __init__(self, why: str, error_id: str | None = None) -> None:
@@ -149,54 +149,54 @@ class ResourceUnavailable(Exception):
 
 
 class Host(Protocol):
-    """What the engine needs of the server that it runs in: tools, resources, a clock, notifications to the client."""
+    """The server, as the engine uses it."""
 
     def required(self, tool: str) -> frozenset[str]:
-        """The names of the arguments that a tool cannot do without."""
+        """The names of a tool's required arguments."""
 
     def carries(self, size: int) -> bool:
-        """Whether placeholders may put so many bytes into one call that the client makes."""
+        """Whether placeholders may put this many bytes into one call of the client."""
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
-        """Validate the arguments against the tool's whole input schema: the only time that this is done for a step."""
+        """Validate the arguments against the tool's input schema. This is done once for a step."""
 
     def answer_schema(self, question: Argument) -> JsonObject:
         """The JSON Schema of an answer to a question."""
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
-        """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
+        """The arguments as the tool receives them, as JSON, without those that equal their defaults."""
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
-        """Run a tool; abandon it when only the write reserve of the function's time is left."""
+        """Run a tool. Abandon it when only the write reserve of the function's time is left."""
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
         """Fetch a resource.
 
         Raises:
-            ResourceUnavailable: there is no such resource, or reading it failed.
+            ResourceUnavailable: the resource does not exist, or reading it failed.
         """
 
     announces: bool
-    """Whether anybody is told of the steps (`announce`)."""
+    """Whether the client is notified of steps (`announce`)."""
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
-        """Tell the client that the step with this number is about to run, and, the first time, in which task."""
+        """Notify the client that the step with this number begins. The first notification has the task's id."""
 
     def may_start(self, after_s: float = 0.0) -> bool:
-        """Whether enough of the function's time is left to start a step, or will be after so many seconds."""
+        """Whether enough of the function's time will be left to start a step after this many seconds."""
 
     def wait(self, seconds: float) -> None:
-        """Let this much time pass."""
+        """Wait this long."""
 
     def left_ms(self) -> int | None:
-        """Milliseconds until the function is stopped; `None` where nothing stops it."""
+        """Milliseconds until the function is stopped; `None` if it has no time limit."""
 
     pulse: Callable[[], float]
-    """Called while a function runs or a wait lasts, by the thread that answers the request; gives the seconds after
-    which it wants to be called again. The engine sets it."""
+    """The thread that answers the request calls it while a tool runs or a wait lasts. It returns the seconds until the
+    next call. The engine sets it."""
 
     def words(self, name: str, error: Exception) -> str:
-        """An exception in words for the client. `name` is that of the tool or step that it ended."""
+        """The text of an exception for the client. `name` is the tool or step that raised it."""
 
     def error_id(self, error: Exception) -> str | None:
-        """What finds an exception in the server's log, if its text is hidden from clients."""
+        """The id of an exception in the server's log, if its text is hidden from clients."""

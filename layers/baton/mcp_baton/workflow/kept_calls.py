@@ -1,5 +1,4 @@
-"""The arguments of a continuation as they are kept with its result, in `_workflow.call.<step>` (docs/workflows.md).
-Pure."""
+"""The arguments of a continuation as they are stored with its result, in `_workflow.call.<step>`. Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import Final, TypeGuard
@@ -10,19 +9,19 @@ from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.secrets import is_hidden, stored_arguments
 
 CALL_BYTES: Final = 8_192
-"""The longest JSON text of arguments that are kept whole, bytes."""
+"""The longest JSON text of arguments that are stored whole, bytes."""
 
 DIGEST: Final = "_workflow.digest"
-"""The key that tells a value's stand-in, `{"_workflow.digest": "<hex>", "bytes": N}`, from a value. A value that looks
-like a stand-in, or like that of a secret, is kept as its digest, too."""
+"""The key of a digest that is stored instead of a value: `{"_workflow.digest": "<hex>", "bytes": N}`. A value that
+looks like a digest, or like a hidden secret, is stored as a digest, too."""
 
 
 def kept_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObject:
-    """Arguments as they are kept: in the place of the longest ones stands their digest where all take over 8 KB.
+    """The arguments as they are stored. If they take over 8 KB, the longest ones are replaced by their digests.
 
     Args:
         arguments: As the client sent them.
-        hidden: The names of those that must not be kept.
+        hidden: The names of those that must not be stored.
     """
     whole = stored_arguments(arguments, hidden)
     lengths = {name: _length(value) for name, value in whole.items()}
@@ -35,13 +34,13 @@ def kept_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObject
         if total <= CALL_BYTES:
             break
         kept[name] = _stand_in(whole[name], lengths[name])
-        # A client chooses how many there are: the text of all of them is not made again for each.
+        # A client chooses how many arguments there are, so do not encode all of them again for each.
         total += _length(kept[name]) - lengths[name]
     return _stand_in(whole, _length(whole)) if total > CALL_BYTES or _is_stand_in(kept) else kept
 
 
 def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
-    """The arguments that are kept with a step's result, to be shown; `None` where there are none.
+    """The stored arguments of a step's call, for display; `None` if there are none.
 
     Raises:
         StoreError: they cannot be read.
@@ -53,16 +52,16 @@ def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
 
 
 def restored(kept: Json, call: JsonObject) -> JsonObject | None:
-    """The arguments that were kept; those of which only a digest was kept are taken from a call where that digest is
-    equal, and secret ones from the call as it has them.
+    """The stored arguments, completed by those of a call: secrets, and values whose stored digest is equal.
 
-    `None` where that shows that the two calls differ, or where nothing was kept.
+    Returns:
+        `None` if the calls differ, or if nothing was stored.
     """
     if not isinstance(kept, Mapping):
         return None
     if _is_stand_in(kept):
         return call if kept[DIGEST] == digest(call) else None
-    # Of a secret nothing is known, so that it cannot differ.
+    # A secret is not stored, so it cannot differ.
     whole: dict[str, Json] = {}
     for name, value in kept.items():
         if is_hidden(value):

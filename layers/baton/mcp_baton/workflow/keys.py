@@ -1,4 +1,4 @@
-"""Idempotency keys: what tells an outside API that a call is the same one once more (docs/workflows.md)."""
+"""Idempotency keys: they show an external API that a call is repeated (docs/workflows.md)."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,15 +13,14 @@ _EXACT: Final = 2**53
 
 
 def canonical_text(value: Json) -> str:
-    """One text for all values that are equal as JSON: keys are sorted, and `30.0` is written as `30`.
-
-    Clients differ in both: JavaScript, for one, has no `30.0`.
+    """One text for all values that are equal as JSON: keys are sorted, and `30.0` is written as `30`, as JavaScript
+    does.
     """
     return dumps(_plain(value), sort_keys=True)
 
 
 def digest(value: Json) -> str:
-    """A digest of a value's canonical text, hex. Equal values have equal digests."""
+    """The digest of a value's canonical text, hex. Equal values have equal digests."""
     from hashlib import sha256
 
     return sha256(canonical_text(value).encode()).hexdigest()[:DIGEST_CHARACTERS]
@@ -38,15 +37,15 @@ def _plain(value: Json) -> Json:
 
 
 type Key = Callable[[], str]
-"""Makes a call's key when it is asked for, the same one each time: 32 hex digits."""
+"""Returns the key of a call, always the same 32 hex digits."""
 
 
 def own_key() -> Key:
-    """The key of a call that belongs to no step: no other call has it."""
+    """The key of a call that belongs to no step. No other call has it."""
     made: dict[str, str] = {}
 
     def make() -> str:
-        # Most calls are never asked for theirs. Of two threads that ask at once, one sets it.
+        # Most keys are never used, so make it on the first call. If two threads call at once, one sets it.
         return made.get("key") or made.setdefault("key", os.urandom(DIGEST_CHARACTERS // 2).hex())
 
     return make
@@ -58,8 +57,8 @@ def step_key(task_id: str, step: str, arguments: Callable[[], JsonObject]) -> Ke
     Args:
         task_id: The task; no two have the same id.
         step: The step's name.
-        arguments: Gives the arguments as the tool takes them, so that calls that mean the same have the same key. Only
-            asked when the key is.
+        arguments: Returns the arguments as the tool receives them, so that equal calls have equal keys. Called once,
+            when the key is used.
     """
 
     made: list[str] = []

@@ -1,5 +1,4 @@
-"""Placeholders that a model sends back as arguments, and the values that they stand for (docs/workflows.md,
-Placeholders). Pure."""
+"""Placeholders that a model sends as arguments are replaced by their values (docs/workflows.md). Pure."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVar
 from mcp_baton.workflow.sources import Found, PromptArg, Source, StepOutput, TaskVariable
 
 LONGEST: Final = 2_000
-"""Characters of the longest text that is looked at as a placeholder."""
+"""Characters of the longest text that can be a placeholder."""
 
 _OUTPUT = re.compile(r"<(?:output|field '(?P<path>.+)') from (?P<of>.+)>")
 _NAMED = re.compile(r"<(?P<kind>prompt arg|task variable|secret|missing:|invalid:) (?P<name>.+)>")
@@ -28,10 +27,9 @@ _VARIABLE = re.compile(r"task variable (?P<name>.+?)(?: \(set by .+\))?")
 GIVE: Final = "give the value itself"
 SUPPLY: Final = f"a value that you must supply; {GIVE}"
 SECRET: Final = f"a value that is secret, and is not kept; {GIVE}"
-NO_STATE: Final = "what it stands for cannot be found out now"
+NO_STATE: Final = " its value cannot be read now"
 CHANGED: Final = (
-    "Nothing was run. What the placeholders in the arguments stand for has changed since the question was asked. Make "
-    "the call anew."
+    " Nothing was run. The values of the placeholders have changed since the question was asked. Make the call anew."
 )
 
 
@@ -39,7 +37,7 @@ class Unknown(Struct, frozen=True):
     """A placeholder whose value is not known.
 
     Attributes:
-        argument: The argument that it was sent as.
+        argument: The argument that has it.
         placeholder: The placeholder.
         why: Why there is no value, and what to do.
     """
@@ -50,14 +48,14 @@ class Unknown(Struct, frozen=True):
 
 
 class Replaced(Struct, frozen=True):
-    """A call's arguments with values in the place of placeholders.
+    """A call's arguments with the values of its placeholders.
 
     Attributes:
-        arguments: All of them, those without a placeholder as they were sent.
+        arguments: All arguments.
         names: The arguments that were placeholders, sorted.
-        unknown: Those whose values are not known; while there are any, the call must not be made.
-        put_in: The bytes of JSON that were put in.
-        read: The bytes of stored values that were read for it.
+        unknown: The placeholders without a value. If there is one, the call must not be made.
+        put_in: The bytes of JSON that replaced placeholders.
+        read: The bytes of stored values that were read.
     """
 
     arguments: JsonObject
@@ -68,16 +66,16 @@ class Replaced(Struct, frozen=True):
 
     @property
     def digest(self) -> str | None:
-        """Changes with the values that were put in; `None` where there was no placeholder."""
+        """A digest of the values that replaced placeholders; `None` without placeholders."""
         return digest({name: self.arguments[name] for name in self.names}) if self.names else None
 
 
 class Room(Struct, frozen=True):
-    """What one call's placeholders may cost.
+    """The limits for the placeholders of one call.
 
     Attributes:
-        put_in: The most bytes of JSON that may take the place of placeholders, all of them together.
-        read: The most bytes of stored values that may be read for it.
+        put_in: The most bytes of JSON that may replace all placeholders together.
+        read: The most bytes of stored values that may be read.
     """
 
     put_in: int
@@ -85,13 +83,14 @@ class Room(Struct, frozen=True):
 
 
 def replaced(arguments: JsonObject, plan: Plan | None, room: Room) -> Replaced:
-    """Replace each argument that is exactly a placeholder by the value that it stands for, as JSON. A text that only
-    looks like one, and that no step of the workflow has, is a text.
+    """Replace each argument that is exactly a placeholder by its value, as JSON.
+
+    A text that looks like a placeholder, but that no step of the workflow has, stays a text.
 
     Args:
         arguments: As the client sent them.
-        plan: The plan against the task that the call names; `None` where the task is not known.
-        room: What the placeholders may cost. What is known to be too large is not read.
+        plan: The plan of the task that the call names; `None` if the task is not known.
+        room: The limits. A value that is known to be too large is not read.
     """
     left = room
     made = dict(arguments)
@@ -113,20 +112,21 @@ def replaced(arguments: JsonObject, plan: Plan | None, room: Room) -> Replaced:
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether a text is exactly a placeholder, of whatever workflow."""
+    """Whether a text has the form of a placeholder."""
     if not text.startswith("<") or not text.endswith(">") or len(text) > LONGEST:
         return False
     return _OUTPUT.fullmatch(text) is not None or _NAMED.fullmatch(text) is not None
 
 
 def refusal(unknown: tuple[Unknown, ...]) -> str:
-    """Why a call was not made, one sentence for each placeholder without a value."""
+    """The text of a call that was not made: one sentence for each placeholder without a value."""
     sentences = [f"The argument '{item.argument}' is {quoted_error(item.placeholder)}: {item.why}." for item in unknown]
     return " ".join(["Nothing was run.", *sentences])
 
 
 def _meant(text: str, argument: str, plan: Plan | None) -> Source | str | None:
-    """The data source that a placeholder stands for, or why there is none; `None` for a text that no step has."""
+    """The data source of a placeholder, or why it has none; `None` for a text that is not a placeholder of the
+    workflow."""
     named = _NAMED.fullmatch(text)
     kind, name = (named["kind"], named["name"]) if named else ("", "")
     if kind in {"missing:", "invalid:"}:
@@ -140,12 +140,12 @@ def _meant(text: str, argument: str, plan: Plan | None) -> Source | str | None:
 
 
 def _value(source: Source, plan: Plan | None, room: Room) -> tuple[Found | str, int, int]:
-    """What a source yields or why it yields nothing, the bytes that it puts in, and the bytes that were read for it."""
+    """The value of a source or why it has none, the bytes of JSON, and the bytes that were read."""
     if plan is None or plan.workflow is None or plan.known is None:
         return f"{NO_STATE}; {GIVE}", 0, 0
     known, workflow = plan.known, plan.workflow
     if isinstance(source, PromptArg) and source.name in known.secrets.names:
-        return SECRET, 0, 0  # Nothing but its stand-in is known.
+        return SECRET, 0, 0  # The value is not stored.
     read = stored_bytes(source, workflow, known)
     if read > room.put_in and isinstance(source, StepOutput | TaskVariable) and source.path is None:
         return _too_long(read, plan, workflow), 0, 0
@@ -167,7 +167,7 @@ def _value(source: Source, plan: Plan | None, room: Room) -> tuple[Found | str, 
 
 
 def _too_long(size: int, plan: Plan, workflow: Workflow) -> str:
-    """Why a value is not put in, and how the call is made without the model."""
+    """Why a value is too long, and how the server makes the call instead."""
     how = "get its prompt again with the task"
     if workflow.has_workflow_tool:
         how = f"call {workflow.name} with {one_line(naming(plan.task.task_id, secrets_of(workflow)))}"
@@ -183,7 +183,7 @@ def _no_output(step: Step, known: Known) -> str:
     match known.statuses[step.name]:
         case StepStatus.COMPLETED:
             why = known.lost.get(step.name, "it cannot be read now")
-            return f"the result of step '{step.name}' cannot be had: {why}; {GIVE}"
+            return f"the result of step '{step.name}' is not available: {why}; {GIVE}"
         case StepStatus.PENDING if step.tool is not None:
             return f"step '{step.name}' has no result yet; call {step.tool} first"
         case status:
@@ -191,7 +191,7 @@ def _no_output(step: Step, known: Known) -> str:
 
 
 def _source(text: str, workflow: Workflow, known: Known) -> Source | str | None:
-    """The data source that a placeholder stands for, or why there is none; `None` where the workflow has none."""
+    """The data source of a placeholder, or why it has none; `None` if the workflow has no such source."""
     for source in _sources(workflow):
         if placeholder(source, workflow) == text:
             return source

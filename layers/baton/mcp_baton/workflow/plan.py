@@ -1,4 +1,4 @@
-"""What a task's workflow says of the calls of its steps, as far as that is known now (docs/workflows.md, Going on)."""
+"""The plan: the calls of a task's steps, as far as they are known now (docs/workflows.md)."""
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -23,13 +23,13 @@ from mcp_baton.workflow.sources import Constant, Found, Source, StepOutput, Task
 
 
 class Comparison:
-    """A call's arguments, which others are held against.
+    """The arguments of a call, for comparisons.
 
     Args:
-        arguments: The call's, as the client sent them.
-        exact: The arguments whose values Baton has put in, exactly as they are stored.
-        canonical: Makes arguments comparable: as the tool takes them, without those that equal their defaults. Only
-            used where they differ as they are.
+        arguments: The call's arguments, as the client sent them.
+        exact: The arguments whose placeholders Baton has replaced by stored values.
+        canonical: Makes arguments comparable: as the tool receives them, without those that equal their defaults. Only
+            used if the arguments differ as they are.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Comparison:
         self._canonical = canonical
 
     def changed_by(self, values: JsonObject) -> frozenset[str]:
-        """The names of the arguments that would be others if the call had these values in the place of its own."""
+        """The names of the arguments that would change if the call had these values."""
         others = {name: value for name, value in values.items() if not self._has(name, value)}
         return self._unlike({**self.arguments, **others}) if others else frozenset()
 
@@ -67,7 +67,7 @@ class Comparison:
 
 
 def _alike(one: Json, other: Json) -> bool:
-    # Not so of a boolean and a number, which are equal in Python.
+    # Python takes a boolean and a number as equal; JSON does not.
     if type(one) is type(other) and isinstance(one, str | int):
         return one == other
     return canonical_text(one) == canonical_text(other)
@@ -76,30 +76,31 @@ def _alike(one: Json, other: Json) -> bool:
 logger = logging.getLogger(__name__)
 
 READ_BYTES: Final = 8_192
-"""A stored value of more bytes is compared with a call's argument by its digest, where that can be."""
+"""A larger stored value is compared with a call's argument by its digest, if possible."""
 
 SHORTEST_FORM: Final = 5
-"""How many times as long one JSON text can be as another one of an equal value: `-0.0,` and `0,`, and some more."""
+"""How many times longer one JSON text of a value can be than another one: `-0.0,` and `0,`, with a margin."""
 
 type Canonical = Callable[[str, JsonObject], JsonObject]
-"""Of a tool's name and arguments: the arguments as the tool takes them, without those that equal their defaults."""
+"""From a tool's name and arguments: the arguments as the tool receives them, without those that equal their
+defaults."""
 
 type TellsApart = Callable[[str, str, Json, Json], bool]
-"""Of a tool, its argument and two values: whether calls with them can never mean the same. Where that takes more than
-a look, it says no."""
+"""From a tool, an argument's name and two values: whether calls with them surely differ. False if that is not
+obvious."""
 
 type PromptArguments = Callable[[TaskRecord], tuple[Mapping[str, str], Mapping[str, Json]] | None]
-"""A task's prompt arguments: as texts, and converted to their types. `None` where they cannot be had."""
+"""From a task: its prompt arguments as texts, and converted to their types. `None` if they cannot be read."""
 
 
 class Planned(Struct, frozen=True):
-    """A step's call as the plan has it now.
+    """The call of a step, as the plan knows it now.
 
     Attributes:
-        known: The arguments that can be resolved now. One whose value the tool's schema has refused is not among them.
-        whole: No further argument can become known: each source of the step has a value, or never will.
-        secret: The arguments whose values are not known since they are secret.
-        changed: The arguments that are known to differ from those of the call in question, by what is stored with them.
+        known: The arguments that can be resolved now, without those that the tool's schema has refused.
+        whole: Whether no further argument can become known.
+        secret: The arguments whose values are secret.
+        changed: The arguments that surely differ from those of the compared call, by their stored digests.
     """
 
     known: Mapping[str, Json]
@@ -112,11 +113,10 @@ NOTHING_PLANNED = Planned({}, whole=False)
 
 
 class Outputs(Mapping[str, Json]):
-    """The values of a task's completed steps by name, each read when it is asked for; those that cannot be had now are
-    missing.
+    """The results of completed steps by name. Each is read on first access; one that cannot be read is missing.
 
     Attributes:
-        lost: Why a result that was asked for is lost, by step.
+        lost: Why a result that was read is lost, by step.
     """
 
     def __init__(self, task: TaskRecord, statuses: Mapping[str, StepStatus]) -> None:
@@ -148,14 +148,14 @@ class Outputs(Mapping[str, Json]):
 
 
 class Plan:
-    """The plan against one state of a task. What it resolves is resolved when it is first asked for.
+    """The plan for one state of a task. Values are resolved on first access.
 
     Args:
-        task: The task as it stands.
-        workflow: Its workflow; `None` where the server has none of that name any more.
-        prompt_arguments: Gives the task's prompt arguments.
+        task: The task in its present state.
+        workflow: Its workflow; `None` if the server does not have it any more.
+        prompt_arguments: Returns the task's prompt arguments.
         canonical: Makes arguments comparable.
-        surely_differ: Tells at once that two values differ, where it can.
+        surely_differ: Compares two values without converting them.
     """
 
     def __init__(
@@ -184,13 +184,13 @@ class Plan:
 
     @cached_property
     def known(self) -> Known | None:
-        """What data sources can draw on; `None` without a workflow or its arguments."""
+        """The known values; `None` without a workflow or its arguments."""
         given = self._prompt_arguments(self.task) if self.workflow else None
         if self.workflow is None or given is None:
             return None
         texts, arguments = given
         stored = {step["name"]: StepStatus(step["status"]) for step in self.steps}
-        # A step that is new in the definition is to be done.
+        # A step that is new in the definition is pending.
         statuses = {step.name: stored.get(step.name, StepStatus.PENDING) for step in self.workflow.steps}
         secrets = Secrets(given_secrets(self.workflow, self.task))
         stand_ins = {name: stand_in(name) for name in secrets.names}
@@ -207,12 +207,12 @@ class Plan:
         )
 
     def planned(self, name: str, tool: str, call: Comparison) -> Planned:
-        """The call of the step of this name.
+        """The planned call of a step.
 
         Args:
             name: The step's name.
-            call: The call that it is to be compared with.
-            tool: The tool that the task has for it; a definition that has another says nothing of this task's step.
+            tool: The step's tool in the task. If the definition has another tool, nothing is known of the call.
+            call: The call to compare with.
         """
         step = self.workflow.step(name) if self.workflow else None
         if step is None or step.tool != tool or self.workflow is None or self.known is None:
@@ -243,11 +243,13 @@ class Plan:
         return Planned(known, whole, secret, frozenset(changed))
 
     def _is_same(self, source: Source, argument: str, call: Comparison) -> bool | None:
-        """Whether an argument of a call is the large stored value of a source, found out without reading the value;
-        `None` where the value has to be read, or is none.
+        """Whether an argument of a call equals a large stored value, without reading that value.
 
-        A value that the client sent itself may mean the same in another form, so it is compared as JSON where it is
-        long enough: then the request is as large as what is read. One that Baton put in is the stored text.
+        A value that Baton has put in equals the stored text exactly. A value of the client may be written differently.
+        It is read and compared, unless its text is much shorter than the stored one.
+
+        Returns:
+            `None` if the value must be read, or is not a large stored value.
         """
         if self.workflow is None or self.known is None or not isinstance(source, StepOutput | TaskVariable):
             return None
@@ -262,13 +264,15 @@ class Plan:
         return None
 
     def made_with(self, name: str, call: Comparison, tool: str) -> JsonObject | None:
-        """The arguments that a completed step was made with: those of the continuation, else those that its sources
-        have. `None` where they are not known, or differ from a call's in what only a digest was kept of.
+        """The arguments of a completed step's call: those of the continuation, otherwise those of its sources.
 
         Args:
             name: The step's name.
-            call: The call to be compared with them.
+            call: The call to compare with.
             tool: The step's tool.
+
+        Returns:
+            `None` if they are not known, or if a stored digest shows that they differ from those of the call.
         """
         kept = f"{CALL_PREFIX}{name}"
         if kept in self.task.variables:
@@ -282,13 +286,13 @@ class Plan:
         return {**planned.known, **secret} if planned.whole and not planned.changed else None
 
     def repeats(self) -> tuple[Repeat, ...]:
-        """The open steps that a run may have run which did not record it: it was killed, or has not ended yet."""
+        """The open steps that a run may have run without recording them: it was killed, or has not ended yet."""
         if self.workflow is None or self.known is None or not self._may_repeat:
             return ()
         return open_repeats(self.workflow, self.known, self.task.task_id, self)
 
     def repeated(self, name: str, call: JsonObject) -> tuple[Repeat, ...]:
-        """The step that a continuation has completed, or that failed, if such a run may have run it before."""
+        """The step of a continuation, if such a run may have run it before."""
         step = self.workflow.step(name) if self.workflow else None
         if step is None or self.known is None or not self._may_repeat:
             return ()
@@ -305,14 +309,13 @@ class Plan:
         return INTERRUPTED if self.task.claim is not None and self.task.claim.interrupted else NOT_RECORDED
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
-        """Arguments as the tool takes them, without those that equal their defaults."""
+        """The arguments as the tool receives them, without those that equal their defaults."""
         return self._canonical(tool, arguments)
 
     def rules_out(self, name: str, tool: str, call: JsonObject) -> bool:
-        """Whether a fixed argument of a step shows that it was not, and is not to be, called with these arguments.
+        """Whether a constant of a step shows that the call is not its call.
 
-        For a look at each of a hundred steps: nothing of the task is read for it but what is kept of a continuation's
-        call, which can have any arguments.
+        This is fast for a hundred steps: it reads no stored values. A step with a stored call is never ruled out.
         """
         step = self.workflow.step(name) if self.workflow else None
         if step is None or step.tool != tool or f"{CALL_PREFIX}{name}" in self.task.variables:
@@ -327,24 +330,24 @@ class Plan:
         )
 
     def hidden(self, name: str, call: JsonObject) -> frozenset[str]:
-        """The arguments of a call of this step that must not be kept."""
+        """The arguments of a call of this step that must not be stored."""
         step = self.workflow.step(name) if self.workflow else None
         if self.workflow is not None and step is not None:
             return hidden_in(call, step.arguments, self.workflow.secrets)
-        # The definition that said what is secret is gone.
+        # The definition that named the secret arguments is gone.
         return frozenset(call) if has_secrets(self.task) else frozenset()
 
     def without_secrets(self, name: str, call: JsonObject, text: str) -> str:
-        """A text that a call of this step has given, with a stand-in for each secret argument of the call."""
+        """A text from a call of this step, with the call's secrets replaced."""
         step = self.workflow.step(name) if self.workflow else None
         if self.workflow is None or step is None or not self.workflow.secrets:
             return text
         return secrets_in_call(call, step.arguments, self.workflow.secrets).hide_text(text)
 
     def comparison(self, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> Comparison:
-        """A call, which others of the same tool can be held against. `exact` as in `Comparison`."""
+        """The comparison for a call. `exact` as in `Comparison`."""
         return Comparison(arguments, partial(self._canonical, tool), exact)
 
     def refused(self, step: Step) -> frozenset[str]:
-        """The arguments whose values the tool's schema has refused, as the pause says that names the step."""
+        """The arguments of a step that the tool's schema has refused, by the stored pause reason."""
         return refused_arguments(step, self.pause)

@@ -1,8 +1,7 @@
-"""How what comes from outside stands in an assistant's message: as JSON on one line, or as a placeholder where it is
-not known or too long (docs/workflows.md). Pure.
+"""Quoting: values in an assistant's message are JSON on one line, or a placeholder if they are long. Pure.
 
-The assistant's messages are Baton's own voice, which models follow. Whatever a client, a tool or a resource has said is
-quoted there, so that none of it can pass for an instruction of Baton's.
+Models follow the assistant's messages. Text from a client, a tool or a resource is quoted there, so that it cannot pass
+as an instruction of Baton.
 """
 
 import json
@@ -17,10 +16,9 @@ LONGEST = 500
 """Characters of JSON that a value may have in an assistant's message, and characters of an error that are shown."""
 
 SHORT_NUMBER = 10**18
-"""What is less is never too long to be shown."""
+"""A smaller number is never too long to be shown."""
 
-# What ends a line somewhere, what is not seen, and what turns the direction of writing; JSON itself escapes U+0000 to
-# U+001F alone.
+# Line breaks, invisible characters and marks of writing direction. JSON itself escapes only U+0000 to U+001F.
 _HIDDEN = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
@@ -40,7 +38,7 @@ def _escaped(text: str) -> str:
 
 
 def is_long(value: Json, longest: int = LONGEST) -> bool:
-    """Whether a value is longer than what is shown of values."""
+    """Whether a value is too long to be shown."""
     if value is None or (isinstance(value, int) and abs(value) < SHORT_NUMBER):
         return False
     if isinstance(value, str) and len(value) > longest:
@@ -50,12 +48,12 @@ def is_long(value: Json, longest: int = LONGEST) -> bool:
 
 
 def quoted_error(text: str) -> str:
-    """An error as JSON on one line, cut where it is long."""
+    """An error as JSON on one line, cut if it is long."""
     return one_line(text if len(text) <= LONGEST else f"{text[:LONGEST]} …")
 
 
 def quoted_guidance(guidance: str, texts: Mapping[str, str]) -> str:
-    """Guidance with each `{name}` replaced by the prompt argument as JSON, or by its placeholder where that is long."""
+    """Guidance with each `{name}` replaced by the prompt argument as JSON, or by its placeholder if it is long."""
     return fill(guidance, {name: _quoted_argument(name, text) for name, text in texts.items()})
 
 
@@ -64,7 +62,7 @@ def _quoted_argument(name: str, text: str) -> str:
 
 
 def encoded_uri(uri: str) -> str:
-    """A URI with everything percent-encoded that cannot stand in one (RFC 3986, section 2): no blank is left in it."""
+    """A URI with all other characters percent-encoded (RFC 3986, section 2), blanks, too."""
     from urllib.parse import quote
 
     return quote(uri, safe=_URI_MARKS, errors="replace")
@@ -87,7 +85,7 @@ def placeholder(source: Source, workflow: Workflow) -> str | None:
 
 
 def shown(value: Json, source: Source | None, workflow: Workflow, longest: int = LONGEST) -> Json:
-    """A value, or its placeholder where it is long and has one."""
+    """A value, or its placeholder if it is long and has one."""
     if source is None or not is_long(value, longest):
         return value
     return placeholder(source, workflow) or value
@@ -99,7 +97,7 @@ def called_with(arguments: Mapping[str, Json], sources: Mapping[str, Source], wo
 
 
 def _producer(step: Step, workflow: Workflow) -> str:
-    """The tool that makes the value; with its step where another step calls the same tool."""
+    """The tool that makes the value, with its step if several steps use the tool."""
     if step.tool is None:
         return step.name
     alone = sum(other.tool == step.tool for other in workflow.steps) == 1

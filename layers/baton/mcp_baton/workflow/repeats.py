@@ -1,7 +1,6 @@
 """Steps that may run more than once, and the idempotency keys of their calls (docs/workflows.md, When a run is killed).
 
-A run that was killed may have run any open step before its end. A run whose write failed has run steps that the task
-does not know of.
+A run that was killed may have run any open step. A run whose write failed has run steps that are not recorded.
 """
 
 import logging
@@ -20,7 +19,7 @@ from mcp_baton.workflow.secrets import mentions
 logger = logging.getLogger(__name__)
 
 MOST: Final = 5
-"""Steps that a sentence names."""
+"""The most steps that a sentence names."""
 
 INTERRUPTED: Final = "an earlier run ended before it recorded what it did"
 NOT_RECORDED: Final = "another run of this task has not recorded what it did"
@@ -30,7 +29,7 @@ class Canonical(Protocol):
     """The part of a `Host` that knows how tools take their arguments."""
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
-        """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
+        """The arguments as the tool receives them, as JSON, without those that equal their defaults."""
 
 
 class Repeat(Struct, frozen=True):
@@ -46,7 +45,7 @@ class Repeat(Struct, frozen=True):
 
 
 def open_repeats(workflow: Workflow, known: Known, task_id: str, tools: Canonical) -> tuple[Repeat, ...]:
-    """The calls of the steps that are not settled, in order."""
+    """The calls of the open steps, in order."""
     made = []
     for step in workflow.steps:
         if step.tool is not None and not known.statuses[step.name].settled:
@@ -56,9 +55,8 @@ def open_repeats(workflow: Workflow, known: Known, task_id: str, tools: Canonica
 
 
 def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str, tools: Canonical) -> Repeat:
-    """A step, with the key of the call that has these arguments.
-
-    A key is a digest, from which a short secret could be guessed: a call with a secret is shown without its key.
+    """A step, with the key of its call. A call with a secret has no key here: the key is a digest, from which a short
+    secret could be guessed.
     """
     if step.tool is None or arguments is None:
         return Repeat(step.name, None)
@@ -68,7 +66,7 @@ def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str,
             return Repeat(step.name, None)
     try:
         return Repeat(step.name, step_key(task_id, step.name, partial(tools.canonical, step.tool, arguments))())
-    except Exception:  # a parameter's type is the author's and may raise anything
+    except Exception:  # the type of a parameter is the author's code and may raise anything
         logger.exception("step %s: its idempotency key cannot be made", step.name)
         return Repeat(step.name, None)
 

@@ -1,5 +1,5 @@
-"""What a step is called with, resolved from what is known so far, or why it cannot run. Pure, except that a task
-variable may have to be fetched."""
+"""Resolves the arguments of a step from the known values, or says why the step cannot run. Pure, but it may read task
+variables from the store."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -35,24 +35,24 @@ from mcp_baton.workflow.sources import (
 logger = logging.getLogger(__name__)
 
 SHOWN_VALUE: Final = 100
-"""Characters of a refused value that are shown."""
+"""Characters of an invalid value that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What data sources can draw on.
+    """The known values, from which data sources are resolved.
 
     Attributes:
         texts: Prompt arguments as the client sent them, for texts.
         arguments: The same, converted to their types, as JSON.
         statuses: Each step's status, by step name.
-        outputs: The values of completed steps, by step name; a completed step whose value cannot be had is missing.
-        variables: The task's variables, those that tools of this run have set included.
+        outputs: The values of completed steps, by step name. A value that is not available is missing.
+        variables: The task's variables, with those that tools of this run have set.
         secrets: The secret prompt arguments.
-        answers: Arguments that a person has given for a step that lacked them, by the step's name.
-        lost: Why the stored result of a completed step cannot be had, by step name. A run has the value in `outputs`
-            all the same if it made it itself.
-        outside: The bytes of a task variable that reading it must fetch; 0 for one that is at hand.
+        answers: Arguments that a person has supplied for a step, by the step's name.
+        lost: Why the stored result of a completed step is not available, by step name. The run that made the result
+            still has it in `outputs`.
+        outside: The bytes that reading a task variable must fetch; 0 for one inside the item.
     """
 
     texts: Mapping[str, str]
@@ -67,17 +67,17 @@ class Known:
 
     @property
     def shown_texts(self) -> Mapping[str, str]:
-        """The prompt arguments as texts, as they may be shown."""
+        """The prompt arguments as texts, without secrets."""
         return shown_texts(self.texts, self.secrets) if self.secrets.names else self.texts
 
     def shown_value(self, value: Json, source: Source | None) -> Json:
-        """An argument's value as it may be shown, by its source."""
+        """An argument's value without secrets."""
         return concealed(value, source, self.secrets, self.shown_texts) if self.secrets.names else value
 
 
 @dataclass(frozen=True, slots=True)
 class NotGiven:
-    """An optional prompt argument that the client left out."""
+    """An optional prompt argument that the client has omitted."""
 
     name: str
 
@@ -92,7 +92,7 @@ class NoOutput:
 
 @dataclass(frozen=True, slots=True)
 class NoField:
-    """The path leads nowhere in the output that there is."""
+    """The output does not have the path."""
 
     step: Step
     path: str | None
@@ -100,10 +100,10 @@ class NoField:
 
 @dataclass(frozen=True, slots=True)
 class NoVariable:
-    """No such task variable, or no such field in it; or its value was not kept, or cannot be read.
+    """The task variable or its field does not exist, or its value cannot be read.
 
     Attributes:
-        later: Whether it is there, and only cannot be read now.
+        later: Whether the value exists but cannot be read now.
     """
 
     name: str
@@ -121,7 +121,7 @@ def stored_name(source: StepOutput | TaskVariable, workflow: Workflow) -> str:
 
 
 def stored_bytes(source: Source, workflow: Workflow, known: Known) -> int:
-    """The bytes that must be read from outside the task's item to resolve a source; 0 where that is nothing."""
+    """The bytes outside the task's item that must be read to resolve a source."""
     if not isinstance(source, StepOutput | TaskVariable):
         return 0
     if isinstance(source, StepOutput):
@@ -132,20 +132,20 @@ def stored_bytes(source: Source, workflow: Workflow, known: Known) -> int:
 
 
 LONG_BYTES: Final = 2_000
-"""A stored value of more bytes of JSON is longer than what is shown of values: `quoting.LONGEST` characters."""
+"""A stored value of more bytes is longer than `quoting.LONGEST` characters, so it is not shown."""
 
 FIELD_BYTES: Final = 100_000
 """A stored value of more bytes is not read to show one field of it."""
 
 
 def shows_placeholder(source: Source, workflow: Workflow, known: Known) -> bool:
-    """Whether a source's value is shown as its placeholder without being read: it is long, or part of a longer one."""
+    """Whether a source's value is too long to be read for display: its placeholder is shown."""
     is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
     return stored_bytes(source, workflow, known) > (FIELD_BYTES if is_field else LONG_BYTES)
 
 
 def resolve(source: Source, workflow: Workflow, known: Known) -> Resolution:
-    """What a data source yields now. A value that is found shares no container with what is known."""
+    """Resolve a data source. The value shares no container with the known values."""
     # `match` with a class's attributes takes four times as long, and this is asked for each argument of each step.
     if isinstance(source, PromptArg):
         name = source.name
@@ -184,12 +184,13 @@ _PLAIN = frozenset({bool, float, int, type(None)})
 
 
 def _own(value: Json) -> Json:
-    """The value, or a copy of it where it is a container."""
+    """The value, copied if it is a container."""
     return value if type(value) in _PLAIN else copy_json(value)
 
 
 def resolve_arguments(step: Step, workflow: Workflow, known: Known) -> dict[str, Json] | PauseReason:
-    """A step's arguments, or why they cannot be had. An absent prompt argument is left out: the schema judges that."""
+    """A step's arguments, or why the step cannot run. A missing prompt argument is omitted; the schema decides about
+    it."""
     answers = known.answers.get(step.name)
     if not answers:
         return _resolve_all(step.arguments, step, workflow, known, step.tool or "")
@@ -199,7 +200,7 @@ def resolve_arguments(step: Step, workflow: Workflow, known: Known) -> dict[str,
 
 
 def resolve_uri(template: str, step: Step, workflow: Workflow, known: Known) -> str | PauseReason:
-    """The URI of one of a step's resources, or why it cannot be had."""
+    """The URI of one of a step's resources, or why the step cannot run."""
     names = sorted(placeholders(template))
     bound = {name: step.template_bindings[name] for name in names if name in step.template_bindings}
     values = _resolve_all(bound, step, workflow, known, step.tool or "")
@@ -242,7 +243,7 @@ def _resolve_all(
 
 
 def _why_not_found(source: Source, resolution: Resolution, known: Known) -> str:
-    """Where a value was looked for, and what is there. It quotes nothing of a value."""
+    """Where a value was expected, and what is there. It quotes no values."""
     if isinstance(resolution, NoField) and resolution.path:
         step, path = resolution.step.name, resolution.path
         return f"'{path}' is not in the output of step '{step}': {end_of(known.outputs[step], path)}"
@@ -316,12 +317,12 @@ _WITHOUT_PARTS = frozenset({"string", "number", "integer", "boolean", "null"})
 
 
 class Astray(Struct, frozen=True):
-    """Where a path leaves what can exist.
+    """Where a path leaves a schema.
 
     Attributes:
-        path: The path up to the first key that cannot exist, that key included.
-        instead: The paths that can exist in its place.
-        rest: What of the path comes after that key.
+        path: The path up to the first key that cannot exist, with that key.
+        instead: The paths that can exist instead.
+        rest: The keys after that key.
     """
 
     path: str
@@ -330,7 +331,7 @@ class Astray(Struct, frozen=True):
 
 
 def astray(schema: Schema, path: str) -> Astray | None:
-    """Where a dotted path leads out of everything that satisfies a schema; `None` where it can exist."""
+    """Where a dotted path leaves a schema; `None` if the path can exist."""
     definitions: Schema = schema.get("$defs", {})
     keys = path.split(".")
     here = [schema]
@@ -346,7 +347,7 @@ def astray(schema: Schema, path: str) -> Astray | None:
 
 
 def kinds_at(schema: Schema, path: str | None) -> set[str] | None:
-    """The JSON types that a value can have at a dotted path; `None` if the schema does not say it, or says more."""
+    """The JSON types that a value can have at a dotted path; `None` if the schema does not define them exactly."""
     definitions: Schema = schema.get("$defs", {})
     here = [schema]
     for key in path.split(".") if path else ():
@@ -359,7 +360,7 @@ def kinds_at(schema: Schema, path: str | None) -> set[str] | None:
 
 
 def _leaves(schema: Schema, definitions: Schema, seen: frozenset[str]) -> Iterator[Schema]:
-    """The alternatives that a schema stands for: references followed, unions taken apart."""
+    """The alternatives of a schema, with references and unions resolved."""
     if "$ref" in schema:
         name = str(schema["$ref"]).removeprefix("#/$defs/")
         if name not in seen:
@@ -376,7 +377,7 @@ def _leaves(schema: Schema, definitions: Schema, seen: frozenset[str]) -> Iterat
 
 
 def _member(leaf: Schema, key: str) -> Schema | None:
-    """What a key leads to; `None` where no value has it."""
+    """The schema of a key; `None` if no value has the key."""
     kind = leaf.get("type")
     if kind == "object":
         return _property(leaf, key)

@@ -32,12 +32,12 @@ class Invocation(Struct, frozen=True):
     """How a workflow is invoked.
 
     Attributes:
-        texts: The prompt arguments as the client sent them; for a resume, those of the first call with the new ones.
+        texts: The prompt arguments as the client sent them. A resume adds the new ones to those of the first call.
         arguments: The same, converted to their types, as JSON.
-        owner: Whose task it is to be; `None` for a caller who can have none.
-        ttl_ms: The lifetime the client asked for.
-        nulls: The arguments that were given as null, which no text can say.
-        answers: Arguments that a person has given for a step that lacked them, by the step's name.
+        owner: The owner of the task; `None` for an unauthenticated caller.
+        ttl_ms: The requested lifetime.
+        nulls: The arguments that were null, which a text cannot express.
+        answers: Arguments that a person has supplied for a step, by the step's name.
     """
 
     texts: Mapping[str, str]
@@ -49,18 +49,18 @@ class Invocation(Struct, frozen=True):
 
     @property
     def kept(self) -> dict[str, Json]:
-        """The arguments as a task keeps them, for a resume."""
+        """The arguments as a task stores them, for a resume."""
         return {name: None if name in self.nulls else text for name, text in self.texts.items()}
 
 
 def new_task(workflow: Workflow, invocation: Invocation, owner: str, claim: Claim | None) -> NewTask:
-    """The task of a workflow that begins.
+    """The task to create for a workflow.
 
     Args:
         workflow: The workflow.
         invocation: How it is invoked.
-        owner: Whose task it is.
-        claim: Of the run that begins it; `None` where a worker will take it.
+        owner: The task's owner.
+        claim: The claim of the first run; `None` if a worker will claim the task.
     """
     progress = workflow.progress([StepStatus.PENDING] * len(workflow.steps))
     return NewTask(
@@ -75,7 +75,7 @@ def new_task(workflow: Workflow, invocation: Invocation, owner: str, claim: Clai
 
 
 class UnreadResource(Struct, frozen=True):
-    """A resource that could not be read, in a run that goes on without it."""
+    """A resource that could not be read. The run continues without it."""
 
     uri: str
     error: str
@@ -85,18 +85,18 @@ type Content = FetchedResource | UnreadResource
 
 
 class StepTrace(Struct, frozen=True):
-    """What happened to one step.
+    """The trace of one step.
 
     Attributes:
-        arguments: The resolved arguments of the call that was made; `None` where none was made.
-        resources: What was fetched for it.
+        arguments: The resolved arguments of the call; `None` if no call was made.
+        resources: The resources that were fetched before the tool.
         outcome: How it ended.
-        attempts: How often its tool was called in this run.
-        kept: The arguments that are kept with its result, since a person has given some of them.
-        timing: When it ran, with all that was fetched for it; `None` where no task notes it.
-        replayed: It was completed by an earlier call; this run only shows it.
-        read: Which of the step's `resources` were fetched, as the step has them.
-        after: What was fetched after its tool.
+        attempts: How often the tool was called in this run.
+        kept: The arguments to store with the result, if a person has supplied some of them.
+        timing: When the step ran, with its fetches; `None` without a task.
+        replayed: An earlier run or a continuation completed the step; this run only shows it.
+        read: Which of the step's `resources` were fetched, as the step declares them.
+        after: The resources that were fetched after the tool.
         unread: The URI of the resource that could not be fetched; the tool was not called.
     """
 
@@ -114,11 +114,11 @@ class StepTrace(Struct, frozen=True):
 
 
 class Blocked(Struct, frozen=True):
-    """A step that could not run, and what was fetched for it all the same.
+    """A step that could not run, and the resources that were fetched for it.
 
     Attributes:
-        resources: What was fetched.
-        read: Which of the step's `resources` that were, as the step has them.
+        resources: The contents.
+        read: Which of the step's `resources` these are, as the step declares them.
     """
 
     step: Step
@@ -130,24 +130,24 @@ type Stop = PauseReason | Over
 """Why a run ended before every step was settled, or could not end its task."""
 
 type Persisted = bool | Literal["unknown"]
-"""Whether the store holds all that a run has done; `unknown` where an answer of its was lost that would tell."""
+"""Whether the store has everything that a run did; `unknown` if a response that would show it was lost."""
 
 
 class EndedRun(Struct, frozen=True):
-    """A run that has ended: completed, paused for a reason, or stopped since its task was over or another run's.
+    """A run that has ended: completed, paused, or stopped because its task was over or had another run.
 
     Attributes:
-        known: Arguments, statuses, outputs and variables at its end.
-        traces: The steps that ran, in order; of a resumed run also those that had been completed before.
-        stop: Why it stopped; `None` when it completed.
-        task: The task as the store holds it; `None` for a run without one.
-        persisted: Whether the store holds all that happened.
-        stored: Whether the last write was made: the task stands as the run has left it, but for what others do since.
-        oversized: Names of task variables whose values did not fit into the store.
-        blocked: The step at which it stopped, where that could not run.
-        twice: The steps that it has run and that an earlier run, which was interrupted, may have run before.
-        before: The steps that are open at its end and that such a run may have run.
-        lost: The steps that it has run and that are not recorded, or of which that is not known.
+        known: Arguments, statuses, outputs and variables at the end of the run.
+        traces: The steps that ran, in order. A resumed run also has those that were completed before.
+        stop: Why the run stopped; `None` if it completed.
+        task: The stored task; `None` for a run without a task.
+        persisted: Whether the store has everything that happened.
+        stored: Whether the last write was made.
+        oversized: The task variables whose values were too large to store.
+        blocked: The step that could not run, if one could not.
+        twice: The steps of this run that an interrupted earlier run may have run, too.
+        before: The open steps that an interrupted earlier run may have run.
+        lost: The steps of this run that are not recorded, or may not be recorded.
     """
 
     workflow: Workflow
@@ -165,14 +165,14 @@ class EndedRun(Struct, frozen=True):
 
     @property
     def read(self) -> frozenset[str]:
-        """Which resources of the step at which it stopped were fetched, as the step has them."""
+        """Which resources of the step where the run stopped were fetched, as the step declares them."""
         if self.blocked:
             return self.blocked.read
         return next((trace.read for trace in self.traces if isinstance(trace.outcome, Failed)), frozenset())
 
     @property
     def pause(self) -> PauseReason | None:
-        """Why it paused; `None` when it completed, and when its task was over or another run's."""
+        """Why the run paused; `None` if it completed, or if its task was over or had another run."""
         return None if isinstance(self.stop, TaskOver | Superseded) else self.stop
 
     @property
@@ -185,19 +185,19 @@ NOTHING_KNOWN = Known({}, {}, {}, {}, {})
 
 
 class Run(Struct):
-    """A run under way: what is known, and what has not been written yet.
+    """A run in progress: what it knows, and what it has not written yet.
 
     Attributes:
-        lease: The task, and the run's claim on it; `None` for a run without a task.
+        lease: The run's claim on its task; `None` for a run without a task.
         written: How many of the traces have been written.
-        oversized: Names of task variables whose values the store has not kept.
-        lost: Why the stored result of a completed step cannot be had, by step.
-        persisted: Whether the store holds all that has happened; `unknown` where that cannot be told.
+        oversized: The task variables whose values were too large to store.
+        lost: Why the stored result of a completed step is not available, by step.
+        persisted: Whether the store has everything that happened; `unknown` if that is not known.
         stored: Whether the last write was made.
         secrets: The secret arguments.
-        unsure: Steps of which it is not known whether a write of this run has written them.
-        known: What arguments are resolved from.
-        began: When the present step began; `None` where no task notes it.
+        unsure: The steps that a write of this run may or may not have written.
+        known: The values from which arguments are resolved.
+        began: When the present step began; `None` without a task.
     """
 
     workflow: Workflow
@@ -222,10 +222,10 @@ class Run(Struct):
     def __post_init__(self) -> None:
         if self.workflow.secrets:
             self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
-        self.draw_on(self.variables)
+        self.use_variables(self.variables)
 
-    def draw_on(self, variables: TaskVariables) -> None:
-        """Go on with these variables."""
+    def use_variables(self, variables: TaskVariables) -> None:
+        """Use these variables from now on."""
         given, self.variables = self.invocation, variables
         self.known = Known(
             given.texts,
@@ -244,10 +244,10 @@ class Run(Struct):
         return self.lease.task if self.lease else None
 
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
-        """What has still to be written to the task as it stands.
+        """The traces that must still be written to the task in its present state.
 
-        Where a write's outcome is not known, a step that it may have completed and that is completed is left as it is:
-        what stands there is this run's result, or a later call's that must not give way to it.
+        After a write with an unknown outcome, steps that it may have written and that are completed are left out: their
+        stored results are this run's, or those of later calls, which must not be overwritten.
         """
         if not self.unsure:
             return self.traces[self.written :]
@@ -256,22 +256,22 @@ class Run(Struct):
         return [trace for trace in self.traces[self.written :] if trace.step.name not in written]
 
     def wrote(self, task: TaskRecord, traces: Sequence[StepTrace]) -> None:
-        """These traces were written, and the task stands like this.
+        """Note that these traces were written.
 
-        Of the steps that were left as they are those stay unsure whose result there is not this run's: it may be a
-        later call's, or an earlier one's that this run's never took the place of.
+        A step that was left out stays unsure if the task has another result for it than this run: a later call may have
+        written it, or an earlier one whose result this run never replaced.
         """
-        # What has been written once is not written again: somebody else may have changed it by then.
-        self.draw_on(TaskVariables(task.variables))
+        # Write each value once only: another request may have changed it since.
+        self.use_variables(TaskVariables(task.variables))
         if self.unsure:
             sure = {trace.step.name for trace in traces}
             left = [trace for trace in self.traces[self.written :] if trace.step.name not in sure]
-            self.unsure -= sure.union(trace.step.name for trace in left if _stands(trace, task))
+            self.unsure -= sure.union(trace.step.name for trace in left if _is_stored(trace, task))
         self.written = len(self.traces)
         self.stored, self.persisted = True, "unknown" if self.unsure else True
 
     def not_kept(self, task: TaskRecord, names: Sequence[str]) -> None:
-        """The store has not kept the values of these variables."""
+        """Note that the values of these variables were not stored."""
         self.oversized.update(names)
         for name in names:
             if name.startswith(RESULT_PREFIX):
@@ -281,11 +281,11 @@ class Run(Struct):
                     self.lost[name.removeprefix(RESULT_PREFIX)] = str(lost)
 
     def not_written(self, *, unknown: bool = False, over: bool = False) -> None:
-        """A write failed, or nothing can be written any more.
+        """Note that a write failed, or that nothing can be written any more.
 
         Args:
-            unknown: Whether it may have been made.
-            over: Whether the task is over, or another run's, so that it misses nothing but steps.
+            unknown: Whether the write may have been made.
+            over: Whether the task is over or has another run, so that only steps can be missing.
         """
         left = {trace.step.name for trace in self.traces[self.written :]}
         if unknown:
@@ -296,14 +296,14 @@ class Run(Struct):
 
     @property
     def unrecorded(self) -> list[StepTrace]:
-        """What has happened and is not in the store, or of which that is not known."""
+        """The traces that are not in the store, or may not be."""
         if self.persisted is True:
             return []
         places = enumerate(self.traces)
         return [it for at, it in places if not it.replayed and (at >= self.written or it.step.name in self.unsure)]
 
     def settle(self, trace: StepTrace) -> None:
-        """Take down how a step ended."""
+        """Note how a step ended."""
         if isinstance(trace.outcome, Succeeded):
             self.statuses[trace.step.name] = StepStatus.COMPLETED
             self.outputs[trace.step.name] = trace.outcome.value
@@ -319,7 +319,7 @@ class Run(Struct):
                 self.settle(StepTrace(step, None, (), Succeeded(given[step.name])))
 
     def ended(self, stop: Stop | None) -> EndedRun:
-        """The run, which has ended for this reason."""
+        """The ended run, which stopped for this reason."""
         places = {step.name: place for place, step in enumerate(self.workflow.steps)}
         return EndedRun(
             workflow=self.workflow,
@@ -334,8 +334,8 @@ class Run(Struct):
         )
 
 
-def _stands(trace: StepTrace, task: TaskRecord) -> bool:
-    """Whether a step's result in a task is this run's. A failure gives way to whatever is there."""
+def _is_stored(trace: StepTrace, task: TaskRecord) -> bool:
+    """Whether the task has this run's result of the step. Any stored result may replace a failure."""
     if not isinstance(trace.outcome, Succeeded):
         return True
     try:

@@ -16,9 +16,9 @@ from mcp_baton.workflow.handoff import (
     Handle,
     Requirements,
     call_of,
+    call_that_shows,
     frame_of,
     handoff,
-    looking_at,
     lost_results,
     preview_uris,
     remaining_steps,
@@ -35,18 +35,17 @@ from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, Persisted, StepTrace, UnreadResource
 from mcp_baton.workflow.sources import as_text
 
-TAKEN_OVER = "This run was superseded: it was late, and another run has taken the task over."
+TAKEN_OVER = "This run was superseded: its claim expired, and another run has taken over the task."
 KEPT: Mapping[Persisted, str] = {
-    True: "What this run did is recorded; the task says how it stands.",
-    False: "Not all that this run did is recorded, and the rest may have been done twice; the task says how it stands.",
-    "unknown": "Whether all that this run did is recorded is not known; the task says how it stands.",
+    True: "Its results are recorded; read the task for its state.",
+    False: "Some of its results are not recorded, and those steps may have run twice; read the task for its state.",
+    "unknown": "Whether its results are recorded is not known; read the task for its state.",
 }
-"""What is said of a superseded run's work, by whether the store holds it."""
+"""The sentence about a superseded run, by whether the store has its results."""
 
 
-def what_became(run: EndedRun, over: Over) -> str:
-    """What ended the task or the run's hold on it, which step ran last, and that the others were not run. It hands
-    nothing off."""
+def why_stopped(run: EndedRun, over: Over) -> str:
+    """Why the run stopped, which step ran last, and which steps were not run."""
     ran = [trace.step.name for trace in run.traces if not trace.replayed]
     left = [name for name, status in run.statuses.items() if not status.settled and name not in ran]
     if isinstance(over, Superseded):
@@ -62,7 +61,7 @@ def _task_event(status: TaskStatus | None) -> str:
         case TaskStatus.CANCELLED:
             return "The task was cancelled"
         case TaskStatus.COMPLETED:
-            return "The task was completed by somebody else"
+            return "Another request completed the task"
         case None:
             return "The task expired or was deleted"
         case other:
@@ -79,16 +78,13 @@ def _steps_not_run(left: Sequence[str]) -> str:
 
 
 def not_recorded(run: EndedRun) -> list[str]:
-    """The sentences that say which steps would be repeated if the server went on, since the task does not know of them;
-    none for a run whose steps are all recorded, or that has no task."""
+    """The sentences about steps that are not recorded, and that a resume would repeat."""
     if run.task is None or run.persisted is True:
         return []
     steps = f"{'step' if len(run.lost) == 1 else 'steps'} {named(run.lost)}" if run.lost else "its steps"
     if run.persisted is False:
-        return [
-            f"What this run did could not be recorded with its task: if the server went on, it would repeat {steps}."
-        ]
-    look = f"{looking_at(run.task.task_id, run.workflow)} to see what is recorded"
+        return [f"The results of this run could not be recorded: if the server went on, it would repeat {steps}."]
+    look = f"{call_that_shows(run.task.task_id, run.workflow)} to see what is recorded"
     unknown = "Whether this run was recorded is not known: the task store did not answer."
     return [f"{unknown} Before you repeat {steps}, {look}."]
 
@@ -104,13 +100,13 @@ class Message(Struct, frozen=True):
 def messages(
     run: EndedRun, tools: Requirements, describe: Callable[[str], str], handle: Handle | None = None
 ) -> list[Message]:
-    """The conversation: intent, plan, what each step did; last the handoff, or what became of the task.
+    """The conversation: intent, plan, and each step; at the end the handoff, or why the run stopped.
 
     Args:
         run: The run.
-        tools: Knows what the tools require, for the handoff's placeholders.
-        describe: A tool's description in one line.
-        handle: Names the task in the handoff; `None` for one that does not name it.
+        tools: Knows the required arguments.
+        describe: Returns a tool's description in one line.
+        handle: Names the task in the handoff; `None` for a handoff that does not name it.
     """
     conversation = [Message("user", _intent(run)), Message("assistant", _plan(run, describe))]
     for trace in run.traces:
@@ -118,7 +114,7 @@ def messages(
     if run.blocked:
         conversation.extend(_resource(resource, run) for resource in run.blocked.resources)
     if isinstance(run.stop, TaskOver | Superseded):
-        said = [what_became(run, run.stop), *(not_recorded(run) if run.persisted == "unknown" else [])]
+        said = [why_stopped(run, run.stop), *(not_recorded(run) if run.persisted == "unknown" else [])]
     elif run.pause:
         notes = [*may_have_run_twice(run.twice), *may_have_run(run.before), *not_recorded(run)]
         said = [handoff(run.workflow, run.known, run.pause, tools, run.read, handle, notes)]
@@ -209,26 +205,26 @@ LIMIT: Final = 2_000
 """Bytes of a text, as UTF-8."""
 
 LIMIT_OF_EVENT: Final = 700
-"""Bytes of the sentences that say what happened."""
+"""Bytes of the sentences about what happened."""
 
 SHORT: Final = 80
-"""Characters of JSON that a value may have in the first call, where the call does not fit otherwise."""
+"""Characters of JSON that a value may have in the first call, if the call does not fit otherwise."""
 
 _ROOM_FOR_COUNT: Final = 40
 
 NO_TASK: Final = "This run has no task, so the server cannot go on with it: make the calls yourself."
 
 type Where = Callable[[str], str | None]
-"""Of a step's name: the URI where its result can be read; `None` where it cannot."""
+"""The URI of a step's result, by the step's name; `None` if it has no URI."""
 
 
 class Value(Struct, frozen=True):
-    """A value that a text tells of.
+    """A value in a text.
 
     Attributes:
-        name: How the text calls it.
-        value: The value; `None` where it is not at hand, for it is long.
-        uri: Where it can be read, if it can.
+        name: Its name in the text.
+        value: The value; `None` if it is long and was not read.
+        uri: Its URI, if it has one.
         text_bytes: The length of its JSON text.
     """
 
@@ -238,18 +234,18 @@ class Value(Struct, frozen=True):
     text_bytes: int = 0
 
 
-def told_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, where: Where) -> str:
-    """What a run did; paused, the calls that remain.
+def text_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, where: Where) -> str:
+    """The text of a run. A paused run has the remaining calls.
 
     Args:
         run: The run.
-        known: What is known at its end, and of what continuations did meanwhile.
-        tools: Knows what the tools require.
+        known: The values at the end of the run, with the steps that continuations have settled.
+        tools: Knows the required arguments.
         handle: Names the task; `None` for a run without one.
-        where: Where results can be read.
+        where: Returns the URIs of results.
     """
     if isinstance(run.stop, TaskOver | Superseded):
-        return cut(" ".join([what_became(run, run.stop), *_going_on(run, run.stop, known, handle)]))
+        return cut(" ".join([why_stopped(run, run.stop), *_going_on(run, run.stop, known, handle)]))
     if run.pause:
         return _paused(run, run.pause, known, tools, handle)
     notes = [*may_have_run_twice(run.twice), *_notes(run)]
@@ -262,13 +258,15 @@ def told_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle
     return _with_values(_done(list(run.statuses.values())), values, notes)
 
 
-def open_before(run: EndedRun, known: Known) -> list[Repeat]:
-    """The steps that are still open and that an earlier run may have run."""
+def open_repeats_before(run: EndedRun, known: Known) -> list[Repeat]:
+    """The open steps that an earlier run may have run."""
     return [it for it in run.before if not known.statuses[it.step].settled]
 
 
-def told_of_held(workflow: Workflow, statuses: Sequence[StepStatus], until: str, seconds: int, task_id: str) -> str:
-    """That another run holds the task, and when to ask again."""
+def text_of_held_task(
+    workflow: Workflow, statuses: Sequence[StepStatus], until: str, seconds: int, task_id: str
+) -> str:
+    """The text for a task that another run holds."""
     again = f"call {workflow.name} again in {seconds} s with {dumps_spaced({TASK_ID: task_id})}"
     return (
         f"Another run holds this task until {until} or longer; {_done_of(statuses)} are done so far. "
@@ -276,10 +274,10 @@ def told_of_held(workflow: Workflow, statuses: Sequence[StepStatus], until: str,
     )
 
 
-def told_of_over(
+def text_of_ended_task(
     workflow: Workflow, status: TaskStatus, statuses: Sequence[StepStatus], values: Sequence[Value]
 ) -> str:
-    """That the task is over, and with what."""
+    """The text for a task that is over, with its result."""
     if status is TaskStatus.COMPLETED:
         head = f"{_done(statuses)} This task is completed; nothing was run."
     else:
@@ -289,13 +287,13 @@ def told_of_over(
 
 
 def cut(text: str, most: int = LIMIT) -> str:
-    """A text of at most so many bytes."""
+    """The text, cut to this many bytes."""
     data = text.encode(errors="replace")
     return text if len(data) <= most else f"{data[: most - 4].decode(errors='ignore')} …"
 
 
 def _going_on(run: EndedRun, over: Over, known: Known, handle: Handle | None) -> list[str]:
-    """How to learn what became of a task that others have completed, or go on with."""
+    """How to continue after another request has completed or taken over the task."""
     ended = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
     if handle is None or ended:
         return []
@@ -307,7 +305,7 @@ def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements
         finish = [f"All {len(known.statuses)} steps are done. {handle.finish()}"] if handle else []
         return "\n\n".join([_event(pause, known), *may_have_run_twice(run.twice), *finish])
     frame = frame_of(pause, run.workflow, known, handle if run.stored else None)
-    before = open_before(run, known)
+    before = open_repeats_before(run, known)
     lost = " ".join(lost_results(known, pause))
     head = [_event(pause, known), *([cut(lost, LIMIT_OF_EVENT)] if lost else [])]
     head += [*may_have_run_twice(run.twice), *may_have_run(before), *frame.before]
@@ -319,7 +317,7 @@ def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements
     for number, step in enumerate(frame.steps, 1):
         wordings = _wordings(step, run.workflow, known, pause, tools, handle)
         fitting = (text for text in wordings if _size(text) + 6 <= room)
-        # Of the first call something must stand there; the others can follow with later results.
+        # The first call must be in the text. Later results show the others.
         text = next(fitting, None) if number == 1 else _if_fits(next(wordings), room)
         if text is None:
             break
@@ -339,7 +337,7 @@ def _event(pause: PauseReason, known: Known) -> str:
 def _wordings(
     step: Step, workflow: Workflow, known: Known, pause: PauseReason, tools: Requirements, handle: Handle | None
 ) -> Iterator[str]:
-    """What is left to be done of a step, in fewer and fewer words."""
+    """What remains of a step, from the longest to the shortest text."""
     yield call_of(step, workflow, known, pause, tools, handle=handle)
     yield call_of(step, workflow, known, pause, tools, handle=handle, longest=SHORT)
     short = call_of(step, workflow, known, pause, tools, handle=handle, longest=SHORT)
@@ -347,7 +345,7 @@ def _wordings(
     if step.tool is None:
         yield f"Read the resources of step '{cut(step.name, LONG)}'"
     else:
-        instead = ": let the server make it" if handle and handle.twin else ""
+        instead = ": let the server make it" if handle and handle.tool else ""
         yield f"A call of {step.tool}, whose arguments are too long to stand here{instead}"
 
 
@@ -371,7 +369,7 @@ def _with_values(head: str, values: Sequence[Value], notes: Sequence[str]) -> st
 
 
 def _line(value: Value, room: int) -> str:
-    """A value as JSON on one line; where that does not fit, where it can be read, or its beginning."""
+    """A value as JSON on one line. If it does not fit: its URI, or its beginning."""
     if value.text_bytes == 0:
         text = one_line(value.value)
         if _size(text) + _size(value.name) + 3 <= room:
@@ -387,8 +385,8 @@ def _done(statuses: Sequence[StepStatus]) -> str:
 
 
 def _done_of(statuses: Sequence[StepStatus]) -> str:
-    completed = sum(status is StepStatus.COMPLETED for status in statuses)
-    return f"{completed} of {len(statuses)} {'step' if len(statuses) == 1 else 'steps'}"
+    done = sum(status.settled for status in statuses)
+    return f"{done} of {len(statuses)} {'step' if len(statuses) == 1 else 'steps'}"
 
 
 def _size(text: str) -> int:

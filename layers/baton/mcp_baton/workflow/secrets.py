@@ -1,5 +1,5 @@
-"""Secret arguments: their values are in memory only, and `<secret NAME>` stands for them wherever arguments are shown
-or stored (docs/workflows.md, Secret arguments). Pure."""
+"""Secret arguments: their values are never stored, and `<secret NAME>` is shown instead of them (docs/workflows.md).
+Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -11,16 +11,16 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, as_text, fill_json, placeholders
 
 HIDDEN: Final = "_workflow.secret"
-"""The key of what is kept in the place of a secret, `{"_workflow.secret": true}`: nothing of it is."""
+"""The key of the object that is stored instead of a secret: `{"_workflow.secret": true}`."""
 
 _GIVEN: Final = MappingProxyType({HIDDEN: True})
 
 SHORTEST: Final = 4
-"""Characters that a secret must have to be found inside a longer text: shorter ones are in every other word."""
+"""Characters that a secret must have to be hidden inside a longer text. Shorter ones occur in ordinary words."""
 
 
 def stand_in(name: str) -> str:
-    """What stands for a secret argument's value."""
+    """The text that is shown instead of a secret argument's value."""
     return f"<secret {name}>"
 
 
@@ -28,9 +28,9 @@ class Secrets(Struct, frozen=True):
     """The secret arguments of a task or a run.
 
     Attributes:
-        names: Those that were given.
-        wholes: The texts of their values, each with its argument's name; empty where the values are not known.
-        parts: Those of them that are looked for inside longer texts, the longest first.
+        names: The secret arguments that have values.
+        wholes: The texts of their values, each with its argument's name; empty if the values are not known.
+        parts: The texts that are hidden inside longer texts, too, the longest first.
     """
 
     names: frozenset[str] = frozenset()
@@ -38,13 +38,13 @@ class Secrets(Struct, frozen=True):
     parts: tuple[tuple[str, str], ...] = ()
 
     def hide_text(self, text: str) -> str:
-        """A text with the stand-in for each secret in it."""
+        """The text with each secret replaced."""
         if text in self.wholes:
             return stand_in(self.wholes[text])
         return self._without(text, self.parts)
 
     def hide(self, value: Json) -> Json:
-        """A JSON value with the stand-in for each secret in it, in keys as well."""
+        """The JSON value with each secret replaced, in keys, too."""
         if not self.wholes or value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -58,7 +58,7 @@ class Secrets(Struct, frozen=True):
         return value
 
     def _without(self, text: str, parts: Sequence[tuple[str, str]]) -> str:
-        # What stands between two secrets is looked through for the shorter ones; a stand-in is never looked into.
+        # Search the text between two secrets for the shorter ones, and never the texts that replace secrets.
         for place, (secret, name) in enumerate(parts):
             if secret in text:
                 return stand_in(name).join(self._without(piece, parts[place + 1 :]) for piece in text.split(secret))
@@ -89,7 +89,7 @@ def secrets_of(names: Collection[str], texts: Mapping[str, str], converted: Mapp
 
 
 def _forms(text: str, converted: Json) -> Iterator[str]:
-    """The texts by which a secret is known again: as it was sent, as it was converted, and each text inside it."""
+    """The texts that reveal a secret: as it was sent, as it was converted, and each text inside it."""
     yield from (it for it in (text, *_texts_in(converted)) if it)
 
 
@@ -135,7 +135,7 @@ def concealed(value: Json, source: Source | None, secrets: Secrets, texts: Mappi
 
     Args:
         value: The value.
-        source: Where it comes from, as the step has it.
+        source: The value's source, as the step declares it.
         secrets: The secrets.
         texts: The prompt arguments as they may be shown.
     """
@@ -155,21 +155,21 @@ def shown_texts(texts: Mapping[str, str], secrets: Secrets) -> Mapping[str, str]
 
 
 def stored_arguments(arguments: JsonObject, names: Collection[str]) -> dict[str, Json]:
-    """Prompt arguments as they are kept with a task: of a secret one that it was given, and nothing else."""
+    """Prompt arguments as they are stored with a task. Of a secret one, only its name is stored."""
     return {name: dict(_GIVEN) if name in names else value for name, value in arguments.items()}
 
 
 def is_hidden(stored: Json) -> bool:
-    """Whether a stored argument stands for a secret."""
+    """Whether a stored argument is a hidden secret."""
     return isinstance(stored, Mapping) and stored == _GIVEN
 
 
 def secrets_in_call(arguments: JsonObject, sources: Mapping[str, Source], names: Collection[str]) -> Secrets:
-    """The secrets in a call that a client has made itself: the values of those arguments whose source is a secret.
+    """The secrets in a call that a client has made: the values of the arguments whose source is a secret.
 
     Args:
         arguments: The call's.
-        sources: Those of the step that it was recorded in.
+        sources: The sources of the step as which it is recorded.
         names: The workflow's secret arguments.
     """
     found = {
@@ -181,7 +181,7 @@ def secrets_in_call(arguments: JsonObject, sources: Mapping[str, Source], names:
 
 
 def hidden_in(arguments: JsonObject, sources: Mapping[str, Source], names: Collection[str]) -> frozenset[str]:
-    """The names of a call's arguments that must not be kept: a secret is their value, or stands in it."""
+    """The names of a call's arguments that must not be stored: their values contain a secret."""
     if not names:
         return frozenset()
     secrets = secrets_in_call(arguments, sources, names)

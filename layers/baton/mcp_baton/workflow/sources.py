@@ -18,7 +18,7 @@ class PromptArg:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A fixed value; in its strings `{arg}` stands for a prompt argument's value."""
+    """A fixed value. In its strings, `{arg}` is replaced by a prompt argument's value."""
 
     value: Json
 
@@ -36,7 +36,7 @@ class TaskVariable:
     """A task variable, or the field of it that a dotted path leads to.
 
     Attributes:
-        set_by: The tools that say that they set it. Filled in when the workflow is checked.
+        set_by: The tools that declare to set it. Filled in when the workflow is checked.
     """
 
     name: str
@@ -74,7 +74,7 @@ def task_variable(name: str, path: str | None = None) -> TaskVariable:
 
 
 def described(source: Source) -> Json:
-    """A source as JSON, by which its step's fingerprint is made."""
+    """A source as JSON, for its step's fingerprint."""
     match source:
         case PromptArg(name):
             return ["prompt_arg", name]
@@ -88,13 +88,13 @@ def described(source: Source) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A value that is there; `null` is one."""
+    """A value that exists. It may be `null`."""
 
     value: Json
 
 
 def lookup(value: Json, path: str | None) -> Found | None:
-    """Follow a dotted path into a JSON value; `None` where it leads nowhere."""
+    """Follow a dotted path into a JSON value; `None` if the path does not exist."""
     for key in path.split(".") if path else ():
         if isinstance(value, Mapping):
             if key not in value:
@@ -108,7 +108,7 @@ def lookup(value: Json, path: str | None) -> Found | None:
 
 
 def end_of(value: Json, path: str) -> str:
-    """Where a dotted path that leads nowhere in a value ends, and what is there."""
+    """Where a path leaves a value, and what is there."""
     followed: list[str] = []
     for key in path.split("."):
         found = lookup(value, key)
@@ -135,14 +135,14 @@ def _is_index(key: str, length: int) -> bool:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Replace each `{name}` that `values` knows; leave the others as they are."""
+    """Replace each `{name}` that has a value."""
     return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text) if "{" in text else text
 
 
 def fill_uri(uri: str, values: Mapping[str, str]) -> str:
     """`fill` for a URI: values are percent-encoded, so that each reaches its template whole (RFC 6570, 3.2.2).
 
-    A value that begins the URI is put in as it is: it stands for the scheme and what follows.
+    A value at the beginning of the URI is not encoded, because it contains the scheme.
 
     Args:
         uri: A URI with `{name}`s.
@@ -166,7 +166,7 @@ def encoded(text: str) -> str:
 
 
 def placeholders(text: str) -> frozenset[str]:
-    """The names that stand in braces in a text."""
+    """The names in braces in a text."""
     return frozenset(_PLACEHOLDER.findall(text))
 
 
@@ -176,7 +176,7 @@ def fill_json(value: Json, values: Mapping[str, str]) -> Json:
 
 
 def copy_json(value: Json) -> Json:
-    """A copy of a JSON value that shares no container with it, so that a tool may change what it was given."""
+    """A copy of a JSON value that shares no container with it: a tool may change its arguments."""
     return _rebuild(value, lambda text: text)
 
 
@@ -193,7 +193,7 @@ def _rebuild(value: Json, on_text: Callable[[str], str]) -> Json:
 
 
 def as_text(value: Json) -> str:
-    """A value as it stands in a text or a URI: strings bare, everything else as JSON."""
+    """A value in a text or a URI: a string as it is, everything else as JSON."""
     if isinstance(value, str):
         return value
     if type(value) is int:  # the commonest of the others, and the same in JSON
@@ -202,5 +202,5 @@ def as_text(value: Json) -> str:
 
 
 def sources_in(arguments: Mapping[str, Source]) -> list[StepOutput]:
-    """The sources among these that refer to another step's output."""
+    """The sources that refer to a step's output."""
     return [source for source in arguments.values() if isinstance(source, StepOutput)]

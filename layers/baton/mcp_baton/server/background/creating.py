@@ -1,5 +1,5 @@
-"""`tools/call` of a tool that runs as a task of its own: the task is created, a worker is sent for, and the reply goes
-out (docs/background.md).
+"""Calls that become background tasks: the task is created, the worker is invoked, and the client gets the task
+(docs/background.md).
 
 2025-11-25, basic/utilities/tasks, Creating Tasks; for the 2026 era the extension `io.modelcontextprotocol/tasks`.
 """
@@ -51,66 +51,65 @@ logger = logging.getLogger(__name__)
 
 
 def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | None) -> JsonObject | None:
-    """Begin a task for a call, where it is to be one.
+    """Answer a call with a task, if it becomes one.
 
     Args:
         request: The request.
-        tool: What is called.
-        arguments: With what.
-        task_id: The task that the call goes on with.
+        tool: The tool.
+        arguments: Its arguments.
+        task_id: The task that the call continues.
 
     Returns:
-        What the request is answered with; `None` where the call is made in its request.
+        The answer. `None` if the tool has to run in the request.
 
     Raises:
-        ProtocolError: it must be a task and cannot, or cannot be a task and asks for it.
-        InputRequired: a function that begins in the request asks the client first.
+        ProtocolError: the call must become a task and cannot, or must not and asks for it.
+        InputRequired: the function asks the client before its task starts.
     """
     if not becomes_task(request, tool):
         return None
     if task_id is not None:
-        # It is recorded in the task that it goes on with, and a worker's result would come too late for that.
+        # A continuation is recorded in the task that it names. The result of a worker would come too late for that.
         if request.stateless:
             return None
         message = "Invalid params: a call that goes on with a task cannot be a task of its own; leave out `task`"
         raise ProtocolError(INVALID_PARAMS, message)
     if tool.tasks.explicit:
-        return _until_it_begins(request, tool, arguments)
-    refused = _refused(request, tool, arguments)
-    return begun(request, tool, arguments) if refused is None else refused
+        return _run_until_task(request, tool, arguments)
+    return _refusal(request, tool, arguments) or _dispatched(request, _create(request, tool, arguments))
 
 
-def _until_it_begins(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject:
-    """Call a function that begins in its request, and says itself where its task begins. With the answers that the
-    client has given until there the worker calls it again.
+def _run_until_task(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject:
+    """Run a function that starts its task itself (`ctx.start_task`). The worker runs it again, with the answers that
+    the client has given so far.
 
     Returns:
-        The task; what the call has come to where the function has ended without one.
+        The task; or the outcome, if the function ends without a task.
 
     Raises:
         InputRequired: the client must answer first.
         CallerGone: the client went away.
-        ProtocolError: the function wants the request answered with it, or the task could not be created.
+        ProtocolError: the function raised it, or the task could not be created.
     """
     try:
         outcome = outcome_alone(request, tool, arguments, CallOptions(starts_task=True))
     except TaskBegins as begins:
-        return begun(request, tool, arguments, answers=begins.answers, key=begins.key)
+        return _dispatched(request, _create(request, tool, arguments, answers=begins.answers, key=begins.key))
     result = result_of(tool, outcome)
-    return result if request.stateless else _over_at_once(request, tool, arguments, result)
+    return result if request.stateless else _completed_task(request, tool, arguments, result)
 
 
-def _over_at_once(request: Request, tool: Tool, arguments: JsonObject, result: JsonObject) -> JsonObject:
-    """The task of a call that has ended already. Whoever asks for a task in the handshake era takes nothing else
-    (MCP 2025-11-25, basic/utilities/tasks, Creating Tasks).
+def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result: JsonObject) -> JsonObject:
+    """Create the task of a call that has ended already: a client of the handshake era that asks for a task accepts
+    nothing else (MCP 2025-11-25, basic/utilities/tasks, Creating Tasks).
 
-    Where its result cannot be stored nobody is sent for, and the client never learns of the task: the call was made.
+    If the result cannot be stored, the client gets an error and not the task: a worker must not repeat the call.
     """
-    task = created(request, tool, arguments)
+    task = _create(request, tool, arguments)
     if request.store is None:
-        return as_created(request, task)
+        return _reply(request, task)
     try:
-        return as_created(request, request.store.complete(task.owner, task.task_id, result, by_client=False))
+        return _reply(request, request.store.complete(task.owner, task.task_id, result, by_client=False))
     except StoreError as error:
         correlation_id = request.exchange.request_id
         logger.exception("request %s: the result of %s could not be stored", correlation_id, tool.name)
@@ -118,36 +117,27 @@ def _over_at_once(request: Request, tool: Tool, arguments: JsonObject, result: J
         raise ProtocolError(INTERNAL_ERROR, message, {"correlationId": correlation_id}) from error
 
 
-def begun(
+def _create(
     request: Request, tool: Tool, arguments: JsonObject, *, answers: JsonObject | None = None, key: str | None = None
-) -> JsonObject:
-    """Create the task of a call, durably, and send for a worker.
+) -> TaskRecord:
+    """Create the task of a call. The worker is not invoked yet.
 
     Args:
         request: The request.
-        tool: What is called.
-        arguments: With what.
-        answers: What the client has answered before the task began, by key.
-        key: The call's idempotency key, where it has one already.
+        tool: The tool.
+        arguments: Its arguments.
+        answers: The client's answers so far, by key.
+        key: The idempotency key of the call, if it has one already.
 
     Raises:
         ProtocolError: it could not be created.
     """
-    task = created(request, tool, arguments, answers=answers, key=key)
-    dispatch(request.services, task)
-    return as_created(request, task)
+    spec = replace(_spec_of(request, tool), key=own_key()() if key is None else key, answers=answers or {})
+    return _store(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=_ttl_ms(request), work=spec))
 
 
-def created(
-    request: Request, tool: Tool, arguments: JsonObject, *, answers: JsonObject | None = None, key: str | None = None
-) -> TaskRecord:
-    """Create the task of a call, durably; nobody is sent for. As `begun`."""
-    work = replace(work_of(request, tool), key=own_key()() if key is None else key, answers=answers or {})
-    return stored(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=asked_ttl(request), work=work))
-
-
-def work_of(request: Request, called: Tool | WorkflowTool) -> JobSpec:
-    """What a worker has to do that makes this request's call, and on whose behalf."""
+def _spec_of(request: Request, called: Tool | WorkflowTool) -> JobSpec:
+    """The call that the worker makes for this request."""
     return JobSpec(
         tool=called.name,
         request_id=request.exchange.request_id,
@@ -158,8 +148,13 @@ def work_of(request: Request, called: Tool | WorkflowTool) -> JobSpec:
     )
 
 
-def as_created(request: Request, task: TaskRecord) -> JsonObject:
-    """A task as the answer to the call that made it."""
+def _dispatched(request: Request, task: TaskRecord) -> JsonObject:
+    """Invoke the worker and answer with the task."""
+    dispatch(request.services, task)
+    return _reply(request, task)
+
+
+def _reply(request: Request, task: TaskRecord) -> JsonObject:
     made = task_summary(task, options_of(request))
     return {"resultType": "task", **made} if request.stateless else {"task": made}
 
@@ -168,11 +163,11 @@ def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
     """Whether a call becomes a task.
 
     Raises:
-        ProtocolError: it must and cannot, or asks for what cannot be.
+        ProtocolError: it must and cannot, or it asks for a task and must not.
     """
     support = tool.tasks.support
     if support == "forbidden":
-        # The 2026 era has no such param. A server without any such tool has not declared that it knows it.
+        # The 2026 era has no such param. A server without background tools has not declared it either.
         if not request.stateless and "task" in request.params and request.has_workers and request.server.has_jobs:
             raise ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} does not run as a task; leave out `task`")
         return False
@@ -200,104 +195,99 @@ def _why_not(request: Request) -> str:
     return "this server has no worker: set BATON_WORKER"
 
 
-def _refused(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
-    """What a call is answered with whose arguments cannot be used; no task is made for it."""
+def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
+    """The answer to a call with invalid arguments, for which no task is created.
+
+    Raises:
+        ProtocolError: the same, for a client that accepts only a task.
+    """
     prepared = prepared_for(request, bound_tool(tool), arguments)
     if isinstance(prepared, Prepared):
         return None
-    problem = (
-        prepared.error
-        if isinstance(prepared, Failed)
-        else f"Invalid arguments for tool {tool.name}: {explain(prepared)}"
-    )
+    if isinstance(prepared, Failed):
+        problem = prepared.error
+    else:
+        problem = f"Invalid arguments for tool {tool.name}: {explain(prepared)}"
     if request.stateless:
         return {"content": [{"type": "text", "text": problem}], "isError": True}
-    # Whoever asks for a task takes no other result.
     raise ProtocolError(INVALID_PARAMS, problem)
 
 
-def asked_ttl(request: Request) -> int | None:
-    """`task.ttl`, milliseconds; the store cuts it at its maximum."""
+def _ttl_ms(request: Request) -> int | None:
+    """`task.ttl`, milliseconds. The store limits it."""
     return None if request.stateless else request.requested_ttl()
 
 
-def stored(request: Request, task: NewTask) -> TaskRecord:
-    """Create a task, durably.
+def _store(request: Request, task: NewTask) -> TaskRecord:
+    """Create a task.
 
     Raises:
         ProtocolError: it could not be created.
     """
     if request.store is None:
         raise ProtocolError(INTERNAL_ERROR, "This server has no task store")
+    correlation: Json = {"correlationId": request.exchange.request_id}
     try:
         return request.store.create(task)
     except StoreBusy as busy:
         raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": busy.retry_after_ms}) from busy
     except TooManyTasks as error:
-        # What it says is meant for the owner: which limit it is, and what is to be done.
         message = f"The task was not created and nothing was run: {error}. Wait for one to end, or cancel one."
         raise ProtocolError(INVALID_REQUEST, message) from error
     except TooLarge as error:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
     except OutcomeUnknown as unknown:
-        logger.exception("request %s: whether a task was created is not known", request.exchange.request_id)
-        # Where it was, whoever finds it in a list and polls sends for its worker.
+        logger.exception("request %s: it is unknown whether a task was created", request.exchange.request_id)
+        # If it was, the client finds it in a list; the first poll then invokes the worker.
         message = "It is not known whether the task was created; the call may still be made"
-        raise ProtocolError(INTERNAL_ERROR, message, {"correlationId": request.exchange.request_id}) from unknown
+        raise ProtocolError(INTERNAL_ERROR, message, correlation) from unknown
     except StoreError as error:
         logger.exception("request %s: a task could not be created", request.exchange.request_id)
-        data: Json = {"correlationId": request.exchange.request_id}
-        raise ProtocolError(INTERNAL_ERROR, "The task could not be created; nothing was run", data) from error
+        message = "The task could not be created; nothing was run"
+        raise ProtocolError(INTERNAL_ERROR, message, correlation) from error
 
 
-def begin(request: Request, twin: WorkflowTool, arguments: JsonObject, task_id: str | None) -> JsonObject:
-    """Create the call's task, and before it, where the call names none to go on with, the workflow's own.
+def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, task_id: str | None) -> JsonObject:
+    """Create the task of the call and, to start a workflow, the workflow's own task before it.
 
-    What is known at once to be in the way is answered at once, and then nothing is created. Each creation is durable; a
-    crash between the two leaves a workflow's task that nobody works on, which its owner can go on with.
+    Errors that can be found now are reported before anything is created. A crash between the two creations leaves a
+    task of the workflow without a worker. Its owner can resume it.
 
     Args:
         request: The request.
-        twin: The workflow.
-        arguments: Its arguments; of a resume those that are given again.
-        task_id: The workflow's task to go on with; `None` to start anew.
+        tool: The workflow's tool.
+        arguments: Its arguments; for a resume only those that are given again.
+        task_id: The workflow's task to resume. `None` to start a new one.
 
     Raises:
         ArgumentRefused: an argument is missing, unknown or does not convert.
-        NotResumed: the workflow cannot go on with this task, or not now.
+        NotResumed: the task cannot be resumed, or not now.
         ProtocolError: a task could not be created.
     """
     if task_id is not None:
-        _check_resumable(request, twin.workflow, task_id, arguments)
-        return _begun(request, twin, task_id, arguments)
-    invocation = new_invocation(request, twin.workflow, arguments, _own_ttl(request))
-    own = stored(request, new_task(twin.workflow, invocation, request.owner or "", None))
+        _check_resumable(request, tool.workflow, task_id, arguments)
+        return _start_job(request, tool, task_id, arguments)
+    ttl_ms = _ttl_ms(request)
+    own_ttl_ms = None if ttl_ms is None else max(ttl_ms, request.services.settings.default_ttl_ms)
+    invocation = new_invocation(request, tool.workflow, arguments, own_ttl_ms)
+    own = _store(request, new_task(tool.workflow, invocation, request.owner or "", None))
     try:
         answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
-        return _begun(request, twin, own.task_id, answers)
+        return _start_job(request, tool, own.task_id, answers)
     except ProtocolError:
-        _withdraw(request, own)
+        _cancel(request, own)
         raise
 
 
-def _begun(request: Request, twin: WorkflowTool, workflow_task: str, arguments: JsonObject) -> JsonObject:
-    """Create the call's task, and send for a worker."""
-    work = replace(work_of(request, twin), workflow_task=workflow_task)
-    names: JsonObject = {WORKFLOW_TASK: workflow_task}
-    new = NewTask(request.owner or "", names, arguments=arguments, ttl_ms=asked_ttl(request), work=work)
-    task = stored(request, new)
-    dispatch(request.services, task)
-    return as_created(request, task)
-
-
-def _own_ttl(request: Request) -> int | None:
-    """The lifetime of the workflow's own task: as long as the call's, and no shorter than any task's."""
-    asked = asked_ttl(request)
-    return None if asked is None else max(asked, request.services.settings.default_ttl_ms)
+def _start_job(request: Request, tool: WorkflowTool, workflow_task: str, arguments: JsonObject) -> JsonObject:
+    spec = replace(_spec_of(request, tool), workflow_task=workflow_task)
+    variables: JsonObject = {WORKFLOW_TASK: workflow_task}
+    new = NewTask(request.owner or "", variables, arguments=arguments, ttl_ms=_ttl_ms(request), work=spec)
+    return _dispatched(request, _store(request, new))
 
 
 def _check_resumable(request: Request, workflow: Workflow, task_id: str, arguments: JsonObject) -> None:
-    """Refuse what no worker could go on with. It is decided again by the worker, which alone takes the task."""
+    """Report errors of a resume that are known already. The worker, which claims the task, checks again."""
     if request.store is None or request.owner is None:
         raise TaskNotFound
     try:
@@ -315,10 +305,10 @@ def _check_resumable(request: Request, workflow: Workflow, task_id: str, argumen
         raise NotRead(error) from error
 
 
-def _withdraw(request: Request, own: TaskRecord) -> None:
-    """End a workflow's task whose call has none: nobody would work on it."""
+def _cancel(request: Request, own: TaskRecord) -> None:
+    """Cancel the task of a workflow that gets no worker."""
     try:
         if request.store is not None:
             request.store.cancel(own.owner, own.task_id)
     except StoreError:
-        logger.warning("task %s: nobody works on it, and it could not be cancelled", own.task_id, exc_info=True)
+        logger.warning("task %s: it has no worker and could not be cancelled", own.task_id, exc_info=True)

@@ -8,7 +8,7 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.server.request import Request
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.jobs import event_of
-from mcp_baton.tasks.record import Job, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import Job, TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP
 
@@ -81,6 +81,48 @@ def give_up(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecor
     logger.error("task %s: given up; its workers died", task.task_id)
     services.telemetry.add(TASKS_GIVEN_UP)
     return ended
+
+
+class Followed:
+    """A task that is read again and again by cheap reads. If it has changed or has no worker, it is read in full, and
+    dispatched again if necessary, as at any poll.
+
+    Args:
+        request: The request.
+        store: The store of the task.
+        task: The task as it was read.
+
+    Attributes:
+        task: The task as it was last read in full.
+    """
+
+    def __init__(self, request: Request, store: TaskStore, task: TaskRecord) -> None:
+        self._request = request
+        self._store = store
+        self.task = looked_after(request, task)
+
+    def look(self) -> None:
+        """Read the task.
+
+        Raises:
+            TaskNotFound: it has expired.
+            StoreError: it cannot be read.
+        """
+        if self.task.status.terminal:
+            return
+        standing = self._store.read_status(self.task.owner, self.task.task_id)
+        if standing.version > self.task.version or self._needs_dispatch(standing):
+            self.task = looked_after(self._request, self._store.get(self.task.owner, self.task.task_id))
+
+    def _needs_dispatch(self, standing: TaskStanding) -> bool:
+        """Whether the task must be dispatched again or given up, as far as a cheap read shows."""
+        job, claim, now_ms = self.task.job, standing.claim, self._request.now_ms()
+        if job is None or standing.status is not TaskStatus.WORKING:
+            return False
+        if claim is not None and claim.holds_at(now_ms):
+            return False
+        is_used_up = claim is not None and claim.number >= job.allowed
+        return is_used_up or (job.due_ms < now_ms and self._request.services.dispatcher is not None)
 
 
 def _died(job: Job) -> JsonObject:

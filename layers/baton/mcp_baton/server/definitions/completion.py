@@ -12,18 +12,18 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, filled_by_server, is_async, read_dependencies
 
 MAX_VALUES: Final = 100
-"""Suggestions in one answer, as MCP has it."""
+"""The most suggestions in one reply (MCP)."""
 
 type Completer = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
-"""A `def` or an `async def`: takes the text so far and, optionally, what is known; returns suggestions, best first."""
+"""A `def` or `async def`. Takes the text so far and optionally the known arguments; returns suggestions, best first."""
 
 
 class Completion(Struct, frozen=True):
     """A function that completes one argument.
 
     Attributes:
-        what: How to name it in an error.
-        signature: What of its parameters the server fills in by name; it takes the others by their places.
+        what: Its name in errors.
+        signature: The parameters that the server fills by name. The others are passed by position.
     """
 
     function: Completer
@@ -32,7 +32,7 @@ class Completion(Struct, frozen=True):
 
     @property
     def wants_arguments(self) -> bool:
-        """Whether the function also takes the arguments that are known."""
+        """Whether the function also takes the known arguments."""
         filled = {self.signature.context, *(name for name, _ in self.signature.dependencies)}
         return len(inspect.signature(self.function).parameters.keys() - filled) > 1
 
@@ -41,7 +41,7 @@ def completion_of(function: Completer, what: str) -> Completion:
     """A function that completes an argument.
 
     Raises:
-        RegistrationError: what the server should fill in cannot be.
+        RegistrationError: the server cannot fill one of its parameters.
     """
     context, declared = filled_by_server(function, what)
     signature = Signature((), context, NO_ANNOTATION, is_async(function), read_dependencies(declared, what))
@@ -49,10 +49,10 @@ def completion_of(function: Completer, what: str) -> Completion:
 
 
 def requested(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
-    """What is to be completed: the prompt's name or the template, the argument, its text so far, what is known.
+    """The prompt's name or the template, the argument, its text so far, and the known arguments.
 
     Raises:
-        ProtocolError: the params are not of that form; names the field.
+        ProtocolError: the params are invalid; names the field.
     """
     ref, argument, context = params.get("ref"), params.get("argument"), params.get("context", {})
     if not isinstance(ref, Mapping) or ref.get("type") not in ("ref/prompt", "ref/resource"):
@@ -73,7 +73,7 @@ def requested(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
 
 
 def suggestions(values: Iterable[str]) -> JsonObject:
-    """A `CompleteResult`: the first suggestions, and how many there are."""
+    """A `CompleteResult`: the first suggestions, and the number of all."""
     found: list[Json] = list(values)
     shown: Json = found[:MAX_VALUES]
     return {"completion": {"values": shown, "total": len(found), "hasMore": len(found) > MAX_VALUES}}

@@ -1,4 +1,4 @@
-"""What is shown of anything that is published, beside its name."""
+"""Labels: the title, description, icons and other members of a definition that clients show."""
 
 import functools
 import inspect
@@ -16,11 +16,11 @@ from mcp_baton.tasks.variables import MCP_PREFIX
 
 
 class Labels(Struct, frozen=True):
-    """What is shown of anything that is published, beside its name.
+    """The members of a definition that clients show.
 
     Attributes:
         title: A name for people.
-        description: What it is; the function's docstring unless given.
+        description: The function's docstring by default.
         icons: MCP `Icon` objects: `{"src", "mimeType"?, "sizes"?, "theme"?}`.
         annotations: Of a tool `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`; of a resource
             `audience`, `priority`, `lastModified`.
@@ -34,7 +34,7 @@ class Labels(Struct, frozen=True):
     meta: JsonObject | None = None
 
     def of(self, function: Callable[..., object]) -> "Labels":
-        """The labels with the function's own docstring for a missing description."""
+        """The labels, with the function's docstring if there is no description."""
         return replace(self, description=documented(function, self.description))
 
     def to_json(self) -> dict[str, Json]:
@@ -55,7 +55,7 @@ class PromptLabels(TypedDict, total=False):
     title: str
     """A name for people."""
     description: str
-    """What it is; the function's docstring unless given."""
+    """The function's docstring by default."""
     icons: Sequence[JsonObject]
     """MCP `Icon` objects: `{"src", "mimeType"?, "sizes"?, "theme"?}`."""
     meta: JsonObject
@@ -71,7 +71,7 @@ class AllLabels(PromptLabels, total=False):
 
 
 def documented(function: Callable[..., object], description: str | None) -> str:
-    """The description that was given, else the function's own docstring."""
+    """The given description, or else the function's docstring."""
     if description is not None:
         return description
     while isinstance(function, functools.partial):
@@ -81,7 +81,7 @@ def documented(function: Callable[..., object], description: str | None) -> str:
 
 
 TOOL_OPTIONS: Final = ("name", "requires", "input_schema", "sets", "task", "idempotent", "task_start")
-"""What `@server.tool(…)` takes, besides labels."""
+"""The options of `@server.tool(…)` besides labels."""
 
 
 def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ()) -> Labels:
@@ -89,8 +89,8 @@ def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ())
 
     Args:
         options: The keyword arguments.
-        what: How to name in an error what they are given to.
-        others: Further options that this has, for an error.
+        what: The name of their owner in errors.
+        others: Its further options, for errors.
 
     Raises:
         RegistrationError: one is unknown.
@@ -146,21 +146,21 @@ def variables_set(names: Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def required(scopes: Sequence[str], what: str) -> frozenset[str]:
-    """What `requires=` says.
+    """The scopes in `requires`.
 
     Raises:
-        RegistrationError: it is one text, or holds what is no scope (RFC 6749, section 3.3), so that no caller has it.
+        RegistrationError: it is one string, or an item is not a scope (RFC 6749, section 3.3).
     """
     if isinstance(scopes, str):
         raise RegistrationError(f"{what}: requires is a list of scopes; write requires=[{scopes!r}]")
     for scope in scopes:
         if not isinstance(scope, str) or not scope or scope.split() != [scope]:
-            raise RegistrationError(f"{what}: requires has {scope!r}; a scope is a text without blanks")
+            raise RegistrationError(f"{what}: requires has {scope!r}; a scope is a string without spaces")
     return frozenset(scopes)
 
 
 def scopes_in(claims: Mapping[str, object]) -> frozenset[str]:
-    """The caller's scopes: of each claim that may hold them, texts with blanks between, or a list."""
+    """The caller's scopes. A claim has them as a list, or as a string with spaces between them."""
     return frozenset(scope for name in SCOPE_CLAIMS for scope in _scopes(claims.get(name)))
 
 

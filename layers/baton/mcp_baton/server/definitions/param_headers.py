@@ -1,4 +1,4 @@
-"""`x-mcp-header`: tool parameters that clients mirror into `Mcp-Param-*` headers, for what stands between to read.
+"""`x-mcp-header`: tool parameters that clients copy into `Mcp-Param-*` headers, for proxies to read.
 
 MCP 2026-07-28, basic/transports/streamable-http, Custom Headers from Tool Parameters. Pure.
 """
@@ -24,7 +24,7 @@ _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$d
 
 
 class Header(Struct, frozen=True):
-    """Marks a parameter that clients mirror into the header `Mcp-Param-<name>`: `Annotated[str, Header("Region")]`.
+    """Marks a parameter that clients copy into the header `Mcp-Param-<name>`: `Annotated[str, Header("Region")]`.
 
     The parameter must be a `str`, an `int` or a `bool`.
     """
@@ -40,7 +40,7 @@ def mirrored(schema: Mapping[str, Any], what: str) -> dict[tuple[str, ...], str]
     """The mirrored parameters of an input schema: property path to header name, in lower case.
 
     Raises:
-        RegistrationError: an annotation that clients would have to reject the tool for; names the property.
+        RegistrationError: clients would have to reject the tool because of an annotation; names the property.
     """
     if KEYWORD in schema or _is_astray(schema, reachable=True):
         raise RegistrationError(
@@ -70,7 +70,7 @@ def _properties(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterat
 
 
 def _is_astray(node: Any, *, reachable: bool) -> bool:
-    """Whether a mark stands where no chain of `properties` leads from the root."""
+    """Whether a mark is in a place that `properties` alone do not reach from the root."""
     if isinstance(node, list):
         return any(_is_astray(item, reachable=False) for item in node)
     if not isinstance(node, Mapping):
@@ -89,7 +89,7 @@ def _holds_stray(key: str, value: Any, reachable: bool) -> bool:
 def header_mismatch(
     expected: Mapping[tuple[str, ...], str], arguments: JsonObject, headers: Mapping[str, str]
 ) -> str | None:
-    """What is wrong with a call's `Mcp-Param-*` headers; `None` when nothing is.
+    """The error in a call's `Mcp-Param-*` headers; `None` without one.
 
     Args:
         expected: As `mirrored` gives it.

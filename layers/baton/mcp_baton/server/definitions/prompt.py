@@ -14,10 +14,10 @@ from mcp_baton.workflow.definition import Argument
 
 
 def messages_of(returned: object) -> list[Json]:
-    """What a prompt's function returned, as `PromptMessage`s: texts are the user's.
+    """The value of a prompt's function as `PromptMessage`s. A text becomes a message of the user.
 
     Raises:
-        ProtocolError: it is neither text nor messages.
+        ProtocolError: the value is neither text nor messages.
     """
     items = returned if isinstance(returned, Sequence) and not isinstance(returned, str) else [returned]
     return [_message(item) for item in items]
@@ -37,7 +37,7 @@ def _message(item: object) -> Json:
 
 
 class Prompt:
-    """A function that yields messages.
+    """A prompt: a function that returns messages.
 
     Args:
         function: Returns text, content, a `Message`, or a list of those.

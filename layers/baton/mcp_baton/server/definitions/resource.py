@@ -1,11 +1,11 @@
 """Resource URI templates: matching a URI, after RFC 6570 level 1 and the reserved expansion `{+name}`.
 
-`{name}` matches a part of one segment, `{+name}` and `{name*}` also slashes; none of them matches nothing. Where a URI
-can be split in several ways, the first variable takes as much as it can, then the second, and so on. The split is that
-of the URI as it was sent; each value is percent-decoded once, afterwards.
+`{name}` matches a part of one segment. `{+name}` and `{name*}` also match slashes. A variable matches at least one
+character. If a URI can be split in several ways, the first variable takes as much as possible, then the second, and so
+on. The URI is split as it was sent; then each value is percent-decoded once.
 
-What `{name}` gives to its function can stand in a path as one name: a URI that hides a slash, a backslash or a NUL in
-it (`%2F`, `%5C`, `%00`), or whose value is `.` or `..` (RFC 3986, 3.3), does not match. `{+name}` gives all that.
+The value of `{name}` is safe as one name in a path: a URI with an encoded slash, backslash or NUL (`%2F`, `%5C`,
+`%00`), or with the value `.` or `..` (RFC 3986, 3.3), does not match. `{+name}` accepts all of these.
 """
 
 import re
@@ -39,28 +39,27 @@ def variables_of(template: str, what: str) -> tuple[str, ...]:
     names = tuple(match[2] for match in _EXPRESSION.finditer(template))
     rest = _EXPRESSION.sub("", template)
     if "{" in rest or "}" in rest:
-        raise RegistrationError(f"{what}: only {{name}}, {{+name}} and {{name*}} can stand in {template!r}")
+        raise RegistrationError(f"{what}: {template!r} may only contain {{name}}, {{+name}} and {{name*}}")
     if len(set(names)) != len(names):
-        raise RegistrationError(f"{what}: a name stands twice in {template!r}")
+        raise RegistrationError(f"{what}: {template!r} contains a name twice; rename one")
     return names
 
 
 def match(template: str, uri: str) -> dict[str, str] | None:
-    """The template's values in a URI, percent-decoded; `None` when the URI is not of that form, or hides a path in a
-    `{name}`."""
+    """The values of a template in a URI, percent-decoded; `None` if the URI does not match."""
     form = _form(template)
     values = _values(form, uri)
     return None if values is None or _withheld(form, values) else values
 
 
 def withheld(template: str, uri: str) -> str | None:
-    """The first `{name}` for which alone a URI does not match: its value would be a path."""
+    """The first `{name}` that prevents a match because its value would be a path."""
     form = _form(template)
     return _withheld(form, _values(form, uri) or {})
 
 
 class _Variable(Struct, frozen=True):
-    """A variable, and the text between it and the next one."""
+    """A variable, and the text after it."""
 
     name: str
     spans_segments: bool
@@ -68,7 +67,7 @@ class _Variable(Struct, frozen=True):
 
 
 class _Form(Struct, frozen=True):
-    """A template, taken apart."""
+    """A parsed template."""
 
     begins: str
     variables: tuple[_Variable, ...]
@@ -93,7 +92,7 @@ def _values(form: _Form, uri: str) -> dict[str, str] | None:
     if not form.variables:
         return {} if uri == form.begins else None
     if not (uri.startswith(form.begins) and uri.endswith(form.variables[-1].followed_by)):
-        return None  # which spares most URIs the rest
+        return None  # the usual case, decided fast
     from urllib.parse import unquote
 
     values: dict[str, str] = {}
@@ -108,11 +107,11 @@ def _values(form: _Form, uri: str) -> dict[str, str] | None:
 
 
 def _farthest_ends(form: _Form, uri: str) -> list[list[int]]:
-    """For each variable and each place in the URI, the farthest end of a value that begins there and leaves a rest that
-    matches; 0 where there is none.
+    """For each variable and each place in the URI: the farthest end of a value that begins there, if the rest matches;
+    otherwise 0.
 
-    From the last variable to the first, each with one pass from the URI's end: a URI that matches in very many ways, or
-    almost, takes no longer than another.
+    Works from the last variable to the first, with one pass over the URI for each. So the time does not depend on the
+    number of possible splits.
     """
     ends: list[list[int]] = []
     rest_matches: Sequence[int] = [0] * len(uri) + [1]
@@ -133,7 +132,7 @@ def _farthest_ends(form: _Form, uri: str) -> list[list[int]]:
 
 
 def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedResource:
-    """What a resource's function returned, as one content: text, bytes as base64, or anything else as JSON text.
+    """The value of a resource's function as content: text, bytes as base64, other values as JSON text.
 
     Raises:
         ValueError: it cannot be written as JSON.
@@ -146,7 +145,7 @@ def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedRes
 
 
 class Resource:
-    """A function that yields the contents of one URI, or of every URI of a template.
+    """A resource: a function that returns the content of one URI, or of each URI of a template.
 
     Args:
         uri: A URI, or a template with `{name}` for each parameter of the function.
@@ -184,7 +183,7 @@ class Resource:
 
     @property
     def is_template(self) -> bool:
-        """Whether it stands for many URIs."""
+        """Whether it is a template."""
         return bool(self.variables)
 
     @cached_property
@@ -195,13 +194,13 @@ class Resource:
         return shown | ({"mimeType": self.mime_type} if self.mime_type else {})
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The function's arguments for a URI; `None` when it is not this resource's."""
+        """The function's arguments for a URI; `None` if the URI does not match."""
         if self.is_template:
             return match(self.uri, uri)
         return {} if uri == self.uri else None
 
     def withheld(self, uri: str) -> str | None:
-        """The `{name}` for which alone a URI is not this resource's: its value would be a path."""
+        """The `{name}` that prevents a match because its value would be a path."""
         return withheld(self.uri, uri) if self.is_template else None
 
 
@@ -209,16 +208,16 @@ SCHEME: Final = "baton://"
 _TASKS: Final = f"{SCHEME}tasks/"
 
 APP_URI: Final = "ui://baton/tasks"
-"""The page of a workflow's tasks, which hosts show beside the results of its tool (docs/console.md)."""
+"""The page of a workflow's tasks, which hosts show with the results of its tool (docs/console.md)."""
 
 
 def is_own(uri: str) -> bool:
-    """Whether a URI is Baton's, so that no resource of a server's can be there. Schemes have no case (RFC 3986)."""
+    """Whether a URI is reserved for Baton. The case of a scheme does not matter (RFC 3986)."""
     return uri[: len(SCHEME)].lower() == SCHEME
 
 
 def value_uri(task_id: str, name: str) -> str:
-    """Where a task's variable can be read whole."""
+    """The URI of a task's variable."""
     from urllib.parse import quote
 
     return f"{_TASKS}{task_id}/{quote(name, safe='', errors='surrogatepass')}"

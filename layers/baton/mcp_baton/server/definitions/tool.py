@@ -45,8 +45,8 @@ class TaskSupport(Struct, frozen=True):
 
     Attributes:
         support: `forbidden`, `optional` or `required`.
-        idempotent: Whether it may be begun again when it is not known what became of it.
-        explicit: Whether its task begins where the function says so.
+        idempotent: Whether it may run again after an unknown outcome.
+        explicit: Whether its task starts when the function calls `Context.start_task`.
     """
 
     support: str = "forbidden"
@@ -63,10 +63,10 @@ NO_TASK = TaskSupport()
 
 
 def task_support(options: dict[str, Any], what: str) -> TaskSupport:
-    """Take what concerns tasks out of a tool's options. What is left are its labels.
+    """Remove the options about tasks from a tool's options. The labels remain.
 
     Raises:
-        RegistrationError: an option has no such value, or says nothing where the tool never is a task.
+        RegistrationError: an option has an unknown value, or has no effect because the tool never runs as a task.
     """
     support = options.pop("task", "forbidden")
     start = options.pop("task_start", "call")
@@ -77,10 +77,12 @@ def task_support(options: dict[str, Any], what: str) -> TaskSupport:
 
             raise RegistrationError(f"{what}: {name}={value!r} is not possible{meant(value, choices)}")
     if not isinstance(idempotent, bool):
-        raise RegistrationError(f"{what}: idempotent={idempotent!r} is neither True nor False")
+        raise RegistrationError(f"{what}: idempotent={idempotent!r} must be True or False")
     if support == "forbidden" and (start != "call" or not idempotent):
         given = "task_start" if start != "call" else "idempotent"
-        raise RegistrationError(f"{what}: {given} concerns tools that run as tasks; add task='optional' or 'required'")
+        raise RegistrationError(
+            f"{what}: {given} has no effect unless the tool may run as a task; add task='optional' or task='required'"
+        )
     return TaskSupport(support, idempotent, start == "explicit")
 
 
@@ -88,20 +90,20 @@ _SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
 
 
 class Tool:
-    """A function that clients and workflows can call.
+    """A tool: a function that clients and workflows can call.
 
     Args:
         function: A `def` or an `async def`.
-        name: How it is called.
-        labels: What is shown of it.
-        input_schema: Published in the place of the one that the signature makes.
+        name: Its name.
+        labels: The other members of its definition.
+        input_schema: Published instead of the schema of the signature.
         requires: The scopes that a caller must have.
         sets: The task variables that it sets.
-        tasks: How it may run as a task of its own.
+        tasks: How it may run in the background.
 
     Attributes:
-        function: What is called. A test may put another in its place.
-        decorated: What was published, by which a workflow's step may refer to the tool.
+        function: The function that is called. The testing kit may replace it.
+        decorated: The function that was published. A workflow's step may refer to the tool by it.
     """
 
     def __init__(
@@ -139,13 +141,13 @@ class Tool:
 
             raise return_error(f"tool {name!r}", unknown)
         if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
-            _ = self.mirrored  # a mark that clients would drop the tool for is refused now
+            _ = self.mirrored  # report invalid marks now, because clients would drop the tool
 
     def renamed(self, name: str) -> "Tool":
         """The same tool under another name.
 
         Raises:
-            RegistrationError: it is not one that MCP allows.
+            RegistrationError: MCP does not allow the name.
         """
         return Tool(self.function, name, self.labels, self._input_schema, self.requires, self.sets, self.tasks)
 
@@ -160,7 +162,7 @@ class Tool:
             shown: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
             if self.output:
                 shown["outputSchema"] = self.output.json_schema
-        except Exception as error:  # a type of the author's brings code along, which may raise anything
+        except Exception as error:  # code of the author's type may raise anything
             from mcp_baton.server.schema.schema import tool_error
 
             raise tool_error(
@@ -170,12 +172,11 @@ class Tool:
 
     @cached_property
     def definition_with_task_id(self) -> JsonObject:
-        """The same for a tool whose calls may name their task by an argument."""
-
+        """The definition for a tool whose calls may name their task by an argument."""
         return definition_with_task_id(self.definition)
 
     def has_parameter(self, name: str) -> bool:
-        """Whether callers know a parameter of this name."""
+        """Whether the published schema has a parameter of this name."""
         published = self._input_schema.get("properties") if self._input_schema else None
         return name in self.signature.names or (isinstance(published, Mapping) and name in published)
 
@@ -186,19 +187,19 @@ class Tool:
 
     @cached_property
     def mirrored(self) -> dict[tuple[str, ...], str]:
-        """The parameters that clients mirror into headers: property path to header name.
+        """The parameters that clients copy into headers: property path to header name.
 
-        Plain parameters cannot be marked, so that a tool with nothing else costs no schema.
+        Plain parameters cannot be marked, so a tool with only plain parameters needs no schema here.
 
         Raises:
-            RegistrationError: a parameter is marked that cannot be mirrored.
+            RegistrationError: a marked parameter cannot be copied.
         """
         if self._input_schema is None and self.input.is_plain:
             return {}
         return mirrored(self.input_schema, f"tool {self.name!r}")
 
     def canonical(self, arguments: JsonObject) -> JsonObject:
-        """Arguments as the function takes them, as JSON, without those that equal their defaults."""
+        """The arguments converted to their types, as JSON, without those that equal their defaults."""
         from mcp_baton.server.schema.schema import canonical_arguments
 
         return canonical_arguments(self.input, self.signature, arguments)
@@ -209,10 +210,10 @@ class Tool:
         return (self.labels.description or "").partition("\n")[0]
 
     def outcome(self, returned: object) -> Succeeded:
-        """What the function returned: the tool's value, and how a result shows it where that was said in full.
+        """The outcome of a call: the tool's value and, if the function returned content, the whole result.
 
         Raises:
-            WrongResult: it is not what the function declares, or not JSON; names the function's line.
+            WrongResult: the value does not match the return type, or is not JSON; names the function's line.
         """
         said = explicit_content(returned)
         if said is None:
@@ -245,7 +246,7 @@ def _check_parameters(signature: Signature, tool: str) -> None:
 
 
 def explicit_content(returned: object) -> ToolResult | None:
-    """What a tool returned, when it is content, or a list with content in it; `None` for an ordinary value."""
+    """A returned value that is content, or a list with content in it, as a `ToolResult`; `None` for other values."""
     if isinstance(returned, ToolResult):
         return returned
     if isinstance(returned, CONTENT_TYPES):
@@ -256,19 +257,19 @@ def explicit_content(returned: object) -> ToolResult | None:
 
 
 def mentions_content(annotation: object) -> bool:
-    """Whether a return type speaks of content, which has no output schema."""
+    """Whether a return type contains content, which has no output schema."""
     if annotation in (*CONTENT_TYPES, ToolResult):
         return True
     return any(mentions_content(part) for part in getattr(annotation, "__args__", ()))
 
 
 def content_of(value: Json) -> list[Json]:
-    """A value as MCP content: text as it is, nothing for nothing, everything else as JSON text."""
+    """A value as MCP content: a text unchanged, no content for `None`, other values as JSON text."""
     return [] if value is None else [{"type": "text", "text": as_text(value)}]
 
 
 def _is_marked(annotation: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Whether a type is marked for a header, or a part of it is: there the mark is a mistake, and must be seen too."""
+    """Whether a type, or a part of it, is marked for a header. A mark in a part is an error that must be reported."""
     if id(annotation) in seen:
         return False
     fields = getattr(annotation, "model_fields", {}).values() if isinstance(annotation, type) else ()
@@ -281,13 +282,13 @@ def _is_marked(annotation: Any, seen: frozenset[int] = frozenset()) -> bool:
 
 
 NEXT: Final = "baton_next"
-"""The property of structured content that says what became of a call and which one comes next."""
+"""The property of structured content with the outcome of a call and the next call."""
 
 _TASK: Final = {
     "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
     "type": "string",
 }
-_SAID: Final = "What became of this call in its workflow task, and which call comes next."
+_SAID: Final = "The outcome of this call in its workflow task, and the next call."
 
 _EXTENSIBLE: Final = frozenset(
     {
@@ -296,11 +297,11 @@ _EXTENSIBLE: Final = frozenset(
         *("deprecated", "readOnly", "writeOnly", "discriminator"),
     }
 )
-"""Keywords at the root of a schema beside which a property can be added without making anything invalid."""
+"""Keywords at the root of a schema that allow another property."""
 
 
 def definition_with_task_id(definition: JsonObject) -> JsonObject:
-    """A tool's definition with the argument, and with what its results then say."""
+    """A tool's definition with the argument `task_id`, and with the property that its results then have."""
     made = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK)}
     schema: Any = definition.get("outputSchema")
     if schema is not None and (name := declared_name(schema)) is not None:
@@ -309,7 +310,7 @@ def definition_with_task_id(definition: JsonObject) -> JsonObject:
 
 
 def declared_name(schema: Mapping[str, Any]) -> str | None:
-    """The name of the property that is added to an output schema; `None` where none can be."""
+    """The name of the property that is added to an output schema; `None` if none can be added."""
     if not schema.keys() <= _EXTENSIBLE:
         return None
     taken = schema.get("properties", {})
@@ -317,11 +318,11 @@ def declared_name(schema: Mapping[str, Any]) -> str | None:
 
 
 def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str | None:
-    """The name of the property that can be added to structured content; `None` where none can be.
+    """The name of the property that can be added to structured content; `None` if none can be added.
 
     Args:
         structured: The content.
-        schema: The schema that is published for it; `None` where there is none.
+        schema: Its published schema; `None` without one.
     """
     if schema is None:
         names = [NEXT, f"{NEXT}_"]
@@ -334,12 +335,12 @@ def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str |
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
-    """Whether an object may have properties of any name and kind."""
+    """Whether an object may have any other property."""
     return schema.get("additionalProperties", True) in (True, {})
 
 
 def _said(schema: Mapping[str, Any]) -> dict[str, Json]:
-    """A tool whose values have whatever names they like may have this one, and then it is no text."""
+    """The schema of the property. If a tool's values may have any property, one of that name need not be a text."""
     if schema.get("additionalProperties", False) is False:
         return {"description": _SAID, "type": "string"}
     return {"description": _SAID}
@@ -352,14 +353,14 @@ def _with_property(schema: Any, name: str, added: Mapping[str, Json]) -> dict[st
 def wrong_result(
     name: str, function: Callable[..., object], declared: Any, returned: object, error: ValueError
 ) -> WrongResult:
-    """The error to raise. It names the tool's line and the type of what was returned, but no value.
+    """The error for a wrong return value. It names the tool's line and the type of the value, but not the value.
 
     Args:
         name: The tool's name.
         function: Its function.
-        declared: Its return type; `None` if nothing is known of it.
-        returned: What the function returned.
-        error: Why that is no result.
+        declared: Its return type; `None` without one.
+        returned: The returned value.
+        error: The error of the conversion.
     """
     place = place_of(function)
     said = f"the tool {name!r}{f' ({place})' if place else ''} returned"
@@ -378,7 +379,7 @@ def wrong_result(
 
 
 def _with_cause(wrong: WrongResult, error: ValueError) -> WrongResult:
-    """The same with the exception of the author's own code that led to it, such as a generator's, if there is one."""
+    """The error with the exception of the author's code as its cause, if there is one."""
     cause = error.__cause__
     if cause is not None and not isinstance(cause, TypeError) and not type(cause).__module__.startswith("pydantic"):
         wrong.__cause__ = cause

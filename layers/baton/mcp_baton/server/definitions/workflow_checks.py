@@ -1,4 +1,4 @@
-"""A server's workflows, held against its tools (docs/workflows.md, "What is checked")."""
+"""Checks of a server's definitions (docs/workflows.md, "What is checked"): workflows, and types without a schema."""
 
 from collections.abc import Container, Iterator, Mapping
 from functools import partial
@@ -21,7 +21,7 @@ type Published = Tool | Resource | Prompt
 def undescribed(
     tools: Mapping[str, Tool], resources: Mapping[str, Resource], prompts: Mapping[str, Prompt]
 ) -> Iterator[tuple[Published, RegistrationError]]:
-    """What no list can show, or no request can give its arguments; and why."""
+    """The tools, resources and prompts whose types have no schema, with the error."""
     for tool in tools.values():
         try:
             _ = tool.definition
@@ -38,7 +38,7 @@ def undescribed(
 
 
 def argument_errors(workflow: Workflow) -> Iterator[WorkflowError]:
-    """Arguments of a workflow to whose types nothing can be converted."""
+    """The errors of arguments whose type cannot be converted to."""
     for argument in workflow.arguments:
         blamed = None if plain_type(argument.type) is not None else blamed_type(argument.type, "conversion")
         if blamed is not None:
@@ -46,31 +46,31 @@ def argument_errors(workflow: Workflow) -> Iterator[WorkflowError]:
 
 
 def checked_workflows(
-    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], twins: Container[str], *, in_full: bool
+    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str], *, in_full: bool
 ) -> dict[str, Workflow]:
-    """The workflows as they are served: each step with the name of its tool.
+    """The workflows with the name of each step's tool.
 
     Args:
-        workflows: What was added, by name.
+        workflows: The workflows by name.
         tools: The tools that they may call.
-        twins: The names of all workflows that are tools, too.
-        in_full: Lease paths and defaults also against types that only pydantic knows, which is imported for it.
+        workflow_tools: The names of all workflows that are tools, too.
+        in_full: Whether pydantic also checks paths and defaults.
 
     Raises:
         WorkflowError: one cannot work; names workflow, step and cause.
         RegistrationError: a tool's return type has no schema.
     """
     callees = _callees(tools, in_full)
-    return {name: _checked(workflow, callees, twins, in_full) for name, workflow in workflows.items()}
+    return {name: _checked(workflow, callees, workflow_tools, in_full) for name, workflow in workflows.items()}
 
 
 def all_workflow_errors(
-    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], twins: Container[str]
+    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str]
 ) -> Iterator[RegistrationError]:
-    """Everything for which workflows are refused by the full check. A tool without a schema is not spoken of."""
+    """All errors of the full check. Tools without a schema are left out."""
     callees = _callees(tools, in_full=True, quiet=True)
     for workflow in workflows.values():
-        yield from all_errors(workflow, callees, twins)
+        yield from all_errors(workflow, callees, workflow_tools)
         yield from _argument_errors(workflow, in_full=True)
 
 
@@ -82,15 +82,17 @@ def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> d
     }
 
 
-def _checked(workflow: Workflow, callees: Mapping[str, Callee], twins: Container[str], in_full: bool) -> Workflow:
-    made = checked(workflow, callees, twins)
+def _checked(
+    workflow: Workflow, callees: Mapping[str, Callee], workflow_tools: Container[str], in_full: bool
+) -> Workflow:
+    made = checked(workflow, callees, workflow_tools)
     for error in _argument_errors(made, in_full):
         raise error
     return made
 
 
 def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowError]:
-    """What is wrong with the arguments' types, and with the defaults of those that have none of that."""
+    """The errors of arguments' types and, if there are none, of their defaults."""
     unknown = False
     for argument in workflow.arguments:
         part = None if argument.type is str else undescribable(argument.type)
@@ -111,7 +113,7 @@ def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowErro
 
 
 def _output(tool: Tool, in_full: bool) -> Schema | None:
-    """The schema of a tool's value; `None` where it says nothing of it, or where only pydantic could say it."""
+    """The schema of a tool's value; `None` if it has none, or only pydantic could make it and `in_full` is false."""
     if tool.output is None:
         return None
     if tool.output.is_plain:
@@ -120,7 +122,7 @@ def _output(tool: Tool, in_full: bool) -> Schema | None:
         return None
     try:
         return tool.output.value_schema
-    except Exception as error:  # a type of the author's brings code along, which may raise anything
+    except Exception as error:  # code of the author's type may raise anything
         from mcp_baton.server.schema.schema import tool_error
 
         raise tool_error(f"tool {tool.name!r}", tool.signature, error, has_output=tool.output is not None) from error

@@ -1,4 +1,4 @@
-"""What a workflow does, for a model that chooses among tools (docs/workflows.md, As a tool). Pure."""
+"""Workflows as tools: their description and schemas (docs/workflows.md, As a tool). Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaMode
 
 LONGEST: Final = 599
-"""Characters of a description. Every conversation pays for each of them."""
+"""The longest description, in characters. Each conversation pays for it."""
 
 LONGEST_GOAL: Final = 200
 LONGEST_SUMMARY: Final = 80
@@ -28,32 +28,32 @@ _HOW: Final = (
 )
 
 type Summarise = Callable[[str], str]
-"""Of a tool's name: what it does, in one line; empty where that is not known."""
+"""Takes a tool's name and returns its summary in one line; empty if there is none."""
 
 
 def title_of(workflow: Workflow) -> str:
-    """The workflow's title; its description in the place of one."""
+    """The workflow's title, or else its description."""
     return workflow.title or shortened(_sentence(workflow.description).rstrip("."), LONGEST_TITLE) or workflow.name
 
 
 def described(workflow: Workflow, summarise: Summarise) -> str:
-    """What the workflow does, step by step, that it may pause, and how to go on: fewer than 600 characters.
+    """The description for models: the steps, that it may pause, and how to continue. Less than 600 characters.
 
     Args:
         workflow: The workflow.
-        summarise: Knows what its tools do.
+        summarise: Returns the summary of a tool.
     """
     goal = shortened(_sentence(workflow.description), LONGEST_GOAL)
     number = len(workflow.steps)
     intro = f"{goal} The server runs {number} {'step' if number == 1 else 'steps'}:".lstrip()
     room = LONGEST - len(intro) - len(_HOW) - 2
-    told = [f"{place}. {_told(step, summarise)}" for place, step in enumerate(workflow.steps, 1)]
+    described_steps = [f"{place}. {_described_step(step, summarise)}" for place, step in enumerate(workflow.steps, 1)]
     named = [f"{place}. {shortened(step.name, LONGEST_SUMMARY)}." for place, step in enumerate(workflow.steps, 1)]
-    return f"{intro} {_fitting(told, room) or _fitting(named, room) or _as_many(named, room)} {_HOW}"
+    return f"{intro} {_fitting(described_steps, room) or _fitting(named, room) or _as_many(named, room)} {_HOW}"
 
 
 def shortened(text: str, longest: int) -> str:
-    """A text, cut between two words where it is longer than so many characters."""
+    """A text, cut between two words if it is too long."""
     line = " ".join(text.split())
     if len(line) <= longest:
         return line
@@ -66,7 +66,7 @@ def _sentence(text: str) -> str:
     return f"{line[0].upper()}{line[1:]}." if line else ""
 
 
-def _told(step: Step, summarise: Summarise) -> str:
+def _described_step(step: Step, summarise: Summarise) -> str:
     name = shortened(step.name, LONGEST_SUMMARY)
     if step.ask is not None:
         what = f"asks {'the user' if step.ask.of == 'user' else 'you'}: {step.ask.question}"
@@ -82,7 +82,7 @@ def _fitting(parts: list[str], room: int) -> str:
 
 
 def _as_many(parts: list[str], room: int) -> str:
-    """As many of the first parts as there is room for; the others are counted."""
+    """As many parts as fit, and the number of the others."""
     kept = ""
     for place, part in enumerate(parts):
         rest = f"… and {len(parts) - place} more."
@@ -97,7 +97,7 @@ type Schemas = dict[str, dict[str, Any]]
 
 
 def argument_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
-    """Each argument's schema, by name; and the definitions that they refer to."""
+    """The schemas of the arguments by name, and the definitions that they refer to."""
     by_hand = _by_hand(arguments)
     return _through_pydantic(arguments) if by_hand is None else by_hand
 
@@ -111,7 +111,7 @@ def takes_null(argument: Argument) -> bool:
         convert(None, argument.type)
     except NotPlain:
         return False
-    except Exception:  # noqa: BLE001 - a validator of the author's may raise anything when it is given null
+    except Exception:  # noqa: BLE001 - a validator of the author may raise anything
         return False
     return True
 
@@ -131,7 +131,7 @@ def _by_hand(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas] | None:
 
 
 def _through_pydantic(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
-    """A type that has no JSON Schema may be anything, as far as the schema goes: `convert` says what is wrong."""
+    """A type without a JSON Schema gets an empty one: `convert` then reports wrong values."""
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticUserError
 
@@ -195,7 +195,7 @@ OUTPUT_SCHEMA: Final[JsonObject] = {
     "properties": OUTPUT_PROPERTIES,
     "required": ["message", "steps", "results", "next"],
 }
-"""Of a twin's structured content; a run without a task has neither `task_id` nor `task_status`."""
+"""The schema of the structured content. A run without a task has neither `task_id` nor `task_status`."""
 
 ACTIONS: Final = ("show", "list", "cancel", "complete")
 _ACTION: Final[JsonObject] = {
@@ -212,7 +212,7 @@ class WorkflowTool:
     """A workflow as a tool.
 
     Args:
-        workflow: The workflow, checked: each step has the name of its tool.
+        workflow: The workflow, after the check: each step has the name of its tool.
         tools: The server's tools by name.
     """
 
@@ -222,13 +222,13 @@ class WorkflowTool:
 
     @property
     def name(self) -> str:
-        """How it is called: as the workflow is."""
+        """Its name: that of the workflow."""
         return self.workflow.name
 
     @cached_property
     def tasks(self) -> TaskSupport:
-        """How a call may run as a task of its own. A run that was killed is not repeated where a step's tool must not
-        be (docs/background.md)."""
+        """How a call may run in the background. A killed run is repeated only if all its tools are idempotent
+        (docs/background.md)."""
         if not self.workflow.background:
             return NO_TASK
         idempotent = all(self._tools[step.tool].tasks.idempotent for step in self.workflow.steps if step.tool)
@@ -236,7 +236,7 @@ class WorkflowTool:
 
     @cached_property
     def definition(self) -> dict[str, Json]:
-        """The twin as `tools/list` shows it (MCP server/tools, Tool)."""
+        """The definition in `tools/list` (MCP server/tools, Tool)."""
         return {
             "name": self.workflow.name,
             "title": title_of(self.workflow),
@@ -249,8 +249,7 @@ class WorkflowTool:
 
     @cached_property
     def definition_for_apps(self) -> JsonObject:
-        """The same for a client that shows pages: with what else the page of the tasks calls it for
-        (docs/console.md)."""
+        """The definition for a client that shows pages, with the arguments that the page uses (docs/console.md)."""
         schema = self.input_schema
         properties = schema["properties"]
         more = dict(properties) if isinstance(properties, Mapping) else {}
@@ -263,7 +262,7 @@ class WorkflowTool:
 
     @property
     def input_schema(self) -> dict[str, Json]:
-        """One flat object, in which nothing is required: with `task_id`, no argument is."""
+        """The input schema. Nothing is required, because a call with `task_id` needs no other argument."""
         questions = self.workflow.questions
         schemas, definitions = argument_schemas((*self.workflow.arguments, *questions))
         properties: dict[str, Json] = {
@@ -284,12 +283,12 @@ class WorkflowTool:
 
     @cached_property
     def without_null(self) -> frozenset[str]:
-        """The arguments of whose types null is no value: null counts as absent there."""
+        """The arguments whose type does not accept null. For these, null counts as missing."""
         return frozenset(argument.name for argument in self.workflow.arguments if not takes_null(argument))
 
     @property
     def _annotations(self) -> dict[str, Json]:
-        """What the tools of all steps say of themselves (MCP server/tools, ToolAnnotations, whose defaults hold)."""
+        """The annotations of all steps' tools together, with the defaults of MCP (server/tools, ToolAnnotations)."""
         hints = [self._tools[step.tool].labels.annotations or {} for step in self.workflow.steps if step.tool]
         writing = [hint for hint in hints if hint.get("readOnlyHint") is not True]
         made: dict[str, Json] = {"readOnlyHint": not writing}

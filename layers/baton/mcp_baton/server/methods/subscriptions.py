@@ -18,7 +18,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.background.watching import Followed
+from mcp_baton.server.background.dispatching import Followed
 from mcp_baton.server.methods.tasks import check_extension, from_store
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S

@@ -5,6 +5,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from mcp_baton.exceptions import (
     ProtocolError,
@@ -17,8 +18,9 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
-from mcp_baton.server.background.dispatching import dispatch, looked_after
+from mcp_baton.server.background.dispatching import Followed, dispatch, looked_after
 from mcp_baton.server.request import Request
+from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, CallerGone
 from mcp_baton.server.workflows.result_meta import related_task
 from mcp_baton.server.workflows.task_view import (
     ALL,
@@ -28,6 +30,7 @@ from mcp_baton.server.workflows.task_view import (
     ViewOptions,
     listed_view,
     options_of,
+    poll_interval_ms,
     result_view,
     task_summary,
     task_view,
@@ -103,9 +106,7 @@ def task_result(request: Request) -> JsonObject:
     def look(store: TaskStore, owner: str) -> JsonObject:
         task = store.get(owner, request.text("taskId"))
         if task.job is not None:
-            from mcp_baton.server.background.watching import awaited
-
-            task = awaited(request, store, task)
+            task = _awaited(request, store, task)
         if not task.status.terminal:
             data: dict[str, Json] = {"status": task.status.value, "progress": task.variables.get(PROGRESS)}
             raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client to go on", data)
@@ -200,3 +201,80 @@ def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
         why = "is not available. Send the same request again." if down else "could not do this."
         data = {"correlationId": request.exchange.request_id}
         raise ProtocolError(INTERNAL_ERROR, f"The task store {why}", data) from error
+
+
+LOOK_S: Final = 1.0
+"""The interval at which a waiting request reads its task, seconds."""
+
+WHOLE_S: Final = 25.0
+"""The longest wait for an answer that is not streamed, seconds: API Gateway gives up after 29 s
+(https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-execution-service-limits-table.html)."""
+
+
+def _awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
+    """Wait until a task is completed, and return it.
+
+    Args:
+        request: The request that waits.
+        store: The store of the task.
+        task: The task as it was read.
+
+    Raises:
+        ProtocolError: it has failed, was cancelled, or is not completed in time.
+        CallerGone: the client went away.
+        StoreError: it can no longer be read.
+    """
+    from mcp_baton.server.background.questions import questions_open
+
+    followed, quiet_s, since_s = Followed(request, store, task), 0.0, request.began_s
+    while not followed.task.status.terminal:
+        left_s = _left_s(request, since_s)
+        if left_s <= 0:
+            break
+        if followed.task.status is TaskStatus.INPUT_REQUIRED:
+            answered = questions_open(request, followed.task)
+            if answered is None:
+                break
+            # The time that the person took does not count.
+            followed.task, since_s = answered, request.services.clock()
+            continue
+        wait_s = min(LOOK_S, left_s)
+        request.services.sleep(wait_s)
+        quiet_s += wait_s
+        if quiet_s >= KEEP_ALIVE_S:
+            quiet_s = 0.0
+            request.reply.keep_open()
+        if request.reply.gone:
+            raise CallerGone
+        followed.look()
+    _check_completed(request, followed.task)
+    return followed.task
+
+
+def _left_s(request: Request, since_s: float) -> float:
+    """Seconds that the request may still wait."""
+    limit_s = request.server.options.result_wait_s
+    if not request.reply.can_stream:
+        limit_s = min(limit_s, WHOLE_S)
+    left_s, function_s = limit_s - (request.services.clock() - since_s), request.left_s()
+    return left_s if function_s is None else min(left_s, function_s)
+
+
+def _check_completed(request: Request, task: TaskRecord) -> None:
+    """Check that a task has a result.
+
+    Raises:
+        ProtocolError: it has none.
+    """
+    if task.error is not None:
+        code, message = task.error.get("code"), str(task.error.get("message") or "Internal error")
+        raise ProtocolError(code if isinstance(code, int) else INTERNAL_ERROR, message, task.error.get("data"))
+    if task.status is TaskStatus.COMPLETED:
+        return
+    data: dict[str, Json] = {"status": task.status.value}
+    if task.status.terminal:
+        raise ProtocolError(INVALID_REQUEST, f"The task is {task.status.value}: it has no result", data)
+    data["pollInterval"] = poll_interval_ms(task, options_of(request))
+    if task.status is TaskStatus.INPUT_REQUIRED:
+        raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client's answers", data)
+    raise ProtocolError(INVALID_REQUEST, "The task has no result yet: poll `tasks/get` until it is over", data)

@@ -1,4 +1,4 @@
-"""What can be called of a server: each published function, how its arguments bind, what its value becomes."""
+"""The functions of a server's author in a common form: how arguments are bound, and how the value is converted."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
@@ -18,13 +18,13 @@ from mcp_baton.workflow.host import FetchedResource, Mismatch, Prepared, Succeed
 
 
 class BoundFunction[T](Struct, frozen=True):
-    """A function that is to be called.
+    """A function of the server's author.
 
     Attributes:
-        name: What clients call it.
-        what: What traces call it.
-        bind: Makes its keyword arguments of JSON; raises `InvalidArguments`, or what a validator of the author's does.
-        shape: Makes of what it returned what the request is answered with; raises where that cannot be.
+        name: Its name for clients.
+        what: Its name in traces, such as `tool refund`.
+        bind: Converts JSON arguments to keyword arguments. Raises `InvalidArguments`, or the exception of a validator.
+        shape: Converts the returned value to the result. Raises if that is not possible.
     """
 
     name: str
@@ -36,14 +36,14 @@ class BoundFunction[T](Struct, frozen=True):
 
     @property
     def own_function(self) -> Callable[..., object]:
-        """The author's function, by which the threads that it has left running are counted."""
+        """The author's function. Its abandoned threads are counted under it."""
         return self.function.func if isinstance(self.function, functools.partial) else self.function
 
     def prepare(self, arguments: JsonObject) -> Prepared | Mismatch:
-        """Validate a call's arguments: the only time that this is done for it.
+        """Validate the arguments of a call.
 
         Raises:
-            Exception: what a validator of the author's raised.
+            Exception: a validator of the author raised it.
         """
         try:
             return Prepared(self.name, arguments, self.bind(arguments))
@@ -57,7 +57,7 @@ def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
 
 
 class BoundTools(dict[str, BoundFunction[Succeeded]]):
-    """Tools' functions by the tools' names, each made when it is first asked for.
+    """The functions of tools by the tools' names. Each is made at its first use.
 
     Args:
         tools: The tools.
@@ -77,7 +77,7 @@ class BoundTools(dict[str, BoundFunction[Succeeded]]):
 
 
 def bound_resource(resource: Resource, uri: str) -> BoundFunction[FetchedResource]:
-    """A resource's function, asked for by this URI."""
+    """A resource's function, for a request of this URI."""
     shape = functools.partial(contents_of, uri, resource.mime_type)
     what = f"resource {resource.uri}"
     return BoundFunction(resource.name, what, resource.function, resource.signature, resource.input.bind, shape)
@@ -91,7 +91,7 @@ def bound_prompt(prompt: Prompt) -> BoundFunction[list[Json]]:
 
 
 def bound_completion(completion: Completion, value: str, known: dict[str, Any]) -> BoundFunction[JsonObject]:
-    """A completing function, for the text so far and, where it wants them, the arguments that are known."""
+    """A completing function, with the text so far and, if it takes them, the known arguments."""
     arguments = (value, known) if completion.wants_arguments else (value,)
     return BoundFunction(
         name=completion.what,

@@ -1,4 +1,4 @@
-"""One call of a function that the server's author wrote: what the function's `Context` stands on."""
+"""The state of one call of an author's function, which its `Context` uses."""
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -18,18 +18,18 @@ type Emit = Callable[[str, dict[str, Json]], None]
 """Sends a notification: method and params."""
 
 type ProgressMap = Callable[[float, float | None], tuple[float, float | None] | None]
-"""How a function's own progress and total become the request's; `None` for what must not be reported."""
+"""Converts a function's progress and total to those of the request. `None` if they must not be reported."""
 
 type Read = Callable[[str, object], list[ResourceContent]]
 """Reads a resource of the server: its URI, and the `Context` for its function."""
 
 
 RUNNING: ContextVar[str] = ContextVar("RUNNING")
-"""The function that runs, such as `tool refund`."""
+"""The running function, such as `tool refund`."""
 
 
 def no_resources(uri: str, _context: object) -> list[ResourceContent]:
-    """Where there are no resources.
+    """Read a resource where there are none.
 
     Raises:
         ToolError: always.
@@ -44,18 +44,18 @@ class Call(Struct):
         emit: Sends a notification to the client while the function runs.
         asker: Gets answers from the client.
         variables: The variables of the task that the call belongs to; `None` without a task.
-        progress: How the function's own progress becomes the request's; `None` where it is the request's as it is.
-        abandoned: Whether the request has stopped waiting for the function.
-        attempt: Which call of a workflow's step this is, from 1 on.
+        progress: Converts the function's progress to the request's; `None` to report it unchanged.
+        abandoned: Whether the request no longer waits for the function.
+        attempt: The number of the call within its step, from 1.
         key: The call's idempotency key.
         read: Reads the server's resources.
-        asked: What each key has asked in this call.
-        questions: How many questions it has asked.
+        asked: The question of each key in this call.
+        questions: The number of questions so far.
         answers: The client's answers in this call, by key.
-        starts_task: Whether its task begins where the function says so.
-        reported: The progress that was reported last.
-        claims: What the authorizer found out about the caller.
-        waits_for: The dependency that is being made before the function begins, by its factory's name.
+        starts_task: Whether `Context.start_task` starts a background task.
+        reported: The last reported progress.
+        claims: The authorizer's claims about the caller.
+        waits_for: The name of the factory whose dependency is being created before the function starts.
     """
 
     request_id: str

@@ -1,7 +1,7 @@
-"""What functions depend on: made before a call, closed after it, or kept for the process (docs/tools.md, Dependencies).
+"""Dependencies of functions: created before a call and closed after it, or kept for the process (docs/tools.md).
 
-A `def` and its plain factories run in a worker's thread, an `async def` and its factories on the process's event loop.
-What a `def` needs of an async kind is made and closed on that loop, too, while its thread waits.
+A `def` and its plain factories run in a thread, an `async def` and its factories on the process's event loop. The async
+dependencies of a `def` are created and closed on the loop, too, while its thread waits.
 """
 
 import atexit
@@ -28,43 +28,43 @@ if TYPE_CHECKING:
 
 
 class TookTooLong(Exception):
-    """What was waited for took longer than it may."""
+    """A factory exceeded its time limit."""
 
 
 class Waiting(Protocol):
-    """How something asynchronous is waited for."""
+    """How a call waits for its dependencies."""
 
     def within(self, limit_s: float) -> Self:
-        """The same, where nothing may take longer than so many seconds."""
+        """The same with a time limit."""
 
     async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine returns. It runs on the process's loop.
+        """Run a coroutine on the process's loop and return its result.
 
         Raises:
-            TookTooLong: it took longer than the limit, and was cancelled.
+            TookTooLong: it exceeded the limit and was cancelled.
         """
 
     def call[T](self, factory: object, function: Callable[[], T], undo: Callable[[T], None]) -> T:
-        """What a plain function returns.
+        """Call a plain function and return its result.
 
         Args:
             factory: The author's function that it calls.
             function: The function.
-            undo: Takes what the function returns after the limit.
+            undo: Receives a result that comes after the limit.
 
         Raises:
-            TookTooLong: it took longer than the limit, and was abandoned.
+            TookTooLong: it exceeded the limit and was abandoned.
         """
 
     async def wait(self, settled: "Future[None]", limit_s: float) -> bool:
-        """Whether another call has made, or failed to make, within so many seconds what this one needs, too."""
+        """Wait for another call that creates the same dependency. Returns whether it ended within the limit."""
 
 
 class OnTheLoop:
-    """For what runs on the process's loop itself.
+    """Waiting in a coroutine on the process's loop.
 
     Args:
-        limit_s: How long a coroutine may take, seconds; `None` for as long as it likes.
+        limit_s: The time limit of a coroutine, seconds; `None` without one.
     """
 
     def __init__(self, limit_s: float | None = None) -> None:
@@ -88,11 +88,11 @@ class OnTheLoop:
             raise
 
     def call[T](self, _factory: object, function: Callable[[], T], _undo: Callable[[T], None]) -> T:
-        """Call it here, without a limit: it may need the loop. If it takes long, it blocks the loop (`event_loop`)."""
+        """Call it here, without a limit, because it may need the loop. A slow one blocks the loop (`event_loop`)."""
         return function()
 
     async def wait(self, settled: "Future[None]", limit_s: float) -> bool:
-        """Let other tasks run meanwhile: one of them may be what settles it."""
+        """Let other tasks run meanwhile: one of them may be the other call."""
         import asyncio
 
         done, _ = await asyncio.wait([asyncio.wrap_future(settled)], timeout=limit_s)
@@ -100,10 +100,10 @@ class OnTheLoop:
 
 
 class InItsThread:
-    """For a thread other than the loop's, which blocks until what it waits for is there. Nothing is ever suspended.
+    """Waiting in a thread other than the loop's. The thread blocks; its coroutine is never suspended.
 
     Args:
-        limit_s: How long a coroutine or a function may take, seconds; `None` for as long as it likes.
+        limit_s: The time limit of a coroutine or function, seconds; `None` without one.
     """
 
     def __init__(self, limit_s: float | None = None) -> None:
@@ -114,13 +114,13 @@ class InItsThread:
         return InItsThread(limit_s)
 
     async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Have the loop run it."""
+        """Run it on the loop, and block until it ends."""
         from mcp_baton.server.running.event_loop import begin
 
         return _result_of(begin(coroutine), self._limit_s)
 
     def call[T](self, factory: object, function: Callable[[], T], undo: Callable[[T], None]) -> T:
-        """Call it here; with a limit, in another thread, which is left running when it takes too long."""
+        """Call it here, or, with a limit, in another thread, which is abandoned after the limit."""
         return function() if self._limit_s is None else _in_another_thread(factory, function, undo, self._limit_s)
 
     async def wait(self, settled: "Future[None]", limit_s: float) -> bool:
@@ -166,7 +166,7 @@ def _result_of[T](future: "Future[T]", limit_s: float | None) -> T:
     try:
         return future.result(limit_s)
     except TimeoutError as error:
-        if not future.cancel():  # it has ended, perhaps by a `TimeoutError` of its own
+        if not future.cancel():  # it has ended, perhaps with its own `TimeoutError`
             return future.result()
         raise TookTooLong from error
 
@@ -189,16 +189,16 @@ class _Closing(Struct, frozen=True):
 
 
 class Closings:
-    """What has been opened, in order."""
+    """The dependencies that were created, in order."""
 
     def __init__(self) -> None:
         self._open: list[_Closing] = []
 
     async def make(self, provider: Provider, arguments: dict[str, Any], waiting: Waiting) -> object:
-        """Call a factory; enter what it made, if it is to be entered.
+        """Call a factory, and enter the context manager that it returned, if there is one.
 
         Raises:
-            TookTooLong: it took longer than `waiting` lets it.
+            TookTooLong: it exceeded the limit of `waiting`.
         """
         if provider.is_async:
             value, manager = await waiting.run(_opened_async(provider, arguments))
@@ -211,11 +211,11 @@ class Closings:
         return value
 
     async def close(self, error: BaseException | None, waiting: Waiting) -> None:
-        """Close everything, the newest first. What fails is logged, and changes nothing.
+        """Close everything, the newest first. A failure is logged and changes nothing else.
 
         Args:
-            error: What ended the function, for those that undo or roll back.
-            waiting: How to wait for what closes asynchronously.
+            error: The exception of the function, for dependencies that roll back.
+            waiting: How to wait for asynchronous closing.
         """
         why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         while self._open:
@@ -230,7 +230,7 @@ class Closings:
 
 
 def _opened(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
-    """What a plain factory makes, and the context manager to leave, if there is one."""
+    """The value of a plain factory, and the context manager to exit, if there is one."""
     made: Any = provider.factory(**arguments)
     if not provider.entered:
         return made, None
@@ -239,7 +239,7 @@ def _opened(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _close_late(opened: tuple[Any, Any]) -> None:
-    """Close what was made when nothing waited for it any more."""
+    """Close a value that was created after the limit."""
     _, manager = opened
     if manager is None:
         return
@@ -264,14 +264,14 @@ async def _awaited(ended: Awaitable[object]) -> object:
 logger = logging.getLogger(__name__)
 
 CLOSING_S = 5.0
-"""How long one asynchronous closing may take when the process ends, seconds."""
+"""The time limit of one asynchronous closing at the end of the process, seconds."""
 
 
 class _Making:
-    """Something that is being made for the process by one call, while others wait for it.
+    """A process-scoped dependency that one call creates while others wait for it.
 
     Args:
-        provider: What it is.
+        provider: The dependency.
     """
 
     def __init__(self, provider: Provider) -> None:
@@ -280,11 +280,11 @@ class _Making:
         self._until_s = time.monotonic() + provider.limit_s
         self.took_too_long = False
         self.settled: Future[None] = Future()
-        self.settled.set_running_or_notify_cancel()  # a call that is given up must not cancel it for the others
+        self.settled.set_running_or_notify_cancel()  # an abandoned call must not cancel it for the others
 
     @property
     def left_s(self) -> float:
-        """How long it may still take, seconds."""
+        """The seconds that are left to create it."""
         return max(0.0, self._until_s - time.monotonic())
 
 
@@ -293,7 +293,7 @@ class _Made(Struct, frozen=True):
 
 
 class ProcessScope:
-    """What is made once and kept until the process ends."""
+    """The process-scoped dependencies: created once, closed at the end of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -301,10 +301,10 @@ class ProcessScope:
         self._closings = Closings()
 
     async def get(self, provider: Provider, waiting: Waiting) -> object:
-        """The process's instance; made now if there is none yet. After a failure the next call tries again.
+        """The process's instance. It is created if there is none. After a failure the next call tries again.
 
         Raises:
-            ToolError: it took too long, or so many attempts took too long that there is no further one.
+            ToolError: it was not ready in time, or there are too many abandoned attempts.
         """
         while True:
             with self._lock:
@@ -363,16 +363,16 @@ def _given_up(provider: Provider) -> ToolError:
 
 
 PROCESS = ProcessScope()
-"""What this process keeps."""
+"""The process-scoped dependencies of this process."""
 
 atexit.register(PROCESS.close)
 
 
 def with_dependencies(function: Callable[..., object], signature: Signature, call: Call) -> Callable[..., object]:
-    """A function that makes what another depends on, calls it, and closes again what it made.
+    """A function that creates the dependencies of another, calls it, and closes them.
 
     Args:
-        function: The function that is to be called.
+        function: The other function.
         signature: Its signature.
         call: The call.
     """
@@ -400,11 +400,11 @@ def with_dependencies(function: Callable[..., object], signature: Signature, cal
 
 
 class Opened:
-    """What one call depends on.
+    """The dependencies of one call.
 
     Args:
-        call: The call, whose `Context` factories may want.
-        kept: What is kept for the process.
+        call: The call, for factories that take its `Context`.
+        kept: The process-scoped dependencies.
         waiting: How the call waits.
     """
 
@@ -429,5 +429,5 @@ class Opened:
         return self._made[provider.key]
 
     async def close(self, error: BaseException | None) -> None:
-        """Close what was made for this call."""
+        """Close the request-scoped dependencies."""
         await self._closings.close(error, self._waiting)

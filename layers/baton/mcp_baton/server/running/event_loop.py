@@ -1,7 +1,7 @@
-"""The process's event loop, on which every `async def` runs: clients that tools share, bound to that loop, work from
-call to call. It has a thread of its own, and is made when the first one is called.
+"""The process's event loop. Every `async def` runs on it: a client that is bound to the loop works in later calls, too.
 
-A function that blocks this thread, such as with `time.sleep`, keeps all others waiting: `blocker` names it.
+The loop runs in its own thread, which starts with the first call. A function that blocks the thread, for example with
+`time.sleep`, delays all others: `blocker` finds it.
 """
 
 import logging
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BLOCKED_S = 0.25
-"""A loop that does not react for so long is blocked, seconds."""
+"""A loop that does not react for this many seconds is blocked."""
 
 
 def start(
@@ -27,13 +27,13 @@ def start(
     returned: Callable[[object], None],
     raised: Callable[[BaseException], None],
 ) -> Callable[[], None]:
-    """Run an `async def` on the loop; gives what cancels it.
+    """Run an `async def` on the loop. Returns a function that cancels it.
 
     Args:
         function: The function.
         arguments: Its keyword arguments.
-        returned: Takes what it returned. On the loop's thread, as all of this.
-        raised: Takes what it raised, whatever that is.
+        returned: Receives the returned value, in the loop's thread.
+        raised: Receives the exception, of any type, in the loop's thread.
     """
     import asyncio
 
@@ -46,7 +46,7 @@ def start(
         except asyncio.CancelledError as error:
             raised(error)
             raise
-        except BaseException as error:  # noqa: BLE001 - raised further, `SystemExit` would end the loop for all tools
+        except BaseException as error:  # noqa: BLE001 - `SystemExit` would end the loop for all tools
             raised(error)
 
     future = begin(run())
@@ -58,16 +58,16 @@ def start(
 
 
 def begin[Value](coroutine: Coroutine[Any, Any, Value]) -> "Future[Value]":
-    """Run a coroutine on the loop; gives what it will return."""
+    """Run a coroutine on the loop. Returns its future."""
     import asyncio
 
     return asyncio.run_coroutine_threadsafe(coroutine, event_loop())
 
 
 def blocker() -> str | None:
-    """The function that blocks the loop now, such as `tool refund`; `None` if none does. Not to be called on that loop.
+    """The function that blocks the loop now, such as `tool refund`; `None` if none does. Do not call it on the loop.
 
-    A function is known by its context, which tasks that it begins have, too.
+    The context names the function. Tasks that the function starts have the same context.
     """
     import asyncio
 
@@ -100,7 +100,7 @@ class _Loops:
 
 
 def _run_on(loop: "AbstractEventLoop") -> None:
-    """Run a loop whatever its tasks do: one that a tool left behind may raise `SystemExit`, or stop the loop."""
+    """Run the loop again if a task of a tool ended it, by `SystemExit` or by stopping the loop."""
     while True:
         try:
             loop.run_forever()

@@ -1,7 +1,7 @@
-"""Calling what users wrote: prepare, then run. Tools, resources, prompts, completions and steps all go this way.
+"""Calls of the author's functions: tools, resources, prompts, completions and steps.
 
-A function runs apart from the request's thread, with its `Context`. Whatever goes wrong in it is an outcome; only what
-answers or ends the request is an exception.
+A function runs in another thread or on the event loop, with its `Context`. Its exceptions become outcomes. Only
+exceptions that answer or end the request are raised.
 """
 
 import logging
@@ -43,25 +43,25 @@ from mcp_baton.workflow.keys import own_key
 logger = logging.getLogger(__name__)
 
 TIMED_OUT: Final = "timed out: "
-"""How the error of a call that timed out begins."""
+"""The prefix of the error of a call that timed out."""
 
 NOT_BEGUN: Final = "not begun: "
-"""How the error of a call that was never made begins."""
+"""The prefix of the error of a call that was not made."""
 
 MAY_HAVE_HAPPENED: Final = "it may still have happened"
 UNBLOCK: Final = "write it as a plain def, or await in it"
 
 
 class CallOptions(Struct, frozen=True):
-    """What a function runs in, besides the request.
+    """How a function is called.
 
     Attributes:
-        variables: The bound task's variables, for `Context.task`.
-        progress: How the function's own progress becomes the request's.
-        stay: Let it finish even when the client has gone.
-        attempt: Which call of a workflow's step this is, and its idempotency key.
-        pulse: What the request's thread does meanwhile; gives the seconds after which it is to do it again.
-        starts_task: Whether its task begins where the function says so.
+        variables: The variables of the task, for `Context.task`.
+        progress: Converts the function's progress to the progress of the request.
+        stay: Whether the function runs to its end even if the client disconnects.
+        attempt: The number of the call within its step, and its idempotency key.
+        pulse: Called by the request's thread while the function runs. Returns the seconds until its next call.
+        starts_task: Whether `Context.start_task` starts a background task.
     """
 
     variables: TaskVariables | None = None
@@ -96,7 +96,7 @@ def call[T](
 def prepared_for[T](
     execution: Execution, target: BoundFunction[T], arguments: JsonObject
 ) -> Prepared | Mismatch | Failed:
-    """As `BoundFunction.prepare`; what a validator of the author's raises is an outcome of the call's, too."""
+    """As `BoundFunction.prepare`. The exception of a validator becomes the outcome of the call."""
     return _by_author(execution, target, target.prepare, arguments)
 
 
@@ -107,20 +107,20 @@ def run[T](
     asking: Asking,
     options: CallOptions = STANDALONE,
 ) -> T | Failed:
-    """Run a call that is prepared.
+    """Run a prepared call.
 
     Args:
         execution: The request or the background job.
-        target: What is called.
-        prepared: With what.
-        asking: Makes what the function's questions to the client go through.
-        options: What else it runs in.
+        target: The function.
+        prepared: Its arguments.
+        asking: How the function asks the client.
+        options: How it is called.
 
     Raises:
-        CallerGone: the client went away, and the function does not stay.
+        CallerGone: the client disconnected, and `options.stay` is false.
         InputRequired: the client must answer first.
-        TaskBegins: the call goes on in the background.
-        ProtocolError: the function wants the request answered with it.
+        TaskBegins: the call continues in the background.
+        ProtocolError: the function raised it to answer the request.
     """
     if not target.signature.is_async and THREADS.has_too_many(target.own_function):
         logger.error("%s is not called any more: %s calls of it timed out and still run", target.what, MAX_ABANDONED)
@@ -146,7 +146,7 @@ def run[T](
 
 
 def _timed_out(execution: Execution, target: BoundFunction[Any], had_s: float) -> str:
-    """Which limit was met, what raises it, and, where another function blocked the event loop, that one."""
+    """The error of a call that timed out: the limit, how to raise it, and the function that blocked the event loop."""
     blocked = _blocked(execution, target)
     reserve_s = execution.services.settings.write_reserve_ms / 1000
     return (
@@ -164,7 +164,7 @@ def _not_begun(execution: Execution, target: BoundFunction[Any], waits_for: str 
 
 
 def _blocked(execution: Execution, target: BoundFunction[Any]) -> str:
-    """Which function blocks the event loop that this one needs; empty if none does."""
+    """The function that blocks the event loop which this one needs; empty if none does."""
     if not target.signature.is_async:
         return ""
     from mcp_baton.server.running.event_loop import blocker
@@ -183,18 +183,18 @@ def _blocked(execution: Execution, target: BoundFunction[Any]) -> str:
 
 
 def _by_author[T, G, V](execution: Execution, target: BoundFunction[T], make: Callable[[G], V], given: G) -> V | Failed:
-    """What validators, serializers and generators of the author's make; only a `ProtocolError` is meant to pass."""
+    """Run a validator, serializer or generator. Its exception becomes the outcome, except `ProtocolError`."""
     try:
         return make(given)
     except ProtocolError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the call's outcome; `_failed` logs it
+    except Exception as error:  # noqa: BLE001 - the exception becomes the outcome, and `_failed` logs it
         return _failed(execution, target.name, error, Failure.UNFIT)
 
 
 def _failed(execution: Execution, name: str, error: BaseException, kind: Failure) -> Failed:
     if isinstance(error, WrongResult):
-        # Its text names the line. Its traceback has frames of Baton alone.
+        # The text names the line of the tool. The traceback would only have frames of Baton.
         logger.error("request %s: %s", execution.exchange.request_id, error, exc_info=error.__cause__)
     elif not isinstance(error, ToolError):
         logger.error("request %s: internal error in %s", execution.exchange.request_id, name, exc_info=error)
@@ -249,7 +249,7 @@ def _ended[T](
 
 
 def _call(execution: Execution, asking: Asking, mailbox: Mailbox, options: CallOptions) -> Call:
-    """What the `Context` of a function stands on, and what it depends on."""
+    """The state of a call, for its `Context` and its dependencies."""
     own = Call(
         request_id=execution.exchange.request_id,
         owner=execution.owner,
@@ -269,8 +269,7 @@ def _call(execution: Execution, asking: Asking, mailbox: Mailbox, options: CallO
 
 
 def _has_failed(ended: Ending) -> bool:
-    """Whether operators count it as a failure. A tool that waits for the client's answers has not failed, nor one that
-    goes on in the background."""
+    """Whether traces show a failure. A tool that waits for answers, or continues in the background, has not failed."""
     match ended:
         case Returned() | Raised(InputRequired() | TaskBegins()):
             return False
@@ -299,7 +298,7 @@ def read_within(resources: Mapping[str, Resource], uri: str, context: object) ->
     if not resource.signature.is_async:
         return _contents(uri, resource, resource.function(**arguments))
 
-    async def coming() -> list[ResourceContent]:
+    async def read() -> list[ResourceContent]:
         coroutine = cast("Coroutine[Any, Any, object]", resource.function(**arguments))
         return _contents(uri, resource, await coroutine)
 
@@ -307,7 +306,7 @@ def read_within(resources: Mapping[str, Resource], uri: str, context: object) ->
         raise TypeError(f"resource {uri}: its function is async def; write await ctx.aread_resource(…)")
     from mcp_baton.server.running.event_loop import begin
 
-    return begin(coming()).result()
+    return begin(read()).result()
 
 
 def _contents(uri: str, resource: Resource, returned: object) -> list[ResourceContent]:

@@ -1,8 +1,10 @@
-"""Running a function apart from the request's own thread, which meanwhile delivers what it has to say.
+"""Threads for the author's functions. The request's thread meanwhile delivers their notifications to the client.
 
-The request's thread alone writes to the client: it delivers notifications as they come, keeps a quiet stream alive, and
-gives up on the function when its time is over. A `def` runs in a worker thread, an `async def` on the process's event
-loop (`event_loop`).
+Only the request's thread writes to the client. It delivers notifications, keeps a quiet stream alive, and abandons the
+function when its time is over. A `def` runs in a thread of this module, an `async def` on the process's event loop.
+
+Python cannot stop a thread. An abandoned function keeps running and holds memory until it ends. A function with many
+abandoned threads is not called again (docs/tools.md, Errors).
 """
 
 import math
@@ -20,11 +22,11 @@ from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.json import Json, JsonObject
 
 MAX_ABANDONED: Final = 10
-"""A function that has left so many threads running is not called any more."""
+"""A function with this many abandoned threads is not called again."""
 
 
 class AbandonedThreads:
-    """Counts the threads that were left running, by the function that they run. Safe to use from several threads."""
+    """Counts abandoned threads by the function that they run. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,11 +34,11 @@ class AbandonedThreads:
         self._new = 0
 
     def has_too_many(self, function: object) -> bool:
-        """Whether a function has left so many threads running that it must not be called again."""
+        """Whether a function must not be called again."""
         return self._running.get(id(function), 0) >= MAX_ABANDONED
 
     def take_new(self) -> int:
-        """How many threads were abandoned since this was last asked."""
+        """The number of threads that were abandoned since the last call."""
         if not self._new:
             return 0
         with self._lock:
@@ -47,21 +49,20 @@ class AbandonedThreads:
         """Watch a thread.
 
         Args:
-            function: The function that the thread is counted for.
-            run: What the thread runs.
+            function: The author's function, under which the thread is counted.
+            run: The function that the thread runs.
         """
         return WatchedThread(self, function, run)
 
     def add(self, function: object, change: int) -> None:
-        """Count a thread that was abandoned (1), or one of those that has ended (-1); 0 changes nothing. The lock is
-        held."""
+        """Count an abandoned thread (1), or the end of one (-1). The caller holds the lock."""
         count = self._running.pop(id(function), 0) + change
         if count:
             self._running[id(function)] = count
         self._new += change > 0
 
     def forget(self) -> None:
-        """Begin anew in a process that was forked: it has none of the threads, and one of them may hold the lock."""
+        """Start again in a forked process: it has none of the threads, and one of them may hold the lock."""
         self._lock = threading.Lock()
         self._running.clear()
         self._new = 0
@@ -73,12 +74,12 @@ class AbandonedThreads:
 
 
 class WatchedThread:
-    """What one thread runs: called in that thread, abandoned from another one.
+    """A function that one thread calls and another thread may abandon.
 
     Args:
-        threads: Counts it once it is abandoned.
-        function: The function that it is counted for.
-        run: What is run.
+        threads: Counts it when it is abandoned.
+        function: The author's function, under which it is counted.
+        run: The function that is called.
     """
 
     __slots__ = ("_function", "_is_abandoned", "_is_running", "_run", "_threads")
@@ -100,7 +101,7 @@ class WatchedThread:
                 self._threads.add(self._function, -self._is_abandoned)
 
     def abandon(self) -> None:
-        """Nothing waits for the thread any more. If it has ended, this does nothing."""
+        """Stop waiting for the thread. Does nothing if it has ended."""
         with self._threads.lock:
             self._is_abandoned = True
             if self._is_running:
@@ -108,14 +109,14 @@ class WatchedThread:
 
 
 THREADS = AbandonedThreads()
-"""Those of this process."""
+"""The threads of this process."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=THREADS.forget)
 
 
 KEEP_ALIVE_S = 15.0
-"""A quiet stream says something at least this often (docs/http.md)."""
+"""The longest silence of a stream, seconds (docs/http.md)."""
 
 
 class Said(Struct, frozen=True):
@@ -134,13 +135,13 @@ class Asked(Struct, frozen=True):
 
 
 class Returned(Struct, frozen=True):
-    """How a function ended: with a value."""
+    """The function returned."""
 
     value: object
 
 
 class Raised(Struct, frozen=True):
-    """How a function ended: with an exception of any kind."""
+    """The function raised an exception of any type."""
 
     error: BaseException
 
@@ -149,24 +150,24 @@ class TimedOut(Struct, frozen=True):
     """The function was still running when its time was over. It was abandoned.
 
     Attributes:
-        had_s: The time that it had, seconds.
+        had_s: Its time limit, seconds.
     """
 
     had_s: float
 
 
 class NotBegun(Struct, frozen=True):
-    """The function's time, or its task, was over before it began. It was not run, and never will be.
+    """The time or the task ended before the function started. The function does not run.
 
     Attributes:
-        waits_for: The dependency that was being made for it, by its factory's name.
+        waits_for: The name of the factory whose dependency was not ready.
     """
 
     waits_for: str | None = None
 
 
 class Start:
-    """Decides whether a function begins or is given up before: whoever takes it first. Safe to use from two threads."""
+    """Decides which of two threads is first: one starts the function, the other gives it up."""
 
     __slots__ = ("_ticket",)
 
@@ -181,7 +182,7 @@ class Start:
             return False
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, which begins only if it has not been given up."""
+        """The function, which runs only if it was not given up before."""
         return partial(self._begin, function)
 
     def _begin(self, function: Callable[..., Any], /, **arguments: Any) -> Any:
@@ -191,18 +192,18 @@ class Start:
 
 
 type Ending = Returned | Raised | TimedOut | NotBegun
-"""How a function ended, as far as the request is concerned."""
+"""How the call of a function ended."""
 
 type Mail = Said | Asked | Returned | Raised
 
 
 class Mailbox(queue.SimpleQueue[Mail]):
-    """What a running function has said, in order, and how it ended."""
+    """The messages of a running function in order, and how it ended."""
 
     __slots__ = ()
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
-        """Say something to the client. From any thread."""
+        """Send the client a notification. From any thread."""
         self.put(Said(method, params))
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
@@ -218,7 +219,7 @@ class Mailbox(queue.SimpleQueue[Mail]):
         self.put(Raised(error))
 
     def next(self, timeout_s: float) -> Mail | None:
-        """The next mail, or `None` when there was none in time."""
+        """The next message; `None` after the timeout."""
         try:
             return self.get(timeout=timeout_s)
         except queue.Empty:
@@ -226,11 +227,11 @@ class Mailbox(queue.SimpleQueue[Mail]):
 
 
 class Listener(Protocol):
-    """Where a running function's notifications go."""
+    """Receives the notifications and questions of a running function."""
 
     @property
     def gone(self) -> bool:
-        """Whether the client has gone away."""
+        """Whether the client has disconnected."""
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Deliver one notification."""
@@ -239,16 +240,16 @@ class Listener(Protocol):
         """Deliver a question to the client."""
 
     def keep_alive(self) -> None:
-        """Send something that means nothing, so that the connection is not taken for dead."""
+        """Send a comment, so that the connection is not closed as idle."""
 
 
 def no_pulse() -> float:
-    """Nothing is to be done while a function runs."""
+    """Do nothing while a function runs."""
     return KEEP_ALIVE_S
 
 
 class CallerGone(Exception):
-    """The client went away, and the function with it."""
+    """The client disconnected, and the function was abandoned."""
 
 
 def run_and_deliver(
@@ -263,25 +264,25 @@ def run_and_deliver(
     stay: bool,
     pulse: Callable[[], float] = no_pulse,
 ) -> Ending:
-    """Run a function until it ends, or its time is over.
+    """Run a function until it ends or its time is over.
 
     Args:
         function: A `def` or an `async def`.
         arguments: Its keyword arguments.
-        mailbox: What the function's `Context` says goes here.
-        listener: What is said is delivered here.
-        start: Taken when the function begins; taken here when it is given up.
+        mailbox: Takes the messages of the function's `Context`.
+        listener: Delivers them.
+        start: Taken when the function starts, or when it is given up before.
         is_async: Whether calling the function makes a coroutine.
-        left_s: Seconds that the function may still take; `None` for as long as it likes.
-        stay: Let the function finish even when the client has gone.
-        pulse: What this thread does meanwhile. Returns the seconds until it is due again; infinity if the function must
-            not begin.
+        left_s: Returns the seconds that are left; `None` without a limit.
+        stay: Whether the function runs to its end even if the client disconnects.
+        pulse: Called by this thread meanwhile. Returns the seconds until its next call; infinity if the function must
+            not start.
 
     Raises:
-        CallerGone: the client went away, and `stay` is false.
+        CallerGone: the client disconnected, and `stay` is false.
     """
     left = had_s = left_s()
-    # Before the function begins, so that it begins with nothing due. A run may learn here that its task is over.
+    # A run may find here that its task has ended, before the function starts.
     due_s = math.inf if left is not None and left <= 0 else pulse()
     if due_s == math.inf:
         return NotBegun()
@@ -305,7 +306,7 @@ def run_and_deliver(
             begun = not start.take()
             give_up()
             return TimedOut(had_s or 0.0) if begun else NotBegun()
-        # After each mail, too: a function that goes on talking must not put off what is due.
+        # Also after each message: a function that sends many must not delay the pulse.
         wait_s = min(KEEP_ALIVE_S, pulse())
         if listener.gone and not stay:
             start.take()
@@ -322,13 +323,12 @@ def _start_coroutine(
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
-    in_a_thread(partial(run_and_tell, function, arguments, mailbox))
+    in_a_thread(partial(run_and_report, function, arguments, mailbox))
     return lambda: None
 
 
 def in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
-    """Run a job in another thread, with this one's context. The job calls what it is given when the thread is free
-    again."""
+    """Run a job in another thread, with the context of this one. The job calls its argument when the thread is free."""
     try:
         worker = _idle.pop()  # the one that was used last
     except IndexError:
@@ -336,13 +336,13 @@ def in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
     worker.take(partial(copy_context().run, job, partial(_idle.append, worker)))
 
 
-def run_and_tell(
+def run_and_report(
     function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox, ended: Callable[[], None]
 ) -> None:
-    """Run a `def`, and tell how it ended; `ended` is called first."""
+    """Run a `def` and put its end into the mailbox. `ended` is called before."""
     try:
         value = function(**arguments)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the request's thread must be told
+    except BaseException as error:  # noqa: BLE001 - the request's thread raises it
         ended()
         mailbox.raised(error)
     else:

@@ -1,4 +1,8 @@
-"""Which annotations are plain types, and their schemas: word for word what pydantic makes of them."""
+"""Plain types: their schema, check and dump are written here, with the results of pydantic but without importing it.
+
+Importing pydantic is most of the time of a first request, and most tools have only plain types. A value that is not
+exactly of its type is never refused here: it is left to pydantic, which converts it or explains the error.
+"""
 
 import dataclasses
 import inspect
@@ -14,10 +18,10 @@ from mcp_baton.server.schema.signature import Parameter, is_field
 from mcp_baton.workflow.sources import copy_json
 
 EXACT_INTEGERS = 2**53
-"""Up to here every integer is a float too."""
+"""Every integer up to here is exact as a float."""
 
 SMALL_BITS = 64
-"""An integer of so many is JSON as it stands, in a few characters."""
+"""Integers up to this size are short as JSON."""
 
 
 class NotPlain(Exception):
@@ -28,7 +32,7 @@ class Definitions:
     """The schemas of dataclasses, which a schema refers to by name.
 
     Args:
-        closed: Whether unknown members are refused, as they are in arguments.
+        closed: Whether unknown members are refused, as in arguments.
     """
 
     def __init__(self, *, closed: bool = False) -> None:
@@ -49,28 +53,28 @@ class Definitions:
         return {"$ref": f"#/$defs/{name}"}
 
     def at_the_root_of(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """A schema with its definitions, where it has any."""
+        """A schema with its definitions, if there are any."""
         return {"$defs": dict(sorted(self.schemas.items())), **schema} if self.schemas else schema
 
 
 class PlainType(Protocol):
-    """A plain type. Each method raises `NotPlain` for what pydantic must see."""
+    """A plain type. Each method raises `NotPlain` for values that pydantic must handle."""
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         """Its JSON Schema, members in pydantic's order."""
 
     def bind(self, value: Json) -> Any:
-        """An argument as the function gets it. Shares no container with it."""
+        """An argument for the function: a copy that shares no list or dict with the given value."""
 
     def dump(self, value: object) -> Any:
-        """What a function returned, down to what `to_json` takes."""
+        """A returned value as a value that `to_json` takes."""
 
 
 def bind_all(types: Mapping[str, PlainType], arguments: Mapping[str, Json]) -> dict[str, Any]:
     """A function's keyword arguments.
 
     Raises:
-        NotPlain: pydantic must see one of them.
+        NotPlain: pydantic must handle one of them.
     """
     return {name: types[name].bind(value) for name, value in arguments.items()}
 
@@ -91,7 +95,7 @@ class Scalar:
         return self.dump(value)
 
     def surely_differ(self, one: Json, other: Json) -> bool:
-        """Whether two values differ and are both taken as they are, so that nothing can make them one."""
+        """Whether two values are different also after conversion."""
         return type(one) is type(other) is self._kind and self._kind is not float and one != other
 
     def dump(self, value: object) -> Any:
@@ -189,7 +193,7 @@ def _leave() -> NoReturn:
 
 
 def is_plain_default(default: object) -> bool:
-    """Whether a default stands in a schema as it is."""
+    """Whether a schema can contain a default unchanged."""
     if type(default) is float:
         return math.isfinite(default)
     return default is None or type(default) in (str, int, bool)
@@ -208,7 +212,7 @@ def to_json(value: object) -> Json:
         text = _encode(value)
         made: Json = _DECODER.raw_decode(text)[0]
     except Exception as error:
-        # A value can bring code along, which may raise anything: a generator, a model's serializer.
+        # Code of the value, such as a generator or a serializer, may raise anything.
         raise ValueError(f"the value is not JSON: {error}") from error
     if text_is_deeper_than(text, MAX_LEVELS, lambda: made):
         raise ValueError(f"the value is nested deeper than {MAX_LEVELS} levels")
@@ -216,10 +220,10 @@ def to_json(value: object) -> Json:
 
 
 def dumped(kind: PlainType, returned: object) -> Json:
-    """What a function returned, of a plain type, as JSON.
+    """A returned value of a plain type, as JSON.
 
     Raises:
-        NotPlain: pydantic must see it.
+        NotPlain: pydantic must handle it.
         ValueError: as `to_json`.
     """
     return to_json(kind.dump(returned))
@@ -234,7 +238,7 @@ def _dump_special(value: object) -> object:
         raise TypeError(str(error)) from error
 
 
-# `json.dumps` and `json.loads` would make one of these anew for each call.
+# `json.dumps` and `json.loads` would create one of these for each call.
 _encode = json.JSONEncoder(default=_dump_special).encode
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
@@ -252,7 +256,7 @@ BARE_TYPES: tuple[tuple[Any, PlainType], ...] = (
 
 
 def plain_type(annotation: object) -> PlainType | None:
-    """The plain type that an annotation stands for; `None` where it is left to pydantic."""
+    """The plain type of an annotation; `None` if it is left to pydantic."""
     try:
         return _read(annotation, frozenset())
     except NotPlain:
@@ -260,7 +264,7 @@ def plain_type(annotation: object) -> PlainType | None:
 
 
 def _read(annotation: object, inside: frozenset[type]) -> PlainType:
-    """The plain type that an annotation stands for within these dataclasses. One that contains itself is pydantic's."""
+    """The plain type of an annotation within these dataclasses. A recursive type is left to pydantic."""
     for bare, made in BARE_TYPES:
         if annotation is bare:
             return made
@@ -290,7 +294,7 @@ def _read_parts(origin: object, parts: tuple[Any, ...], inside: frozenset[type])
 
 
 def plain_parameters(parameters: Sequence[Parameter]) -> dict[str, PlainType] | None:
-    """Each parameter's type; `None` where one of them is left to pydantic."""
+    """The type of each parameter; `None` if one of them is left to pydantic."""
     made: dict[str, PlainType] = {}
     for parameter in parameters:
         plain = None if is_field(parameter.default) else plain_type(parameter.bare)
@@ -301,7 +305,7 @@ def plain_parameters(parameters: Sequence[Parameter]) -> dict[str, PlainType] | 
 
 
 def plain_arguments(parameters: Sequence[Parameter], plain: Mapping[str, PlainType]) -> dict[str, Any] | None:
-    """The schema of arguments; `None` where one of them is beyond what is written by hand."""
+    """The schema of arguments; `None` if pydantic must make it."""
     if not all(parameter.required or is_plain_default(parameter.default) for parameter in parameters):
         return None
     definitions = Definitions(closed=True)
@@ -321,10 +325,10 @@ def _property(parameter: Parameter, plain: PlainType, definitions: Definitions) 
 
 
 def plain_value(plain: PlainType) -> dict[str, Any] | None:
-    """The schema of a function's value; `None` where it is beyond what is written by hand."""
+    """The schema of a function's value; `None` if pydantic must make it."""
     definitions = Definitions()
     try:
-        # A dataclass's own is no reference to it.
+        # The root is the schema of the dataclass itself, not a reference to it.
         own: dict[str, Any] = getattr(plain, "own_schema", plain.schema)(definitions)
     except NotPlain:
         return None
@@ -334,7 +338,7 @@ def plain_value(plain: PlainType) -> dict[str, Any] | None:
 _HOOKS = frozenset(
     {"__new__", "__post_init__", "__deprecated__", "__get_pydantic_core_schema__", "__get_pydantic_json_schema__"}
 )
-"""What a class does besides holding its fields, or has pydantic do."""
+"""Attributes of a class that does more than hold its fields."""
 
 
 class PlainDataclass:
@@ -355,7 +359,7 @@ class PlainDataclass:
         return definitions.define(self._made, self.own_schema(definitions))
 
     def own_schema(self, definitions: Definitions) -> dict[str, Any]:
-        """The schema itself, where `schema` is a reference to it."""
+        """The schema itself. `schema` returns a reference to it."""
         description = _description(self._made)
         properties: dict[str, Any] = {}
         for name, member in self._members.items():
@@ -378,7 +382,7 @@ class PlainDataclass:
     def dump(self, value: object) -> Any:
         if type(value) is not self._made:
             raise NotPlain
-        # An attribute that was deleted is left to pydantic, as nothing plain is a `PlainDataclass`.
+        # `self` stands for a deleted attribute: it is of no plain type, so pydantic handles the value.
         return {name: member.dump(getattr(value, name, self)) for name, member in self._members.items()}
 
 
@@ -386,8 +390,7 @@ def field_types(annotation: type) -> dict[str, Any]:
     """The types of a dataclass's fields, in order.
 
     Raises:
-        NotPlain: it is no dataclass, or it is more than its fields: pydantic's, generic, with a constructor or checks
-            of its own.
+        NotPlain: it is not a plain dataclass: generic, of pydantic, or with its own constructor or checks.
     """
     if not _is_its_fields(annotation):
         raise NotPlain
@@ -408,16 +411,16 @@ def _is_its_fields(annotation: type) -> bool:
     declared: Any = own["__dataclass_fields__"]
     if not isinstance(declared, dict):  # one of Baton's own
         return False
-    # `__dataclass_fields__` has class variables and `InitVar`s too, which `fields` has not.
+    # `__dataclass_fields__` also has class variables and `InitVar`s.
     has_others = len(dataclasses.fields(annotation)) != len(declared)
-    # Where some are keyword-only and some are not, pydantic orders them anew.
+    # If only some are keyword-only, pydantic changes their order.
     is_mixed = len({field.kw_only for field in declared.values()}) > 1
     made = own["__dataclass_params__"].init and not (has_others or is_mixed)
     return made and all(_is_plain_field(field) for field in declared.values())
 
 
 def _does_more(name: str, member: object) -> bool:
-    """Whether a class's attribute is more than a field: a hook, or what says something to pydantic."""
+    """Whether an attribute of a class is a hook or concerns pydantic."""
     is_pydantics = name.startswith("__pydantic") or type(member).__module__.partition(".")[0] == "pydantic"
     return is_pydantics or name in _HOOKS
 
@@ -433,6 +436,6 @@ def _is_required(field: "dataclasses.Field[Any]") -> bool:
 
 
 def _description(made: type) -> str:
-    """The docstring, unless it is the one that `dataclass` makes of the signature."""
+    """The docstring, unless `dataclass` made it from the signature."""
     documentation = made.__doc__ or ""
     return "" if documentation.startswith(f"{made.__name__}(") else inspect.cleandoc(documentation)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 MAX_ERRORS = 1_000
-"""As many of pydantic's errors are looked at. Each takes a kilobyte, and a body of megabytes can hold a million."""
+"""The most errors of pydantic that are read. Each takes a kilobyte, and a large body can have a million."""
 
 
 class InvalidArguments(Exception):
@@ -54,16 +54,16 @@ class InvalidArguments(Exception):
 
 
 def explain(mismatch: Mismatch) -> str:
-    """A mismatch in words: every field, and what is wrong with it."""
+    """The text of a mismatch: each field with its problem."""
     missing = [f"{name}: required, but missing" for name in mismatch.missing]
     return "; ".join(missing + [f"{item.field}: {item.problem}" for item in mismatch.invalid])
 
 
 class InputSchema:
-    """The schema of a function's arguments. Unknown arguments are refused: a silent typo costs more than an error.
+    """The schema of a function's arguments. Unknown arguments are refused, because a typo should be an error.
 
     Args:
-        name: What the function is called.
+        name: The function's name.
         signature: Its signature.
     """
 
@@ -86,8 +86,7 @@ class InputSchema:
 
         Raises:
             InvalidArguments: they do not satisfy the schema.
-            Exception: what a validator of the author's raised: pydantic lets through whatever is neither a
-                `ValueError` nor an `AssertionError`.
+            Exception: a validator of the author raised it. Pydantic converts only `ValueError` and `AssertionError`.
         """
         if (bound_by_hand := self._bound_by_hand(arguments)) is not None:
             return bound_by_hand
@@ -116,7 +115,7 @@ class InputSchema:
         return self._plain is not None
 
     def surely_differ(self, argument: str, one: Json, other: Json) -> bool:
-        """Whether two values of an argument surely differ: `"5"` and `"05"` may be one number."""
+        """Whether two values of an argument surely differ. `"5"` and `"05"` may be the same number."""
         plain = (self._plain or {}).get(argument)
         return isinstance(plain, Scalar) and plain.surely_differ(one, other)
 
@@ -135,7 +134,7 @@ class InputSchema:
 
     @cached_property
     def _plain(self) -> dict[str, PlainType] | None:
-        """Each parameter's type, when all of them are plain and none has a default that pydantic must fill in."""
+        """The type of each parameter; `None` if one of them is not plain."""
         return plain_parameters(self._signature.parameters)
 
     @cached_property
@@ -156,10 +155,10 @@ class InputSchema:
 
 
 class OutputSchema:
-    """The schema of a function's value. MCP wants an object at the root, so any other type is wrapped in `result`.
+    """The schema of a function's value. MCP requires an object at the root, so other types are wrapped in `result`.
 
     Args:
-        name: What the function is called.
+        name: The function's name.
         returns: Its return annotation.
     """
 
@@ -183,7 +182,7 @@ class OutputSchema:
         return schema | ({"$defs": definitions} if definitions else {})
 
     def value(self, returned: object) -> Json:
-        """A returned object as JSON, after it has been held against the declared type.
+        """A returned value as JSON, after a check against the declared type.
 
         Raises:
             ValueError: it is not what the function says it returns, or not JSON.
@@ -249,14 +248,14 @@ def mismatch_of(error: "ValidationError") -> Mismatch:
 
 
 def _with_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema whose root is written out: pydantic makes a mere reference of a type that contains itself."""
+    """A schema with its root in place. For a recursive type, pydantic makes a reference."""
     if "$ref" not in schema:
         return schema
     return {**schema["$defs"][schema["$ref"].removeprefix("#/$defs/")], "$defs": schema["$defs"]}
 
 
 def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema without the titles that only repeat the names of its types."""
+    """A schema without titles that repeat the names of types."""
     made = {key: value for key, value in schema.items() if key != "title"}
     if "$defs" in made:
         definitions = made["$defs"].items()
@@ -268,11 +267,11 @@ def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def schema_generator() -> Any:
-    """Pydantic's, without the titles that it makes of names."""
+    """Pydantic's generator, without titles that repeat names."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Untitled(GenerateJsonSchema):
-        """Leaves out the titles that pydantic makes of names: they repeat the name and cost the model tokens."""
+        """Leaves out titles that repeat names, because they cost tokens."""
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
             return False
@@ -281,15 +280,15 @@ def schema_generator() -> Any:
 
 
 type Purpose = Literal["validation", "serialization", "conversion"]
-"""What a type is for: what comes in, what goes out, or what is converted and needs no JSON Schema."""
+"""The use of a type: for input, for output, or for conversion, which needs no JSON Schema."""
 
 
 class Blamed(Struct, frozen=True):
     """A type that has no schema.
 
     Attributes:
-        part: The class in it that is to blame; the type itself where none is known to be.
-        cause: What pydantic said, where the part does not say it all.
+        part: The class without a schema within the type, or the type itself.
+        cause: The text of pydantic, if the part does not explain the error.
     """
 
     part: object
@@ -297,12 +296,12 @@ class Blamed(Struct, frozen=True):
 
 
 def tool_error(what: str, signature: Signature, error: Exception, *, has_output: bool) -> RegistrationError:
-    """Why a tool cannot be listed: the parameter, or the return type, that has no schema.
+    """The error for a tool without a schema: names the parameter or the return type.
 
     Args:
-        what: How to name the tool.
+        what: The tool's name in errors.
         signature: Its signature.
-        error: What was raised while its schema was made.
+        error: The exception that was raised for its schema.
         has_output: Whether its return type needs a schema.
     """
     refused = parameter_error_in(what, signature, "validation")
@@ -315,7 +314,7 @@ def tool_error(what: str, signature: Signature, error: Exception, *, has_output:
 
 
 def parameter_error_in(what: str, signature: Signature, purpose: Purpose) -> RegistrationError | None:
-    """Why the first parameter whose type has no schema cannot be published; `None` where all have one."""
+    """The error of the first parameter without a schema; `None` if all have one."""
     for parameter in signature.parameters:
         default = parameter.default
         described: Any = Annotated[parameter.annotation, default] if is_field(default) else parameter.annotation
@@ -326,14 +325,14 @@ def parameter_error_in(what: str, signature: Signature, purpose: Purpose) -> Reg
 
 
 def blamed_type(annotation: Any, purpose: Purpose) -> Blamed | None:
-    """Why a type has no schema; `None` where it has one."""
+    """Why a type has no schema; `None` if it has one."""
     from pydantic import TypeAdapter
 
     try:
         adapter = TypeAdapter(annotation)
         if purpose != "conversion":
             adapter.json_schema(mode=purpose)
-    except Exception as error:  # noqa: BLE001 - a type of the author's brings code along, which may raise anything
+    except Exception as error:  # noqa: BLE001 - code of the author's type may raise anything
         part = undescribable(annotation) or _field_to_blame(annotation)
         return Blamed(annotation, first_line(error)) if part is None else Blamed(part, None)
     return None
@@ -352,8 +351,8 @@ def _field_to_blame(annotation: Any) -> type | None:
 
 
 def canonical_arguments(schema: InputSchema, signature: Signature, arguments: JsonObject) -> JsonObject:
-    """Arguments converted to their types, without those that equal their parameter's default: `{"n": "5"}` for an `int`
-    is `{"n": 5}`. Those that do not fit the schema stay as they are.
+    """Arguments converted to their types, without those that equal their default: `{"n": "5"}` for an `int` becomes
+    `{"n": 5}`. Arguments that do not match the schema are returned unchanged. Makes calls comparable.
 
     Args:
         schema: The function's input schema.
@@ -370,7 +369,7 @@ def canonical_arguments(schema: InputSchema, signature: Signature, arguments: Js
             value = to_json(bound[parameter.name])
             if not _is_default(parameter, value):
                 made[published] = value
-    except Exception:  # noqa: BLE001 - a validator of the author's may raise anything, and then nothing is converted
+    except Exception:  # noqa: BLE001 - a validator of the author may raise anything
         return arguments
     return made
 

@@ -212,10 +212,10 @@ def _unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Reco
 
     def text() -> str:
         from mcp_baton.workflow.continuation import uncertain_text, unrecorded_text
-        from mcp_baton.workflow.handoff import looking_at
+        from mcp_baton.workflow.handoff import call_that_shows
 
         if meta["recorded"] == "unknown":
-            return uncertain_text(looking_at(str(meta["task_id"]), workflow))
+            return uncertain_text(call_that_shows(str(meta["task_id"]), workflow))
         return unrecorded_text(str(meta["record_error"]))
 
     return Recording(meta, text)

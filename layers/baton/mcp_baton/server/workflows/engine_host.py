@@ -37,8 +37,8 @@ class ServerHost:
         self._until_s = until_s
         self._kept_ms = execution.services.settings.write_reserve_ms + START_MARGIN_MS
         self._asking = execution.asking_in_workflow()
-        self._works = BoundTools(execution.server.tools)
-        self.prepare = self._works.prepare
+        self._tools = BoundTools(execution.server.tools)
+        self.prepare = self._tools.prepare
         self._begun = 0
         self._total = 0
         self._shown = 0.0
@@ -62,7 +62,7 @@ class ServerHost:
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""
-        target = self._works[prepared.name]
+        target = self._tools[prepared.name]
         options = self._options(variables, attempt)
         try:
             if attempt.number > FIRST.number:

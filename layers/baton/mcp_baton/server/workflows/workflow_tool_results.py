@@ -28,7 +28,7 @@ from mcp_baton.workflow.pause import refused_arguments
 from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
-from mcp_baton.workflow.run_text import Value, open_before, told_of_held, told_of_over, told_of_run
+from mcp_baton.workflow.run_text import Value, open_repeats_before, text_of_ended_task, text_of_held_task, text_of_run
 
 LONG: Final = 2_000
 """Bytes of a result as JSON that stands in the structure; a longer one is a resource."""
@@ -71,13 +71,13 @@ def result_of_run(execution: Execution, run: EndedRun, host: ServerHost) -> dict
     handle = handle_of(execution.server, run.workflow, run.task.task_id) if run.task else None
     stored = run.task.task_id if run.task and run.stored else None
     results = _results_of(run, stored)
-    text = told_of_run(run, known, host, handle, lambda step: _uri(stored, step, run))
+    text = text_of_run(run, known, host, handle, lambda step: _uri(stored, step, run))
     following = _following(run, known, host, handle) if run.pause else []
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
     if run.pause:
         results = structs.replace(results, links=[*results.links, *_read(run)])
     state: dict[str, Json] = {**meta, "steps": steps}
-    warning = [*may_have_run_twice(run.twice), *may_have_run(open_before(run, known))]
+    warning = [*may_have_run_twice(run.twice), *may_have_run(open_repeats_before(run, known))]
     if warning:
         state["warning"] = " ".join(warning)
     return _made(execution, text, state, results, following, meta)
@@ -88,7 +88,7 @@ def result_of_held(
 ) -> dict[str, Json]:
     """That another run holds the task: no error, since the same call will do later."""
     until, seconds = timestamp(until_ms), max((until_ms - now_ms + 999) // 1000, 1)
-    text = told_of_held(workflow, _statuses(task), until, seconds, task.task_id)
+    text = text_of_held_task(workflow, _statuses(task), until, seconds, task.task_id)
     meta = task_meta(execution, task)
     again = handle_of(execution.server, workflow, task.task_id).going_on()
     made = _made(execution, text, meta, Results({}, []), again, meta)
@@ -108,7 +108,7 @@ def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -
     final = _stored(task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else ""))
     if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(_by_name(task))):
         values.insert(0, final)
-    text = told_of_over(workflow, task.status, _statuses(task), values)
+    text = text_of_ended_task(workflow, task.status, _statuses(task), values)
     return _made(execution, text, meta, results, [], meta)
 
 

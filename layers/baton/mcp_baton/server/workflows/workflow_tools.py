@@ -62,9 +62,9 @@ def _answered(request: Request, twin: WorkflowTool, *, as_task: bool) -> JsonObj
         task_id, given = named_task(request, request.object("arguments"))
         arguments = _arguments(twin, given, task_id)
         if as_task:
-            from mcp_baton.server.background.creating import begin
+            from mcp_baton.server.background.creating import start_workflow
 
-            return begin(request, twin, arguments, task_id)
+            return start_workflow(request, twin, arguments, task_id)
         host = ServerHost(request, until_s=request.reply_due_s())
         return result_of_run(request, answer_with_run(request, twin.workflow, arguments, task_id, host), host)
     except (NamedWrongly, Unusable) as refused:

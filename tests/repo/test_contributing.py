@@ -1,0 +1,17 @@
+"""CONTRIBUTING.md names files that exist."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "layers" / "baton" / "mcp_baton"
+
+
+def test_the_answers_to_the_questions_of_a_new_contributor_are_files_of_the_package() -> None:
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where to find it")[2].partition("\n\n[")[0]
+    answers = re.findall(r"^\| (?:Where|Which|What) .+\? \| (.+) \|$", table, re.MULTILINE)
+    named = [name for answer in answers for name in re.findall(r"`([^`]+)`", answer)]
+
+    assert len(answers) == 12
+    assert len(named) >= len(answers)
+    assert [name for name in named if not (PACKAGE / name).is_file()] == []
