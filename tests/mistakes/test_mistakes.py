@@ -171,7 +171,7 @@ def test_people_read_each_fault_in_two_lines(capsys: pytest.CaptureFixture[str])
     assert main(["check", target]) == 1
     assert capsys.readouterr().out == (
         f"shop_app.py:{line}: error: tool 'stock': the parameter 'ctx' has no annotation\n"
-        "  write ctx: Context to be given it\n\n"
+        "  write ctx: Context\n\n"
         "shop_app.py would be refused: 1 error\n"
     )
 

@@ -96,7 +96,7 @@ def test_a_question_that_nobody_answers_in_time_is_the_tools_failure(
     question, message = sink.next(), sink.next()
 
     assert message["result"]["isError"] is True
-    assert text_of(message) == "Nobody answered elicitation/create in 0.001 s."
+    assert text_of(message) == "The client did not answer elicitation/create within 0.001 s."
     assert questions_in(table) == 0
     assert respond(client, question, result=ACCEPTED).refusal == (400, -32600)
 

@@ -57,7 +57,7 @@ def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Con
 
     board = structure["board"]
     task = {"task_id": run.task_id}
-    assert (board["workflow"], board["twin"]) == ("refund_order", "refund_order")
+    assert (board["workflow"], board["workflow_tool"]) == ("refund_order", "refund_order")
     assert board["task"].items() >= {**task, "status": "working", "status_message": PAUSED}.items()
     assert board["task"]["created_at"] <= board["task"]["updated_at"] < board["task"]["expires_at"]
     order = {"total": 30.0, "email": "kim@example.com"}

@@ -23,9 +23,7 @@ def broken_server(*, retryable: bool = False) -> Server:
     return server
 
 
-def test_an_error_that_only_the_log_tells_is_for_the_user_and_the_call_is_not_suggested(
-    baton: Connect, era: Era
-) -> None:
+def test_a_hidden_error_is_for_the_operator_and_the_call_is_not_suggested(baton: Connect, era: Era) -> None:
     client = baton(broken_server(), era=era)
     run = client.call_workflow("pay", {"order_id": "A-17"})
     error_id = run.pause.error_id
@@ -48,7 +46,7 @@ def test_an_error_that_only_the_log_tells_is_for_the_user_and_the_call_is_not_su
     assert "When the cause is corrected, make these tool calls:" in prompt.handoff
 
 
-def test_a_step_that_is_retryable_may_be_tried_again_whatever_the_log_tells(baton: Connect) -> None:
+def test_a_retryable_step_with_a_hidden_error_may_be_tried_again(baton: Connect) -> None:
     run = baton(broken_server(retryable=True)).call_workflow("pay", {"order_id": "A-17"})
     assert "This step is retryable." in run.text
     assert run.text.endswith(f'Call pay with {{"task_id": "{run.task_id}"}} to let the server continue.')
@@ -94,7 +92,7 @@ def test_a_secret_is_asked_for_as_long_as_a_step_is_open(baton: Connect) -> None
     assert "Secret arguments are not stored" in client.call_tool("send", {"task_id": paused.task_id}).text
 
 
-def test_a_resource_that_cannot_be_read_is_named_and_its_tool_is_not_blamed(baton: Connect, era: Era) -> None:
+def test_an_unreadable_resource_is_named_instead_of_its_tool(baton: Connect, era: Era) -> None:
     server = Server("library")
 
     @server.tool
@@ -158,7 +156,7 @@ def test_a_run_that_is_out_of_time_is_continued_by_the_server(baton: Connect) ->
     )
 
 
-def test_a_paused_task_says_beside_working_that_it_waits_for_the_model(baton: Connect, era: Era) -> None:
+def test_a_paused_task_has_a_status_message(baton: Connect, era: Era) -> None:
     client = baton(slow_server(), era=era)
     run = out_of_time(client)
     client.remaining_s(120)
@@ -176,7 +174,7 @@ def test_a_paused_task_says_beside_working_that_it_waits_for_the_model(baton: Co
 
 
 @pytest.mark.parametrize("task_ids", ["meta", "text"])
-def test_a_prompt_that_is_out_of_time_says_no_more_than_that_nothing_failed(baton: Connect, task_ids: Any) -> None:
+def test_a_prompt_that_is_out_of_time_says_that_nothing_failed(baton: Connect, task_ids: Any) -> None:
     server = Server("named", task_ids=task_ids)
     server.include(slow_server())
     client = baton(server)

@@ -57,7 +57,7 @@ def test_a_field_that_a_pause_has_not_is_named_with_those_that_it_has(name: str)
             "Task(working: toolError at 'refund': \"timeout\"; fetch=completed refund=failed)",
         ),
         (Task("t", "completed", {}), "Task(completed)"),
-        (Kill("PutItem", lambda: None), "Kill(after PutItem: still to come)"),
+        (Kill("PutItem", lambda: None), "Kill(after PutItem: pending)"),
         (Result("x" * 200, "", False, None, (), {}), f'Result(value "{"x" * 119}…)'),
     ],
 )

@@ -12,7 +12,7 @@ from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.pause import SchemaMismatch
-from mcp_baton.workflow.plan import Plan, TellsApart
+from mcp_baton.workflow.plan import Comparison, Plan, TellsApart
 from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 from tests.fakes import plan_of, task_of
@@ -242,3 +242,21 @@ def test_a_fixed_argument_is_held_against_the_call_without_reading_or_converting
     made: Plan, order: list[tuple[str, Rank]]
 ) -> None:
     assert ranked(with_tools(made, DIFFERENT), BOB) == order
+
+
+def equal(one: Any, other: Any) -> bool:
+    return Comparison({"value": one}, dict).equals({"value": other})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, True), (False, 0), (True, 1.0), (1, "1"), (0, None), ("a", "b"), (1, 2)]
+)
+def test_values_that_differ_as_json_make_another_call(one: Any, other: Any) -> None:
+    assert not equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(30, 30.0), (True, True), ("a", "a"), (7, 7), ({"a": 1, "b": 2.0}, {"b": 2, "a": 1})]
+)
+def test_values_that_are_equal_as_json_make_the_same_call(one: Any, other: Any) -> None:
+    assert equal(one, other)

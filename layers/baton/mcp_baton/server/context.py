@@ -1,4 +1,4 @@
-"""`Context`: what a tool can ask of, and say to, the request that it runs in (docs/tools.md)."""
+"""`Context`: the request of a running function (docs/tools.md)."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from types import MappingProxyType
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 NOT_GIVEN: Final[Any] = object()
-"""Stands for an argument that was not given, where `None` is a value."""
+"""Stands for an argument that was not given."""
 
 DEFAULT_LEVEL: Final = "info"
 
 HANDSHAKE_LOG_LEVEL: Final = "info"
-"""The least severe level that is sent where no request names one: in the handshake era a server decides."""
+"""The least severe level that is sent in the handshake era, where the server decides."""
 
 
 def send_progress(call: Call, progress: float, total: float | None, message: str | None) -> None:
-    """Tell the client how far the function has come, if it asked to be told.
+    """Send the client the progress of a function, if the client asked for it.
 
     Raises:
-        ValueError, TypeError: something of it is not JSON.
+        ValueError, TypeError: a value is not JSON.
     """
     token = call.envelope.progress_token
     if token is None or not progress > call.reported:
@@ -62,12 +62,12 @@ def send_log(call: Call, level: str, message: Json, logger: str | None) -> None:
 
 
 def _wanted_level(envelope: Envelope) -> str | None:
-    """The least severe level to send; `None` for none."""
+    """The least severe level to send; `None` to send nothing."""
     return envelope.log_level or (HANDSHAKE_LOG_LEVEL if envelope.era is Era.HANDSHAKE else None)
 
 
 def _send(call: Call, method: str, params: dict[str, Json]) -> None:
-    # Written as JSON here, too, so that the author of the tool gets the error; the request's thread could only give up.
+    # Also converted to JSON here, so that the tool gets the error; the request's thread could not report it.
     dumps(params)
     call.emit(method, params)
 
@@ -104,20 +104,74 @@ def _is_level(value: Json) -> bool:
     return isinstance(value, str) and value in LOG_LEVELS
 
 
-class Logs:
-    """Log messages of one call.
+class Context:
+    """The request of a tool. The server fills a parameter with this annotation; it is not part of the schema.
 
-    Args:
-        call: The call.
+    In a tool that was abandoned, or whose task was cancelled, the next call raises and ends the tool.
     """
 
     def __init__(self, call: Call) -> None:
         self._call = call
 
     def _check(self) -> None:
-        """End a function that nobody waits for any more."""
+        """End an abandoned function."""
         if self._call.abandoned:
             raise Abandoned
+
+    @property
+    def request_id(self) -> str:
+        """The id of the invocation, as in the logs."""
+        return self._call.request_id
+
+    @property
+    def owner(self) -> str | None:
+        """The authenticated identity of the caller; `None` for a caller without one."""
+        return self._call.owner
+
+    @property
+    def attempt(self) -> int:
+        """The number of this call of its step within a run, from 1 (docs/workflows.md)."""
+        return self._call.attempt
+
+    @property
+    def idempotency_key(self) -> str:
+        """An idempotency key for APIs: 32 hex digits (docs/workflows.md, Idempotency keys).
+
+        It is the same for every call of one step of one task with the same arguments: each attempt of its `Retry`, a
+        resume, and a continuation that matches only that step. Any other call has its own key, which it keeps when it
+        asks the client and runs again.
+        """
+        return self._call.key()
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """The caller's claims from the authorizer of API Gateway; empty without one."""
+        return MappingProxyType(dict(self._call.claims))
+
+    @property
+    def task(self) -> MutableMapping[str, Json] | None:
+        """The variables of the call's task, to read and to set; `None` without a task."""
+        self._check()
+        return self._call.variables
+
+    def remaining_ms(self) -> int | None:
+        """Milliseconds until the function is stopped; `None` without a time limit."""
+        self._check()
+        return self._call.remaining_ms()
+
+    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Send the client the tool's progress, if the client asked for it.
+
+        Args:
+            progress: Must grow with each call. Otherwise the report is not sent (MCP).
+            total: The value of `progress` at the end, if known.
+            message: A text for a person.
+
+        Raises:
+            ValueError, TypeError: a value is not JSON.
+        """
+        self._check()
+        send_progress(self._call, progress, total, message)
 
     @overload
     def log(self, level: str, message: Json, /, *, logger: str | None = None) -> None: ...
@@ -130,14 +184,14 @@ class Logs:
     ) -> None:
         """Send the client a log message, if it asked for messages of this level.
 
-        Level and message may stand in either order; of two levels, the first one is meant as the level. Without a level
-        it is `info`.
+        Level and message may be in either order. If both are names of levels, the first one is the level. The default
+        level is `info`.
 
         Args:
             positional: The level and the message, or the message alone.
             level: `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
             message: Text, or any JSON value.
-            logger: The name of what is speaking.
+            logger: The name of the sender.
 
         Raises:
             ValueError, TypeError: an unknown level, or a message that is not JSON.
@@ -162,73 +216,11 @@ class Logs:
         """`log("error", …)`."""
         self.log("error", message)
 
-
-class Context(Logs):
-    """The request that a tool runs in. A parameter annotated with it is filled in, and is not part of the schema.
-
-    In a tool that was abandoned, or whose task was cancelled, the next call raises and ends the tool.
-    """
-
-    @property
-    def request_id(self) -> str:
-        """The id of the invocation, as it stands in the logs."""
-        return self._call.request_id
-
-    @property
-    def owner(self) -> str | None:
-        """The authenticated identity of the caller; `None` for a caller without one."""
-        return self._call.owner
-
-    @property
-    def attempt(self) -> int:
-        """Which call of its step this is within a run, from 1 on (docs/workflows.md, Trying again)."""
-        return self._call.attempt
-
-    @property
-    def idempotency_key(self) -> str:
-        """A text to give to an API that does nothing twice for the same one: 32 hex digits (docs/workflows.md,
-        Idempotency keys).
-
-        It is the same for every call of one step of one task with the same arguments: each attempt of its `Retry`, a
-        resume, and a continuation that can only mean that step. Any other call has one that no other call has, and
-        keeps it when it asks the client and runs again.
-        """
-        return self._call.key()
-
-    @property
-    def claims(self) -> Mapping[str, Any]:
-        """The caller's claims, to read: what API Gateway's authorizer vouches for; empty where there is none."""
-        return MappingProxyType(dict(self._call.claims))
-
-    @property
-    def task(self) -> MutableMapping[str, Json] | None:
-        """The variables of the task that this call belongs to, to read and to set; `None` without a task."""
-        self._check()
-        return self._call.variables
-
-    def remaining_ms(self) -> int | None:
-        """Milliseconds until the function is stopped; `None` where nothing stops it."""
-        self._check()
-        return self._call.remaining_ms()
-
-    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the tool has come, if it asked to be told.
-
-        Args:
-            progress: Grows with each call; a report that does not is left out, as MCP wants it.
-            total: What `progress` will be at the end, where that is known.
-            message: What is being done, for a person.
-
-        Raises:
-            ValueError, TypeError: something of it is not JSON.
-        """
-        self._check()
-        send_progress(self._call, progress, total, message)
-
     def start_task(self) -> None:
-        """Begin the background: in a tool with `task_start="explicit"`, whose client can have a task, the request is
-        answered with the task here, and a worker calls the function again, with the answers that it has had so far
-        (docs/background.md). There, and in any other call, it does nothing.
+        """Start the background task of a tool with `task_start="explicit"`, if the client supports tasks.
+
+        The request is answered with the task here. A worker calls the function again, with the answers so far
+        (docs/background.md). In the worker, and in any other call, this does nothing.
         """
         self._check()
         if self._call.starts_task:
@@ -247,24 +239,23 @@ class Context(Logs):
     @overload
     def elicit(self, key: str, message: str, schema: "Schema", *, timeout_s: float | None = None) -> "Elicited": ...
     def elicit(self, *positional: Any, **named: Any) -> "Elicited":
-        """Ask the person at the client to fill in a form: `elicit(message, schema, *, key=None, timeout_s=None)`. In
-        the 2026 era, and in the background, the function runs again from its start once there is an answer, and this
-        call then returns it.
+        """Ask the client's user to fill a form: `elicit(message, schema, *, key=None, timeout_s=None)`.
+
+        In the 2026 era, and in the background, the function runs again from its start when there is an answer. This
+        call then returns the answer.
 
         Args:
-            positional: `message`, what to tell the person; and `schema`, a JSON Schema of flat primitive fields, or a
-                type: a model, a dataclass, or a plain one, whose value is the answer's `data`. Without one the form has
-                no fields. `key` may stand before them, as it once had to.
-            named: The same by their names; `response_type` is another name for `schema`. `key` names the question
-                within this call, and stays the same from run to run. Without one it is made of the question's number
-                in the call and its text: a call that does not ask in the same order each time names its keys.
-                `timeout_s` is how long the answer is waited for (docs/tools.md, Asking the client); in the background
-                a task waits until it expires.
+            positional: `message`, the text for the user; and `schema`, a JSON Schema with flat primitive fields, or a
+                type (a model, a dataclass or a plain type) for the answer's `data`. Without it the form has no fields.
+                `key` may be before them, as in 0.1.
+            named: The same by name; `response_type` is another name for `schema`. `key` identifies the question within
+                this call and must be the same in each run. By default it is made of the question's number in the call
+                and its text: give keys if the order of the questions can change. `timeout_s` is the time limit for the
+                answer (docs/tools.md, Asking the client); in the background a task waits until it expires.
 
         Raises:
-            ToolError: the client cannot be asked, or the answer does not fit.
-            ValueError: the schema has fields within fields, or the key has asked something else in this call, or
-                in this task.
+            ToolError: the client cannot be asked, or the answer does not match the form.
+            ValueError: the schema has nested fields, or another question of this call or task has the same key.
         """
         return self._elicit("elicit", positional, named)
 
@@ -275,7 +266,7 @@ class Context(Logs):
     @overload
     def elicit_url(self, key: str, message: str, url: str, *, timeout_s: float | None = None) -> "Elicited": ...
     def elicit_url(self, *positional: Any, **named: Any) -> "Elicited":
-        """Ask the person at the client to go to a page, for what must not pass through the client:
+        """Ask the client's user to open a page, for data that must not pass through the client:
         `elicit_url(message, url, *, key=None, timeout_s=None)`. As `elicit`."""
         return self._elicit("elicit_url", positional, named)
 
@@ -291,9 +282,9 @@ class Context(Logs):
         """Ask the client's model. As `elicit`.
 
         Args:
-            key: Names the question within this call.
+            key: Identifies the question within this call.
             messages: Text, content, a `Message`, or a list of those.
-            max_tokens: As many tokens may the answer have.
+            max_tokens: The most tokens of the answer.
             options: Further params of `sampling/createMessage`, e.g. `systemPrompt`, `temperature`.
         """
         from mcp_baton.server.asking.questions import sampling
@@ -302,20 +293,20 @@ class Context(Logs):
         return answer
 
     def list_roots(self, key: str, *, timeout_s: float | None = None) -> "Roots":
-        """Ask for the folders that the client lets the server work on. As `elicit`."""
+        """Ask for the folders and files that the client offers to the server. As `elicit`."""
         from mcp_baton.server.asking.questions import roots
 
         answer: Roots = self.ask(roots(key, timeout_s=timeout_s))[0]
         return answer
 
     def ask(self, *questions: Question) -> list[Any]:
-        """Ask several things in one round: `ctx.ask(elicitation(...), sampling(...), roots(...))`.
+        """Ask several questions in one round: `ctx.ask(elicitation(...), sampling(...), roots(...))`.
 
         Returns:
             The answers, in the order of the questions: `Elicited`, `Sampled`, `Roots`.
 
         Raises:
-            ValueError: a key has asked something else in this call.
+            ValueError: two different questions of this call have the same key.
         """
         self._check()
         for question in questions:
@@ -331,7 +322,7 @@ class Context(Logs):
         return await asyncio.to_thread(self.ask, *questions)
 
     def client_supports(self, capability: str) -> bool:
-        """Whether the client can be asked: `elicitation`, `elicitation.url`, `sampling`, `roots`. Yes where that is not
+        """Whether the client can answer: `elicitation`, `elicitation.url`, `sampling` or `roots`. True if that is not
         known: for a client of the handshake era that sends no session id."""
         return supports(self._call.envelope, capability)
 
@@ -361,10 +352,10 @@ class Context(Logs):
         return answer
 
     def _note(self, question: Question) -> None:
-        """Count a question, and hold what it asks against what its key has asked before in this call."""
+        """Count a question, and refuse it if another question of this call has its key."""
         asks = f"{question.method} {dumps(question.params, sort_keys=True)}"
         if self._call.asked.setdefault(question.key, asks) != asks:
             raise ValueError(
-                f"question key {question.key!r}: it has asked something else in this call; give each its own"
+                f"question key {question.key!r}: another question of this call has this key; give each its own"
             )
         self._call.questions += 1

@@ -1,4 +1,4 @@
-"""A client's answers to what tools ask (MCP client/elicitation, client/sampling, client/roots)."""
+"""A client's answers to questions of tools (MCP client/elicitation, client/sampling, client/roots)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,15 +14,15 @@ SHOWN = 200
 
 
 class Unanswered(Exception):
-    """The server asked what the test has no answer to.
+    """The server asked a question to which the test has no answer.
 
     Args:
-        key: The question's key, where it is known.
-        text: What was asked.
-        why: What is wrong with the answer; empty where there is none.
+        key: The question's key, if it is known.
+        text: The question.
+        why: The problem with the answer; empty if there is no answer.
 
     Attributes:
-        wrong: Whether there is an answer, but none of the right kind.
+        wrong: Whether there is an answer of the wrong type.
     """
 
     def __init__(self, key: str | None, text: str, why: str = "") -> None:
@@ -36,14 +36,14 @@ class Unanswered(Exception):
 
 @dataclass(slots=True)
 class Answers:
-    """What is answered, by a question's key or text.
+    """Answers, by a question's key or text.
 
     Attributes:
-        able: Whether the client can be asked at all.
+        able: Whether the client can answer questions.
         keys: The keys of the questions that functions have asked.
         workflow_questions: The names of the workflows' questions to the user. A form for such questions that has no
             answer is declined: the workflow then pauses, and `Run.answer` answers it.
-        open: Requests of the server that were left without an answer, by id: it does not soon send them again.
+        open: Requests of the server without an answer, by id. The server does not repeat them soon.
     """
 
     able: bool = True
@@ -53,7 +53,7 @@ class Answers:
     _given: dict[str, Json] = field(default_factory=dict)
 
     def give(self, answers: Mapping[str, Json] | None) -> None:
-        """Add answers; `None` takes back those that there are, and the client's ability to be asked."""
+        """Add answers. `None` removes all, and the client can no longer answer questions."""
         self.able = answers is not None
         if answers is None:
             self._given.clear()
@@ -61,7 +61,7 @@ class Answers:
             self._given.update(answers)
 
     def listen(self, context: Context) -> None:
-        """Remember the keys of a function's questions: up to 2025-11-25 they do not travel."""
+        """Note the keys of a function's questions: up to 2025-11-25 they are not sent."""
         asked = context.ask
 
         def ask(*questions: "Question") -> list[Any]:
@@ -72,14 +72,14 @@ class Answers:
         vars(context)["ask"] = ask
 
     def result(self, question: JsonObject, key: str | None = None) -> JsonObject:
-        """The client's result for a question.
+        """Return the client's result for a question.
 
         Args:
             question: The request: `method` and `params`.
-            key: The question's key, where the era says it.
+            key: The question's key, if the era sends it.
 
         Raises:
-            Unanswered: there is no answer, or none of the right kind.
+            Unanswered: there is no answer, or it has the wrong type.
         """
         method, params = str(question["method"]), question.get("params", {})
         params = params if isinstance(params, Mapping) else {}
@@ -120,7 +120,7 @@ WRONG = {
 
 
 def text_of(method: str, params: JsonObject) -> str:
-    """What a question says: a form's message, the last text that a model is sent, or the method."""
+    """Return a question's text: a form's message, the last text for a model, or the method."""
     messages = params.get("messages")
     if isinstance(params.get("message"), str):
         return str(params["message"])

@@ -1,4 +1,4 @@
-"""The client that an asynchronous test holds: what sends a request is awaited."""
+"""The client of asynchronous tests: its requests are awaited."""
 
 import asyncio
 from collections.abc import Mapping
@@ -35,78 +35,78 @@ class AsyncStartedTask:
         return self.task.task_id
 
     async def poll(self) -> TaskState:
-        """The task as it stands."""
+        """Return the task."""
         return await asyncio.to_thread(self.task.poll)
 
     async def answer(self, answers: Mapping[str, Json]) -> TaskState:
-        """Answer questions that are open."""
+        """Answer open questions."""
         return await asyncio.to_thread(self.task.answer, answers)
 
     async def cancel(self) -> TaskState:
-        """Cancel it; the task as it then is."""
+        """Cancel the task and return it."""
         return await asyncio.to_thread(self.task.cancel)
 
     async def wait(self) -> TaskState:
-        """Poll until it is over."""
+        """Poll until the task ends."""
         return await asyncio.to_thread(self.task.wait)
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncClient(Controls):
-    """As `Client`, each request in a thread of its own: several can be under way at once. `aconnect` makes it."""
+    """As `Client`, with each request in its own thread, so that requests can run at once. `aconnect` makes it."""
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, task: str | None = None) -> Run:
-        """Get a prompt: run a workflow, or go on with a task."""
+        """Get a prompt: run a workflow, or resume a task."""
         return _awaitable(await asyncio.to_thread(self._client.get_prompt, name, arguments, task))
 
     async def call_workflow(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Run:
-        """Call a workflow's tool: run it, or go on with a task."""
+        """Call a workflow's tool: run the workflow, or resume a task."""
         return _awaitable(await asyncio.to_thread(self._client.call_workflow, name, arguments, task))
 
     async def resume(self, task_id: str, arguments: Mapping[str, str] | None = None) -> Run:
-        """Go on with a task, with these arguments beside those of its first run."""
+        """Resume a task, with arguments in addition to those of its first run."""
         return _awaitable(await asyncio.to_thread(self._client.resume, task_id, arguments))
 
     async def call_tool(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Result:
-        """Call a tool; with a task, as its continuation."""
+        """Call a tool. With a task, the call is a continuation of it."""
         return await asyncio.to_thread(self._client.call_tool, name, arguments, task)
 
     async def start_task(self, name: str, arguments: JsonObject | None = None) -> AsyncStartedTask:
-        """Call a tool that runs in the background; its task, which is not waited for."""
+        """Call a tool that runs in the background, and return its task without waiting."""
         return AsyncStartedTask(await asyncio.to_thread(self._client.start_task, name, arguments))
 
     async def run_worker(self) -> WorkerRun:
-        """Have the worker work on the event that is due first."""
+        """Let the worker process the event that is due first."""
         return await asyncio.to_thread(self._client.run_worker)
 
     async def task(self, task_id: str) -> Task:
-        """A task as it stands, whole."""
+        """Return a task with all its variables."""
         return await asyncio.to_thread(self._client.task, task_id)
 
     async def tasks(self) -> list[Task]:
-        """The owner's tasks, newest first, without their variables."""
+        """Return the owner's tasks, newest first, without variables."""
         return await asyncio.to_thread(self._client.tasks)
 
     async def cancel(self, task_id: str) -> Task:
-        """Cancel a task; the task as it then is."""
+        """Cancel a task and return it."""
         return await asyncio.to_thread(self._client.cancel, task_id)
 
     async def complete(self, task_id: str, result: JsonObject) -> Task:
-        """Complete a task with a result; the task as it then is."""
+        """Complete a task with a result and return it."""
         return await asyncio.to_thread(self._client.complete, task_id, result)
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """The tools, as they are listed."""
+        """Return the listed tools."""
         return await asyncio.to_thread(self._client.list_tools)
 
     async def read_resource(self, uri: str) -> Contents:
-        """A resource's contents."""
+        """Return a resource's contents."""
         return await asyncio.to_thread(self._client.read_resource, uri)
 
     async def request(
         self, method: str, params: JsonObject | None = None, meta: JsonObject | None = None
     ) -> JsonObject:
-        """The result of any request."""
+        """Send any request and return its result."""
         return await asyncio.to_thread(self._client.request, method, params, meta)
 
     @property

@@ -22,7 +22,7 @@ from mcp_baton.workflow.definition import ANSWERS, TASK_ID
 
 
 def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: str) -> list[dict[str, Any]]:
-    """All that a list holds, page by page."""
+    """Return the entries of all pages of a list."""
     found: list[dict[str, Any]] = []
     params: JsonObject | None = {}
     while params is not None:
@@ -33,25 +33,25 @@ def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: st
 
 
 def naming(task: str | None) -> JsonObject:
-    """The `_meta` that names a task, if one is to be named."""
+    """Return the `_meta` that names a task; empty for `None`."""
     return {} if task is None else {TASK_ID_KEY: task}
 
 
 def without(members: JsonObject, *names: str) -> dict[str, Json]:
-    """An object without these members."""
+    """Return an object without these members."""
     return {name: value for name, value in members.items() if name not in names}
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the clients of one `connect` share.
+    """The parts that the clients of one `connect` share.
 
     Attributes:
-        server: The copy that is served.
-        worker: Works on tasks in the background.
-        started: The workflow of each task that was begun here.
-        overrides: Replaces what its functions depend on.
-        deploy: Serves another version of the server over the same tasks.
+        server: The served copy.
+        worker: Runs background tasks.
+        started: The workflow of each task that a client has started.
+        overrides: Replaces dependencies of its functions.
+        deploy: Serves another version of the server with the same tasks.
     """
 
     server: Server
@@ -69,7 +69,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What a test arranges: shared by every client of one `connect`, whoever its owner is."""
+    """The settings and failures that a test can arrange. All clients of one `connect` share them."""
 
     stage: Stage
     owner: str | None
@@ -77,17 +77,17 @@ class Controls:
     claims: Mapping[str, Json] = field(default_factory=dict)
 
     def as_owner(self, name: str | None) -> Self:
-        """Another owner's client of the same server; `None` for a caller without an identity. It has no claims."""
+        """Return a client of another owner, without claims; `None` for an unauthenticated caller."""
         return replace(self, owner=name, claims={})
 
     def with_claims(self, **claims: Json) -> Self:
-        """The same owner's client with these claims, as an authorizer would have found them: `scope="orders:write"`."""
+        """Return a client of the same owner with claims as from an authorizer: `scope="orders:write"`."""
         return replace(self, claims=claims)
 
     def deployed(self, server: Server) -> Self:
-        """A client of another version of the server, over the same tasks: as after a deployment.
+        """Return a client of another version of the server with the same tasks, as after a deployment.
 
-        This client goes on with its own version, as a run does that was under way. Each version has `calls` of its own.
+        This client still uses its own version, as a running invocation does. Each version has its own `calls`.
 
         Raises:
             WorkflowError: a workflow cannot work.
@@ -96,7 +96,7 @@ class Controls:
 
     @property
     def wire(self) -> Wire:
-        """This client's way to the function."""
+        """The connection of this client to the function."""
         stage = self.stage
         return Wire(
             stage.function, stage.server, stage.answers, self.owner, self.era, self.claims, after=stage.worker.look
@@ -104,7 +104,7 @@ class Controls:
 
     @property
     def clock(self) -> Clock:
-        """The time: `clock.advance(seconds)`."""
+        """The clock: `clock.advance(seconds)`."""
         return self.stage.clock
 
     @property
@@ -113,41 +113,41 @@ class Controls:
         return self.stage.store
 
     def calls(self, tool: str) -> list[dict[str, Json]]:
-        """The arguments of each call of a tool so far, in order, as they were sent: by clients and by steps.
+        """Return the arguments of each call of a tool by clients and steps, in order.
 
         Raises:
-            ValueError: there is no such tool.
+            ValueError: the server has no such tool.
         """
         return self.stage.script.calls(tool)
 
     def tool_returns(self, tool: str, value: object, *, times: int | None = None) -> None:
-        """Have a tool return this instead of running. Its arguments and its value are checked all the same.
+        """Make a tool return a value instead of running. Its arguments and the value are still validated.
 
         Args:
             tool: Its name.
-            value: What its function would return, or JSON that makes it.
-            times: How many calls; `None` for all of them, 0 for none any more.
+            value: A return value of its function, or the JSON of one.
+            times: The number of calls; `None` for all, 0 to stop.
 
         Raises:
-            ValueError: there is no such tool.
+            ValueError: the server has no such tool.
         """
         self.stage.script.returns(tool, value, times)
 
     def tool_raises(
         self, tool: str, error: BaseException | type[BaseException] | str, *, times: int | None = None
     ) -> None:
-        """Have a tool raise this instead of running; a text is a `ToolError`'s. As `tool_returns`."""
+        """Make a tool raise an error instead of running; a string becomes a `ToolError`. See `tool_returns`."""
         self.stage.script.raises(tool, error, times)
 
     def during(self, tool: str, happens: Callable[[], object]) -> None:
-        """Have something happen the next time that a tool is called, once, before it runs: `cancel` its task, for one.
+        """Call a function before the next call of a tool, for example to `cancel` the tool's task.
 
         Args:
-            tool: Its name.
-            happens: Called without arguments. What it raises, the tool raises.
+            tool: The tool's name.
+            happens: The function. If it raises, the tool raises the same.
 
         Raises:
-            ValueError: there is no such tool.
+            ValueError: the server has no such tool.
         """
         self.stage.script.happens_during(tool, happens)
 
@@ -166,46 +166,46 @@ class Controls:
         return self.stage.overrides.override(factory, by)
 
     def answers(self, answers: Mapping[str, Json] | None) -> None:
-        """Answer questions of tools, from now on and whenever they are asked, by their key or their text.
+        """Set the answers to questions of tools, by their key or their text.
 
         Args:
-            answers: The form's fields, or `"decline"` or `"cancel"`, to a form or a page; a text to a question to the
-                model; a list of URIs for the roots. `None`: this client cannot be asked.
+            answers: For a form or a page its fields, `"decline"` or `"cancel"`; for a question to the model a text; for
+                the roots a list of URIs. `None` means that this client cannot answer questions.
         """
         self.stage.answers.give(answers)
 
     @property
     def waiting_events(self) -> list[WaitingEvent]:
-        """The queue of events in front of the worker: the list itself, for a test to change. An event that is removed
-        is lost, one that is there twice is delivered twice, and one further back comes later."""
+        """The queue of the worker's events. A test may change the list: remove an event to lose it, repeat it to
+        deliver it twice, or change the order."""
         return self.stage.worker.events.waiting
 
     @property
     def worker_runs(self) -> list[WorkerRun]:
-        """What became of the events that the worker has had, in order."""
+        """The outcomes of the events that the worker has processed, in order."""
         return self.stage.worker.events.runs
 
     def dispatch_fails(self, *, times: int | None = 1) -> None:
-        """Have the next events not be taken, as when Lambda cannot be reached; `None` for all, 0 for none any more."""
+        """Reject the next events, as if Lambda were not available; `None` for all, 0 to stop."""
         self.stage.worker.events.refused = times
 
     def remaining_s(self, seconds: float) -> None:
-        """Give every invocation from now on, and the rest of one under way, this much time; before, 120 s, and a
-        worker's 900 s."""
+        """Set the time that is left of each invocation from now on, running ones included. The defaults are 120 s, and
+        900 s for a worker."""
         self.stage.invocations.remaining_s(seconds)
 
     def killed_after(self, what: str) -> Kill:
-        """Kill the function the next time that it has done this; the request that it works on raises `Killed`. So does
-        what a worker was working for.
+        """Kill the function after its next action of this kind. The request, or the call that waits for a worker,
+        raises `Killed`.
 
-        What the store holds then stays, and nothing of that run reaches it any more. As a context manager, the block
-        is left there, and has to be.
+        The store keeps its state, and the killed run no longer changes it. As a context manager, the block ends at the
+        kill, and must not end before.
 
         Args:
-            what: A DynamoDB operation that succeeds (`PutItem`, `UpdateItem`, …), or the name of a tool that returns.
+            what: A successful DynamoDB operation (`PutItem`, `UpdateItem`, …), or the name of a tool that returns.
 
         Raises:
-            ValueError: there is neither.
+            ValueError: there is no such operation or tool.
         """
         if not self.store.knows(what):
             self.stage.script.check(what)
@@ -213,12 +213,12 @@ class Controls:
 
 
 POLLS = 1000
-"""So many polls a task may take; one that takes more never ends."""
+"""The maximum number of polls of a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartedTask:
-    """A task that was begun here. What it tells it asks the server for, each time: `poll` asks once for all of it.
+    """A task that this client has started. Each property asks the server; `poll` asks once for all of them.
 
     Attributes:
         task_id: Its id.
@@ -234,7 +234,7 @@ class StartedTask:
 
     @property
     def status_message(self) -> str:
-        """What the tool has reported; empty where it has not."""
+        """The last progress message of the tool; empty for none."""
         return self.poll().status_message
 
     @property
@@ -263,13 +263,13 @@ class StartedTask:
         return TaskState(self.task_id, status, message, requests, shown, ended, value)
 
     def answer(self, answers: Mapping[str, Json]) -> TaskState:
-        """Answer questions that are open, by key or text; those that are not named stay open.
+        """Answer open questions, by key or text. Other questions stay open.
 
         Args:
             answers: As `Client.answers` takes them.
 
         Raises:
-            Unanswered: an answer is not of the right kind.
+            Unanswered: an answer has the wrong type.
         """
         given = Answers(keys=self.client.stage.answers.keys, open=self.client.stage.answers.open)
         given.give(answers)
@@ -280,18 +280,18 @@ class StartedTask:
         return self.poll()
 
     def cancel(self) -> TaskState:
-        """Cancel it; the task as it then is."""
+        """Cancel the task and return it."""
         self.client.wire.request("tasks/cancel", {"taskId": self.task_id}, {})
         return self.poll()
 
     def wait(self) -> TaskState:
-        """Poll until it is over: time passes by its poll interval, workers work on what is due, and questions are
-        answered as `Client.answers` says.
+        """Poll until the task ends. The clock advances by its poll interval, workers process events that are due, and
+        questions get the answers of `Client.answers`.
 
         Raises:
-            Unanswered: it asks what has no answer.
-            Killed: a worker was killed, as a test had asked for.
-            AssertionError: it does not end.
+            Unanswered: a question has no answer.
+            Killed: a worker was killed, as the test requested.
+            AssertionError: the task does not end.
         """
         rounds = 0
         for _ in range(POLLS):
@@ -317,7 +317,7 @@ class StartedTask:
             self._update({key: answers.result(asked, key) for key, asked in state.input_requests.items()})
 
     def _respond(self, wire: Wire) -> None:
-        """Have the server ask on the stream of a request, and answer what it has asked before."""
+        """Let the server ask on the stream of a request, and answer its earlier questions."""
         before = [asked for asked in wire.answers.open.values() if _is_of(asked, self.task_id)]
         wire.request("tasks/get", {"taskId": self.task_id}, {})
         for unanswered in map(wire.respond, before):
@@ -352,13 +352,13 @@ class StartedTask:
 
 
 def _is_of(question: JsonObject, task_id: str) -> bool:
-    """Whether a request of the server's is a question of this task."""
+    """Whether a request of the server is a question of this task."""
     params = cast("dict[str, Any]", question.get("params", {}))
     return bool(params.get("_meta", {}).get(RELATED_TASK_KEY, {}).get("taskId") == task_id)
 
 
 def started(client: Controls, result: JsonObject) -> StartedTask | None:
-    """The task that a call has begun; `None` for one that was made in its request."""
+    """Return the task that a call has started; `None` if the call ended within its request."""
     if result.get("resultType") == "task":
         return StartedTask(client, str(result["taskId"]))
     task = result.get("task")
@@ -368,7 +368,7 @@ def started(client: Controls, result: JsonObject) -> StartedTask | None:
 
 
 def params_of(client: Controls, name: str, arguments: JsonObject | None, *, as_task: bool) -> JsonObject:
-    """A call's params. Up to 2025-11-25 it is the client that asks for a task, and some tools want it to."""
+    """Return a call's params. Up to 2025-11-25 the client requests a task, and some tools require this."""
     params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
     tool = client.stage.server.tools.get(name)
     asks = as_task or (tool is not None and tool.tasks.support == "required")
@@ -379,17 +379,17 @@ def params_of(client: Controls, name: str, arguments: JsonObject | None, *, as_t
 class Client(Controls):
     """An MCP client of a server in this process. `connect` makes it.
 
-    Every request raises `JsonRpcError` where the server answers with an error, `Unanswered` where it asks what
-    `answers` does not say, and `Killed` after `killed_after`. A call that becomes a task is waited for.
+    A request raises `JsonRpcError` if the server answers with an error, `Unanswered` if a question has no answer, and
+    `Killed` after `killed_after`. If a call becomes a task, the client waits for its end.
     """
 
     def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, task: str | None = None) -> Run:
-        """Get a prompt: run a workflow, or go on with a task."""
+        """Get a prompt: run a workflow, or resume a task."""
         params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
         return self._begun(name, Run.of(self.request("prompts/get", params, naming(task))))
 
     def call_workflow(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Run:
-        """Call a workflow's tool: run it, or go on with a task."""
+        """Call a workflow's tool: run the workflow, or resume a task."""
         given: JsonObject = {**(arguments or {}), **({} if task is None else {TASK_ID: task})}
         return self._begun(name, Run.of_tool(self._called(name, given, None)[0]))
 
@@ -401,7 +401,7 @@ class Client(Controls):
         return replace(run, continued=lambda answers: self.call_workflow(workflow, {ANSWERS: answers}, task_id))
 
     def resume(self, task_id: str, arguments: Mapping[str, str] | None = None) -> Run:
-        """Go on with a task, with these arguments beside those of its first run."""
+        """Resume a task, with arguments in addition to those of its first run."""
         return self.get_prompt(self._workflow_of(task_id), arguments, task_id)
 
     def _workflow_of(self, task_id: str) -> str:
@@ -412,24 +412,24 @@ class Client(Controls):
         return next(item.name for item in workflows if progress["goal"] == f"{item.name}: {item.description}")
 
     def call_tool(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Result:
-        """Call a tool; with a task, as its continuation."""
+        """Call a tool. With a task, the call is a continuation of it."""
         return Result.of(*self._called(name, arguments, task))
 
     def start_task(self, name: str, arguments: JsonObject | None = None) -> StartedTask:
-        """Call a tool that runs in the background; its task, which is not waited for.
+        """Call a tool that runs in the background, and return its task without waiting.
 
         Raises:
-            ValueError: the call was made in its request.
+            ValueError: the call ended within its request.
         """
         params = params_of(self, name, arguments, as_task=True)
         result = self.request("tools/call", params)
         begun = started(self, result)
         if begun is None:
-            raise ValueError(f"start_task({name!r}): the call was made in its request: {Result.of(result, None)!r}")
+            raise ValueError(f"start_task({name!r}): the call ended within its request: {Result.of(result, None)!r}")
         return begun
 
     def run_worker(self) -> WorkerRun:
-        """Have the worker work on the event that is due first; where none is yet, time passes until one is.
+        """Let the worker process the event that is due first. If none is due, the clock advances.
 
         Raises:
             LookupError: no event waits.
@@ -437,7 +437,7 @@ class Client(Controls):
         return self.stage.worker.run()
 
     def _called(self, name: str, arguments: JsonObject | None, task: str | None) -> tuple[JsonObject, Json]:
-        """A call's result, and the tool's value."""
+        """Return a call's result and the tool's value."""
         params = params_of(self, name, arguments, as_task=False)
         result, invocation = self.wire.request("tools/call", params, naming(task))
         begun = started(self, result)
@@ -447,7 +447,7 @@ class Client(Controls):
         return state.sent, state.value
 
     def task(self, task_id: str) -> Task:
-        """A task as it stands, whole."""
+        """Return a task with all its variables."""
         told = self.request("tasks/get", {"taskId": task_id}, {"mcp-baton/variables": "all"})
         status, result = str(told["status"]), told.get("result")
         if self.era == "2025" and status == "completed":
@@ -461,35 +461,35 @@ class Client(Controls):
         )
 
     def tasks(self) -> list[Task]:
-        """The owner's tasks, newest first, without their variables. Asked in the 2025 era, which alone lists tasks."""
+        """Return the owner's tasks, newest first, without variables. Only the 2025 era lists tasks."""
         listed = pages(replace(self, era="2025").request, "tasks/list", "tasks")
         return [Task(item["taskId"], item["status"], {}, None, item) for item in listed]
 
     def cancel(self, task_id: str) -> Task:
-        """Cancel a task; the task as it then is."""
+        """Cancel a task and return it."""
         self.request("tasks/cancel", {"taskId": task_id})
         return self.task(task_id)
 
     def complete(self, task_id: str, result: JsonObject) -> Task:
-        """Complete a task with a result; the task as it then is."""
+        """Complete a task with a result and return it."""
         self.request("tasks/cancel", {"taskId": task_id, "result": result})
         return self.task(task_id)
 
     def list_tools(self) -> list[dict[str, Any]]:
-        """The tools, as they are listed."""
+        """Return the listed tools."""
         return pages(self.request, "tools/list", "tools")
 
     def read_resource(self, uri: str) -> Contents:
-        """A resource's contents."""
+        """Return a resource's contents."""
         [contents] = cast("list[dict[str, Any]]", self.request("resources/read", {"uri": uri})["contents"])
         return Contents.of(contents)
 
     def request(self, method: str, params: JsonObject | None = None, meta: JsonObject | None = None) -> JsonObject:
-        """The result of any request.
+        """Send any request and return its result.
 
         Args:
             method: E.g. `prompts/list`.
             params: Its params, without `_meta`.
-            meta: What `_meta` holds beside what the era wants there.
+            meta: Members of `_meta` in addition to those of the era.
         """
         return self.wire.request(method, params or {}, meta or {})[0]

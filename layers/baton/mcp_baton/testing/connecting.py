@@ -38,20 +38,20 @@ def connect(
     settings: Settings | None = None,
     workers: Workers = "at once",
 ) -> Iterator[Client]:
-    """A client of a server: in this process, through the real Lambda handler, over a DynamoDB of its own.
+    """Connect a client to a server in this process, through the real Lambda handler and a new DynamoDB.
 
     Args:
-        server: The server, as it is now. It is left as it is.
-        owner: Whose client it is; `None` for a caller without an identity.
+        server: The server in its current form. It is not changed.
+        owner: The owner of the client's tasks; `None` for an unauthenticated caller.
         era: `2026` or `2025` (docs/http.md).
-        settings: The operator's choices; the defaults unless given. The environment is not read.
-        workers: `at once`: what is to be done in the background is done as soon as a request is answered; `by hand`:
-            when the test says so (`run_worker`), or waits for it.
+        settings: The operator's settings, by default the defaults. The environment is not read.
+        workers: `at once`: background work is done after each request; `by hand`: when the test calls `run_worker` or
+            waits for a task.
 
     Raises:
         SettingsError: moto is not installed, or the settings name a bucket.
-        WorkflowError: a workflow cannot work. All is checked that can be (docs/workflows.md, "What is checked").
-        ValueError: there is no such era, or no such kind of workers.
+        WorkflowError: a workflow cannot work; the check is complete (docs/workflows.md, "What is checked").
+        ValueError: `era` or `workers` has another value.
     """
     if era not in REVISIONS:
         raise ValueError(f"era={era!r}: it is '2026' or '2025'")
@@ -80,8 +80,8 @@ async def aconnect(
 
 def _settings(settings: Settings) -> Settings:
     if settings.overflow_bucket is not None:
-        raise SettingsError("settings: there is no S3 in this process; leave overflow_bucket out")
-    # A key of its own, as a deployed server has one: states outlive the process that signed them.
+        raise SettingsError("settings: there is no S3 in this process; omit overflow_bucket")
+    # A fixed key, as for a deployed server: states stay valid in other processes.
     return replace(settings, table=TABLE, state_key=settings.state_key or os.urandom(32))
 
 

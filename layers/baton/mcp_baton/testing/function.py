@@ -16,10 +16,9 @@ from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 
 class Clock:
-    """The time, which a test can advance: the store's (when tasks expire) and the function's (how much is left of it).
+    """The clock of the store and of the function, which a test can advance.
 
-    Between two advances it goes as the machine's does. No two readings are the same, so that what is created later has
-    a later time.
+    Otherwise it runs as the machine's clock does. No two readings are equal, so that later objects have later times.
     """
 
     def __init__(self) -> None:
@@ -28,10 +27,10 @@ class Clock:
         self._read_ms = 0
 
     def advance(self, seconds: float) -> None:
-        """Let this much time pass at once.
+        """Advance the clock.
 
         Raises:
-            ValueError: the time would go back.
+            ValueError: `seconds` is negative.
         """
         if seconds < 0:
             raise ValueError(f"clock.advance({seconds}): time does not go back; give seconds of 0 or more")
@@ -39,27 +38,26 @@ class Clock:
             self._advanced_s += seconds
 
     def now_ms(self) -> int:
-        """The time of day, epoch milliseconds."""
+        """Return the time, epoch milliseconds."""
         with self._lock:
             now_ms = time.time_ns() // 1_000_000 + round(self._advanced_s * 1000)
             self._read_ms = max(self._read_ms + 1, now_ms)
             return self._read_ms
 
     def monotonic_s(self) -> float:
-        """Seconds since some moment, advances included."""
+        """Return monotonic seconds, advances included."""
         return time.monotonic() + self._advanced_s
 
 
 TIMEOUT_S = 120.0
-"""What an invocation is given unless a test says otherwise; the template's default."""
+"""The time limit of an invocation, as in the template, unless a test sets another."""
 
 
 class Killed(BaseException):
-    """The function was killed while it worked on this request, as a test had asked for. A `BaseException`, so that
-    no tool swallows it.
+    """The function was killed during this request, as a test requested. A `BaseException`, so that no tool catches it.
 
     Args:
-        after: What had been done last: a DynamoDB operation, or a tool's name.
+        after: The last action: a DynamoDB operation, or a tool's name.
     """
 
     def __init__(self, after: str) -> None:
@@ -68,10 +66,10 @@ class Killed(BaseException):
 
 
 class Kill:
-    """A kill that is to come, once. As a context manager: the block is left where the function is killed.
+    """A kill that a test has requested. As a context manager, it ends the block when the function is killed.
 
     Attributes:
-        after: What it waits for: a DynamoDB operation, or a tool's name.
+        after: The action after which the function is killed: a DynamoDB operation, or a tool's name.
         happened: Whether the function has been killed.
     """
 
@@ -81,7 +79,7 @@ class Kill:
         self._disarm = disarm
 
     def __repr__(self) -> str:
-        return f"Kill(after {self.after}: {'happened' if self.happened else 'still to come'})"
+        return f"Kill(after {self.after}: {'happened' if self.happened else 'pending'})"
 
     def __enter__(self) -> Self:
         return self
@@ -89,25 +87,25 @@ class Kill:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> bool:
-        """Take the end of the run for the end of the block.
+        """End the block at the kill.
 
         Raises:
-            AssertionError: the block ended without it.
+            AssertionError: the block ended without a kill.
         """
         self._disarm()
         if error is None and not self.happened:
-            raise AssertionError(f"killed_after({self.after!r}): the block ended, and nothing had come to that")
+            raise AssertionError(f"killed_after({self.after!r}): the block ended without a kill")
         return isinstance(error, Killed)
 
 
 @dataclass(slots=True, eq=False)
 class Invocation:
-    """One invocation: what Lambda's context object says of it, and what became of it.
+    """An invocation, with the members of Lambda's context object, and its outcome.
 
     Attributes:
-        left_ms: Milliseconds until the function is stopped.
-        again: Whether it sends a call again, with answers: what the call makes happen has been noted.
-        killed_after: After what the function was killed; `None` while it lives.
+        left_ms: Returns the milliseconds until the time limit.
+        again: Whether the request repeats a call with answers. The call is already noted.
+        killed_after: The action after which the function was killed; `None` if it was not.
         value: The value of the tool that was called last.
     """
 
@@ -119,7 +117,7 @@ class Invocation:
     aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds until the function is stopped."""
+        """Return the milliseconds until the time limit."""
         return self.left_ms(self.began_s)
 
 
@@ -130,7 +128,7 @@ class Invocations:
     """All invocations of one function.
 
     Args:
-        clock: The time.
+        clock: The clock.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -142,7 +140,7 @@ class Invocations:
         self._running: list[Invocation] = []
 
     def remaining_s(self, seconds: float) -> None:
-        """From now on an invocation, one that is under way too, has this much time left."""
+        """Set the time that is left of each invocation from now on, running ones included."""
         self._given_s, self._given_at_s = seconds, self._clock.monotonic_s()
 
     def _left_ms(self, began_s: float, timeout_s: float) -> int:
@@ -152,7 +150,7 @@ class Invocations:
 
     @contextmanager
     def begin(self, *, again: bool, timeout_s: float = TIMEOUT_S) -> Iterator[Invocation]:
-        """An invocation, while it lasts. It is given this much time unless a test has said otherwise."""
+        """Run an invocation. The time limit applies unless a test has set another."""
         invocation = Invocation(lambda began_s: self._left_ms(began_s, timeout_s), self._clock.monotonic_s(), again)
         self._running.append(invocation)
         before = _current.set(invocation)
@@ -164,11 +162,11 @@ class Invocations:
 
     @property
     def current(self) -> Invocation | None:
-        """The invocation that the caller works for; from a thread that does not say so, the one begun last."""
+        """The invocation of the calling code; in a thread without one, the newest."""
         return _current.get() or next(iter(self._running[::-1]), None)
 
     def kill_after(self, what: str) -> Kill:
-        """Kill the function the next time that it has done this."""
+        """Kill the function after the next action of this kind."""
         kill = self._kill = Kill(what, self._disarm)
         return kill
 
@@ -176,10 +174,10 @@ class Invocations:
         self._kill = None
 
     def done(self, what: str) -> None:
-        """Something was done that a kill may wait for.
+        """Note an action.
 
         Raises:
-            Killed: one did.
+            Killed: a test has requested a kill after it.
         """
         with self._lock:
             kill, invocation = self._kill, self.current
@@ -190,10 +188,10 @@ class Invocations:
         raise Killed(what)
 
     def check(self) -> None:
-        """Do nothing for a process that is no more.
+        """Stop code of a killed invocation.
 
         Raises:
-            Killed: the invocation that the caller works for was killed.
+            Killed: the invocation of the calling code was killed.
         """
         invocation = self.current
         if invocation is not None and invocation.killed_after is not None:
@@ -207,9 +205,9 @@ class Function:
     """A handler, invoked as Lambda invokes it.
 
     Args:
-        make: Makes the handler: once, and again for each process that follows one that was killed.
-        invocations: Where each invocation is known.
-        timeout_s: What each is given, unless a test says otherwise.
+        make: Makes the handler, and a new one after each kill.
+        invocations: The invocations.
+        timeout_s: The time limit of an invocation, unless a test sets another.
     """
 
     def __init__(self, make: Callable[[], Handler], invocations: Invocations, timeout_s: float = TIMEOUT_S) -> None:
@@ -221,15 +219,15 @@ class Function:
     def invoke(
         self, event: dict[str, Any], opener: StreamOpener | None, *, again: bool = False
     ) -> tuple[dict[str, Any], Invocation]:
-        """Have the handler answer an event.
+        """Invoke the handler.
 
         Args:
             event: The event.
-            opener: Opens a stream for the answer, where the client takes one.
-            again: Whether it sends a call again, with answers.
+            opener: Opens a stream for the answer; `None` if the client does not accept one.
+            again: Whether the request repeats a call with answers.
 
         Raises:
-            Killed: the function was killed meanwhile.
+            Killed: the function was killed.
         """
         return copy_context().run(self._invoke, event, opener, again)
 
@@ -245,7 +243,7 @@ class Function:
                 if invocation.killed_after is None:
                     raise
         if invocation.killed_after is not None:
-            # What runs on, a tool or a finally, may have hidden the end: nothing of it is to be seen.
+            # A tool or a `finally` may have caught the exception and returned. Its result is discarded.
             self._handler = self._make()
             raise Killed(invocation.killed_after)
         return response, invocation

@@ -1,4 +1,4 @@
-"""Replaces the factories that a server's functions depend on, for a test (docs/testing.md)."""
+"""Replaces the factories of dependencies for a test (docs/testing.md)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,12 +77,12 @@ class Overrides:
         return structs.replace(signature, dependencies=made)
 
     def _swap(self, factory: Factory) -> Factory:
-        """The factory that replaces another one now: the newest override applies."""
+        """Return the current replacement of a factory: the newest override applies."""
         return next((by for replaced, by in reversed(self._active) if replaced == factory), factory)
 
 
 def _with_needs(provider: Provider) -> Iterator[Provider]:
-    """A dependency and all that it depends on."""
+    """Yield a dependency and its own dependencies."""
     yield provider
     for _, need in provider.needs:
         yield from _with_needs(need)

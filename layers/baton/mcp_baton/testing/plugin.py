@@ -26,12 +26,12 @@ class Connect(Protocol):
         settings: "Settings | None" = None,
         workers: "Workers" = "at once",
     ) -> "Client":
-        """A client of a server: see `mcp_baton.testing.connect`."""
+        """Return a client of a server: see `mcp_baton.testing.connect`."""
 
 
 @pytest.fixture
 def baton() -> Iterator[Connect]:
-    """Connects to servers in this process: `client = baton(server)`."""
+    """Connect to servers in this process: `client = baton(server)`."""
     with ExitStack() as stack:
 
         def connected(
@@ -42,7 +42,7 @@ def baton() -> Iterator[Connect]:
             settings: "Settings | None" = None,
             workers: "Workers" = "at once",
         ) -> "Client":
-            # Imported here, as pytest loads this module wherever Baton is installed.
+            # Imported here, because pytest loads this module wherever Baton is installed.
             from mcp_baton.testing.connecting import connect
 
             return stack.enter_context(connect(server, owner=owner, era=era, settings=settings, workers=workers))

@@ -1,4 +1,4 @@
-"""What a client under test gets: runs, results, tasks and contents, as values that read well in a failed assertion."""
+"""The results of a client under test: runs, results, tasks and contents, with a `repr` for failed assertions."""
 
 import base64
 import re
@@ -12,7 +12,7 @@ from mcp_baton.tasks.record import PAUSE_REASON, PAUSED_STEP, PROGRESS, paused_s
 from mcp_baton.testing.wire import JsonRpcError
 
 SHOWN = 120
-"""Characters of a text in a `repr`."""
+"""The maximum length of a text in a `repr`."""
 
 _UNTOLD = frozenset({*PAUSED_STEP, "suggestedTool"})
 
@@ -23,7 +23,7 @@ class Pause:
 
     Attributes:
         type: `toolError`, `schemaMismatch`, … (docs/workflows.md).
-        fields: Everything else, under the names of the wire.
+        fields: The other members, with their names in JSON.
     """
 
     type: str
@@ -42,7 +42,7 @@ class Pause:
         return self.fields[wire]
 
     def to_dict(self) -> dict[str, Json]:
-        """The pause reason as it is sent and stored."""
+        """Return the pause reason as it is sent and stored."""
         return {"type": self.type, **self.fields}
 
     def __repr__(self) -> str:
@@ -52,18 +52,18 @@ class Pause:
 
 
 def pause_in(reason: object, of: object) -> Pause:
-    """A pause reason as it is sent.
+    """Return a pause reason.
 
     Raises:
-        AttributeError: there is none; says what `of` is.
+        AttributeError: there is none.
     """
     if isinstance(reason, Mapping):
         return Pause(reason["type"], {name: value for name, value in reason.items() if name != "type"})
-    raise AttributeError(f"nothing has stopped it: {of!r}")
+    raise AttributeError(f"it is not paused: {of!r}")
 
 
 def short(value: object) -> str:
-    """A value as a `repr` shows it: JSON, cut where it is long."""
+    """Return a value for a `repr`: JSON, shortened."""
     text = dumps_spaced(value) if isinstance(value, Mapping | list | str) else repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
@@ -82,20 +82,20 @@ class Message:
 
     @property
     def text(self) -> str:
-        """Its text; of a resource its contents', empty for what has none."""
+        """Its text, or the text of its resource; empty for other content."""
         resource = self.content.get("resource")
         return str(self.content.get("text", resource.get("text", "") if isinstance(resource, Mapping) else ""))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
-    """What `prompts/get` returned, or `tools/call` of a workflow.
+    """The result of `prompts/get`, or of `tools/call` of a workflow.
 
     Attributes:
-        messages: The conversation; of a tool's result its content.
-        meta: The reply's `_meta`, without the server's own name and version. Empty for a run without a task.
-        structured: The structured content of a tool's result; `None` where there is none.
-        is_error: Whether a tool's result says that nothing was run.
+        messages: The conversation, or the content of a tool's result.
+        meta: The reply's `_meta`, without the server's name and version. Empty for a run without a task.
+        structured: The structured content of a tool's result; `None` for none.
+        is_error: Whether a tool's result is an error.
         continued: Continues the task with answers: see `answer`.
     """
 
@@ -107,13 +107,13 @@ class Run:
 
     @classmethod
     def of(cls, result: JsonObject) -> "Run":
-        """Of a `GetPromptResult`."""
+        """Read a `GetPromptResult`."""
         messages = cast("list[dict[str, Any]]", result["messages"])
         return cls(tuple(Message(message["role"], message["content"]) for message in messages), own_meta(result))
 
     @classmethod
     def of_tool(cls, result: JsonObject) -> "Run":
-        """Of a `CallToolResult` of a workflow."""
+        """Read a `CallToolResult` of a workflow."""
         content = cast("list[JsonObject]", result["content"])
         structured = cast("JsonObject | None", result.get("structuredContent"))
         told = tuple(Message("assistant", block) for block in content)
@@ -145,7 +145,7 @@ class Run:
             AttributeError: it has none.
         """
         if "task_id" not in self.meta:
-            raise AttributeError("the run has no task: it is a plain prompt's, or the store took none")
+            raise AttributeError("the run has no task: it is a plain prompt, or the store did not accept the task")
         return str(self.meta["task_id"])
 
     @property
@@ -155,26 +155,26 @@ class Run:
 
     @property
     def paused(self) -> bool:
-        """Whether it stopped before its end."""
+        """Whether it is paused."""
         return "pause_reason" in self.meta
 
     @property
     def pause(self) -> Pause:
-        """Why it stopped.
+        """The pause reason.
 
         Raises:
-            AttributeError: it did not.
+            AttributeError: it is not paused.
         """
         return pause_in(self.meta.get("pause_reason"), self)
 
     @property
     def completed(self) -> bool:
-        """Whether its task is completed, as the store has it."""
+        """Whether its task is completed in the store."""
         return self.meta.get("task_status") == "completed"
 
     @property
     def next(self) -> list[dict[str, Any]]:
-        """What remains, as a tool's structure or `_meta` lists it; empty where the reply has no such list."""
+        """The remaining calls in the structured content or `_meta`; empty if the reply has no such list."""
         return cast("list[dict[str, Any]]", (self.structured or self.meta).get("next", []))
 
     @property
@@ -194,15 +194,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """What `tools/call` returned.
+    """The result of `tools/call`.
 
     Attributes:
         value: The tool's value, as a task stores it; `None` for an error.
         text: The texts of the content, joined by line breaks.
         is_error: Whether the tool reported an error.
-        structured: The structured content; `None` where there is none.
+        structured: The structured content; `None` for none.
         content: The content.
-        meta: The result's `_meta`, without the server's own name and version.
+        meta: The result's `_meta`, without the server's name and version.
     """
 
     value: Any
@@ -214,7 +214,7 @@ class Result:
 
     @classmethod
     def of(cls, result: JsonObject, value: Json) -> "Result":
-        """Of a `CallToolResult`, and the value that the tool had."""
+        """Read a `CallToolResult`, with the tool's value."""
         content = cast("list[JsonObject]", result["content"])
         return cls(
             value,
@@ -227,12 +227,12 @@ class Result:
 
     @property
     def recorded(self) -> bool:
-        """Whether it is known to be recorded with the task that the call named."""
+        """Whether the call is known to be recorded with its task."""
         return self.meta.get("recorded") is True
 
     @property
     def steps(self) -> dict[str, str]:
-        """The status of each step of the task that the call named, in order; empty where it is not recorded."""
+        """The status of each step of the call's task, in order; empty if the call is not recorded."""
         return steps_in(self.meta.get("steps"))
 
     def __repr__(self) -> str:
@@ -245,13 +245,13 @@ class Result:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Task:
-    """A task, as `tasks/get` tells it.
+    """A task, from `tasks/get`.
 
     Attributes:
         status: `working`, `input_required`, `completed`, `failed` or `cancelled`.
-        variables: The task variables, the engine's own (`_workflow.…`) included.
+        variables: The task variables, including the engine's (`_workflow.…`).
         result: The final result of a completed task; `None` before.
-        shown: Everything else that was said of it: `createdAt`, `ttlMs`, `statusMessage`, …
+        shown: The other members: `createdAt`, `ttlMs`, `statusMessage`, …
     """
 
     task_id: str
@@ -262,21 +262,21 @@ class Task:
 
     @property
     def steps(self) -> dict[str, str]:
-        """The status of each step, in order; empty for a task that a list told of."""
+        """The status of each step, in order; empty for a task in a list."""
         progress = self.variables.get(PROGRESS)
         return steps_in(progress.get("steps")) if isinstance(progress, Mapping) else {}
 
     @property
     def paused(self) -> bool:
-        """Whether it waits for somebody to go on."""
+        """Whether it is paused."""
         return PAUSE_REASON in self.variables
 
     @property
     def pause(self) -> Pause:
-        """Why its last run stopped.
+        """The pause reason.
 
         Raises:
-            AttributeError: nothing stopped it.
+            AttributeError: it is not paused.
         """
         return pause_in(self.variables.get(PAUSE_REASON), self)
 
@@ -300,18 +300,18 @@ class Contents:
 
     @classmethod
     def of(cls, contents: Mapping[str, Any]) -> "Contents":
-        """Of one of the contents of a `ReadResourceResult`."""
+        """Read one of the contents of a `ReadResourceResult`."""
         data = base64.b64decode(contents.get("blob", ""))
         return cls(contents["uri"], contents.get("mimeType"), contents.get("text", ""), data)
 
 
 def steps_in(steps: object) -> dict[str, str]:
-    """The statuses in a list of steps."""
+    """Return the statuses in a list of steps."""
     return {step["name"]: step["status"] for step in steps} if isinstance(steps, list) else {}
 
 
 def own_meta(result: JsonObject) -> dict[str, Json]:
-    """A result's `_meta` without what every result says."""
+    """Return a result's `_meta` without the members of every result."""
     meta = cast("JsonObject", result.get("_meta", {}))
     return {name: value for name, value in meta.items() if name not in {SERVER_INFO_KEY, RELATED_TASK_KEY}}
 
@@ -326,14 +326,14 @@ TERMINAL = frozenset({"completed", "failed", "cancelled"})
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaskState:
-    """A tool's task, as `tasks/get` tells it.
+    """A tool's task, from `tasks/get`.
 
     Attributes:
         status: `working`, `input_required`, `completed`, `failed` or `cancelled`.
-        status_message: What the tool has reported; empty where it has not.
-        input_requests: The questions that have no answer yet, by key: `{"method", "params"}`. Up to 2025-11-25 they
-            travel otherwise, and this is empty.
-        shown: Everything else that was said of it: `createdAt`, `ttlMs`, …
+        status_message: The last progress message of the tool; empty for none.
+        input_requests: The open questions, by key: `{"method", "params"}`. Empty up to 2025-11-25, which sends them
+            in another way.
+        shown: The other members: `createdAt`, `ttlMs`, …
     """
 
     task_id: str
@@ -346,22 +346,22 @@ class TaskState:
 
     @property
     def over(self) -> bool:
-        """Whether nothing changes it any more."""
+        """Whether it has ended."""
         return self.status in TERMINAL
 
     @property
     def result(self) -> Result:
-        """What the call would have returned.
+        """The result of the call.
 
         Raises:
             JsonRpcError: the task has failed.
-            AttributeError: it was cancelled, or is not over.
+            AttributeError: it was cancelled, or has not ended.
         """
         return Result.of(self.sent, self.value)
 
     @property
     def sent(self) -> JsonObject:
-        """The same as it is sent: a `CallToolResult`."""
+        """The same as a `CallToolResult`."""
         if isinstance(self.ended, JsonRpcError):
             raise self.ended
         if self.ended is None:

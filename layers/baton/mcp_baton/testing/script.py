@@ -1,6 +1,6 @@
-"""The tools of a server under test: what they were called with, and what they are made to do.
+"""The tools of a server under test: their calls, and the results that a test sets.
 
-The server itself stays as it is: a copy of it is served, whose tools note what happens.
+The server is not changed: a copy is served, whose tools note their calls.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from mcp_baton.testing.function import Invocations
 from mcp_baton.workflow.host import Succeeded
 
 _arguments: ContextVar[JsonObject] = ContextVar("mcp_baton.testing.arguments")
-"""The arguments of the call that is about to be made, as they were sent."""
+"""The arguments of the next call, as they were sent."""
 
 
 @dataclass(slots=True)
 class Canned:
-    """How a tool ends without being run.
+    """The result of a tool that does not run.
 
     Attributes:
-        value: What it returns.
-        error: What it raises instead; `None` where it returns.
-        times: How often; `None` until the client is closed.
+        value: The return value.
+        error: The exception that it raises instead; `None` if it returns.
+        times: The number of calls; `None` for all.
     """
 
     value: object
@@ -48,7 +48,7 @@ class Canned:
 
 @dataclass(slots=True)
 class Script:
-    """What tools did, and what they shall do."""
+    """The calls of tools, and the results that a test has set."""
 
     tools: frozenset[str]
     _calls: dict[str, list[dict[str, Json]]] = field(default_factory=dict)
@@ -57,43 +57,43 @@ class Script:
     _lock: Lock = field(default_factory=Lock)
 
     def calls(self, tool: str) -> list[dict[str, Json]]:
-        """The arguments of each call so far.
+        """Return the arguments of each call.
 
         Raises:
-            ValueError: there is no such tool.
+            ValueError: the server has no such tool.
         """
         self.check(tool)
         return [dict(arguments) for arguments in self._calls.get(tool, ())]
 
     def returns(self, tool: str, value: object, times: int | None) -> None:
-        """Have a tool return this instead of running."""
+        """Make a tool return a value instead of running."""
         self.check(tool)
         self._canned[tool] = Canned(value, None, times)
 
     def raises(self, tool: str, error: BaseException | type[BaseException] | str, times: int | None) -> None:
-        """Have a tool raise this instead of running; a text is a `ToolError`'s."""
+        """Make a tool raise an error instead of running; a string becomes a `ToolError`."""
         self.check(tool)
         self._canned[tool] = Canned(None, ToolError(error) if isinstance(error, str) else error, times)
 
     def happens_during(self, tool: str, happens: Callable[[], object]) -> None:
-        """Have something happen, once, when a tool is called."""
+        """Call a function before the next call of a tool."""
         self.check(tool)
         self._during[tool] = happens
 
     def meanwhile(self, tool: str) -> None:
-        """Let happen what is to happen now."""
+        """Call the function for this tool, if there is one."""
         with self._lock:
             happens = self._during.pop(tool, None)
         if happens is not None:
             happens()
 
     def check(self, tool: str) -> None:
-        """Refuse a name that is no tool's."""
+        """Check that the server has a tool with this name."""
         if tool not in self.tools:
             raise ValueError(f"the server has no tool {tool!r}; it has {', '.join(sorted(self.tools)) or 'none'}")
 
     def begin(self, tool: str, *, again: bool) -> Canned | None:
-        """Note a call; how it ends, when the tool is not to run."""
+        """Note a call. Return its result if the tool must not run."""
         with self._lock:
             if not again:
                 self._calls.setdefault(tool, []).append(copy.deepcopy(dict(_arguments.get())))
@@ -107,11 +107,11 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What happens around a function of the server's.
+    """Wraps the functions of a server.
 
     Attributes:
-        answers: Hears of the questions that it asks.
-        invocations: For which it runs.
+        answers: Notes the questions that they ask.
+        invocations: The invocations in which they run.
     """
 
     script: Script
@@ -119,7 +119,7 @@ class Watch:
     invocations: Invocations
 
     def server(self, server: Server) -> Server:
-        """A copy of a server whose functions are watched."""
+        """Return a copy of a server with wrapped functions."""
         made = copy.copy(server)
         made.tools = {name: WatchedTool(tool, self) for name, tool in server.tools.items()}
         made.resources = {uri: self._listened(resource) for uri, resource in server.resources.items()}
@@ -133,7 +133,7 @@ class Watch:
         return made
 
     def around(self, item: Tool | Prompt | Resource) -> Callable[..., object]:
-        """A published function, watched."""
+        """Return a wrapped function."""
         function: Callable[..., Any] = item.function
         tool = item.name if isinstance(item, Tool) else ""
 
@@ -168,7 +168,7 @@ class Watch:
 
 
 class WatchedTool(Tool):
-    """A tool that notes its calls and values. What has been made of the original's signature is shared with it."""
+    """A tool that notes its calls and values. It shares the signature of the original."""
 
     def __init__(self, tool: Tool, watch: Watch) -> None:
         vars(self).update(vars(tool))
@@ -177,7 +177,7 @@ class WatchedTool(Tool):
         self._watch = watch
 
     def outcome(self, returned: object) -> Succeeded:
-        """As the tool has it; the value is noted."""
+        """Return the tool's outcome, and note its value."""
         outcome = super().outcome(returned)
         invocation = self._watch.invocations.current
         if invocation is not None:
@@ -193,7 +193,7 @@ class WatchedInput(InputSchema):
         vars(self).update(vars(schema))
 
     def bind(self, arguments: JsonObject) -> dict[str, Any]:
-        """As the schema has it."""
+        """Bind the arguments, and note them."""
         bound = self._schema.bind(arguments)
         _arguments.set(arguments)
         return bound

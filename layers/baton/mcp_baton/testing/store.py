@@ -1,6 +1,6 @@
-"""The DynamoDB of a server under test: requests that fail, and those after which the function is killed.
+"""The DynamoDB of a server under test: failing requests, and requests after which the function is killed.
 
-Both happen inside botocore's client, by its events, so that what the store makes of a failure is the real thing.
+Both use the events of botocore's client, so that the store handles a failure with its real code.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ SERVER_FAULTS = {"InternalServerError": 500, "ServiceUnavailable": 503}
 
 @dataclass(slots=True)
 class Fault:
-    """A failure that is to come.
+    """A failure that a test has requested.
 
     Attributes:
-        error: DynamoDB's error code, or what botocore raises when no answer comes.
-        times: How often; `None` for ever.
-        last: The request that it struck last, whose repetitions it strikes, too.
+        error: DynamoDB's error code, or the exception of botocore if there is no response.
+        times: The number of requests that fail; `None` for all.
+        last: The last request that failed. Its retries fail, too.
     """
 
     error: str | Exception
@@ -37,7 +37,7 @@ class Store:
 
     Args:
         client: Its client.
-        invocations: What makes the requests.
+        invocations: The invocations that make the requests.
     """
 
     def __init__(self, client: "DynamoDBClient", invocations: Invocations) -> None:
@@ -45,7 +45,7 @@ class Store:
         self._invocations = invocations
         self._faults: dict[str, Fault] = {}
         self._lock = Lock()
-        # botocore takes what a `before-call` handler returns for the answer; its stubs say that handlers have none.
+        # botocore uses the result of a `before-call` handler as the response; its stubs do not know this.
         before: Any = self._before
         client.meta.events.register("before-call.dynamodb", before)
         client.meta.events.register("after-call.dynamodb", self._after)
@@ -55,13 +55,13 @@ class Store:
         return operation in self._operations
 
     def fails(self, operation: str, *, times: int | None = 1, error: str | Exception = "InternalServerError") -> None:
-        """Have the next requests of this operation fail, all their repetitions included. None reaches the engine.
+        """Make the next requests of an operation fail, retries included. They do not reach the engine.
 
         Args:
             operation: `PutItem`, `UpdateItem`, `GetItem`, `Query`, …
-            times: How many requests; `None` for all of them, 0 for none any more.
-            error: DynamoDB's error code, e.g. `ThrottlingException`; or what botocore raises when no answer comes, e.g.
-                `EndpointConnectionError(endpoint_url="")`.
+            times: The number of requests; `None` for all, 0 to stop.
+            error: DynamoDB's error code, e.g. `ThrottlingException`; or the exception of botocore if there is no
+                response, e.g. `EndpointConnectionError(endpoint_url="")`.
 
         Raises:
             ValueError: DynamoDB has no such operation.
@@ -77,7 +77,7 @@ class Store:
         self, event_name: str, params: dict[str, Any], **_: object
     ) -> "tuple[AWSResponse, dict[str, Any]] | None":
         self._invocations.check()
-        # What the store sends again within a request is the same to the byte, its token included.
+        # A retry of the store has the same bytes, its token included.
         fault = self._due(event_name.rpartition(".")[2], (self._invocations.current, params["body"]))
         if fault is None:
             return None
@@ -103,11 +103,11 @@ class Store:
 
 
 def refusal(code: str) -> "tuple[AWSResponse, dict[str, Any]]":
-    """DynamoDB's answer to a request that failed for good, and what botocore reads in it."""
+    """Return DynamoDB's response to a failed request, and its form after botocore has parsed it."""
     from botocore.awsrequest import AWSResponse
     from botocore.compat import HTTPHeaders
 
     status = SERVER_FAULTS.get(code, 400)
-    error = {"Code": code, "Message": "as the test had it"}
+    error = {"Code": code, "Message": "requested by the test"}
     parsed = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0}}
     return AWSResponse("", status, HTTPHeaders(), None), parsed

@@ -1,4 +1,4 @@
-"""Requests as API Gateway hands them to the function, and what the function answers."""
+"""Sends requests to the function as API Gateway does, and reads its answers."""
 
 import base64
 import json
@@ -16,14 +16,14 @@ from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Function, Invocation
 
 type Era = Literal["2025", "2026"]
-"""What a client speaks: MCP 2025-11-25, with a handshake, or 2026-07-28, without (docs/http.md, Eras)."""
+"""The era of a client: MCP 2025-11-25, with a handshake, or 2026-07-28, without one (docs/http.md, Eras)."""
 
 REVISIONS: Mapping[str, str] = {"2025": "2025-11-25", "2026": "2026-07-28"}
 OWNER_HEADER = "Baton-Testing-Owner"
-"""Stands for what an authorizer finds out. It becomes the claim `sub`."""
+"""Its value becomes the claim `sub`, which an authorizer would set."""
 
 ROUNDS = 50
-"""So many times a call may ask; one that asks more often never ends."""
+"""The maximum number of times that a call may ask questions."""
 
 _ASKED = [capability for capability in CAPABILITIES if capability != APPS]
 _ASKABLE: dict[str, Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
@@ -36,8 +36,8 @@ class JsonRpcError(BatonError):
 
     Attributes:
         code: The JSON-RPC or MCP error code, e.g. `-32602`.
-        message: What the server says.
-        data: The error's `data`; `None` where there is none.
+        message: The message of the server.
+        data: The error's `data`; `None` for none.
         status: The HTTP status.
     """
 
@@ -51,12 +51,12 @@ class JsonRpcError(BatonError):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One client's way to the function: whose it is, in which era it speaks, and what the authorizer says of it.
+    """The connection of one client to the function, with its owner, era and claims.
 
     Attributes:
-        after: What happens after each request.
+        after: Called after each request.
         asked: Whether the server may ask on the stream of a request.
-        lenient: Whether what has no answer there stays open, and raises nothing.
+        lenient: Whether questions without an answer stay open instead of raising `Unanswered`.
     """
 
     function: Function
@@ -70,15 +70,15 @@ class Wire:
     lenient: bool = False
 
     def listening(self, answers: Answers | None = None, *, asked: bool = True, lenient: bool = False) -> "Wire":
-        """The same way, with other answers, or none."""
+        """Return the same connection with other answers, or none."""
         return replace(self, answers=answers or self.answers, asked=asked, lenient=lenient)
 
     def request(self, method: str, params: JsonObject, meta: JsonObject) -> tuple[JsonObject, Invocation]:
-        """The result of a request, and the invocation that gave it; questions on the way are answered.
+        """Send a request and answer the server's questions. Return the result and the invocation.
 
         Raises:
-            JsonRpcError: the server refused it.
-            Unanswered: the server asked what has no answer.
+            JsonRpcError: the server rejected the request.
+            Unanswered: a question has no answer.
             Killed: the function was killed.
         """
         result, invocation = self._once(method, params, meta)
@@ -89,7 +89,7 @@ class Wire:
             responses = {key: self.answers.result(question, key) for key, question in asked.items()}
             following = {**params, "inputResponses": responses, "requestState": result["requestState"]}
             result, invocation = self._once(method, following, meta, again=True)
-        raise AssertionError(f"{method}: the server has asked {ROUNDS} times, and asks again")
+        raise AssertionError(f"{method}: the server has asked {ROUNDS} times and asks again")
 
     def _once(
         self, method: str, params: JsonObject, meta: JsonObject, *, again: bool = False
@@ -149,8 +149,8 @@ class Wire:
         return {VERSION_KEY: REVISIONS["2026"], CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}, **able}}
 
     def _headers(self, method: str, params: JsonObject) -> dict[str, str]:
-        """What the 2026 era repeats in headers (MCP basic/transports/streamable-http, Standard Request Headers); in the
-        2025 era the session id, as a handshake gives it out."""
+        """Return the 2026 era's headers (MCP basic/transports/streamable-http, Standard Request Headers), or the 2025
+        era's session id."""
         if self.era == "2025":
             return {SESSION_HEADER: session_id(_ASKED if self.answers.able else (), bytes(RANDOM_BYTES))}
         named = params.get(_NAMED_BY.get(method, "taskId"))
@@ -170,11 +170,11 @@ class Wire:
 
 
 class Stream:
-    """An answer that arrives in pieces, and the questions in it.
+    """A streamed answer, and the questions in it.
 
     Attributes:
-        messages: What has arrived.
-        unanswered: The first question that has no answer.
+        messages: The messages so far.
+        unanswered: The first question without an answer.
     """
 
     def __init__(self, answer: Callable[[JsonObject], Unanswered | None]) -> None:
@@ -188,7 +188,7 @@ class Stream:
         return self
 
     def write(self, data: bytes) -> None:
-        """Take a piece; answer what it asks."""
+        """Read a piece, and answer its questions."""
         *events, self._rest = (self._rest + data).split(b"\n\n")
         for message in (found for event in events for found in in_event(event.decode())):
             self.messages.append(message)
@@ -197,7 +197,7 @@ class Stream:
 
 
 def messages_in(response: Mapping[str, Any]) -> list[JsonObject]:
-    """The messages in a proxy response."""
+    """Return the messages in a proxy response."""
     headers, body = response["headers"], response.get("body") or ""
     if headers.get("Content-Type") == "text/event-stream":
         return [message for event in body.split("\n\n") for message in in_event(event)]
@@ -205,30 +205,30 @@ def messages_in(response: Mapping[str, Any]) -> list[JsonObject]:
 
 
 def in_event(event: str) -> Iterator[JsonObject]:
-    """The message in a server-sent event, if there is one."""
+    """Yield the message of a server-sent event, if it has one."""
     data = "\n".join(line.removeprefix("data: ") for line in event.split("\n") if line.startswith("data: "))
     if data:
         yield json.loads(data)
 
 
 def result_in(messages: list[JsonObject], status: int) -> JsonObject:
-    """The result that the last message brings.
+    """Return the result in the last message.
 
     Raises:
-        JsonRpcError: it brings an error.
-        RuntimeError: it is no answer.
+        JsonRpcError: it is an error.
+        RuntimeError: it is neither a result nor an error.
     """
     last: Mapping[str, Any] = messages[-1] if messages else {}
     if isinstance(last.get("error"), Mapping):
         raise JsonRpcError(last["error"], status)
     if "result" not in last:
-        raise RuntimeError(f"the server answered HTTP {status} and no result: {dumps(messages)}")
+        raise RuntimeError(f"the server answered HTTP {status} without a result: {dumps(messages)}")
     result: JsonObject = last["result"]
     return result
 
 
 def header_value(value: Json) -> str:
-    """A value as it stands in a header: in base64 where it could not travel as it is."""
+    """Return a value for a header, in base64 if it contains characters that a header cannot."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if text.isascii() and text.isprintable() and not text.startswith("=?"):
         return text

@@ -1,4 +1,4 @@
-"""The worker of a server under test: the events that wait for it, and what becomes of them (docs/testing.md)."""
+"""The worker of a server under test: its events and their outcomes (docs/testing.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -9,14 +9,14 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.testing.function import Clock, Function, Handler, Invocations, Killed
 
 type Workers = Literal["at once", "by hand"]
-"""When the worker works: once a request is answered, or when the test says so (docs/testing.md, In the background)."""
+"""When the worker runs: after each request, or when the test calls it (docs/testing.md, In the background)."""
 
 WORKERS = ("at once", "by hand")
 RETRY_AFTER_S = (60.0, 120.0)
-"""Lambda's: how long after a failed invocation the next one is made."""
+"""The time before each retry of a failed invocation, as in Lambda."""
 
 TIMEOUT_S = 900.0
-"""What a worker's invocation is given unless a test says otherwise; the template's default."""
+"""The time limit of a worker's invocation, as in the template, unless a test sets another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class WaitingEvent:
     """An event that waits for a worker.
 
     Attributes:
-        task_id: The task that it names.
-        dispatch: Which of the task's dispatches it is, from 1 on.
-        attempt: How often it is delivered with this one; Lambda makes three attempts.
-        due_s: From when on it is delivered, by `clock.monotonic_s()`.
-        event: What the function is invoked with.
+        task_id: Its task.
+        dispatch: The number of the task's dispatch, from 1.
+        attempt: The number of the delivery, from 1; Lambda makes three attempts.
+        due_s: The earliest time of the delivery, by `clock.monotonic_s()`.
+        event: The event of the function.
     """
 
     task_id: str
@@ -40,13 +40,13 @@ class WaitingEvent:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRun:
-    """What became of an event.
+    """The outcome of an event.
 
     Attributes:
         event: The event.
         outcome: `completed`, `failed`, `asked`, `handed over`, `given up: …`, `held by another worker`, `over: …`,
             `raised` or `killed`.
-        error: What the function raised; `None` where it returned.
+        error: The exception of the function; `None` if it returned.
     """
 
     event: WaitingEvent
@@ -56,13 +56,13 @@ class WorkerRun:
 
 @dataclass(slots=True)
 class Events:
-    """The events of a server under test, whatever its version: `tasks.jobs.Dispatcher`.
+    """The events of all versions of a server under test: `tasks.jobs.Dispatcher`.
 
     Attributes:
-        waiting: Those that no worker has had.
-        runs: What became of those that one has had, in order.
+        waiting: The events that no worker has processed.
+        runs: The outcomes of the others, in order.
         values: The last value of each task's tool.
-        refused: How many are not taken; `None` for all.
+        refused: The number of events to reject; `None` for all.
     """
 
     clock: Clock
@@ -72,19 +72,19 @@ class Events:
     refused: int | None = 0
 
     def dispatch(self, event: JsonObject) -> None:
-        """Take an event.
+        """Add an event.
 
         Raises:
-            NotDispatched: a test had it so.
+            NotDispatched: a test has requested it.
         """
         if self.refused != 0:
             self.refused = None if self.refused is None else self.refused - 1
-            raise NotDispatched("as the test had it")
+            raise NotDispatched("requested by the test")
         named = cast("dict[str, Any]", event["batonTask"])
         self.waiting.append(WaitingEvent(named["taskId"], named["dispatch"], 1, self.clock.monotonic_s(), event))
 
     def next(self) -> WaitingEvent | None:
-        """The first event that is due, taken out of the queue."""
+        """Remove and return the first event that is due."""
         now_s = self.clock.monotonic_s()
         event = next((event for event in self.waiting if event.due_s <= now_s), None)
         if event is not None:
@@ -92,7 +92,7 @@ class Events:
         return event
 
     def again(self, event: WaitingEvent) -> None:
-        """Deliver an event again that has failed, as Lambda does: twice at most."""
+        """Deliver a failed event again, at most twice, as Lambda does."""
         if event.attempt <= len(RETRY_AFTER_S):
             due_s = self.clock.monotonic_s() + RETRY_AFTER_S[event.attempt - 1]
             self.waiting.append(replace(event, attempt=event.attempt + 1, due_s=due_s))
@@ -103,9 +103,9 @@ class Worker:
 
     Args:
         make: Makes its handler.
-        invocations: Where each invocation is known.
-        events: What it is invoked with.
-        workers: Whether it works at once on what is due, or when a test says so.
+        invocations: The invocations.
+        events: Its events.
+        workers: Whether it runs after each request, or when a test calls it.
     """
 
     def __init__(self, make: Callable[[], Handler], invocations: Invocations, events: Events, workers: Workers) -> None:
@@ -114,29 +114,29 @@ class Worker:
         self.events = events
 
     def look(self) -> None:
-        """Work on what is due, unless that is for the test to say.
+        """Process the events that are due, unless the test does this by hand.
 
         Raises:
-            Killed: the function was killed meanwhile.
+            Killed: the function was killed.
         """
         if self._at_once:
             self.run_due()
 
     def run_due(self) -> None:
-        """Work on all that is due.
+        """Process all events that are due.
 
         Raises:
-            Killed: the function was killed meanwhile.
+            Killed: the function was killed.
         """
         while (event := self.events.next()) is not None:
             self._run(event)
 
     def run(self) -> WorkerRun:
-        """Work on the event that is due first; where none is yet, time passes until one is.
+        """Process the event that is due first. If none is due, advance the clock.
 
         Raises:
             LookupError: no event waits.
-            Killed: the function was killed meanwhile.
+            Killed: the function was killed.
         """
         if not self.events.waiting:
             raise LookupError("no event waits for a worker: see `waiting_events`")
@@ -145,7 +145,7 @@ class Worker:
             self.events.clock.advance(wait_s)
         event = self.events.next()
         if event is None:
-            raise LookupError("another thread has taken the event that waited")
+            raise LookupError("another thread has taken the event")
         return self._run(event)
 
     def _run(self, event: WaitingEvent) -> WorkerRun:
@@ -154,7 +154,7 @@ class Worker:
         except Killed as killed:
             self._failed(WorkerRun(event, "killed", killed))
             raise
-        except Exception as error:  # noqa: BLE001 - Lambda takes whatever a handler raises, and invokes it again
+        except Exception as error:  # noqa: BLE001 - Lambda retries after any exception of a handler
             return self._failed(WorkerRun(event, "raised", error))
         if invocation.value is not None:
             self.events.values[event.task_id] = invocation.value

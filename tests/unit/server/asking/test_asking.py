@@ -293,7 +293,7 @@ def test_nobody_waits_longer_for_an_answer_than_the_limit() -> None:
     unbounded = meeting(notebook, lambda *_: None, lambda: next(looks) < 10)
     asker = replace(unbounded, limit_s=7.5, clock=lambda: next(clock))
 
-    with pytest.raises(ToolError, match=r"Nobody answered elicitation/create in 7\.5 s"):
+    with pytest.raises(ToolError, match=r"The client did not answer elicitation/create within 7\.5 s"):
         asker.ask((NAME, THOUGHT))
     assert notebook.log.count("answered q1") == 2
     assert notebook.open == {}
@@ -323,9 +323,9 @@ def test_each_question_is_waited_for_as_long_as_its_own_limit_says() -> None:
     clock = itertools.count(0.0, 1.0)
     asker = replace(meeting(Notebook(), lambda *_: None), limit_s=2.5, clock=lambda: next(clock))
 
-    with pytest.raises(ToolError, match=r"Nobody answered roots/list in 4\.5 s"):
+    with pytest.raises(ToolError, match=r"The client did not answer roots/list within 4\.5 s"):
         asker.ask((roots("folders", timeout_s=4.5),))
-    with pytest.raises(ToolError, match=r"Nobody answered elicitation/create in 2\.5 s"):
+    with pytest.raises(ToolError, match=r"The client did not answer elicitation/create within 2\.5 s"):
         asker.ask((NAME, roots("folders", timeout_s=4.5)))
 
 

@@ -102,8 +102,8 @@ class Unhashable:
         (Depends(kept_with, scope="process"), "'kept_with' is kept for the process and 'plain' is closed"),
         (Depends(kept_deeply, scope="process"), "'kept_deeply' is kept for the process and 'kept_with' is closed"),
         (Depends(with_context, scope="process"), "cannot take one call's Context"),
-        (Depends(wanting), "nobody fills in its parameter 'amount'"),
-        (Depends(Unhashable()), "no hash"),
+        (Depends(wanting), "the parameter 'amount' has no value"),
+        (Depends(Unhashable()), "not hashable"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(declared: Any, cause: str) -> None:

@@ -1,4 +1,4 @@
-"""Questions to the client, and who gets the answers (MCP client/elicitation, client/sampling, client/roots)."""
+"""Questions of the server to the client (MCP client/elicitation, client/sampling, client/roots)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +15,13 @@ URL_ELICITATION = "elicitation.url"
 
 
 class Question(Struct, frozen=True):
-    """A request of the server's to the client.
+    """A question of the server to the client.
 
     Attributes:
-        key: Names it within the call.
+        key: Its key within the call.
         capability: The client capability that it needs, as a path: `elicitation`, or `elicitation.url`.
-        read: Makes an answer of the client's result; raises `ToolError` for what is none.
-        limit_s: How long an answer is waited for, seconds; `None` for the operator's choice.
+        read: Converts the client's result to an answer; raises `ToolError` if it is invalid.
+        limit_s: The time limit for the answer, seconds; `None` for the operator's setting.
     """
 
     key: str
@@ -37,10 +37,10 @@ class Question(Struct, frozen=True):
 
 
 class InputRequired(BaseException):
-    """Ends a call that cannot go on without answers. A `BaseException`, so that no tool swallows it.
+    """Ends a call that cannot continue without answers. A `BaseException`, so that no tool catches it.
 
     Args:
-        result: The `InputRequiredResult` that asks for them.
+        result: The `InputRequiredResult` with the questions.
     """
 
     def __init__(self, result: JsonObject) -> None:
@@ -49,11 +49,12 @@ class InputRequired(BaseException):
 
 
 class TaskBegins(BaseException):
-    """Ends a call in its request where its task begins: a worker makes it again. A `BaseException`, as `InputRequired`.
+    """Ends a call in its request when its task starts: a worker makes the call again. A `BaseException`, as
+    `InputRequired`.
 
     Args:
-        answers: What the client has answered so far, by key.
-        key: The call's idempotency key, which it keeps.
+        answers: The answers so far, by key.
+        key: The idempotency key, which the call keeps.
     """
 
     def __init__(self, answers: JsonObject, key: str) -> None:
@@ -70,15 +71,15 @@ class Asker(Protocol):
 
 
 def supports(envelope: Envelope, capability: str) -> bool:
-    """Whether the client can be asked for this. Where it is not known, it is worth trying."""
+    """Whether the client can answer. True if that is unknown."""
     return not envelope.is_known or declares(envelope.capabilities, capability)
 
 
 def refuse_undeclared(envelope: Envelope, questions: Sequence[Question]) -> None:
-    """Refuse what the client has said that it cannot answer: nobody waits for an answer that cannot come.
+    """Refuse questions that the client has not declared.
 
     Raises:
-        ToolError: it has not declared what one of the questions needs.
+        ToolError: a question needs a capability that the client has not declared.
     """
     for question in questions:
         if not supports(envelope, question.capability):
@@ -87,16 +88,16 @@ def refuse_undeclared(envelope: Envelope, questions: Sequence[Question]) -> None
 
 
 class AskedInWorkflow(ToolError):
-    """A step wanted to ask the client, which its tool can do where it is called by itself."""
+    """A step tried to ask the client. Its tool can ask if the client calls it directly."""
 
 
 class CannotAsk:
     """The asker of a call whose client cannot be asked: each question fails.
 
     Args:
-        why: What the tool's failure says.
-        refusal: The failure's kind.
-        envelope: What is known of the client, which comes first where it could not answer anyway.
+        why: The reason in the tool's error.
+        refusal: The type of the error.
+        envelope: The client's capabilities. A missing capability is reported first.
     """
 
     def __init__(self, why: str, refusal: type[ToolError] = ToolError, envelope: Envelope | None = None) -> None:
@@ -112,8 +113,8 @@ class CannotAsk:
 
 
 def declares(capabilities: JsonObject, path: str) -> bool:
-    """Whether capabilities declare one. Elicitation that names no mode means forms, and one that names only another
-    mode does not (MCP client/elicitation, Capabilities)."""
+    """Whether capabilities include one. Elicitation without a mode means forms; with only the mode `url` it does not
+    (MCP client/elicitation, Capabilities)."""
     here: Json = capabilities
     for part in path.split("."):
         if not isinstance(here, Mapping) or part not in here:
@@ -125,13 +126,13 @@ def declares(capabilities: JsonObject, path: str) -> bool:
 
 
 class Identity(Struct, frozen=True):
-    """Which call it is.
+    """The identity of a call over several rounds.
 
     Attributes:
         key: Its idempotency key.
         task: The task that it names.
         step: The step of that task whose key it is.
-        values: The digest of the values that the placeholders in its arguments stand for; `None` without one.
+        values: The digest of the values of its placeholders; `None` without one.
     """
 
     key: Key = field(default_factory=own_key)
@@ -146,7 +147,7 @@ class Identity(Struct, frozen=True):
 
 
 def identity_of(carried: Json) -> Identity | None:
-    """The identity that a `requestState` has carried; `None` for one that carries none."""
+    """The identity in a `requestState`; `None` without one."""
     match carried:
         case {"key": str(key), "task": str() | None as task, "step": str() | None as step, **others}:
             values = others.get("values")
@@ -156,5 +157,5 @@ def identity_of(carried: Json) -> Identity | None:
 
 
 def carried_to(identity: Identity | None, task: str | None) -> Identity | None:
-    """An earlier round's identity, where it is that of a call of this task: with another task it is another call."""
+    """The identity of an earlier round if it belongs to this task. With another task it is another call."""
     return identity if identity is not None and identity.task == task else None

@@ -1,4 +1,4 @@
-"""Taking a client's answer to a question that another invocation waits for (revisions up to 2025-11-25)."""
+"""Delivers a client's answer to the invocation or task that asked (revisions up to 2025-11-25)."""
 
 import logging
 
@@ -20,16 +20,16 @@ def take_answer(
     response: Response,
     services: Services,
 ) -> HttpResponse:
-    """Put an answer where whoever waits for it looks, or give it to the task that has asked.
+    """Store an answer for the invocation that waits for it, or give it to the task that asked.
 
     Args:
-        store: Where that is.
-        owner: Who has sent it.
+        store: The store.
+        owner: The sender of the answer.
         response: The answer.
         services: Invoke a worker for the task.
 
     Returns:
-        What the client is told.
+        The reply to the client.
     """
     asker = asked_by(str(response.id))
     if asker is not None and store is not None and owner is not None:
@@ -37,12 +37,12 @@ def take_answer(
 
         return Taker(store, services).take(owner, *asker, response)
     if store is None or owner is None or not is_question(str(response.id)):
-        return refusal(400, "Invalid request: nobody has asked this")
+        return refusal(400, "Invalid request: there is no such question")
     answer: dict[str, Json] = {"result": response.result} if response.error is None else {"error": response.error}
     try:
         store.answers.answer(owner, str(response.id), answer)
     except TaskNotFound:
-        return refusal(400, "Invalid request: nobody has asked this, or the answer is there already")
+        return refusal(400, "Invalid request: there is no such question, or it was answered before")
     except TooLarge:
         return refusal(413, "The answer is too large to be stored")
     except StoreError:

@@ -11,8 +11,8 @@ from mcp_baton.server.asking.asker import URL_ELICITATION, Question
 from mcp_baton.server.content import Content, Message
 
 type Schema = JsonObject | Any
-"""A JSON Schema of flat primitive fields, or a type: a model, a dataclass, or a plain one such as `int`, an `Enum` or a
-`Literal`; `None` for a form without fields."""
+"""A JSON Schema with flat primitive fields, or a type: a model, a dataclass, or a plain one such as `int` or `Enum`.
+`None` for a form without fields."""
 
 VALUE = "value"
 """The one field of a plain type's form."""
@@ -22,13 +22,13 @@ NO_FIELDS: JsonObject = {"type": "object", "properties": {}}
 
 
 class Form:
-    """What is asked for.
+    """A form.
 
     Args:
         schema: The author's schema or type.
 
     Raises:
-        ValueError: it has a field that MCP's forms do not have; names it.
+        ValueError: a field is not possible in MCP's forms; names it.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -44,10 +44,10 @@ class Form:
             self.schema = self._described(schema)
 
     def read(self, content: JsonObject) -> object:
-        """The content as the type that was asked for; `None` where none was.
+        """The content as the type of the form; `None` for a form without a type.
 
         Raises:
-            ToolError: it does not fit.
+            ToolError: the content does not match the form.
         """
         if self._type is None:
             return None
@@ -79,7 +79,7 @@ class Form:
 
 
 def inlined(shown: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A type's schema with what it refers to in its place, and without the null of an optional one."""
+    """A type's schema with its references resolved, and without the null of an optional type."""
     options = [option for option in shown.get("anyOf", ()) if option.get("type") != "null"]
     if len(options) == 1:
         shown = {name: value for name, value in shown.items() if name != "anyOf"} | options[0]
@@ -101,8 +101,7 @@ def _check_fields(form: JsonObject, name: str) -> None:
     for field, shown in properties.items():
         if not isinstance(shown, Mapping) or not (_is_flat(shown) or is_choice_of_several(shown)):
             raise ValueError(
-                f"{name}: the field {field!r} is not one that a form has; forms are flat: text, numbers, booleans and "
-                "choices"
+                f"{name}: the field {field!r} is not possible in a form; use text, numbers, booleans and choices"
             )
 
 
@@ -111,7 +110,7 @@ def _is_flat(shown: JsonObject) -> bool:
 
 
 def is_choice_of_several(shown: Mapping[str, Json]) -> bool:
-    """A list of strings out of some that are named (MCP 2025-11-25, multi-select enums)."""
+    """Whether a field is a multiple choice (MCP 2025-11-25, multi-select enums)."""
     items = shown.get("items")
     return shown.get("type") == "array" and isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
 
@@ -124,9 +123,9 @@ class Elicited(Struct, frozen=True):
 
     Attributes:
         action: `accept`, `decline` or `cancel`.
-        content: The fields that were filled in, as JSON; empty unless accepted.
-        data: The content as the type that was asked for, the bare value for a plain type; `None` unless accepted, or
-            where no type was given but a JSON Schema.
+        content: The filled fields as JSON; empty unless accepted.
+        data: The content as the type of the question, the bare value for a plain type; `None` unless accepted, or if
+            the question has a JSON Schema instead of a type.
     """
 
     action: str
@@ -135,7 +134,7 @@ class Elicited(Struct, frozen=True):
 
     @property
     def accepted(self) -> bool:
-        """Whether the person filled it in."""
+        """Whether the person accepted."""
         return self.action == "accept"
 
 
@@ -143,10 +142,10 @@ class Sampled(Struct, frozen=True):
     """A model's answer.
 
     Attributes:
-        role: `assistant`, as a rule.
+        role: Usually `assistant`.
         content: The content blocks.
         model: The model's name.
-        stop_reason: Why it stopped.
+        stop_reason: Why the model stopped.
     """
 
     role: str
@@ -161,7 +160,7 @@ class Sampled(Struct, frozen=True):
 
 
 class Root(Struct, frozen=True):
-    """A folder or file that the client lets the server work on."""
+    """A folder or file that the client offers to the server."""
 
     uri: str
     name: str | None = None
@@ -174,11 +173,11 @@ class Roots(Struct, frozen=True):
 
 
 def key_of(place: int, text: str) -> str:
-    """The key of a question that was given none: the same whenever the call is run again from its start.
+    """The key of a question without a given one. It is the same when the call runs again.
 
     Args:
-        place: The question's number in the call, from 1 on.
-        text: What it asks.
+        place: The question's number in the call, from 1.
+        text: Its text.
     """
     from hashlib import sha256
 
@@ -189,13 +188,13 @@ def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | No
     """Ask a person to fill in a form.
 
     Args:
-        key: Names the question within its call.
-        message: What to tell the person.
+        key: The question's key within its call.
+        message: The text for the person.
         schema: The form.
-        timeout_s: How long an answer is waited for, seconds; the operator's choice where it is not given.
+        timeout_s: The time limit for the answer, seconds; the operator's setting by default.
 
     Raises:
-        ValueError: the schema has a field that MCP's forms do not have, or the time is none.
+        ValueError: a field is not possible in MCP's forms, or the time is not above 0.
     """
     form = Form(schema)
     params: dict[str, Json] = {"mode": "form", "message": message, "requestedSchema": form.schema}
@@ -203,7 +202,7 @@ def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | No
 
 
 def url_elicitation(key: str, message: str, url: str, *, timeout_s: float | None = None) -> Question:
-    """Ask a person to go to a page, for what must not pass through the client. `timeout_s` as `elicitation`."""
+    """Ask a person to open a page, for data that must not pass through the client. `timeout_s` as `elicitation`."""
     params: dict[str, Json] = {"mode": "url", "message": message, "url": url}
     return Question(
         key, "elicitation/create", params, URL_ELICITATION, lambda answer: elicited(answer, None), timeout_s
@@ -235,7 +234,7 @@ def elicited(answer: JsonObject, schema: Schema) -> Elicited:
     """A person's answer from an `ElicitResult`.
 
     Raises:
-        ToolError: it is none, or its content is not what was asked for.
+        ToolError: it is invalid, or its content does not match the form.
     """
     return _elicited(answer, Form(schema))
 
@@ -253,7 +252,7 @@ def sampled(answer: JsonObject) -> Sampled:
     """A model's answer from a `CreateMessageResult`.
 
     Raises:
-        ToolError: it is none.
+        ToolError: it is invalid.
     """
     content = answer.get("content")
     blocks = content if isinstance(content, list) else [content]
@@ -268,7 +267,7 @@ def listed_roots(answer: JsonObject) -> Roots:
     """The roots in a `ListRootsResult`.
 
     Raises:
-        ToolError: it is none.
+        ToolError: it is invalid.
     """
     listed = answer.get("roots")
     if not isinstance(listed, list) or not all(isinstance(item, Mapping) and "uri" in item for item in listed):
@@ -288,21 +287,21 @@ def _message(said: Said) -> Json:
 
 
 OPTIONAL: Final = frozenset({"key", "timeout_s"})
-"""What may be given by its name, beside the two that make a question."""
+"""The optional arguments, besides the two required ones."""
 
 
 def question_of(method: str, place: int, positional: Sequence[Any], named: Mapping[str, Any]) -> Question:
-    """The question that `Context.elicit` or `Context.elicit_url` was given.
+    """The question from the arguments of `Context.elicit` or `Context.elicit_url`.
 
     Args:
-        method: Which of the two.
-        place: The question's number in the call, from 1 on.
-        positional: The arguments without names.
-        named: Those with names.
+        method: `elicit` or `elicit_url`.
+        place: The question's number in the call, from 1.
+        positional: The positional arguments.
+        named: The keyword arguments.
 
     Raises:
-        TypeError: they do not make a question.
-        ValueError: the schema has a field that MCP's forms do not have, or the time is none.
+        TypeError: the arguments are invalid.
+        ValueError: a field is not possible in MCP's forms, or the time is not above 0.
     """
     second = "schema" if method == "elicit" else "url"
     given = question_arguments(method, ("message", second), positional, named)
@@ -314,18 +313,16 @@ def question_of(method: str, place: int, positional: Sequence[Any], named: Mappi
 def question_arguments(
     method: str, names: tuple[str, str], positional: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A question's arguments by their names: these two, and `key` and `timeout_s` where they were given.
-
-    The two may stand in their order, or after the key, as they had to in 0.1.
+    """A question's arguments by name. The two required ones may be positional; as in 0.1, also after the key.
 
     Args:
-        method: The method of `Context`, for its errors.
+        method: The method of `Context`, for errors.
         names: `("message", "schema")`, or `("message", "url")`.
-        positional: The arguments without names.
-        named: Those with names. `response_type` is another name for `schema`, and a schema may be left out.
+        positional: The positional arguments.
+        named: The keyword arguments. `response_type` is another name for `schema`, which is optional.
 
     Raises:
-        TypeError: they do not make a question.
+        TypeError: the arguments are invalid.
     """
     given = {name: value for name, value in named.items() if (name, value) != ("response_type", None)}
     if "response_type" in given and "schema" in names:
@@ -334,7 +331,7 @@ def question_arguments(
     order = ("key", *names) if count == len(names) + 1 and "key" not in given else names
     places = order[: len(positional)]
     if len(positional) > len(order) or given.keys() & set(places) or given.keys() - {*OPTIONAL, *names}:
-        raise TypeError(f"{method}: give {names[0]}, {names[1]} and, where they are wanted, key=… and timeout_s=…")
+        raise TypeError(f"{method}: give {names[0]}, {names[1]} and optionally key=… and timeout_s=…")
     made = {"schema": None, **dict(zip(places, positional, strict=True)), **given}
     _check_texts(method, names, made)
     return made

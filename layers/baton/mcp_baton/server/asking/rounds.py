@@ -1,7 +1,7 @@
-"""Questions in the 2026 era: nothing waits (MCP 2026-07-28, basic/patterns/mrtr).
+"""Asking the client: in rounds (2026 era), or through the store (2025 era).
 
-What is asked ends the call with an `input_required` result, the client sends the call again with the answers, and the
-function runs again from its start; the same question then returns its answer.
+In the 2026 era a question ends the call with an `input_required` result. The client repeats the call with the answers.
+The function runs again from its start, and the same question returns its answer (MCP 2026-07-28, basic/patterns/mrtr).
 """
 
 import logging
@@ -35,11 +35,11 @@ class Rounds(Struct):
     """The 2026 era's asker: the answers of the rounds so far, and the seal for the next.
 
     Attributes:
-        answers: What the client has answered, by key.
-        binding: What the state is bound to.
-        capabilities: What the client has declared.
-        earlier: Which call the round before was part of; `None` in a first round.
-        identity: Which call this is: goes along to the next round.
+        answers: The client's answers by key.
+        binding: Binds the state to the caller, the request and the task.
+        capabilities: The client's capabilities.
+        earlier: The identity of the call in the round before; `None` in a first round.
+        identity: The identity of this call, sent along to the next round.
     """
 
     seal: Seal
@@ -53,8 +53,8 @@ class Rounds(Struct):
         """The answers, if the client has given all of them.
 
         Raises:
-            InputRequired: it has not.
-            ProtocolError: it cannot, for want of a capability, or an answer is no object.
+            InputRequired: an answer is missing.
+            ProtocolError: the client lacks a capability, or an answer is not an object.
         """
         missing = tuple(question for question in questions if question.key not in self.answers)
         if missing:
@@ -87,14 +87,14 @@ class Rounds(Struct):
 
 
 def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, capabilities: JsonObject) -> Rounds:
-    """The rounds that a request continues, or begins.
+    """The rounds that a request continues or starts.
 
-    A first round may bring answers along. A later one answers what the round before has asked, and changes no earlier
-    answer.
+    A first round may contain answers. A later round answers the questions of the round before; it cannot change earlier
+    answers.
 
     Raises:
-        ProtocolError: its `requestState` is not one that this server gave this caller for this request, or its
-            `inputResponses` are no object.
+        ProtocolError: this server did not issue the `requestState` to this caller for this request, or `inputResponses`
+            is not an object.
     """
     name, arguments = params.get("name", params.get("uri")), params.get("arguments")
     meta = params.get("_meta")
@@ -122,15 +122,15 @@ QUESTION_TTL_S = 3_600
 
 
 class StoreAsker(Struct):
-    """The handshake era's asker: sends the question on the call's stream, and waits in the store for the answer.
+    """The asker of the 2025 era: sends the question on the call's stream and polls the store for the answer.
 
     Attributes:
         send: Sends a JSON-RPC request to the client: id, method, params.
-        new_question: Makes an id that cannot be guessed.
-        waited_for: Whether the request still waits for the tool.
-        limit_s: How long an answer is waited for, seconds, where the question has no limit of its own.
-        clock: Seconds, from any moment on.
-        envelope: What is known of the client; `None` where it was asked for elsewhere.
+        new_question: Creates an id that cannot be guessed.
+        waited_for: Returns whether the request still waits for the tool.
+        limit_s: The time limit for an answer without its own, seconds.
+        clock: Returns seconds since an arbitrary moment.
+        envelope: The client's capabilities; `None` if they were checked before.
     """
 
     store: AnswerStore
@@ -144,11 +144,11 @@ class StoreAsker(Struct):
     envelope: Envelope | None = None
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
-        """Ask all that has not been asked yet, then wait for every answer.
+        """Ask all new questions, then wait for every answer.
 
         Raises:
-            ToolError: the client has not declared that it can be asked, the store cannot hold the question, the client
-                refuses to answer, or no answer comes in time.
+            ToolError: the client lacks a capability, the store is not available, the client refuses to answer, or there
+                is no answer in time.
         """
         new = {question.key: question for question in questions if question.key not in self.known}
         if self.envelope is not None:
@@ -173,7 +173,7 @@ class StoreAsker(Struct):
         return identifier
 
     def _params(self, question: Question) -> JsonObject:
-        """As they are sent: in this era a page has an id of its own (MCP 2025-11-25, ElicitRequestURLParams)."""
+        """The params of the request. In this era a page has its own id (MCP 2025-11-25, ElicitRequestURLParams)."""
         if question.capability != URL_ELICITATION:
             return question.params
         return {**question.params, "elicitationId": self.new_question()}
@@ -188,13 +188,12 @@ class StoreAsker(Struct):
             if not self.waited_for():
                 raise Abandoned
             if self.clock() >= sent_s + limit_s:
-                raise ToolError(f"Nobody answered {question.method} in {limit_s:g} s.", retryable=False)
+                raise ToolError(f"The client did not answer {question.method} within {limit_s:g} s.", retryable=False)
 
         return wait_for_answer(self.store, self.owner, identifier, waiting=check)
 
     def _close(self, identifiers: Iterable[str]) -> None:
-        """Take no answers any more, whether they came or the call has stopped waiting. A question that stays open ends
-        by itself, so a store that fails is not asked again."""
+        """Accept no further answers. A question that stays open expires, so a failure of the store is only logged."""
         try:
             for identifier in identifiers:
                 self.store.close(self.owner, identifier)

@@ -183,7 +183,7 @@ def questions_of(required: InputRequired) -> dict[str, JsonObject]:
 
 logger = logging.getLogger(__name__)
 
-NOT_OPEN = "Invalid request: nobody has asked this, or the answer is there already"
+NOT_OPEN = "Invalid request: there is no such question, or it was answered before"
 
 
 class Taker(Struct, frozen=True):

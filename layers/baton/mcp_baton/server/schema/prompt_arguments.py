@@ -1,4 +1,4 @@
-"""Prompt arguments: strings from the client, checked and converted before anything else happens (docs/workflows.md)."""
+"""Prompt arguments: strings from the client, checked and converted before a run starts (docs/workflows.md)."""
 
 import re
 import types
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 SECRETS: Final = "secretArguments"
-"""The member of an error's `data` that names the secret arguments to give (docs/workflows.md, Secret arguments)."""
+"""The member of an error's `data` with the names of missing secret arguments (docs/workflows.md, Secret arguments)."""
 
 
 class ArgumentRefused(ProtocolError):
     """An argument is missing, unknown or does not convert.
 
     Args:
-        problem: What is wrong; names the argument.
-        secrets: The secret arguments that are missing, for a client that can ask its user for them.
+        problem: The cause; names the argument.
+        secrets: The missing secret arguments, for a client that can ask its user.
     """
 
     def __init__(self, problem: str, secrets: Sequence[str] = ()) -> None:
@@ -94,16 +94,16 @@ def _is_placeholder(value: Json, question: str) -> bool:
 
 
 def _defaults(declared: Sequence[Argument]) -> dict[str, Json]:
-    """The arguments that have a value without being given, as a client would send them."""
+    """The defaults of optional arguments, as a client would send them."""
     return {argument.name: as_text(argument.default) for argument in declared if argument.default is not None}
 
 
 def default_fault(argument: Argument, *, in_full: bool) -> str | None:
-    """Why a default does not convert; `None` where it does, or where only pydantic can say and is not to be asked.
+    """Why a default does not convert; `None` if it does, or if only pydantic knows and `in_full` is false.
 
     Args:
         argument: The argument.
-        in_full: Ask pydantic, which is imported for it. A bare scalar's default is held against its type in any case.
+        in_full: Whether pydantic checks the default. Defaults of scalars are always checked.
     """
     text = as_text(argument.default)
     if _by_hand(text, argument.type) is not None or not (in_full or argument.type in (str, int, float, bool)):
@@ -116,7 +116,7 @@ def default_fault(argument: Argument, *, in_full: bool) -> str | None:
 
 
 def stored_arguments(stored: Mapping[str, Json], given: JsonObject) -> JsonObject:
-    """The arguments of a resume: those of the first call, overlaid by those that are given again."""
+    """The arguments of a resume: those of the first call, replaced by those that are given again."""
     return {**stored, **given}
 
 
@@ -124,7 +124,7 @@ def _convert(argument: Argument, value: Json) -> Json:
     try:
         return convert(value, argument.type)
     except ValueError as error:
-        if argument.secret:  # what is said of it may quote it
+        if argument.secret:  # the text may quote the value
             raise ArgumentRefused(f"the argument {argument.name!r} does not convert to its type") from None
         raise ArgumentRefused(f"the argument {argument.name!r} does not convert: {error}") from error
     except Exception:
@@ -134,10 +134,10 @@ def _convert(argument: Argument, value: Json) -> Json:
 
 
 def convert(value: Json, target: Any) -> Json:
-    """A prompt argument's string converted to its type, as JSON. A string that is JSON may stand for its value.
+    """A prompt argument's string converted to its type, as JSON. The string may be the JSON of the value.
 
     Raises:
-        ValueError: it does not convert; says why.
+        ValueError: it does not convert; has the cause.
     """
     by_hand = _by_hand(value, target) if isinstance(value, str) else _as_it_is(value, target)
     if by_hand is not None:
@@ -156,7 +156,7 @@ def convert(value: Json, target: Any) -> Json:
 
 
 def _by_hand(text: str, target: Any) -> Json:
-    """What pydantic makes of ordinary text for a scalar type, without importing it; `None` where it must be asked."""
+    """An ordinary text converted to a scalar type with the result of pydantic; `None` if pydantic is needed."""
     if not isinstance(target, type) and typing.get_origin(target) in (typing.Union, types.UnionType):
         target = next(
             (part for part in (str, int, float, bool) if typing.get_args(target) == (part, types.NoneType)), None
@@ -173,7 +173,7 @@ def _by_hand(text: str, target: Any) -> Json:
 
 
 def _as_it_is(value: Json, target: Any) -> Json:
-    """A number or truth value that is of a scalar type already; `None` where pydantic must be asked."""
+    """A number or boolean that already has the scalar type; `None` if pydantic is needed."""
     if target is float and type(value) is int:
         return float(value) if abs(value) <= EXACT_INTEGERS else None
     return value if target in (int, float, bool) and type(value) is target else None
@@ -185,7 +185,7 @@ def _dumped(adapter: "TypeAdapter[Any]", validated: object) -> Json:
     try:
         dumped = adapter.dump_python(validated, mode="json")
     except PydanticSerializationError as error:
-        # It is a `ValueError`, but its text is that of the type's own code, and none of the client's doing.
+        # It is a `ValueError`, but the client did not cause it: the code of the type failed.
         raise RuntimeError("an argument's serializer failed") from error
-    # `dumps` refuses NaN and the infinities, which a tool would otherwise get as null.
+    # `dumps` refuses NaN and infinities. Otherwise the tool would get null.
     return loads(dumps(dumped))

@@ -1,4 +1,4 @@
-"""What a function's signature says: its parameters, its return type, what of it the server fills in."""
+"""Signatures of functions: parameters, return type, and the parameters that the server fills."""
 
 import functools
 import inspect
@@ -16,7 +16,7 @@ from mcp_baton.server.context import Context
 from mcp_baton.server.schema.dependency import Dependency, Depends, Factory, Lifetime
 
 type Declared = "list[tuple[str, Dependency]]"
-"""Parameters, and the `Depends` that stands with each."""
+"""Parameters with their `Depends`."""
 
 
 NO_ANNOTATION: typing.Final = inspect.Parameter.empty
@@ -34,12 +34,12 @@ def filled_by_server(
     """The name of the parameter that takes the `Context`, and the parameters that take dependencies.
 
     Args:
-        function: Anything that can be called.
-        what: How to name it in an error.
-        alone: Whether there is no caller who fills in the others: those without a default are refused.
+        function: A callable.
+        what: Its name in errors.
+        alone: Whether no caller fills the other parameters: then these need a default.
 
     Raises:
-        RegistrationError: two parameters take the Context, one takes two dependencies, or one is left over.
+        RegistrationError: two parameters take the Context, one takes two dependencies, or one has no value.
     """
     context: str | None = None
     declared: list[tuple[str, Dependency]] = []
@@ -57,16 +57,14 @@ def filled_by_server(
                 )
             context = name
         elif alone and parameter.default is NO_ANNOTATION and not _is_rest(parameter):
-            raise RegistrationError(
-                f"{what}: nobody fills in its parameter {name!r}; use Depends, Context or a default"
-            )
+            raise RegistrationError(f"{what}: the parameter {name!r} has no value; use Depends, Context or a default")
     return context, declared
 
 
 def _parameters(function: Callable[..., object]) -> typing.Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function).parameters
-    except ValueError:  # some built-in types have no signature, and no parameters that could be filled in
+    except ValueError:  # some built-in types have no signature
         return {}
 
 
@@ -81,10 +79,10 @@ def _dependency(name: str, annotation: typing.Any, default: object, what: str) -
 
 
 def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
-    """A function's annotations, resolved; of a class those of its `__init__`, of an object those of its `__call__`.
+    """The resolved annotations of a function, of the `__init__` of a class, or of the `__call__` of an object.
 
     Raises:
-        RegistrationError: a name in them is not known.
+        RegistrationError: a name in them is unknown.
     """
     target = inspect.unwrap(function)
     while isinstance(target, functools.partial):
@@ -97,8 +95,8 @@ def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.A
         return typing.get_type_hints(target, include_extras=True)
     except (NameError, TypeError) as error:
         raise RegistrationError(
-            f"{what}: its annotations cannot be resolved: {error}; import the name where the module runs, not for type "
-            "checkers alone"
+            f"{what}: its annotations cannot be resolved: {error}; import the name also at run time, not only for type "
+            "checkers"
         ) from error
 
 
@@ -124,7 +122,7 @@ def _is_rest(parameter: inspect.Parameter) -> bool:
 
 
 def _is_context(annotation: object) -> bool:
-    """Whether it is `Context`, annotated or not, or a union with it."""
+    """Whether an annotation is `Context`, annotated or not, or a union with it."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         return _is_context(typing.get_args(annotation)[0])
@@ -134,11 +132,11 @@ def _is_context(annotation: object) -> bool:
 
 
 class Parameter(Struct, frozen=True):
-    """A parameter that the caller fills in.
+    """A parameter that the caller fills.
 
     Attributes:
-        annotation: Its type; `Any` where the function says nothing.
-        default: Its default; `NO_ANNOTATION` where it has none. May be a pydantic `Field(...)`.
+        annotation: Its type; `Any` without an annotation.
+        default: Its default; `NO_ANNOTATION` without one. May be a pydantic `Field(...)`.
     """
 
     name: str
@@ -147,7 +145,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def published(self) -> str:
-        """The name that the caller uses: the alias where a pydantic `Field` gives one."""
+        """The name for callers: the alias of a pydantic `Field`, if there is one."""
         notes = self._notes
         if not notes:
             return self.name
@@ -156,31 +154,31 @@ class Parameter(Struct, frozen=True):
 
     @property
     def required(self) -> bool:
-        """Whether the caller must fill it in."""
+        """Whether the caller must fill it."""
         if self.default is not NO_ANNOTATION and not is_field(self.default):
             return False
         return all(note.is_required() for note in self._notes if is_field(note))
 
     @property
     def description(self) -> str:
-        """The `Field(description=…)` or plain text that stands with it."""
+        """The description in `Field(description=…)` or `Annotated`."""
         texts = (note if isinstance(note, str) else getattr(note, "description", None) for note in self._notes)
         return next((text for text in texts if isinstance(text, str)), "")
 
     @property
     def text(self) -> str | None:
-        """The plain text in `Annotated[str, "Which order"]`, where nothing else stands with the type."""
+        """The text in `Annotated[str, "Which order"]`, if the type has no other annotation."""
         notes = getattr(self.annotation, "__metadata__", ())
         return notes[0] if notes and all(type(note) is str for note in notes) else None
 
     @property
     def bare(self) -> typing.Any:
-        """Its type, without such a text."""
+        """Its type without such a text."""
         return self.annotation if self.text is None else self.annotation.__origin__
 
     @property
     def described(self) -> typing.Any:
-        """Its type, with such a text as pydantic's description."""
+        """Its type with such a text as pydantic's description."""
         if self.text is None:
             return self.annotation
         from pydantic import Field
@@ -189,13 +187,13 @@ class Parameter(Struct, frozen=True):
 
     @property
     def _notes(self) -> tuple[typing.Any, ...]:
-        """A `Field` as its default, and what stands in its `Annotated` type."""
+        """A `Field` that is the default, and the annotations in `Annotated`."""
         annotated = getattr(self.annotation, "__metadata__", ())
         return (self.default, *annotated) if is_field(self.default) else annotated
 
 
 def is_field(note: object) -> bool:
-    """Whether something is what pydantic's `Field(…)` makes. Told without importing pydantic."""
+    """Whether an object was made by pydantic's `Field(…)`. Does not import pydantic."""
     return hasattr(note, "is_required")
 
 
@@ -203,11 +201,11 @@ class Signature(Struct, frozen=True):
     """A function's signature.
 
     Attributes:
-        parameters: Those that the caller fills in.
-        context: The name of the parameter that takes the `Context`; `None` where there is none.
-        returns: The return type; `NO_ANNOTATION` where the function says nothing.
-        is_async: Whether calling it makes a coroutine.
-        dependencies: The parameters that take what `Depends` declares.
+        parameters: The parameters that the caller fills.
+        context: The name of the parameter that takes the `Context`; `None` without one.
+        returns: The return type; `NO_ANNOTATION` without one.
+        is_async: Whether a call makes a coroutine.
+        dependencies: The parameters with `Depends`.
     """
 
     parameters: tuple[Parameter, ...]
@@ -218,12 +216,12 @@ class Signature(Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the parameters that the caller fills in."""
+        """The names of the parameters that the caller fills."""
         return frozenset(parameter.published for parameter in self.parameters)
 
     @property
     def required(self) -> frozenset[str]:
-        """The names of those that the caller must fill in."""
+        """The names of the parameters that the caller must fill."""
         return frozenset(parameter.published for parameter in self.parameters if parameter.required)
 
 
@@ -231,11 +229,11 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
     """Read a function's signature.
 
     Args:
-        function: Anything that can be called.
-        what: How to name it in an error, e.g. `tool 'refund'`.
+        function: A callable.
+        what: Its name in errors, such as `tool 'refund'`.
 
     Raises:
-        RegistrationError: a parameter or an annotation that cannot be published.
+        RegistrationError: a parameter or an annotation cannot be published.
     """
     if isinstance(function, type) or inspect.isasyncgenfunction(function):
         raise _no_function(function, what)
@@ -254,14 +252,14 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
 
 
 def _check_parameter(parameter: Parameter, *, annotated: bool, what: str) -> None:
-    """Refuse a parameter that callers cannot fill in, as far as that can be told without pydantic."""
+    """Refuse a parameter that callers cannot fill, as far as this is known without pydantic."""
     if parameter.name == "ctx" and not annotated:
-        raise RegistrationError(f"{what}: the parameter 'ctx' has no annotation; write ctx: Context to be given it")
+        raise RegistrationError(f"{what}: the parameter 'ctx' has no annotation; write ctx: Context")
     if type(parameter.default) is FunctionType:
         made_by = parameter.default.__name__
         raise RegistrationError(
             f"{what}: the parameter {parameter.name!r} has the function {made_by!r} as its default; "
-            f"write Depends({made_by}) for what it makes"
+            f"write Depends({made_by}) to get its value"
         )
     unknown = undescribable(parameter.annotation)
     if unknown is not None:
@@ -270,10 +268,8 @@ def _check_parameter(parameter: Parameter, *, annotated: bool, what: str) -> Non
 
 def _no_function(function: Callable[..., object], what: str) -> RegistrationError:
     if isinstance(function, type):
-        return RegistrationError(f"{what}: a class cannot be published; write a function that makes one")
-    return RegistrationError(
-        f"{what}: an asynchronous generator gives no value; collect what it yields, and return a list"
-    )
+        return RegistrationError(f"{what}: a class cannot be published; write a function that creates an instance")
+    return RegistrationError(f"{what}: an asynchronous generator returns no value; collect its items and return a list")
 
 
 _HOOKS = ("__get_pydantic_core_schema__", "__pydantic_core_schema__", "__get_validators__", "__dataclass_fields__")
@@ -281,9 +277,9 @@ _OTHERS = frozenset({"pydantic", "pydantic_core", "typing_extensions"})
 
 
 def undescribable(annotation: typing.Any) -> type | None:
-    """The class in a type of which pydantic can make no schema, where that is sure without asking it.
+    """The class in a type that surely has no schema, found without pydantic; `None` if there is none.
 
-    That is one of the author's own that is neither a dataclass nor a model, and comes from no class of Python's.
+    It is a class of the author that is neither a dataclass nor a model, and has no base class of the standard library.
     """
     if type(annotation) is type:
         return annotation if _is_unknown(annotation) else None
@@ -303,59 +299,58 @@ def _is_unknown(made: type) -> bool:
 
 
 def read_dependencies(declared: Declared, what: str) -> "tuple[tuple[str, Provider], ...]":
-    """What is declared, with all that it depends on.
+    """The declared dependencies, with their own dependencies.
 
     Raises:
-        RegistrationError: it cannot work.
+        RegistrationError: one of them cannot work.
     """
     if not declared:
         return ()
     return tuple((name, read_provider(dependency, what)) for name, dependency in declared)
 
 
-REMEDY = "use a type that pydantic knows, as str, a dataclass or a model"
+REMEDY = "use a type that pydantic knows, such as str, a dataclass or a model"
 
 
 def parameter_error(what: str, name: str, annotation: object, cause: str | None = None) -> RegistrationError:
-    """A parameter that cannot be described to clients.
+    """The error for a parameter whose type has no schema.
 
     Args:
-        what: How to name the function, e.g. `tool 'refund'`.
+        what: The function's name in errors, such as `tool 'refund'`.
         name: The parameter.
-        annotation: Its type, or the part of it that is to blame.
-        cause: What pydantic said.
+        annotation: Its type, or the part of it that has no schema.
+        cause: The text of pydantic.
     """
     shown = shown_type(annotation)
-    filled = f"write {name}: Annotated[{shown}, Depends(…)] for what the server makes"
+    filled = f"write {name}: Annotated[{shown}, Depends(…)] for a value that the server creates"
     return RegistrationError(
-        f"{what}: the parameter {name!r} is of the type {shown}, which clients cannot be told of{_said(cause)}; "
-        f"{REMEDY}, or {filled}"
+        f"{what}: the parameter {name!r} has the type {shown}, which has no schema{_said(cause)}; {REMEDY}, or {filled}"
     )
 
 
 def return_error(what: str, annotation: object, cause: str | None = None) -> RegistrationError:
-    """A return type that cannot be described to clients."""
+    """The error for a return type without a schema."""
     return RegistrationError(
         f"{what}: its return type {shown_type(annotation)} has no schema{_said(cause)}; "
-        "return what can be: a dict, a dataclass or a model, or leave the return type out"
+        "use a dict, a dataclass or a model, or leave out the return type"
     )
 
 
 def argument_cause(name: str, annotation: object, cause: str | None = None) -> str:
-    """Why a workflow's argument cannot be converted to its type."""
+    """The error text for a workflow's argument whose type cannot be converted to."""
     return (
-        f"the argument {name!r} is of the type {shown_type(annotation)}, to which nothing converts{_said(cause)}; "
+        f"the argument {name!r} has the type {shown_type(annotation)}, to which no text converts{_said(cause)}; "
         "give it a type= that pydantic knows"
     )
 
 
 def shown_type(annotation: object) -> str:
-    """A type as it is written."""
+    """A type as it is written in code."""
     return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception says, without what comes after its first line."""
+    """The first line of an exception's text."""
     return str(error).partition("\n")[0].rstrip(". ")
 
 
@@ -364,18 +359,18 @@ def _said(cause: str | None) -> str:
 
 
 type Swap = Callable[[Factory], Factory]
-"""From a factory that was declared to the one that is called in its place."""
+"""Returns the factory that replaces a declared one."""
 
 
 class Provider(Struct, frozen=True):
     """A dependency whose factory has been read.
 
     Attributes:
-        context: The factory's parameter that takes the `Context`; `None` where there is none.
-        needs: What its other parameters are filled with.
-        entered: Whether what it makes is a context manager that is to be entered.
-        is_async: Whether it is of an async kind.
-        timeout_s: How long the factory of something that is kept for the process may take, seconds.
+        context: The factory's parameter that takes the `Context`; `None` without one.
+        needs: The dependencies that its other parameters take.
+        entered: Whether its value is a context manager that is entered.
+        is_async: Whether the factory is asynchronous.
+        timeout_s: The time limit of the factory of a process-scoped dependency, seconds.
     """
 
     factory: Factory
@@ -388,17 +383,17 @@ class Provider(Struct, frozen=True):
 
     @property
     def limit_s(self) -> float:
-        """How long making it may take with all that it needs, seconds."""
+        """The time limit with all its own dependencies, seconds."""
         return self.timeout_s + sum(need.limit_s for _, need in self.needs)
 
     @property
     def key(self) -> tuple[Factory, Lifetime]:
-        """What is made once for a call, or once for a process."""
+        """Identifies the one instance of a call or of the process."""
         return self.factory, self.scope
 
 
 def as_declared(factory: Factory) -> Factory:
-    """No replacement."""
+    """Do not replace a factory."""
     return factory
 
 
@@ -408,13 +403,13 @@ def read_provider(
     """Read a dependency's factory, and those that it depends on.
 
     Args:
-        dependency: What was declared.
-        what: How to name its user in an error, e.g. `tool 'refund'`.
+        dependency: The declared dependency.
+        what: The name of its user in errors, such as `tool 'refund'`.
         swap: Replaces factories.
-        above: What depends on it, from the function on.
+        above: The dependencies that depend on it, the outermost first.
 
     Raises:
-        RegistrationError: a cycle, a scope within a longer one, or a parameter that nothing fills in.
+        RegistrationError: a cycle, a request-scoped dependency of a process-scoped one, or a parameter without a value.
     """
     factory, scope = swap(dependency.factory), dependency.scope
     _refuse_unhashable(factory, what)
@@ -436,7 +431,7 @@ def read_provider(
 
 
 def name_of(factory: Factory) -> str:
-    """What to call a factory in an error."""
+    """A factory's name in errors."""
     return getattr(factory, "__qualname__", None) or repr(factory)
 
 
@@ -444,9 +439,7 @@ def _refuse_unhashable(factory: Factory, what: str) -> None:
     try:
         hash(factory)
     except TypeError as error:
-        raise RegistrationError(
-            f"{what}: the dependency {factory!r} has no hash to be known by; wrap it in a function"
-        ) from error
+        raise RegistrationError(f"{what}: the dependency {factory!r} is not hashable; wrap it in a function") from error
 
 
 def _refuse_cycle(factory: Factory, what: str, above: list[Factory]) -> None:
@@ -456,9 +449,9 @@ def _refuse_cycle(factory: Factory, what: str, above: list[Factory]) -> None:
 
 
 def _kind(factory: Factory) -> tuple[bool, bool]:
-    """Whether what it makes is entered, and whether it is of an async kind.
+    """Whether the factory's value is entered, and whether the factory is asynchronous.
 
-    What a plain function returns is given as it is, even if it could be entered: it may be shared by others.
+    The return value of a plain function is not entered, because it may be shared.
     """
     if isinstance(factory, type):
         is_async = hasattr(factory, "__aenter__")
@@ -470,7 +463,7 @@ def _kind(factory: Factory) -> tuple[bool, bool]:
 
 
 def _innermost(factory: Factory) -> Any:
-    """The function itself: without decorators, without `functools.partial`, of an object its `__call__`."""
+    """The function without decorators and `functools.partial`; of an object its `__call__`."""
     target: Any = factory
     while True:
         if isinstance(target, functools.partial):

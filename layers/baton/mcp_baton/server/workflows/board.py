@@ -1,5 +1,5 @@
-"""What of a board stands in an answer, and what gives way: hosts cut results of more than about 25,000 tokens
-(docs/console.md, How much is shown). Pure."""
+"""The board of a task, and what of it fits into a result: hosts cut results of more than about 25,000 tokens
+(docs/console.md, How much is shown)."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,21 +39,21 @@ from mcp_baton.workflow.run_text import cut
 from mcp_baton.workflow.sources import Found
 
 LONG: Final = 2_000
-"""Bytes of a value as JSON that stands in a board; a longer one is `{bytes, uri}`, or `{bytes}`."""
+"""The longest value in a board, bytes of JSON. A longer one is replaced by `{bytes, uri}`, or `{bytes}`."""
 
 ALL: Final = 40_000
-"""Bytes of the whole structure as JSON."""
+"""The longest structured content, bytes of JSON."""
 
 
 class Part(Struct, frozen=True):
-    """A value of a step, which may stand in the structure.
+    """A value of a step.
 
     Attributes:
-        step: The step's place.
-        member: What it is of the step: `result` or `arguments`.
-        value: The value; `None` where it is not at hand.
-        size: Its length as JSON, bytes.
-        note: What stands in its place where it does not fit.
+        step: The index of the step.
+        member: `result` or `arguments`.
+        value: The value. `None` if it was not read.
+        size: Its length, bytes of JSON.
+        note: Replaces it if it does not fit.
     """
 
     step: int
@@ -64,18 +64,17 @@ class Part(Struct, frozen=True):
 
     @property
     def more(self) -> int:
-        """The bytes that the value takes beyond its note. A result stands there twice: with its step, and among the
-        results."""
+        """The bytes that the value takes more than its note. A result appears twice: in its step, and in `results`."""
         return (self.size - size_of(self.note)) * (2 if self.member == "result" else 1)
 
 
 class RemainingCall(Struct, frozen=True):
-    """A call, or a resource to read, that remains.
+    """A remaining call, or a resource that remains to be read.
 
     Attributes:
-        entry: As `next` lists it.
-        missing: The names of the arguments that somebody has to give.
-        schema: The input schema of its tool, without `task_id`; `None` for a resource.
+        entry: Its entry in `next`.
+        missing: The names of the arguments without a value.
+        schema: The input schema of its tool, without `task_id`. `None` for a resource.
     """
 
     entry: JsonObject
@@ -84,12 +83,12 @@ class RemainingCall(Struct, frozen=True):
 
 
 class Fitted(Struct, frozen=True):
-    """What stands in the structure.
+    """What fits into the structured content.
 
     Attributes:
-        whole: The parts that stand there themselves; of the others their notes do.
-        calls: The calls that stand there, the first in any case.
-        with_schema: The places of those whose schema stands there, too.
+        whole: The parts with their values. The others are replaced by their notes.
+        calls: The calls, at least the first.
+        with_schema: The indexes of the calls with their schemas.
     """
 
     whole: frozenset[tuple[int, str]]
@@ -98,13 +97,13 @@ class Fitted(Struct, frozen=True):
 
 
 def fitted(bare: int, parts: Sequence[Part], calls: Sequence[RemainingCall]) -> Fitted:
-    """What fits: the first call with its schema, the calls after it in their order, values from the shortest on, and
-    the other calls' schemas.
+    """Choose what fits: the first call with its schema, the next calls in order, the shortest values, and the schemas
+    of the other calls.
 
     Args:
-        bare: The bytes of the structure with a note for each part, and without calls.
+        bare: The bytes of the structure with notes only and without calls.
         parts: The values.
-        calls: What remains, in order.
+        calls: The remaining calls, in order.
     """
     left = ALL - bare
     shown: list[RemainingCall] = []
@@ -131,22 +130,22 @@ def fitted(bare: int, parts: Sequence[Part], calls: Sequence[RemainingCall]) -> 
 
 
 def _cost(call: RemainingCall) -> int:
-    """An entry stands there twice: in `next`, and in the board's, which says what is missing, too."""
+    """An entry appears twice: in `next`, and in that of the board, which also has the missing arguments."""
     return 2 * size_of(call.entry) + size_of(list(call.missing)) + len('"missing":,"schema":,,')
 
 
 def size_of(value: Json) -> int:
-    """A value's length as JSON, bytes."""
+    """The length of a value, bytes of JSON."""
     return len(dumps(value).encode())
 
 
 def shown(part: Part, fits: Fitted) -> Json:
-    """The value, or what stands in its place."""
+    """The value or its note."""
     return part.value if (part.step, part.member) in fits.whole else dict(part.note)
 
 
 def of_board(call: RemainingCall, *, with_schema: bool) -> Mapping[str, Json]:
-    """A call as the board has it."""
+    """The entry of a call in the board."""
     made: dict[str, Json] = {**call.entry}
     if "tool" in call.entry:
         made["missing"] = list(call.missing)
@@ -154,7 +153,7 @@ def of_board(call: RemainingCall, *, with_schema: bool) -> Mapping[str, Json]:
 
 
 class Inside(StoredValues):
-    """The variables of a task that are kept in its item: the others can be weighed alone, and nothing is fetched."""
+    """The variables in a task's item. Of the others only the sizes are known: nothing is fetched."""
 
     def __init__(self, task: TaskRecord) -> None:
         self._task = task
@@ -173,41 +172,41 @@ class Inside(StoredValues):
         return len(self._names)
 
     def weight(self, name: str) -> Weight:
-        """What a value weighs, wherever it is kept."""
+        """The size of a value, wherever it is stored."""
         weight = weight_of(self._task, name)
         if weight is None:
             raise KeyError(name)
         return weight
 
     def holds(self, _name: str, _text: bytes) -> bool | None:
-        """Only reading a value can tell."""
+        """Unknown until the value is read."""
         return None
 
     def text(self, name: str) -> Iterator[str]:
-        """A value's JSON text."""
+        """The JSON text of a value."""
         yield dumps(self[name])
 
     def read_ahead(self, _names: Iterable[str]) -> None:
-        """All of them are at hand."""
+        """Do nothing: all of them have been read."""
 
 
 def inside(task: TaskRecord) -> TaskRecord:
-    """A task with those of its variables alone that are kept in its item."""
+    """A task with only the variables in its item."""
     return replace(task, variables=Inside(task))
 
 
 def is_outside(task: TaskRecord, name: str) -> bool:
-    """Whether a variable is there, and kept outside the task's item."""
+    """Whether a variable exists and is stored outside the task's item."""
     weight = weight_of(task, name)
     return weight is not None and weight.outside
 
 
 def described(plan: Plan, timings: Mapping[str, Json]) -> list[dict[str, Json]]:
-    """Each step without its values: name, tool or resource, status, and why it failed.
+    """The steps without their values: name, tool or resource, status, error.
 
     Args:
-        plan: The plan, against the task as it stands.
-        timings: When each step ran, `{"at", "ms"}` by its name, as far as that is known.
+        plan: The plan of the task.
+        timings: When each step ran, `{"at", "ms"}` by its name.
     """
     made = []
     for step in plan.steps:
@@ -227,12 +226,12 @@ def described(plan: Plan, timings: Mapping[str, Json]) -> list[dict[str, Json]]:
 
 
 def parts_of(task: TaskRecord, plan: Plan, tools: Requirements) -> list[Part]:
-    """The results of completed steps, and the arguments of all, where they are known.
+    """The results of completed steps, and the known arguments of all steps.
 
     Args:
         task: The task as it was read.
-        plan: The plan, against the task without what is kept outside its item.
-        tools: Knows what the tools require.
+        plan: Its plan, with only the variables in its item.
+        tools: The required arguments of the tools.
     """
     made: list[Part] = []
     for place, step in enumerate(plan.steps):
@@ -259,7 +258,7 @@ def _result(task: TaskRecord, place: int, step: str) -> Iterator[Part]:
 
 
 def _arguments(plan: Plan, name: str, tools: Requirements, *, done: bool) -> JsonObject | None:
-    """What a step was called with, or is to be; secrets and long values by what stands for them."""
+    """The arguments of a step, with placeholders for secrets and long values."""
     try:
         kept = shown_call(plan.task.variables, name) if done else None
     except StoreError:
@@ -292,18 +291,18 @@ logger = logging.getLogger(__name__)
 
 
 class State(Struct, frozen=True):
-    """How a task stands.
+    """The state of a task.
 
     Attributes:
         task: The task as it was read.
-        plan: Its plan, against what is kept in its item.
-        pause: Why it does not go on, as every reader is told.
-        reason: The same as data.
-        why: The same in words.
-        warning: Which open steps may have run already, in words; empty if none may.
-        running_until: Until when another run holds it, ISO-8601; `None` where none does.
-        calls: What remains, in order.
-        can_go_on: Whether the server can go on with it now.
+        plan: Its plan, with only the variables in its item.
+        pause: The pause reason as JSON.
+        reason: The pause reason.
+        why: The pause reason as a text.
+        warning: A text that names the open steps that may have run already; empty if there are none.
+        running_until: When the claim of the current run expires, ISO 8601. `None` without a run.
+        calls: The remaining calls, in order.
+        can_go_on: Whether the server can resume it now.
     """
 
     task: TaskRecord
@@ -318,29 +317,29 @@ class State(Struct, frozen=True):
 
     @property
     def live(self) -> bool:
-        """Whether it is not over."""
+        """Whether it has not ended."""
         return not self.task.status.terminal
 
 
-def state_of(request: Request, twin: WorkflowTool, task: TaskRecord) -> State:
-    """How a task of this workflow stands. Nothing is read for it but the task's item, and its arguments where they are
-    kept outside it."""
+def state_of(request: Request, tool: WorkflowTool, task: TaskRecord) -> State:
+    """The state of a task of this workflow. Only the task's item is read, and its arguments if they are stored outside
+    it."""
     plan = plan_of(request, inside(task))
     now_ms = request.now_ms()
     pause = shown_pause(task, lambda: now_ms)
     reason = parse_pause(pause)
     held = task.claim is not None and not task.status.terminal and task.claim.holds_at(now_ms)
     until = timestamp(task.claim.until_ms) if held and task.claim is not None else None
-    can_go_on = not task.status.terminal and not held and not differing(twin.workflow, task)
+    can_go_on = not task.status.terminal and not held and not differing(tool.workflow, task)
     calls = _calls(request, task, plan, can_go_on=can_go_on)
     why = reason.what_happened() if reason else ""
     warning = " ".join(may_have_run(plan.repeats(), plan.why_repeated))
     return State(task, plan, pause, reason, why, warning, until, calls, can_go_on)
 
 
-def structure_of(request: Request, twin: WorkflowTool, state: State, message: str) -> dict[str, Json]:
-    """The structured content: that of the workflow's tool, and `board`. At most 40 KB of JSON, beside the steps' names
-    and statuses (docs/console.md, How much is shown)."""
+def structure_of(request: Request, tool: WorkflowTool, state: State, message: str) -> dict[str, Json]:
+    """The structured content: that of the workflow's tool, and `board`. It has at most 40 KB of JSON, not counting the
+    names and statuses of the steps (docs/console.md, How much is shown)."""
     task, meta = state.task, task_meta(request, state.task)
     facts = facts_of(task)
     timings = facts.pop("timings", None)
@@ -366,8 +365,8 @@ def structure_of(request: Request, twin: WorkflowTool, state: State, message: st
             "results": {str(steps[place]["name"]): shown(part, fits) for place, part in results.items()},
             "next": [call.entry for call in fits.calls],
             "board": {
-                "workflow": twin.workflow.name,
-                "twin": twin.name,
+                "workflow": tool.workflow.name,
+                "workflow_tool": tool.name,
                 "task": {**_head(state), **facts},
                 "steps": [{**step, **value} for step, value in zip(steps, values, strict=True)],
                 "pause": _pause(state),
@@ -403,14 +402,14 @@ def _pause(state: State) -> JsonObject | None:
 
 
 def _secrets(state: State) -> list[str]:
-    """The secret arguments that whoever goes on has to give again."""
+    """The secret arguments that a resume needs again."""
     known = state.plan.known
     left = known is not None and not all(status.settled for status in known.statuses.values())
     return sorted(known.secrets.names) if known and left and state.live else []
 
 
 def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -> list[RemainingCall]:
-    """What remains; with every step settled, the workflow's own tool with the task's id."""
+    """The remaining calls. If every step is settled, the call of the workflow's tool that finishes the task."""
     workflow, known = plan.workflow, plan.known
     if workflow is None or known is None or plan.task.status.terminal:
         return []
@@ -427,8 +426,7 @@ def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -
 
 
 def _missing(task: TaskRecord, step: Step, workflow: Workflow, known: Known, tools: Requirements) -> frozenset[str]:
-    """The arguments that neither a step to come nor a value outside the task's item provides: somebody has to give
-    them."""
+    """The arguments that must be given: no later step and no value outside the task's item provides them."""
     required = tools.required(step.tool or "")
     missing = {name for name in required if name not in step.arguments}
     for name, source in step.arguments.items():
@@ -451,7 +449,7 @@ def _is_to_come(task: TaskRecord, producer: Step, known: Known) -> bool:
 
 
 def _schema(request: Request, tool: str | None) -> JsonObject | None:
-    """A tool's input schema; `None` where a type of the author's cannot be described."""
+    """A tool's input schema. `None` if a type of the author cannot be described."""
     try:
         return request.server.tools[tool or ""].input_schema
     except (BatonError, ProtocolError):
@@ -460,6 +458,6 @@ def _schema(request: Request, tool: str | None) -> JsonObject | None:
 
 
 def done_of(state: State) -> tuple[int, int]:
-    """How many of a task's steps are settled, and how many there are."""
+    """The numbers of settled steps and of all steps."""
     statuses = [StepStatus(step["status"]) for step in state.plan.steps]
     return sum(status.settled for status in statuses), len(statuses)

@@ -1,6 +1,6 @@
-"""`tools/call` of a workflow with `task_action`: what its page does besides running it (docs/console.md, The tool).
+"""`tools/call` of a workflow with `task_action`: list, show, complete or cancel tasks (docs/console.md, The tool).
 
-Nothing runs here. Every action is one request to the store, but `complete` two.
+No tool runs here. Each action makes one request to the store; `complete` makes two.
 """
 
 import logging
@@ -28,38 +28,38 @@ from mcp_baton.workflow.run_text import cut
 logger = logging.getLogger(__name__)
 
 MOST = 50
-"""Tasks that are listed."""
+"""The most tasks in a list."""
 
 NAMED = 10
-"""Of them, those that the text names."""
+"""The most tasks in the text of a list."""
 
 LONGEST_MESSAGE = 300
-"""Characters of a task's status message in the list."""
+"""The longest status message in a list, characters."""
 
 
-def act(request: Request, twin: WorkflowTool) -> JsonObject:
-    """Do what `task_action` says.
+def act(request: Request, tool: WorkflowTool) -> JsonObject:
+    """Perform the action of `task_action`.
 
     Raises:
-        ProtocolError: the call asks for a task of its own, or its `_meta` names a task in a way that cannot be meant.
+        ProtocolError: the call asks for a task of its own, or its `_meta` names tasks incorrectly.
     """
     if "task" in request.params:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: a call with {TASK_ACTION} cannot run as a task")
     try:
-        action, task_id, result = _asked(request, twin)
+        action, task_id, result = _asked(request, tool)
         if action == "list":
             return _listed(request)
-        return _done(request, twin, action, task_id, result)
+        return _done(request, tool, action, task_id, result)
     except (NamedWrongly, Unusable) as refused:
         return error(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
 
 
-def _asked(request: Request, twin: WorkflowTool) -> tuple[str, str, JsonObject]:
-    """The action, the task, and the result that it is to have."""
+def _asked(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
+    """The action, the id of the task, and its new result."""
     task_id, given = named_task(request, request.object("arguments"))
     action, result = given.get(TASK_ACTION), given.get(TASK_RESULT)
     if not isinstance(action, str) or action not in ACTIONS:
-        raise Unusable(f"{TASK_ACTION} must be one of {', '.join(ACTIONS)}; leave it out to run {twin.name}")
+        raise Unusable(f"{TASK_ACTION} must be one of {', '.join(ACTIONS)}; leave it out to run {tool.name}")
     takes = {TASK_ACTION, *([TASK_RESULT] if action == "complete" else [])}
     unknown = sorted(name for name, value in given.items() if name not in takes and value is not None)
     if unknown:
@@ -71,12 +71,12 @@ def _asked(request: Request, twin: WorkflowTool) -> tuple[str, str, JsonObject]:
     if action == "complete" and not request.envelope.shows_apps:
         raise Unusable(
             f"{TASK_ACTION} complete is for clients that show the page of MCP Apps; to let the server continue, call "
-            f"{twin.name} with {TASK_ID} alone"
+            f"{tool.name} with {TASK_ID} alone"
         )
     return action, task_id or "", result or {}
 
 
-def _done(request: Request, twin: WorkflowTool, action: str, task_id: str, result: JsonObject) -> JsonObject:
+def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, result: JsonObject) -> JsonObject:
     try:
         store, owner = _store(request)
         match action:
@@ -87,19 +87,19 @@ def _done(request: Request, twin: WorkflowTool, action: str, task_id: str, resul
                 task = store.get(owner, task_id)
                 if action == "complete" and task.job is not None:
                     return error(f"{_only_its_worker(task.job.work.tool)} Nothing was changed.")
-                if task.workflow != twin.workflow.name:
-                    return not_run(request, twin, task_id, NotOfWorkflow(task))
+                if task.workflow != tool.workflow.name:
+                    return not_run(request, tool, task_id, NotOfWorkflow(task))
                 if action == "complete":
                     task = store.complete(owner, task_id, result)
-        return _result(request, twin, task, action)
+        return _result(request, tool, task, action)
     except TaskFinished as over:
         return error(f"This task is {over.current.status.value}: nothing changes it.")
     except TooLarge as large:
         return error(cut(f"{TASK_RESULT} cannot be stored: {large}. Nothing was changed."))
     except (TaskNotFound, StoreBusy) as refused:
-        return not_run(request, twin, task_id, refused)
+        return not_run(request, tool, task_id, refused)
     except StoreError as failed:
-        return not_run(request, twin, task_id, NotRead(failed))
+        return not_run(request, tool, task_id, NotRead(failed))
 
 
 def _only_its_worker(tool: str) -> str:
@@ -114,16 +114,16 @@ def _store(request: Request) -> tuple[TaskStore, str]:
     return request.store, request.owner
 
 
-def _result(request: Request, twin: WorkflowTool, task: TaskRecord, action: str) -> JsonObject:
-    """How the task stands now; of one that is not this workflow's no more than its status."""
+def _result(request: Request, tool: WorkflowTool, task: TaskRecord, action: str) -> JsonObject:
+    """The state of the task. For a task of another workflow only its status."""
     meta = task_meta(request, task)
-    if task.workflow != twin.workflow.name:
+    if task.workflow != tool.workflow.name:
         text = f"This task is {task.status.value}."
         bare: JsonObject = {"message": text, "task_id": task.task_id, "task_status": task.status.value}
         return _made(text, {**bare, "steps": [], "results": {}, "next": []}, meta)
-    state = state_of(request, twin, task)
-    text = cut(_text(request, twin, state, shows=action == "show"))
-    return _made(text, structure_of(request, twin, state, text), meta)
+    state = state_of(request, tool, task)
+    text = cut(_text(request, tool, state, shows=action == "show"))
+    return _made(text, structure_of(request, tool, state, text), meta)
 
 
 def _made(text: str, structure: JsonObject, meta: JsonObject) -> JsonObject:
@@ -131,34 +131,34 @@ def _made(text: str, structure: JsonObject, meta: JsonObject) -> JsonObject:
     return {"content": content, "structuredContent": structure, "isError": False, "_meta": meta}
 
 
-def _text(request: Request, twin: WorkflowTool, state: State, *, shows: bool) -> str:
-    """Where the task stands, and the next call."""
+def _text(request: Request, tool: WorkflowTool, state: State, *, shows: bool) -> str:
+    """The state of the task and the next call, as a text."""
     done, steps = done_of(state)
     settled = f"{done} of {steps} {'step' if steps == 1 else 'steps'} done"
     if not state.live or not shows:
         by_client = " A client supplied its result." if state.task.by_client else ""
-        return f"This task of {twin.name} is {state.task.status.value}; {settled}.{by_client}"
+        return f"This task of {tool.name} is {state.task.status.value}; {settled}.{by_client}"
     if state.running_until is not None:
-        return f"A run holds this task of {twin.name} until {state.running_until} or longer; {settled} so far."
-    sentences = [f"This task of {twin.name} waits for the model; {settled}.", state.why, state.warning]
+        return f"A run holds this task of {tool.name} until {state.running_until} or longer; {settled} so far."
+    sentences = [f"This task of {tool.name} waits for the model; {settled}.", state.why, state.warning]
     first = next((call.entry for call in state.calls if "tool" in call.entry), None)
     corrected = state.reason is not None and state.reason.is_for_the_operator
-    if first is not None and first["tool"] != twin.name and not corrected:
+    if first is not None and first["tool"] != tool.name and not corrected:
         sentences.append(f"Next: call {first['tool']} with {one_line(first['arguments'])}.")
     if state.can_go_on:
         begin = "When the cause is corrected, " if corrected else "Or " if state.calls else ""
-        sentences.append(_offer(request, twin, state, begin))
+        sentences.append(_offer(request, tool, state, begin))
     return " ".join(filter(None, sentences))
 
 
-def _offer(request: Request, twin: WorkflowTool, state: State, begin: str) -> str:
-    handle = handle_of(request.server, twin.workflow, state.task.task_id)
-    secrets = secrets_given(twin.workflow, state.plan.known) if state.plan.known else ()
-    return handle.offer(twin.name, secrets, begin=begin)
+def _offer(request: Request, tool: WorkflowTool, state: State, begin: str) -> str:
+    handle = handle_of(request.server, tool.workflow, state.task.task_id)
+    secrets = secrets_given(tool.workflow, state.plan.known) if state.plan.known else ()
+    return handle.offer(tool.name, secrets, begin=begin)
 
 
 def _listed(request: Request) -> JsonObject:
-    """The owner's newest tasks, those of tools and of other workflows among them, as `tasks/list` has them."""
+    """The newest tasks of the owner, also those of tools and of other workflows, as in `tasks/list`."""
     try:
         store, owner = _store(request)
         page = store.list(owner)
