@@ -52,9 +52,9 @@ def shop() -> Server:
 
 def answers(client: Client) -> Iterator[Any]:
     """The results of requests about tasks: paused, continued, killed and completed by the client."""
-    run = client.request("prompts/get", {"name": "refund"})
+    run: Any = client.request("prompts/get", {"name": "refund"})
     yield run
-    task = run["_meta"]["task_id"]
+    task: str = run["_meta"]["task_id"]
     for named in (task, "unknown"):
         yield client.request("tools/call", {"name": "mail", "arguments": {"text": "a"}}, {"_task_id": named})
     with client.killed_after("UpdateItem"):
