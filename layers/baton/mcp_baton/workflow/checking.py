@@ -446,7 +446,7 @@ def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> It
         yield f"it asks a question, and its name is the answer's name: {NAME}"
     known = [*step.template_bindings, *arguments]
     for name in sorted(placeholders(step.ask.question).difference(known)) if step.ask else ():
-        yield f"nothing fills {{{name}}} in its question{_meant(name, known)}"
+        yield f"nothing fills {{{name}}} in its question{meant(name, known)}"
 
 
 def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
