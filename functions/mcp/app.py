@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from mcp_baton import Argument, Server, Step, ToolError, Workflow, prompt_arg, step_output
+from mcp_baton import Server, ToolError, ask_user, step
 from mcp_baton.aws import handler
 
-server = Server("library", version="0.1.0")
+# With task_ids="text", prompts name their task in their text: in most hosts the model cannot read `_meta`.
+server = Server("library", version="0.1.0", task_ids="text")
 
 SHELVES = {"Gathering Moss": "QK-534", "Walden": "PS-3048"}
 
@@ -38,17 +39,13 @@ def lend_book(
     return Loan(shelf, reader, weeks)
 
 
-server.add_workflow(
-    Workflow(
-        name="borrow",
-        description="borrow a book",
-        arguments=[Argument("title", "The book's title", required=True)],
-        steps=[
-            Step("find", tool=find_book, arguments={"title": prompt_arg("title")}, binding="book"),
-            # Nothing says who the reader is: the workflow pauses here, and asks the model to call the tool with one.
-            Step("lend", tool=lend_book, arguments={"shelf": step_output("book", "shelf")}),
-        ],
-    )
-)
+@server.workflow
+def borrow(title: Annotated[str, "The book's title"]) -> None:
+    """Borrow a book."""
+    book = step(find_book)(title=title)
+    # The workflow pauses here until the user has answered.
+    reader = ask_user("reader", "Who borrows {title}?")
+    step(lend_book)(shelf=book["shelf"], reader=reader)
+
 
 lambda_handler = handler(server)

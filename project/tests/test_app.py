@@ -18,13 +18,8 @@ def test_an_unknown_book_is_an_error_that_lists_the_books(baton: Connect) -> Non
 def test_a_loan_pauses_until_the_reader_is_known(baton: Connect) -> None:
     client = baton(server)
 
-    run = client.get_prompt("borrow", {"title": "Gathering Moss"})
-    assert run.steps == {"find": "completed", "lend": "pending"}
-    assert run.pause.missing_fields == ["reader"]
+    run = client.call_workflow("borrow", {"title": "Gathering Moss"})
+    assert run.pause.type == "answersRequired"
 
-    # The model follows the handoff: it calls the tool with the task's id.
-    lent = client.call_tool("lend_book", {"shelf": "QK-534", "reader": "Kim"}, task=run.task_id)
-    assert lent.recorded
-    assert lent.value == {"shelf": "QK-534", "reader": "Kim", "weeks": 2}
-
-    assert client.resume(run.task_id).completed
+    assert run.answer(reader="Kim").completed
+    assert client.calls("lend_book") == [{"shelf": "QK-534", "reader": "Kim"}]

@@ -16,7 +16,7 @@ from tests.starter import needs_the_starter
 PAGE = blocks(ROOT / "docs" / "tutorial.md")
 PYTHON = [block for block in PAGE if block.language == "python"]
 GENERATED, TOOL, STEP, TESTS = (block.code for block in PYTHON)
-LAST_STEP = '            Step("lend", tool=lend_book, arguments={"shelf": step_output("book", "shelf")}),\n'
+LAST_STEP = '    step(lend_book)(shelf=book["shelf"], reader=reader)\n'
 
 
 @needs_the_starter
@@ -28,10 +28,8 @@ def test_the_page_shows_the_generated_server() -> None:
 def changed() -> str:
     """Return the server with the tutorial's tool and step."""
     assert GENERATED.count(LAST_STEP) == 1
-    step = "".join(f"            {line}\n" for line in STEP.splitlines()).rstrip("\n") + ",\n"
-    return GENERATED.replace("server.add_workflow(", f"{TOOL}\n\nserver.add_workflow(").replace(
-        LAST_STEP, LAST_STEP + step
-    )
+    steps = "".join(f"    {line}\n" for line in STEP.splitlines())
+    return GENERATED.replace("@server.workflow\n", f"{TOOL}\n\n@server.workflow\n").replace(LAST_STEP, steps)
 
 
 def test_the_page_shows_the_handoff_of_the_generated_server(tmp_path: Path, baton: Connect) -> None:
@@ -39,9 +37,9 @@ def test_the_page_shows_the_handoff_of_the_generated_server(tmp_path: Path, bato
     file.write_text(GENERATED)
     [handoff] = [block.code for block in PAGE if block.language == "text"]
 
-    run = baton(load(str(file), Server)).get_prompt("borrow", {"title": "Walden"})
+    run = baton(load(str(file), Server)).call_workflow("borrow", {"title": "Walden"})
 
-    assert run.handoff == handoff.rstrip("\n")
+    assert run.handoff.replace(run.task_id, "01m8206ces00bbmd…") == handoff.rstrip("\n")
 
 
 def test_the_tests_of_the_tutorial_pass(tmp_path: Path, baton: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +60,7 @@ def test_the_tests_of_the_tutorial_pass(tmp_path: Path, baton: Connect, monkeypa
 
 def test_the_mistake_of_the_tutorial_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     file = tmp_path / "mistaken.py"
-    file.write_text(changed().replace('step_output("lend", "reader")', 'step_output("lend", "raeder")'))
+    file.write_text(changed().replace("loan.weeks", "loan.weks"))
 
-    with pytest.raises(LoadError, match="did you mean 'reader'"):
+    with pytest.raises(LoadError, match="did you mean 'weeks'"):
         load(str(file), Server)

@@ -38,6 +38,8 @@ def pauses_of(
         given: The workflow's arguments by name.
         setters: The task variables that the tools of earlier steps set.
     """
+    if step.ask:
+        yield Pause(step.name)
     yield from (Pause(name) for name in must if name not in step.arguments)
     for name, source in (*step.arguments.items(), *step.template_bindings.items()):
         match source:
@@ -48,7 +50,7 @@ def pauses_of(
                 yield Pause(name, f"unless {variable} is set")
             case _:
                 pass
-    for argument in in_uris(step, given):
+    for argument in in_texts(step, given):
         if _may_lack(given[argument]):
             yield Pause(argument, "unless it is given")
 
@@ -57,9 +59,10 @@ def _it(argument: str, name: str) -> str:
     return "it" if argument == name else argument
 
 
-def in_uris(step: Step, given: Mapping[str, Argument]) -> list[str]:
-    """Return the prompt arguments that the URIs of a step's resources use without a binding."""
-    names = frozenset[str]().union(*map(placeholders, step.resources))
+def in_texts(step: Step, given: Mapping[str, Argument]) -> list[str]:
+    """Return the prompt arguments that a step's question or the URIs of its resources use without a binding."""
+    texts = [*step.resources, *([step.ask.question] if step.ask else [])]
+    names = frozenset[str]().union(*map(placeholders, texts))
     return sorted((names & given.keys()).difference(step.template_bindings))
 
 
@@ -257,7 +260,7 @@ def _edges(step: Step, workflow: Workflow, given: Mapping[str, Argument], setter
                     yield Edge(f"step:{producer}", target, "path" if path else "value", name, path)
             case _:
                 yield _variable_edge(source, target, name, setters)
-    for argument in in_uris(step, given):
+    for argument in in_texts(step, given):
         yield Edge(f"argument:{argument}", target, "text", argument)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from mcp_baton.cli.remote.arguments import ArgumentError, from_text
@@ -10,7 +11,8 @@ from mcp_baton.cli.remote.errors import Rejected
 from mcp_baton.cli.remote.printing import call_line, console, content_lines, plain, print_ran, short
 from mcp_baton.cli.remote.questions import Stopped
 from mcp_baton.cli.remote.task import Ran
-from mcp_baton.cli.remote.tools import call, named, run_asking
+from mcp_baton.cli.remote.tools import call, get_task, named, run_asking
+from mcp_baton.workflow.definition import ANSWERS
 
 LACKING: Final = re.compile(r"<(missing|invalid): .*>")
 """The placeholder for a value that the client has to provide (docs/workflows.md, Placeholders)."""
@@ -32,23 +34,53 @@ def continue_run(connection: Connection, ran: Ran, given: dict[str, str]) -> Ran
     """
     tools = connection.remote.pages("tools/list", "tools")
     try:
-        while ran.paused and ran.task is not None:
+        while ran.task is not None and not ran.task.ended:
+            task_id = ran.task.task_id
             connection.progress.stop()
             print_ran(ran, console())
-            if not _make_next_call(connection, ran, tools, given):
+            entry = _next_call(connection, ran)
+            if entry is not None and ANSWERS in entry.get("arguments", {}):
+                ran = _answer(connection, ran, task_id, tools, entry)
+                continue
+            if not _make_call(connection, ran, entry, tools, given):
                 break
-            ran = run_asking(connection, ran.name, given, ran.task.task_id)
+            ran = run_asking(connection, ran.name, given, task_id)
     except Stopped:
         connection.terminal.say("")
     return ran
 
 
-def _make_next_call(connection: Connection, ran: Ran, tools: list[dict[str, Any]], given: dict[str, str]) -> bool:
+def _answer(
+    connection: Connection, ran: Ran, task_id: str, tools: list[dict[str, Any]], entry: Mapping[str, Any]
+) -> Ran:
+    """Ask for the answers to the workflow's questions, and let the server continue with them."""
+    terminal, arguments = connection.terminal, entry["arguments"]
+    tool = named(entry["tool"], tools, "tool")
+    schema = tool.get("inputSchema", {})
+    questions: Mapping[str, str] = arguments[ANSWERS]
+    form = {**schema["properties"][ANSWERS], "required": list(questions), "$defs": schema.get("$defs", {})}
+    for text in questions.values():
+        terminal.say(text.removeprefix("<").removesuffix(">"))
+    answers = terminal.fields(form, questions)
+    result = call(connection, tool, {**arguments, ANSWERS: answers})
+    content: Mapping[str, Any] = next(iter(result.get("content", ())), {})
+    if result.get("isError"):
+        terminal.say(short("\n".join(content_lines([content]))), "red")
+    message = {"role": "assistant", "content": content}
+    return replace(ran, task=get_task(connection.remote, task_id), messages=(message,))
+
+
+def _make_call(
+    connection: Connection,
+    ran: Ran,
+    entry: Mapping[str, Any] | None,
+    tools: list[dict[str, Any]],
+    given: dict[str, str],
+) -> bool:
     """Make the next call. Return whether the workflow can be resumed."""
     if ran.task is None:
         return False
     terminal = connection.terminal
-    entry = _next_call(connection, ran)
     if entry is None or entry["tool"] == ran.name:
         # All steps are settled, or the server does not list the remaining calls.
         return terminal.line("Resume the workflow? [Y/n]").strip().lower() not in ("n", "no")
