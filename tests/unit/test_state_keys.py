@@ -7,7 +7,7 @@ import pytest
 
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.protocol.state import ForgedState, KeyUnavailable, Seal, binding_of
-from mcp_baton.state_keys import LOOK_AGAIN_S, MAX_AGE_S, SecretKeys
+from mcp_baton.state_keys import MAX_AGE_S, MIN_READ_INTERVAL_S, SecretKeys
 from mcp_baton.telemetry import INTERNAL_ERRORS, Collector
 from tests.vault import Vault, new_vault
 
@@ -119,9 +119,9 @@ def test_forged_states_have_the_secret_read_no_more_often_than_now_and_then(vaul
         return vault.take()
 
     assert refused(5) == ["AWSCURRENT", "AWSCURRENT", "AWSPREVIOUS"]
-    clock.seconds = LOOK_AGAIN_S - 1
+    clock.seconds = MIN_READ_INTERVAL_S - 1
     assert refused(5) == []
-    clock.seconds = LOOK_AGAIN_S
+    clock.seconds = MIN_READ_INTERVAL_S
     assert refused(5) == ["AWSCURRENT", "AWSPREVIOUS"]
 
 
@@ -131,7 +131,7 @@ def test_a_secret_that_cannot_be_read_fails_what_needs_it_is_logged_and_counted_
     collector = Collector()
     keys = keys_in(vault, clock, collector)
     with vault.hushed():
-        for clock.seconds in (0, LOOK_AGAIN_S):
+        for clock.seconds in (0, MIN_READ_INTERVAL_S):
             with pytest.raises(KeyUnavailable, match="send the request again") as caught:
                 sealed(keys)
             assert caught.value.code == INTERNAL_ERROR
@@ -140,7 +140,7 @@ def test_a_secret_that_cannot_be_read_fails_what_needs_it_is_logged_and_counted_
     assert first.exc_info
     assert [(note.metric, note.value) for note in collector.take().measurements] == [(INTERNAL_ERRORS, 1)] * 2
 
-    clock.seconds = 2 * LOOK_AGAIN_S
+    clock.seconds = 2 * MIN_READ_INTERVAL_S
     assert opened(keys, sealed(keys)) == {"name": "yes"}
 
 
@@ -171,7 +171,7 @@ def test_known_keys_are_used_for_ten_more_minutes_while_the_secret_cannot_be_rea
                 sealed(keys)
         with pytest.raises(KeyUnavailable):
             opened(keys, state)
-    clock.seconds += LOOK_AGAIN_S
+    clock.seconds += MIN_READ_INTERVAL_S
     assert sealed(keys) == state
 
 
@@ -183,7 +183,7 @@ def test_a_signature_that_cannot_be_checked_is_not_called_forged(vault: Vault, c
     with vault.hushed(), pytest.raises(KeyUnavailable):
         opened(keys, old)
 
-    clock.seconds = LOOK_AGAIN_S
+    clock.seconds = MIN_READ_INTERVAL_S
     assert opened(keys, old) == {"name": "yes"}
 
 

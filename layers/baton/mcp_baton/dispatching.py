@@ -1,6 +1,6 @@
-"""Starting a worker: an asynchronous invocation of another Lambda function (docs/background.md, When something fails).
+"""Asynchronous invocations of the worker function (docs/background.md, When something fails).
 
-Lambda API Reference, "Invoke": with `InvocationType=Event` the answer is 202 when the event stands in Lambda's queue.
+Lambda API Reference, "Invoke": with `InvocationType=Event`, status 202 means that Lambda has queued the event.
 """
 
 import time
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 ACCEPTED: Final = 202
 THROTTLED: Final = 429
 FIRST_FAULT: Final = 500
-"""Lambda's own faults begin at this HTTP status."""
+"""Errors of Lambda itself have this HTTP status or a higher one."""
 
 ATTEMPT_S: Final = 2.0
-"""What one attempt may take, seconds: a second to connect and one for the answer (`mcp_baton.clients`)."""
+"""The longest time of one attempt, seconds: both timeouts of `mcp_baton.clients`."""
 BUDGET_S: Final = 3.5
-"""What both attempts may take, seconds: less than the 5 s that are kept for writing and answering."""
+"""The longest time of both attempts, seconds. It is less than the write reserve of 5 s."""
 LONGEST_PAUSE_S: Final = 0.3
-"""Between the two, drawn from all up to this: those who were turned away together do not come back together."""
+"""The longest pause between them, seconds. It is random, so that throttled callers do not retry at the same time."""
 
 
 class LambdaDispatcher:
     """Invokes the worker function asynchronously. Implements `tasks.jobs.Dispatcher`.
 
-    An event that was certainly or most likely not taken is sent once more: the connection was refused, closed or not
-    made in time, Lambda throttled or had a fault. After an answer that did not come in time it is not: the event may
-    have been taken, and a task whose event is lost is dispatched again by a poll.
+    An event that Lambda did not accept is sent once more: the connection was refused, closed or not established in
+    time, or Lambda throttled or failed. After a read timeout it is not sent again, because Lambda may have accepted it.
+    If such an event is lost, a poll of the task dispatches it again.
 
     Args:
         worker: The function and its alias: an ARN, or `name:alias`.
-        connect: Makes the Lambda client when it is first needed.
-        telemetry: Where invocations are noted as spans.
-        clock: Seconds, from any moment on.
-        sleep: Lets so many seconds pass.
-        random: Gives a number from 0 up to 1.
+        connect: Creates the Lambda client at first use.
+        telemetry: Records invocations as spans.
+        clock: Seconds.
+        sleep: Waits for a number of seconds.
+        random: Returns a number from 0 to 1.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class LambdaDispatcher:
         self._client: Any = None
 
     def dispatch(self, event: JsonObject) -> None:
-        """Hand the event over. It was taken, not worked on, when this returns.
+        """Send the event. When this returns, Lambda has accepted it; the worker has not run yet.
 
         Raises:
-            NotDispatched: it was not taken, or that is not known; says why.
+            NotDispatched: Lambda did not accept the event, or the outcome is unknown.
         """
         began = self._clock()
         try:
             self._invoke(event)
         except Exception as error:
             pause_s = self._pause_s()
-            if not _worth_another(error) or self._clock() - began + pause_s + ATTEMPT_S > BUDGET_S:
+            if not _is_retryable(error) or self._clock() - began + pause_s + ATTEMPT_S > BUDGET_S:
                 raise self._failure(error) from error
             self._sleep(pause_s)
             try:
@@ -102,8 +102,8 @@ class LambdaDispatcher:
         return NotDispatched(f"BATON_WORKER={self._worker} could not be invoked: {type(error).__name__}: {error}")
 
 
-def _worth_another(error: Exception) -> bool:
-    """Whether the event was not taken, for all that is known, and may be the next time."""
+def _is_retryable(error: Exception) -> bool:
+    """Return whether Lambda did not accept the event and may accept it later."""
     from botocore import exceptions as botocore
 
     if isinstance(error, botocore.ClientError):

@@ -1,34 +1,32 @@
-"""The exceptions that pass from one part of Baton to another, by who is meant to read them.
-
-One that only the callers of a single module catch stands in that module.
+"""The exceptions of Baton that several modules use. Others are defined in the module that raises them.
 
 ```
 Exception
 └── BatonError
-    ├── ProtocolError          the client: becomes a JSON-RPC error
-    ├── ToolError              the author of a tool: becomes an MCP tool error (`isError: true`)
-    ├── RegistrationError      the author of a server, at import time
+    ├── ProtocolError          for the client: becomes a JSON-RPC error
+    ├── ToolError              raised by tools: becomes an MCP tool error (`isError: true`)
+    ├── RegistrationError      for the author of a server, at import time
     │   └── WorkflowError      names workflow, step and cause
-    ├── SettingsError          the operator: names the setting and the remedy
-    ├── EventError             the operator: the function was invoked with something that is not an HTTP request
-    ├── NotDispatched          the code that starts background work: the worker's event was not taken
-    └── StoreError             the code that talks to the task store
-        ├── Conflict           a lost race; carries the state that won
-        ├── TaskNotFound       missing, expired or another owner's: one and the same
-        ├── TaskFinished       the task is in a terminal state; carries it
-        ├── TaskHeld           another run holds the task; carries it, and until when
-        ├── NoAttemptLeft          a job's attempts are used up; carries the task
-        ├── ClaimLost          the run that writes does not hold the task any more; carries it
-        ├── TooManyTasks       the owner has as many live tasks as it may have
-        ├── TooLarge           what should be stored does not fit, and never will
-        ├── ValueLost          a stored value whose object is gone; the rest of the task is there
-        │   ├── ValueNotKept   one that was not stored: it did not fit, or could not be written
-        │   └── ValueTooLarge  one that is there, and larger than is read at once
+    ├── SettingsError          for the operator: names the setting and the remedy
+    ├── EventError             for the operator: the event is not an HTTP request
+    ├── NotDispatched          the worker's event was not accepted
+    └── StoreError             for callers of the task store
+        ├── Conflict           a lost race; has the task as the winner left it
+        ├── TaskNotFound       missing, expired or another owner's
+        ├── TaskFinished       the task is in a terminal state; has the task
+        ├── TaskHeld           another run has claimed the task; has the task and the end of the claim
+        ├── NoAttemptLeft      a job's attempts are used up; has the task
+        ├── ClaimLost          another run has taken the task over; has the task
+        ├── TooManyTasks       the owner has reached the limit of live tasks
+        ├── TooLarge           the data is too large to be stored
+        ├── ValueLost          a stored value is missing; the rest of the task exists
+        │   ├── ValueNotKept   the value was not stored: too large, or the write failed
+        │   └── ValueTooLarge  the value is too large to be read
         └── StoreUnavailable   the store did not answer, or refused; nothing was written
-            ├── StoreBusy      it refused for now, since it is asked for more than it can bear
-            └── OutcomeUnknown its last word was lost: what was sent may have been written
+            ├── StoreBusy      the store throttled the request
+            └── OutcomeUnknown the last response was lost: the write may have been applied
 BaseException
-└── Abandoned                  internal: raised by `Context` in a tool whose caller has gone on
+└── Abandoned                  internal: stops an abandoned tool at its next `Context` call
 ```
 """
 
@@ -44,12 +42,12 @@ class BatonError(Exception):
 
 
 class ProtocolError(BatonError):
-    """A request that is answered with a JSON-RPC error.
+    """A request fails with a JSON-RPC error.
 
     Args:
         code: The JSON-RPC or MCP error code, e.g. `-32602`.
-        message: One sentence for the client's developer, naming the field and the remedy.
-        data: The error's `data` member; left out when `None`.
+        message: A sentence for the client's developer that names the field and the remedy.
+        data: The error's `data` member.
     """
 
     def __init__(self, code: int, message: str, data: "Json" = None) -> None:
@@ -60,12 +58,12 @@ class ProtocolError(BatonError):
 
 
 class ToolError(BatonError):
-    """Raise it in a tool to report a failure to the model: its text is the tool result's text.
+    """Raise it in a tool to report a failure to the model. Its text becomes the text of the tool result.
 
     Args:
         parts: The text.
-        retryable: Whether the same call may succeed when it is made again. Where it may not, a step's `Retry` ends, and
-            the pause reason's `retryable` is false whatever the step says (docs/workflows.md, Trying again).
+        retryable: Whether the same call may succeed later. If not, a step's `Retry` stops, and the pause reason has
+            `retryable: false` (docs/workflows.md, Trying again).
     """
 
     retryable = True
@@ -76,16 +74,16 @@ class ToolError(BatonError):
 
 
 class RegistrationError(BatonError):
-    """A tool, resource or prompt that cannot be registered."""
+    """A tool, resource or prompt cannot be registered."""
 
 
 class WorkflowError(RegistrationError):
-    """A workflow that cannot work; raised while the server is being put together, not when it is used.
+    """A workflow is invalid. Raised when the server is created, not when the workflow runs.
 
     Args:
         workflow: The workflow's name.
-        cause: What is wrong, and what to do about it.
-        step: The step's name, where one step is to blame.
+        cause: The problem and the remedy.
+        step: The name of the step, if one step is invalid.
     """
 
     def __init__(self, workflow: str, cause: str, step: str | None = None) -> None:
@@ -97,19 +95,19 @@ class WorkflowError(RegistrationError):
 
 
 class SettingsError(BatonError):
-    """A setting with a value that cannot be used."""
+    """A setting has an invalid value."""
 
 
 class EventError(BatonError):
-    """An invocation event that is not the HTTP request it should be; says what was expected."""
+    """The invocation event is not an HTTP request. The message says what was expected."""
 
 
 class NotDispatched(BatonError):
-    """The event that a worker begins by was not taken, or that is not known. The task is there all the same."""
+    """The event for the worker was not accepted, or the outcome is unknown. The task exists nevertheless."""
 
 
 class StoreError(BatonError):
-    """The task store could not do what it was asked to."""
+    """A request to the task store failed."""
 
 
 class Conflict(StoreError):
@@ -117,7 +115,7 @@ class Conflict(StoreError):
 
     Args:
         current: The task as the winner left it.
-        token: The name of the write, which it keeps when it is decided on again (`Batch.token`).
+        token: The identifier of the write, which it keeps when it is repeated (`Batch.token`).
     """
 
     def __init__(self, current: "TaskRecord", token: "tuple[str, int] | None" = None) -> None:
@@ -126,17 +124,17 @@ class Conflict(StoreError):
 
 
 class TaskNotFound(StoreError):
-    """There is no such task for this owner: it never was, it has expired, or it is another's."""
+    """This owner has no such task: it never existed, has expired or belongs to another owner."""
 
     def __init__(self) -> None:
         super().__init__("unknown task")
 
 
 class TaskFinished(StoreError):
-    """The task is in a terminal state, which nothing leaves.
+    """The task is in a terminal state.
 
     Args:
-        current: The task as it stands.
+        current: The task.
     """
 
     def __init__(self, current: "TaskRecord") -> None:
@@ -145,11 +143,11 @@ class TaskFinished(StoreError):
 
 
 class TaskHeld(StoreError):
-    """Another run holds the task. Nothing was written.
+    """Another run has claimed the task. Nothing was written.
 
     Args:
-        until_ms: When its claim ends unless it is renewed, epoch milliseconds.
-        current: The task as it stands.
+        until_ms: When its claim expires unless it is renewed, epoch milliseconds.
+        current: The task.
     """
 
     def __init__(self, until_ms: int, current: "TaskRecord") -> None:
@@ -159,10 +157,10 @@ class TaskHeld(StoreError):
 
 
 class NoAttemptLeft(StoreError):
-    """A job has been begun as often as it may be, and nobody works on it. Nothing was written.
+    """All attempts of a job were used, and no worker runs it. Nothing was written.
 
     Args:
-        current: The task as it stands.
+        current: The task.
     """
 
     def __init__(self, current: "TaskRecord") -> None:
@@ -171,10 +169,10 @@ class NoAttemptLeft(StoreError):
 
 
 class ClaimLost(StoreError):
-    """The run that writes does not hold the task any more: another one has taken it over. Nothing was written.
+    """Another run has taken the task over. Nothing was written.
 
     Args:
-        current: The task as it stands.
+        current: The task.
     """
 
     def __init__(self, current: "TaskRecord") -> None:
@@ -183,19 +181,19 @@ class ClaimLost(StoreError):
 
 
 class TooManyTasks(StoreError):
-    """The owner has as many live tasks as it may have. Nothing was written."""
+    """The owner has reached the limit of live tasks. Nothing was written."""
 
 
 class TooLarge(StoreError):
-    """What should be stored is larger than the store takes. Nothing was written; trying again does not help."""
+    """The data is too large for the store. Nothing was written. Retrying does not help."""
 
 
 class ValueLost(StoreError):
-    """A value is not where its task's item says, or is damaged. Reading again does not help.
+    """A stored value is missing or damaged. Retrying does not help.
 
     Args:
         text_bytes: The length of the value's JSON text, bytes.
-        cause: What is wrong.
+        cause: The problem.
     """
 
     def __init__(self, text_bytes: int, cause: str) -> None:
@@ -203,11 +201,11 @@ class ValueLost(StoreError):
 
 
 class ValueNotKept(ValueLost):
-    """A value that was not stored: the task has a mark in its place.
+    """A value was not stored. The task contains a marker instead.
 
     Args:
         text_bytes: The length of the value's JSON text, bytes.
-        cause: Why it was not stored.
+        cause: The reason.
     """
 
     def __init__(self, text_bytes: int, cause: str) -> None:
@@ -215,28 +213,27 @@ class ValueNotKept(ValueLost):
 
 
 class ValueTooLarge(ValueLost):
-    """A stored value that is larger than Baton reads back. It stays where it is.
+    """A stored value is too large to be read. It remains stored.
 
     Args:
         text_bytes: The length of the value's JSON text, bytes.
-        most: The most that is read, bytes.
+        most: The limit, bytes.
     """
 
     def __init__(self, text_bytes: int, most: int) -> None:
-        StoreError.__init__(self, f"result of {text_bytes} bytes is larger than the {most} bytes that are read")
+        StoreError.__init__(self, f"result of {text_bytes} bytes is larger than {most} bytes, the limit for reading")
 
 
 class StoreUnavailable(StoreError):
-    """The store did not answer, or refused for a reason of its own. Nothing was written."""
+    """The store did not answer or refused. Nothing was written."""
 
 
 class StoreBusy(StoreUnavailable):
-    """The store is asked for more than it can bear, and was so for as long as this request could wait (docs/storage.md,
-    Throttling). Nothing was written.
+    """The store throttled the request until its time was over (docs/storage.md, Throttling). Nothing was written.
 
     Args:
-        cause: What it said.
-        retry_after_ms: After how long it is worth asking again, milliseconds.
+        cause: The store's error.
+        retry_after_ms: When the client should retry, milliseconds.
     """
 
     def __init__(self, cause: str, retry_after_ms: int) -> None:
@@ -245,11 +242,11 @@ class StoreBusy(StoreUnavailable):
 
 
 class OutcomeUnknown(StoreUnavailable):
-    """A request was sent and its answer was lost, the last one too: whether it was written is not known.
+    """The response to a write was lost, also after a retry. It is unknown whether the write was applied.
 
     Args:
-        cause: What went wrong last.
-        current: The task that may have been created, for a creation.
+        cause: The last error.
+        current: The task that may have been created.
     """
 
     def __init__(self, cause: str, current: "TaskRecord | None" = None) -> None:
@@ -258,7 +255,7 @@ class OutcomeUnknown(StoreUnavailable):
 
 
 class WrongResult(ValueError):
-    """A tool returned something that cannot be its result."""
+    """A tool returned an invalid result."""
 
 
 class Abandoned(BaseException):

@@ -1,14 +1,14 @@
-"""What was meant by a name that nothing has. Imported when an error is made, since `difflib` takes time."""
+"""Suggestions for unknown names. Imported when an error occurs, because importing `difflib` takes time."""
 
 from collections.abc import Iterable
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """How a sentence about an unknown name ends: with the known one that is like it, or with all that are known.
+    """Return the end of a sentence about an unknown name: a similar known name, or all known names.
 
     Args:
-        name: What was written.
-        known: The names that could have been; nothing is said where there are none.
+        name: The unknown name.
+        known: The known names; if there are none, the result is empty.
     """
     names = list(known)
     close = closest(name, names)
@@ -18,7 +18,7 @@ def meant(name: object, known: Iterable[str]) -> str:
 
 
 def closest(name: object, known: Iterable[str]) -> str | None:
-    """The known name that is most like another; `None` where none is like it."""
+    """Return the known name that is most similar, or `None`."""
     from difflib import get_close_matches
 
     if not isinstance(name, str):
@@ -29,13 +29,13 @@ def closest(name: object, known: Iterable[str]) -> str | None:
 
 
 def place_of(function: object) -> str | None:
-    """Where a function begins, as `FILE:LINE`; `None` of what has no lines."""
+    """Return where a function is defined, as `FILE:LINE`; `None` for a builtin."""
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None
 
 
 def allowed_name(name: str) -> str:
-    """A name like this one that every host takes."""
+    """Return a similar name that every host accepts."""
     import re
 
     return re.sub(r"[^A-Za-z0-9_-]", "_", name if re.match("[A-Za-z_]", name) else f"_{name}")[:64]

@@ -1,7 +1,7 @@
-"""The keys that sign request states, in a secret of AWS Secrets Manager: docs/deploying.md, "State key".
+"""The keys that sign request states, from AWS Secrets Manager (docs/deploying.md).
 
-The version `AWSCURRENT` signs, `AWSPREVIOUS` is still accepted. Neither stands in the function's environment, where
-whoever may look at the function would read it.
+The version `AWSCURRENT` signs; `AWSPREVIOUS` is still accepted. The keys are not in the function's environment, because
+everyone who may view the function's configuration could read them there.
 """
 
 import logging
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_AGE_S: Final = 300
-"""How long a process goes on signing with a key, seconds, before it reads the secret again."""
+"""How long a process signs with a key before it reads the secret again, seconds."""
 GRACE_S: Final = 600
-"""How much longer, seconds, known keys are used while Secrets Manager does not answer."""
-LOOK_AGAIN_S: Final = 10
-"""How often, at most, a signature that no known key made has the secret read: forged ones cost no more than that. After
-a failure the secret is not read again for as long: each request would wait for the client's time limit."""
+"""How much longer known keys are used while Secrets Manager does not answer, seconds."""
+MIN_READ_INTERVAL_S: Final = 10
+"""The shortest time between two reads because of unknown signatures, and after a failure, seconds. It limits the cost
+of forged signatures, and the number of requests that wait for the client's timeout."""
 
 
 class SecretKeys:
@@ -34,9 +34,9 @@ class SecretKeys:
 
     Args:
         secret: The secret's ARN.
-        connect: Makes the client of Secrets Manager when it is first needed.
-        telemetry: Where a secret that cannot be read is counted.
-        clock: Seconds, from any beginning.
+        connect: Creates the client of Secrets Manager at first use.
+        telemetry: Counts failures.
+        clock: Seconds.
     """
 
     def __init__(
@@ -54,31 +54,31 @@ class SecretKeys:
         self._provider: SecretsProvider | None = None
         self._signs: tuple[bytes, float] | None = None
         self._latest: tuple[bytes, ...] = ()
-        self._looked_at: float | None = None
+        self._read_at: float | None = None
         self._failed_at: float | None = None
 
     def __call__(self) -> Iterator[bytes]:
-        """The key that signs, then those that are accepted as well, then what a rotation may just have brought.
+        """Yield the key that signs, then the other accepted keys, then those of a recent rotation.
 
         Raises:
-            KeyUnavailable: the secret cannot be read, or holds no key.
+            KeyUnavailable: the secret cannot be read, or contains no key.
         """
         yield self._signing()
         now = self._clock()
-        if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN_S:
+        if self._read_at is None or now - self._read_at >= MIN_READ_INTERVAL_S:
             try:
                 latest = [self._current(), self._read("AWSPREVIOUS")]
             except KeyUnavailable:
-                if self._looked_at is not None and now - self._looked_at < MAX_AGE_S + GRACE_S:
+                if self._read_at is not None and now - self._read_at < MAX_AGE_S + GRACE_S:
                     yield from self._latest
-                # None of these has made the signature, but a key that cannot be read may have.
+                # None of these keys made the signature, but a key that cannot be read may have.
                 raise
             self._latest = tuple(key for key in latest if key is not None)
-            self._looked_at = now
+            self._read_at = now
         yield from self._latest
 
     def _signing(self) -> bytes:
-        """The key that signs; while the secret cannot be read, the one that was read last."""
+        """Return the key that signs. While the secret cannot be read, return the last one."""
         now = self._clock()
         if self._signs is None or now - self._signs[1] >= MAX_AGE_S + GRACE_S:
             return self._current()
@@ -90,17 +90,16 @@ class SecretKeys:
     def _current(self) -> bytes:
         key = self._read("AWSCURRENT")
         if key is None or len(key) < KEY_CHARACTERS:
-            raise self._unavailable(f"it is not there, or holds no key of {KEY_CHARACTERS} characters or more")
+            raise self._unavailable(f"it does not exist, or has no key of {KEY_CHARACTERS} characters or more")
         self._signs = key, self._clock()
         return key
 
     def _read(self, stage: str) -> bytes | None:
-        """A version's key; `None` where the secret has no such version, as before its first rotation.
+        """Return the key of a version; `None` if the version does not exist, as before the first rotation.
 
-        Powertools keeps nothing: it knows values by their secret alone, and would take the previous key for the current
-        one.
+        The cache of Powertools is not used: it does not distinguish versions of a secret.
         """
-        if self._failed_at is not None and self._clock() - self._failed_at < LOOK_AGAIN_S:
+        if self._failed_at is not None and self._clock() - self._failed_at < MIN_READ_INTERVAL_S:
             raise KeyUnavailable
         try:
             value = self._open().get(self._secret, force_fetch=True, VersionStage=stage)
@@ -125,7 +124,7 @@ class SecretKeys:
 
 
 def _is_missing(error: Exception) -> bool:
-    """Whether Secrets Manager says that there is no such version. Powertools raises an error of its own instead."""
+    """Return whether the version does not exist. Powertools wraps the error of Secrets Manager."""
     from botocore.exceptions import ClientError
 
     cause = error.__context__

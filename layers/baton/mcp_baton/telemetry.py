@@ -1,7 +1,7 @@
-"""What Baton notes of its own work, as data: counts, times and spans (docs/operating.md).
+"""Baton's metrics and spans as data (docs/operating.md).
 
-Where a request is served, notes go to a `Collector`, and what was collected is reported when the answer is on its way.
-Where they are not wanted (`baton serve`, tests) they go to `SILENT`.
+On Lambda, a `Collector` records them, and they are reported after the response. `SILENT` drops them (`baton serve`,
+tests).
 """
 
 import time
@@ -15,11 +15,11 @@ from msgspec import Struct, field
 
 
 class Metric(Struct, frozen=True):
-    """A figure that operators watch.
+    """A metric.
 
     Attributes:
-        unit: As CloudWatch names it.
-        dimension: What the figure is told apart by; empty for one figure in all.
+        unit: CloudWatch's name of the unit.
+        dimension: The name of the dimension; empty without one.
     """
 
     name: str
@@ -46,7 +46,7 @@ TASKS_HANDED_OVER = Metric("TasksHandedOver")
 
 
 class Measurement(Struct, frozen=True):
-    """One value of a metric; `of` is the value of its dimension."""
+    """A value of a metric. `of` is the value of the dimension."""
 
     metric: Metric
     value: float
@@ -54,13 +54,13 @@ class Measurement(Struct, frozen=True):
 
 
 class Span(Struct):
-    """A piece of work with a beginning and an end, seconds since the epoch.
+    """A piece of work. Times are seconds since the epoch.
 
     Attributes:
-        name: What was done: `workflow refund_order`, `tool issue_refund`, `DynamoDB`.
-        details: More about it, by name. A span with details is a call of an AWS service.
-        failed: Whether it went wrong.
-        parts: The spans within it, in the order in which they ended.
+        name: `workflow refund_order`, `tool issue_refund`, `DynamoDB`, …
+        details: Properties of the call, if the span is a call of an AWS service.
+        failed: Whether the work failed.
+        parts: The inner spans, in the order in which they ended.
     """
 
     name: str
@@ -72,56 +72,54 @@ class Span(Struct):
 
 
 class Notes(Struct, frozen=True):
-    """What was collected."""
+    """All measurements and spans of an invocation."""
 
     measurements: tuple[Measurement, ...]
     spans: tuple[Span, ...]
 
 
 class Telemetry(Protocol):
-    """Where notes go. Safe to use from several threads."""
+    """Records metrics and spans. It is thread-safe."""
 
     def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
-        """Note a value of a metric."""
+        """Record a value of a metric."""
 
     def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
-        """Note a piece of work; one that an exception ends has failed."""
+        """Record a piece of work. It has failed if an exception ends it."""
 
     def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
-        """Note a request to where tasks are kept, which has just ended: as a span, and by its time.
+        """Record a request to an AWS service that has just ended, as a span and as a latency.
 
         Args:
-            service: The AWS service, such as `DynamoDB`.
-            operation: What it was asked for, such as `GetItem`.
-            took_s: How long it took, seconds.
-            failed: Whether it went wrong.
-            details: What else the span says of it.
+            service: The service, such as `DynamoDB`.
+            operation: The operation, such as `GetItem`.
+            took_s: The duration, seconds.
+            failed: Whether the request failed.
+            details: Further properties of the span.
         """
 
     def correlate(self, request_id: str) -> None:
-        """What is logged from here on, and noted in this invocation, belongs to this request: a worker says so of the
-        one that created its task.
-        """
+        """Set the correlation id of the invocation. A worker uses the id of the request that created the task."""
 
 
 _UNTRACED = nullcontext(Span("untraced", {}, 0.0))
 
 
 class Silent:
-    """Drops every note."""
+    """Drops everything."""
 
     def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
-        """Forget it."""
+        """Drop it."""
 
     def span(self, name: str, **details: str) -> AbstractContextManager[Span]:  # noqa: ARG002 - as `Telemetry` has it
-        """Forget it."""
+        """Drop it."""
         return _UNTRACED
 
     def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
-        """Forget it."""
+        """Drop it."""
 
     def correlate(self, request_id: str) -> None:
-        """Forget it."""
+        """Drop it."""
 
 
 SILENT = Silent()
@@ -129,8 +127,8 @@ SILENT = Silent()
 _within: ContextVar[Span | None] = ContextVar("_within", default=None)
 
 
-class _Open:
-    """A piece of work under way. A class, as `contextmanager` takes three times as long, which each tool would pay."""
+class _OpenSpan:
+    """The context manager of a span. `contextlib.contextmanager` would take three times as long, for each tool call."""
 
     __slots__ = ("_around", "_clock", "_end", "_span", "_token")
 
@@ -151,7 +149,7 @@ class _Open:
 
 
 class Collector:
-    """Notes in memory, until they are taken.
+    """Collects metrics and spans in memory.
 
     Args:
         clock: Seconds since the epoch.
@@ -166,37 +164,37 @@ class Collector:
         self._traced = True
 
     def begin(self, correlated: Callable[[str], None], *, traced: bool = True) -> None:
-        """A request begins.
+        """Begin an invocation.
 
         Args:
-            correlated: Hears of it if the request turns out to belong to another one.
-            traced: Whether anybody wants its spans; they are not noted otherwise.
+            correlated: Called if the invocation belongs to another request.
+            traced: Whether spans are recorded.
         """
         self._correlated, self._traced = correlated, traced
 
     def correlate(self, request_id: str) -> None:
-        """Tell whoever reports this invocation which request it belongs to."""
+        """Set the correlation id of the invocation."""
         if self._correlated is not None:
             self._correlated(request_id)
 
     def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
-        """Note a value of a metric."""
+        """Record a value of a metric."""
         with self._lock:
             self._measurements.append(Measurement(metric, value, of))
 
     def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
-        """Note a piece of work when it has ended, as a part of the one around it."""
-        return _Open(Span(name, details, 0.0), self._clock, self._end) if self._traced else _UNTRACED
+        """Record a piece of work when it has ended, as a part of the outer span."""
+        return _OpenSpan(Span(name, details, 0.0), self._clock, self._end) if self._traced else _UNTRACED
 
     def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
-        """Note a request that has just ended, as a part of the work around it, and its time."""
+        """Record a request that has just ended, as a part of the outer span, and its latency."""
         if self._traced:
             span = Span(service, {"operation": operation, **details}, self._clock() - took_s, failed=failed)
             self._end(span, _within.get())
         self.add(STORE_LATENCY, 1000 * took_s, of=operation)
 
     def take(self) -> Notes:
-        """All that has been noted since the last time."""
+        """Return and remove everything that was recorded."""
         with self._lock:
             notes = Notes(tuple(self._measurements), tuple(self._spans))
             self._measurements.clear()
@@ -206,5 +204,5 @@ class Collector:
     def _end(self, span: Span, around: Span | None) -> None:
         with self._lock:
             span.ended_s = self._clock()
-            # What outlives the work around it, as an abandoned tool does, may have been taken without it already.
+            # An abandoned tool can outlive the outer span, which may have been taken before.
             (self._spans if around is None or around.ended_s is not None else around.parts).append(span)

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from mcp_baton import Step, Workflow
-from mcp_baton.state_keys import LOOK_AGAIN_S
+from mcp_baton.state_keys import MIN_READ_INTERVAL_S
 from tests.e2e.background_support import MakeBackground
 from tests.e2e.conftest import MakeClient
 from tests.e2e.protocol.test_rounds import ACCEPTED, Talk, asked, asking_server, talk, text_of
@@ -96,7 +96,7 @@ def test_a_secret_that_cannot_be_read_refuses_the_request_that_needs_it_and_no_o
             assert answer.refusal == (200, -32603)
             assert "send the request again" in answer.error["message"]
             assert vault.arn not in answer.body
-            seconds[0] += LOOK_AGAIN_S
+            seconds[0] += MIN_READ_INTERVAL_S
         assert client.request("tools/list", {}).result["tools"]
     assert [record.exc_info is not None for record in caplog.records if record.levelno == logging.ERROR] == [True, True]
 

@@ -190,7 +190,7 @@ def test_the_client_is_asked_and_the_workflow_goes_on_with_the_answers(flow: Ask
     assert "Ann" not in everything.replace("refunded by Ann", "")
 
 
-def test_the_twin_asks_as_well(flow: Asked) -> None:
+def test_the_workflow_tool_asks_too(flow: Asked) -> None:
     flow.method = "tools/call"
     state, key = flow.begin()
     done = flow.send(state, {key: ACCEPTED})
@@ -228,7 +228,7 @@ def test_a_round_without_an_answer_asks_again(flow: Asked, responses: JsonDict |
     assert flow.made.take().count({"fetch": "A-1"}) == 1
 
 
-def test_what_was_answered_is_not_asked_again_and_nothing_else_is_filled_in(flow: Asked) -> None:
+def test_an_answered_question_is_not_asked_again(flow: Asked) -> None:
     state, key = flow.begin()
     part = accepted(approved_by="Ann", order_id="B-2", **{"_workflow.x": 1})
     state, key, params = question_in(flow.send(state, {key: part}))
@@ -237,7 +237,7 @@ def test_what_was_answered_is_not_asked_again_and_nothing_else_is_filled_in(flow
     assert flow.made.take()[1] == REFUND
 
 
-def test_a_step_that_fails_with_the_answers_says_what_it_was_called_with(flow: Asked) -> None:
+def test_a_step_that_fails_with_the_answers_shows_its_arguments(flow: Asked) -> None:
     flow.made.errors = ["no money"]
     state, key = flow.begin()
     failed = flow.send(state, {key: ACCEPTED})
@@ -246,7 +246,7 @@ def test_a_step_that_fails_with_the_answers_says_what_it_was_called_with(flow: A
     assert flow.client.variables(failed.task_id)["_workflow.call.refund"] == {"order_id": "A-1", **GIVEN}
 
 
-def test_a_state_that_is_sent_twice_does_nothing_twice(flow: Asked) -> None:
+def test_a_state_that_is_sent_twice_runs_each_step_once(flow: Asked) -> None:
     state, key = flow.begin()
     flow.send(state, {key: ACCEPTED})
     flow.made.take()
@@ -256,7 +256,7 @@ def test_a_state_that_is_sent_twice_does_nothing_twice(flow: Asked) -> None:
     assert flow.made.take() == []
 
 
-def test_a_state_that_is_late_does_not_replace_what_was_done_meanwhile(flow: Asked) -> None:
+def test_a_late_state_does_not_replace_newer_results(flow: Asked) -> None:
     state, key = flow.begin()
     task_id = flow.send(state, {key: {"action": "decline"}}).task_id
     other = {"order_id": "A-1", **GIVEN, "approved_by": "Bob"}
@@ -271,7 +271,7 @@ def test_a_state_that_is_late_does_not_replace_what_was_done_meanwhile(flow: Ask
 
 
 @pytest.mark.parametrize("crossed", ["owner", "arguments", "task", "method", "signature", "kind", "a tool's"])
-def test_a_state_is_good_for_its_own_caller_and_request_alone(flow: Asked, crossed: str) -> None:
+def test_a_state_is_valid_only_for_its_caller_and_request(flow: Asked, crossed: str) -> None:
     state, key = flow.begin()
     task = None
     match crossed:
@@ -299,7 +299,7 @@ def test_a_state_is_good_for_its_own_caller_and_request_alone(flow: Asked, cross
     assert flow.made.take() == []
 
 
-def test_each_of_two_tasks_goes_on_with_its_own_answer(flow: Asked) -> None:
+def test_each_of_two_tasks_uses_its_own_answer(flow: Asked) -> None:
     (one, one_key), (two, two_key) = flow.begin(), flow.begin()
     assert one_key != two_key
     answers = {one_key: ACCEPTED, two_key: accepted(**GIVEN | {"approved_by": "Bob"})}
@@ -308,7 +308,7 @@ def test_each_of_two_tasks_goes_on_with_its_own_answer(flow: Asked) -> None:
     assert [call["by"] for call in flow.made.take() if "by" in call] == ["Bob", "Ann"]
 
 
-def test_while_somebody_else_runs_the_task_nothing_is_run_and_the_state_stays_good(flow: Asked) -> None:
+def test_a_state_stays_valid_while_another_run_holds_the_task(flow: Asked) -> None:
     state, key = flow.begin()
     raced: list[Answer] = []
     flow.made.meanwhile = lambda: raced.append(flow.send(state, {key: ACCEPTED}))
@@ -348,24 +348,24 @@ ORDER = Argument("order_id")
         ),
     ],
 )
-def test_where_not_all_can_be_asked_for_nobody_is_asked(make_client: MakeClient, changes: JsonDict) -> None:
+def test_the_user_is_not_asked_if_a_missing_value_cannot_be_asked_for(
+    make_client: MakeClient, changes: JsonDict
+) -> None:
     assert asked(make_client, **changes).send().meta["pause_reason"]["type"] == "schemaMismatch"
 
 
-def test_a_client_that_cannot_be_asked_gets_the_handoff(flow: Asked) -> None:
+def test_a_client_without_elicitation_gets_the_handoff(flow: Asked) -> None:
     flow.capabilities = {"elicitation": {"url": {}}}
     assert "approved_by" in flow.send().handoff
 
 
-def test_a_run_that_is_not_stored_asks_nobody(make_client: MakeClient) -> None:
+def test_a_run_that_is_not_stored_does_not_ask(make_client: MakeClient) -> None:
     client = make_client(Made().server(), era="2026", table_name="no-such-table")
     assert "Call refund with" in Asked(client, Made()).send().handoff
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_only_whose_last_write_was_made_is_asked_whatever_is_unknown_of_an_earlier_one(
-    flow: Asked, monkeypatch: pytest.MonkeyPatch, stored: bool
-) -> None:
+def test_a_run_asks_only_if_its_last_write_was_made(flow: Asked, monkeypatch: pytest.MonkeyPatch, stored: bool) -> None:
     start = Engine.start
 
     def unsure(engine: Engine, workflow: Workflow, invocation: Invocation) -> EndedRun:
@@ -478,14 +478,14 @@ def test_progress_still_grows_when_a_step_is_tried_again(streamed: Streamed) -> 
     ],
     ids=str,
 )
-def test_over_a_stream_who_does_not_answer_leaves_it_paused(streamed: Streamed, said: JsonDict) -> None:
+def test_over_a_stream_an_unanswered_question_leaves_the_workflow_paused(streamed: Streamed, said: JsonDict) -> None:
     respond(streamed.client, streamed.question(), **said)
     meta = streamed.result()["_meta"]
     assert (meta["task_status"], meta["pause_reason"]["type"]) == ("working", "schemaMismatch")
     assert streamed.made.take() == [{"fetch": "A-1"}]
 
 
-def test_over_a_stream_nobody_waits_for_an_answer_once_the_functions_time_is_nearly_over(
+def test_over_a_stream_the_server_stops_waiting_before_the_functions_time_ends(
     make_client: MakeClient, streaming: Streaming, table: Table
 ) -> None:
     clock = Clock(30_000)
@@ -505,7 +505,7 @@ def test_over_a_stream_nobody_waits_for_an_answer_once_the_functions_time_is_nea
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_2025_client_that_has_not_declared_it_is_not_asked(
+def test_a_2025_client_without_elicitation_is_not_asked(
     make_client: MakeClient, streaming: Streaming, known: bool
 ) -> None:
     streamed = Streamed(make_client, streaming, {"sampling": {}})
@@ -514,7 +514,7 @@ def test_a_2025_client_that_has_not_declared_it_is_not_asked(
     assert "Call refund with" in streamed.send().result(BOUND_S).handoff
 
 
-def test_a_task_that_somebody_has_gone_on_with_meanwhile_is_left_to_them(streamed: Streamed, table: Table) -> None:
+def test_a_task_that_another_request_has_continued_is_not_changed(streamed: Streamed, table: Table) -> None:
     question = streamed.question()
     (item,) = (item for item in table.items if item["sk"]["S"] != "QUESTION")
     task_id = item["sk"]["S"].removeprefix("TASK#")

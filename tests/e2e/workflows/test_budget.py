@@ -97,7 +97,7 @@ def test_values_in_the_item_are_shown_and_one_outside_is_named(client: Client, r
     assert len(client.variables(task)["big"]) == 600_000
 
 
-def test_none_leaves_progress_and_pause_reason(client: Client, requests: Requests) -> None:
+def test_the_choice_none_shows_progress_and_pause_reason(client: Client, requests: Requests) -> None:
     task = begin(client, {"small": 3})
     requests.take()
     shown = variables_in(client.task_with("none", task).meta)
@@ -106,9 +106,7 @@ def test_none_leaves_progress_and_pause_reason(client: Client, requests: Request
 
 
 @pytest.mark.parametrize("value", ["some", "", None, True, 1, ["all"], {"all": True}])
-def test_another_choice_of_variables_is_refused_by_name_and_asks_nothing(
-    client: Client, requests: Requests, era: Era, value: object
-) -> None:
+def test_an_unknown_choice_of_variables_is_refused(client: Client, requests: Requests, era: Era, value: object) -> None:
     answer = client.task_with(value, new_task_id(0))
     assert answer.refusal == (200 if era == "2025" else 400, -32602)
     assert "mcp-baton/variables" in answer.error["message"]
@@ -127,7 +125,7 @@ def test_an_answer_shows_the_smallest_values_and_stays_within_its_budget(client:
     assert set(client.task_with("all", more).meta["omitted"]) == {"a", "d"}
 
 
-def test_a_value_of_lone_surrogates_does_not_outgrow_the_budget(make_client: MakeClient) -> None:
+def test_lone_surrogates_do_not_exceed_the_budget(make_client: MakeClient) -> None:
     server = value_server()
 
     @server.tool
@@ -144,7 +142,7 @@ def test_a_value_of_lone_surrogates_does_not_outgrow_the_budget(make_client: Mak
     assert len(answer.body.encode()) <= ANSWER_BYTES
 
 
-def test_a_variable_called_omitted_gives_way_to_the_list_and_can_be_read(client: Client) -> None:
+def test_a_variable_named_omitted_can_be_read(client: Client) -> None:
     task = begin(client, {"omitted": 3})
     assert client.task("get", task).meta["omitted"] == "xxx"
     client.call_tool("keep", {"sizes": {"big": 5_000_000}}, task=task)
@@ -152,7 +150,7 @@ def test_a_variable_called_omitted_gives_way_to_the_list_and_can_be_read(client:
     assert text_at(client, value_uri(task, "omitted")) == '"xxx"'
 
 
-def test_a_final_result_is_shown_wherever_it_is_kept_and_over_the_budget_it_is_named(
+def test_a_final_result_is_shown_or_named_if_it_exceeds_the_budget(
     client: Client, era: Era, requests: Requests
 ) -> None:
     task = begin(client, {"other": 100})
@@ -177,7 +175,7 @@ def test_a_value_is_a_resource_with_its_json_as_text(make_client: MakeClient, er
     assert loads(text_at(client.in_era(era), uri)) == client.variables(task)[name]
 
 
-def test_a_resource_read_of_a_value_outside_is_one_object_more(client: Client, requests: Requests, era: Era) -> None:
+def test_reading_a_value_outside_the_item_reads_one_more_object(client: Client, requests: Requests, era: Era) -> None:
     task = begin(client, {"big": 600_000}, seed=1)
     requests.take()
     answer = read(client, value_uri(task, "big"))
@@ -195,7 +193,7 @@ def test_a_long_value_is_read_whole_as_a_stream_in_small_pieces(client: Client) 
     assert largest < 200_000
 
 
-def test_a_long_value_that_cannot_be_streamed_is_refused_with_its_size(client: Client, era: Era) -> None:
+def test_a_long_value_is_refused_with_its_size_if_it_cannot_be_streamed(client: Client, era: Era) -> None:
     task = begin(client, {"big": 5_000_000})
     answer = read(client, value_uri(task, "big"))
     assert answer.refusal == (200 if era == "2025" else 400, -32600)
@@ -246,9 +244,7 @@ def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_where_it_is_neede
     assert requests.take() == ["UpdateItem", "UpdateItem"]
 
 
-def test_what_is_unknown_foreign_or_expired_is_one_and_the_same_unknown_resource(
-    client: Client, era: Era, table: Table
-) -> None:
+def test_unknown_foreign_and_expired_values_give_the_same_error(client: Client, era: Era, table: Table) -> None:
     task, expired = begin(client, {"small": 3}), begin(client, {"small": 3})
     table.expire(expired)
     nowhere = [
@@ -267,9 +263,7 @@ def test_what_is_unknown_foreign_or_expired_is_one_and_the_same_unknown_resource
     assert text_at(client, f"baton://tasks/{task}/sm%61ll") == '"xxx"'
 
 
-def test_values_are_resources_wherever_a_workflow_is_durable_and_never_listed(
-    make_client: MakeClient, era: Era
-) -> None:
+def test_values_of_durable_workflows_are_resources_that_are_not_listed(make_client: MakeClient, era: Era) -> None:
     client = make_client(value_server(), era=era)
     begin(client, {"small": 3})
     opening = ("initialize", {"protocolVersion": "2025-11-25"}) if era == "2025" else ("server/discover", {})
@@ -283,12 +277,12 @@ def test_values_are_resources_wherever_a_workflow_is_durable_and_never_listed(
 
 
 @pytest.mark.parametrize("uri", ["baton://tasks/{task}/{name}", "baton://mine", "Baton://mine"])
-def test_a_resource_of_a_servers_own_cannot_be_in_the_way(uri: str) -> None:
+def test_a_servers_resource_cannot_replace_a_value(uri: str) -> None:
     with pytest.raises(RegistrationError, match="baton://"):
         Server("s").resource(uri)
 
 
-def test_a_template_that_fits_every_uri_sees_none_of_batons(make_client: MakeClient, era: Era) -> None:
+def test_a_template_that_matches_every_uri_does_not_get_values(make_client: MakeClient, era: Era) -> None:
     server = value_server()
 
     @server.resource("{+uri}")
@@ -312,7 +306,7 @@ def batch(client: Client, *messages: JsonDict) -> list[JsonDict]:
     return made
 
 
-def test_a_batch_has_one_budget_and_says_what_has_no_room(make_client: MakeClient) -> None:
+def test_a_batch_has_one_budget_and_names_omitted_values(make_client: MakeClient) -> None:
     client = make_client(value_server())
     task = begin(client, {"a": 1_900_000})
     poll = {"method": "tasks/get", "params": {"taskId": task, "_meta": {"mcp-baton/variables": "all"}}}
@@ -340,7 +334,7 @@ def test_a_batch_of_reads_of_one_large_value_costs_at_most_one_read_of_it(
     assert ["error" in message for message in several] == ["error" in whole] + [True] * 19
 
 
-def test_a_read_that_a_batch_could_not_show_counts_as_well(make_client: MakeClient, requests: Requests) -> None:
+def test_a_read_that_a_batch_could_not_show_counts(make_client: MakeClient, requests: Requests) -> None:
     """Each quotation mark takes two bytes in the value's own JSON, and four where that stands in the answer's."""
     server = value_server()
 
@@ -361,9 +355,7 @@ def test_a_read_that_a_batch_could_not_show_counts_as_well(make_client: MakeClie
     assert len(requests.take()) == 20 + reads * (of_one - 1)
 
 
-def test_a_value_that_a_task_has_no_room_to_show_is_read_within_the_budget_only(
-    make_client: MakeClient, requests: Requests
-) -> None:
+def test_an_omitted_value_is_read_only_within_the_budget(make_client: MakeClient, requests: Requests) -> None:
     """The value fits by its own length, and the answer does not: it has the request's id, which the client chooses."""
     client = make_client(value_server())
     task = begin(client, {"a": 3_940_000}, seed=1)
@@ -377,7 +369,7 @@ def test_a_value_that_a_task_has_no_room_to_show_is_read_within_the_budget_only(
     assert answers[3]["result"]["_meta"]["omitted"] == ["a"]
 
 
-def test_a_batch_leaves_out_an_answer_that_can_be_had_again_and_has_room_for_the_next(make_client: MakeClient) -> None:
+def test_a_batch_omits_a_repeatable_answer_to_have_room_for_the_next(make_client: MakeClient) -> None:
     server = value_server()
     server.resource("docs://big", name="big")(lambda: "x" * 2_500_000)
     look = {"method": "resources/read", "params": {"uri": "docs://big"}}
@@ -388,7 +380,7 @@ def test_a_batch_leaves_out_an_answer_that_can_be_had_again_and_has_room_for_the
     assert ping["result"] == {}
 
 
-def test_a_batch_runs_nothing_when_its_answer_is_full_and_never_hides_what_it_has_run(make_client: MakeClient) -> None:
+def test_a_full_batch_runs_nothing_more_and_shows_all_calls_that_ran(make_client: MakeClient) -> None:
     server, called = value_server(), []
 
     @server.tool

@@ -112,7 +112,7 @@ def test_the_meta_of_a_recorded_call_is_exactly_the_tasks_state(make_client: Mak
             {"name": "a2", "status": "pending"},
         ],
         "pause_reason": MISTAKE,
-        "next": [{"tool": "a", "arguments": {"text": "fail"}}, {"tool": "a", "arguments": {"text": "a"}}],
+        "next": [{"tool": "a", "arguments": {"text": "fail"}}, {"tool": "flow", "arguments": {"task_id": task}}],
         "recorded": True,
         **related(era, task),
     }
@@ -127,7 +127,7 @@ def test_a_tools_result_is_the_same_with_a_task_as_without(client: Client, task:
         assert (result.content, result.structured, result.is_error) == (plain.content, plain.structured, plain.is_error)
 
 
-def test_results_are_recorded_in_the_steps_that_they_fit_and_failures_pause(client: Client, task: str) -> None:
+def test_results_are_recorded_as_matching_steps_and_failures_pause(client: Client, task: str) -> None:
     def said(call: str) -> list[str]:
         result = say(client, task, call)
         assert (result.recorded, result.meta["task_status"]) == (True, "working")
@@ -156,14 +156,14 @@ def test_arguments_that_the_tool_refuses_are_a_failure_of_the_call(client: Clien
     assert statuses(client, task) == ["failed", "failed", "pending"]
 
 
-def test_a_step_that_another_call_takes_meanwhile_is_left_to_it(client: Client, task: str) -> None:
+def test_a_step_that_another_call_takes_meanwhile_is_not_overwritten(client: Client, task: str) -> None:
     client.during("a", lambda: say(client, task, "a:inner"))
     assert say(client, task, "a:outer").recorded
     assert results(client, task) == {"a1": "inner", "a2": "outer"}
     assert statuses(client, task) == ["completed", "pending", "completed"]
 
 
-def test_a_pause_that_another_call_causes_meanwhile_is_left_alone(client: Client, task: str) -> None:
+def test_a_pause_that_another_call_causes_meanwhile_stays(client: Client, task: str) -> None:
     client.during("a", lambda: say(client, task, "b:fail"))
     result: Any = say(client, task, "a:outer")
     assert statuses(client, task) == ["completed", "failed", "pending"]
@@ -172,9 +172,7 @@ def test_a_pause_that_another_call_causes_meanwhile_is_left_alone(client: Client
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 @pytest.mark.parametrize("how", ["cancelled", "completed"])
-def test_a_task_that_has_ended_stays_as_it_ended_and_the_result_says_so(
-    client: Client, task: str, how: str, when: str
-) -> None:
+def test_a_call_does_not_change_a_finished_task(client: Client, task: str, how: str, when: str) -> None:
     ended: list[Any] = []
 
     def end() -> None:
@@ -191,7 +189,7 @@ def test_a_task_that_has_ended_stays_as_it_ended_and_the_result_says_so(
 
 
 @pytest.mark.parametrize("how", ["expires", "vanishes"])
-def test_a_task_that_is_gone_meanwhile_is_unknown(make_client: MakeClient, table: Table, how: str) -> None:
+def test_a_task_that_is_deleted_during_a_call_is_unknown(make_client: MakeClient, table: Table, how: str) -> None:
     happens: list[Callable[[], object]] = []
     server = letters_server()
 
@@ -209,7 +207,7 @@ def test_a_task_that_is_gone_meanwhile_is_unknown(make_client: MakeClient, table
     assert table.items == [] or table.item(task)["version"] == {"N": "2"}
 
 
-def test_missing_foreign_and_expired_tasks_are_told_apart_by_nothing(
+def test_missing_foreign_and_expired_tasks_give_the_same_result(
     make_client: MakeClient, era: Era, table: Table
 ) -> None:
     client = make_client(letters_server(), era=era)
@@ -240,12 +238,12 @@ def test_a_tool_of_an_unrecordable_call_has_no_task(client: Client, task: str) -
     assert [client.call_tool("has_task", task=named).value for named in (task, NOBODYS, None)] == [True, False, False]
 
 
-def test_the_engines_variables_are_not_a_tools_to_write(client: Client, task: str) -> None:
+def test_tools_cannot_write_the_engines_variables(client: Client, task: str) -> None:
     assert client.call_tool("meddle", task=task).is_error
     assert statuses(client, task) == ["failed", "pending", "pending"]
 
 
-def test_a_call_is_recorded_with_a_task_whose_workflow_is_no_longer_there(client: Client, task: str) -> None:
+def test_a_call_is_recorded_if_the_workflow_was_removed(client: Client, task: str) -> None:
     later = Server("later")
 
     @later.tool

@@ -49,7 +49,7 @@ def test_a_tool_that_is_included_under_a_prefix_is_named_by_it(make_client: Make
 
 
 @pytest.mark.parametrize("sets", ["restarted", [""], [5], ["_workflow.progress"], ["io.modelcontextprotocol/x"]])
-def test_what_is_no_variable_of_a_tools_is_refused(sets: Any) -> None:
+def test_an_invalid_declaration_of_variables_is_refused(sets: Any) -> None:
     server = Server("s")
 
     with pytest.raises(RegistrationError, match="sets"):

@@ -65,7 +65,7 @@ def called(client: Client) -> set[str]:
     return {tool for tool in TOOLS if client.calls(tool)}
 
 
-def test_the_step_that_paused_is_mended_deployed_and_resumed_by_two_writes(
+def test_a_changed_definition_is_resumed_with_two_writes(
     make_client: MakeClient, table: Table, requests: Requests
 ) -> None:
     paused = make_client(version(FETCH, BROKEN, NOTIFY)).get_prompt("refund_order", ORDER)
@@ -80,7 +80,7 @@ def test_the_step_that_paused_is_mended_deployed_and_resumed_by_two_writes(
     assert table.item(task)["definition"] == {"S": new.workflows["refund_order"].fingerprint} != before["definition"]
 
 
-def test_a_mended_workflow_runs_what_is_left_of_it(old: Client, task: str) -> None:
+def test_a_changed_workflow_runs_its_open_steps(old: Client, task: str) -> None:
     client = old.deployed(version(FETCH, MENDED, BOOK, NOTIFY))
 
     run = client.resume(task)
@@ -106,7 +106,7 @@ def test_a_resume_that_pauses_again_leaves_the_new_definition_and_can_be_resumed
     assert [len(client.calls(tool)) for tool in TOOLS] == [0, 1, 0, 2]
 
 
-def test_what_a_step_left_that_is_gone_is_gone_with_it(baton: Connect) -> None:
+def test_results_of_removed_steps_are_deleted(baton: Connect) -> None:
     old = baton(version(FETCH, MENDED, NOTIFY))
     old.tool_raises("refund", "no")
     task = old.get_prompt("refund_order", ORDER).task_id
@@ -127,7 +127,7 @@ def test_what_a_step_left_that_is_gone_is_gone_with_it(baton: Connect) -> None:
         pytest.param((Step("got", tool="fetch_order", arguments=FETCH.arguments), NOTIFY), id="renamed"),
     ],
 )
-def test_a_completed_step_that_is_not_as_it_was_refuses_the_resume_and_is_named(
+def test_a_changed_completed_step_is_named_and_the_resume_is_refused(
     old: Client, task: str, steps: tuple[Step, ...]
 ) -> None:
     before = old.task(task)
@@ -140,7 +140,7 @@ def test_a_completed_step_that_is_not_as_it_was_refuses_the_resume_and_is_named(
     assert (called(client), client.task(task)) == (set(), before)
 
 
-def test_a_completed_step_may_get_another_place_and_other_texts(old: Client, task: str) -> None:
+def test_a_completed_step_may_move_and_change_its_texts(old: Client, task: str) -> None:
     client = old.deployed(version(NOTIFY, replace(FETCH, guidance="Mind.", retryable=True), MENDED))
 
     run = client.resume(task)
@@ -168,7 +168,7 @@ def test_a_continuation_between_the_deployment_and_the_resume_is_kept(old: Clien
         ("refund", {"amount": 5.0}, "completed", "pending"),
     ],
 )
-def test_a_continuation_that_comes_while_the_resume_runs_is_not_lost(
+def test_a_continuation_during_the_resume_is_not_lost(
     old: Client, task: str, tool: str, arguments: dict[str, Any], refund: str, notify: str
 ) -> None:
     """It has read the task as it was before, and both write all the same: into the new definition."""
@@ -185,9 +185,7 @@ def test_a_continuation_that_comes_while_the_resume_runs_is_not_lost(
     assert found.variables[f"_workflow.result.{done[tool][0]}"] == done[tool][1]
 
 
-def test_a_call_that_was_made_before_the_resume_and_ends_after_it_finds_its_step_at_its_new_place(
-    old: Client, task: str
-) -> None:
+def test_a_call_that_ends_after_the_resume_is_recorded_at_the_steps_new_index(old: Client, task: str) -> None:
     client = old.deployed(version(FIRST, FETCH, MENDED, BOOK, NOTIFY))
     client.tool_raises("refund", "closed")
     old.during("send_mail", lambda: client.resume(task))
@@ -205,7 +203,7 @@ def test_a_call_that_was_made_before_the_resume_and_ends_after_it_finds_its_step
     assert client.task(task).variables["_workflow.result.notify"] == "by hand"
 
 
-def test_arguments_that_the_workflow_does_not_take_any_more_are_left_behind(baton: Connect) -> None:
+def test_removed_arguments_of_a_workflow_are_ignored(baton: Connect) -> None:
     old = baton(version(FETCH, NOTIFY, arguments=(ORDER_ID, Argument("note"))))
     old.tool_raises("send_mail", "no")
     task = old.get_prompt("refund_order", {**ORDER, "note": "sorry"}).task_id

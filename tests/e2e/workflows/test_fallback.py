@@ -62,7 +62,7 @@ def test_a_server_without_a_store_runs_workflows_without_tasks() -> None:
     assert (answer.conversation[-1], answer.meta) == (("user", "Result from second: 2"), {})
 
 
-def test_a_task_that_vanishes_while_its_run_is_under_way_costs_the_record_and_not_the_reply(
+def test_a_task_that_is_deleted_during_its_run_does_not_change_the_reply(
     make_client: MakeClient, era: Era, table: Table
 ) -> None:
     def vanish() -> int:

@@ -86,7 +86,7 @@ def test_an_included_server_works_under_its_prefix(billing: Server) -> None:
             assert completed["completion"]["values"] == [first]
 
 
-def test_the_included_server_stays_as_it_is_and_what_comes_later_is_not_seen(billing: Server) -> None:
+def test_including_a_server_copies_its_present_tools(billing: Server) -> None:
     shop = Server("shop")
     shop.include(billing, prefix="billing_")
 
@@ -101,7 +101,7 @@ def test_the_included_server_stays_as_it_is_and_what_comes_later_is_not_seen(bil
 
 
 @pytest.mark.parametrize("taken", ["tool", "resource", "prompt", "workflow", "invalid"])
-def test_a_clash_is_refused_and_adds_nothing(billing: Server, taken: str) -> None:
+def test_a_name_conflict_is_refused_and_adds_nothing(billing: Server, taken: str) -> None:
     shop = Server("shop")
     if taken == "tool":
         shop.tool(name="b_refund")(lambda: "mine")
@@ -121,7 +121,7 @@ def test_a_clash_is_refused_and_adds_nothing(billing: Server, taken: str) -> Non
     ]
 
 
-def test_a_tool_is_added_with_all_that_the_decorator_takes() -> None:
+def test_an_included_tool_keeps_all_options_of_the_decorator() -> None:
     server = Server("shop")
 
     def refund(order_id: str) -> str:

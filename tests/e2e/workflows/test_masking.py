@@ -127,7 +127,7 @@ def assert_masked(answer: Answer, log: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["raises", "raises_later", "checks", "declares", "dumps"])
-def test_what_breaks_in_a_tool_is_not_the_clients_to_read(
+def test_an_exception_in_a_tool_is_hidden_from_clients(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture, tool: str
 ) -> None:
     arguments = {"amount": 1} if tool == "checks" else {}
@@ -141,7 +141,7 @@ def test_what_breaks_in_a_tool_is_not_the_clients_to_read(
 
 
 @pytest.mark.parametrize("name", ["raises", "raises_later", "checks", "declares", "dumps", "raises_docs"])
-def test_what_breaks_in_a_step_is_nowhere_but_in_the_log(make_client: MakeClient, table: Table, name: str) -> None:
+def test_an_exception_in_a_step_is_only_in_the_log(make_client: MakeClient, table: Table, name: str) -> None:
     client = make_client(broken_server())
     answer = client.get_prompt("flow_docs" if name == "raises_docs" else f"flow_{name}")
     assert answer.meta["pause_reason"]["error"] == internal_error(name)
@@ -152,7 +152,7 @@ def test_what_breaks_in_a_step_is_nowhere_but_in_the_log(make_client: MakeClient
     assert not any(part in answer.body + repr(table.items) for part in (ROLE, "sk-live-1"))
 
 
-def test_what_breaks_in_a_continuation_is_recorded_without_its_text(make_client: MakeClient, table: Table) -> None:
+def test_an_exception_in_a_continuation_is_recorded_without_its_text(make_client: MakeClient, table: Table) -> None:
     client = make_client(broken_server())
     task = client.get_prompt("flow_raises").task_id
     answer = client.call_tool("raises", task=task)
@@ -182,7 +182,7 @@ ASKED: dict[str, tuple[str, Callable[[Client], Answer]]] = {
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_what_breaks_in_a_resource_prompt_or_completion_is_not_the_clients_to_read(
+def test_an_exception_in_a_resource_prompt_or_completion_is_hidden_from_clients(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
     name, ask = ASKED[what]
@@ -193,7 +193,7 @@ def test_what_breaks_in_a_resource_prompt_or_completion_is_not_the_clients_to_re
 
 
 @pytest.mark.parametrize("workflow", ["checked_argument", "dumped_argument"])
-def test_what_breaks_in_a_workflows_argument_is_not_the_clients_to_read(
+def test_an_exception_in_a_workflow_argument_is_hidden_from_clients(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture, table: Table, workflow: str
 ) -> None:
     answer = make_client(broken_server()).get_prompt(workflow, {"n": "1"})
@@ -202,7 +202,7 @@ def test_what_breaks_in_a_workflows_argument_is_not_the_clients_to_read(
     assert table.items == []
 
 
-def test_a_task_that_is_damaged_is_told_of_without_what_it_holds(
+def test_the_error_for_a_damaged_task_does_not_show_its_contents(
     make_client: MakeClient, table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = make_client(broken_server())
@@ -217,7 +217,7 @@ def test_a_task_that_is_damaged_is_told_of_without_what_it_holds(
     assert_masked(answer, caplog.text)
 
 
-def test_a_server_can_pass_on_what_exceptions_say(make_client: MakeClient) -> None:
+def test_a_server_can_show_the_texts_of_exceptions(make_client: MakeClient) -> None:
     client = make_client(broken_server(mask_errors=False))
     assert client.call_tool("raises").result["content"] == [{"type": "text", "text": SECRET}]
     assert client.get_prompt("flow_checks").meta["pause_reason"]["error"] == SECRET

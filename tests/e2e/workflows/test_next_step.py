@@ -23,9 +23,7 @@ def broken_server(*, retryable: bool = False) -> Server:
     return server
 
 
-def test_an_error_that_only_the_log_tells_is_for_the_user_and_the_call_is_not_suggested(
-    baton: Connect, era: Era
-) -> None:
+def test_a_hidden_error_is_for_the_operator_and_the_call_is_not_suggested(baton: Connect, era: Era) -> None:
     client = baton(broken_server(), era=era)
     run = client.call_workflow("pay", {"order_id": "A-17"})
     error_id = run.pause.error_id
@@ -34,7 +32,7 @@ def test_an_error_that_only_the_log_tells_is_for_the_user_and_the_call_is_not_su
     assert run.text == (
         f"Step 'charge' failed: \"{run.pause.error}\". This step is not retryable, and only the server's log "
         f"says why it failed: tell the user, with the error id {error_id}.\n\n"
-        f"When the cause is corrected, call pay with {task} to let the server go on."
+        f"When the cause is corrected, call pay with {task} to let the server continue."
     )
     assert run.structured is not None
     assert run.structured["next"] == [{"tool": "pay", "arguments": {"task_id": run.task_id}}]
@@ -43,15 +41,15 @@ def test_an_error_that_only_the_log_tells_is_for_the_user_and_the_call_is_not_su
     for text in (shown.text, made.text):
         assert "tell the user, with the error id" in text
         assert "call charge" not in text.lower()
-        assert f"When the cause is corrected, call pay with {task} to let the server go on." in text
+        assert f"When the cause is corrected, call pay with {task} to let the server continue." in text
     prompt = client.get_prompt("pay", {"order_id": "A-17"})
     assert "When the cause is corrected, make these tool calls:" in prompt.handoff
 
 
-def test_a_step_that_is_retryable_may_be_tried_again_whatever_the_log_tells(baton: Connect) -> None:
+def test_a_retryable_step_with_a_hidden_error_may_be_tried_again(baton: Connect) -> None:
     run = baton(broken_server(retryable=True)).call_workflow("pay", {"order_id": "A-17"})
     assert "This step is retryable." in run.text
-    assert "1. Call charge with" in run.text
+    assert run.text.endswith(f'Call pay with {{"task_id": "{run.task_id}"}} to let the server continue.')
 
 
 def secret_server() -> Server:
@@ -94,7 +92,7 @@ def test_a_secret_is_asked_for_as_long_as_a_step_is_open(baton: Connect) -> None
     assert "Secret arguments are not stored" in client.call_tool("send", {"task_id": paused.task_id}).text
 
 
-def test_a_resource_that_cannot_be_read_is_named_and_its_tool_is_not_blamed(baton: Connect, era: Era) -> None:
+def test_an_unreadable_resource_is_named_instead_of_its_tool(baton: Connect, era: Era) -> None:
     server = Server("library")
 
     @server.tool
@@ -149,18 +147,16 @@ def out_of_time(client: Client) -> Run:
     return client.call_workflow("flow")
 
 
-def test_a_run_that_is_out_of_time_offers_first_that_the_server_goes_on(baton: Connect) -> None:
+def test_a_run_that_is_out_of_time_is_continued_by_the_server(baton: Connect) -> None:
     run = out_of_time(baton(slow_server()))
     task = f'"task_id": "{run.task_id}"'
     assert run.text == (
         "The server ran out of time before step 'b'. Nothing failed.\n\n"
-        f"Call flow with {{{task}}} to let the server go on.\n\n"
-        "Or make these tool calls:\n\n"
-        f'1. Read the resource docs://rules, then call second with {{"of": "one", {task}}}'
+        f"Call flow with {{{task}}} to let the server continue."
     )
 
 
-def test_a_paused_task_says_beside_working_that_it_waits_for_the_model(baton: Connect, era: Era) -> None:
+def test_a_paused_task_has_a_status_message(baton: Connect, era: Era) -> None:
     client = baton(slow_server(), era=era)
     run = out_of_time(client)
     client.remaining_s(120)
@@ -178,7 +174,7 @@ def test_a_paused_task_says_beside_working_that_it_waits_for_the_model(baton: Co
 
 
 @pytest.mark.parametrize("task_ids", ["meta", "text"])
-def test_a_prompt_that_is_out_of_time_says_no_more_than_that_nothing_failed(baton: Connect, task_ids: Any) -> None:
+def test_a_prompt_that_is_out_of_time_says_that_nothing_failed(baton: Connect, task_ids: Any) -> None:
     server = Server("named", task_ids=task_ids)
     server.include(slow_server())
     client = baton(server)
@@ -188,6 +184,6 @@ def test_a_prompt_that_is_out_of_time_says_no_more_than_that_nothing_failed(bato
     assert "yours" not in run.handoff
     first = run.handoff.split("\n\n")[1]
     if task_ids == "text":
-        assert first == f'Call flow with {{"task_id": "{run.task_id}"}} to let the server go on.'
+        assert first == f'Call flow with {{"task_id": "{run.task_id}"}} to let the server continue.'
     else:
         assert first == "To continue the workflow, make these tool calls:"

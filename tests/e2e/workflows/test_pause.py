@@ -235,7 +235,7 @@ def test_a_resource_that_cannot_be_fetched_is_a_tool_error_without_a_tool(baton:
     assert client.task(paused.task_id).variables["_workflow.result.read"] == {"error": paused.pause.error}
 
 
-def test_a_step_that_wants_to_ask_is_to_be_called_by_itself_and_there_is_no_cause_to_correct(baton: Connect) -> None:
+def test_a_step_whose_tool_asks_the_client_is_handed_off_as_a_call(baton: Connect) -> None:
     def refund(order_id: str, amount: float, ctx: Context) -> str:
         return str(ctx.elicit("sure", "Sure?", {"type": "object", "properties": {"sure": {"type": "boolean"}}}).action)
 

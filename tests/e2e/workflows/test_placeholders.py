@@ -118,8 +118,7 @@ def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
     make_client: MakeClient, press: Press, call: Call
 ) -> None:
     client, task = begun(make_client, press)
-    shown = call(client, task, "read_page", name="intro").meta["next"][0]["arguments"]
-    assert shown == {"text": TEXT, "page": 5}
+    shown = {"text": TEXT, "page": 5}
 
     answer = call(client, task, "print_page", **shown)
 
@@ -128,9 +127,7 @@ def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
     assert client.variables(task)["_workflow.call.print"] == {"text": f"intro {LONG}", "page": 5}
 
 
-def test_a_placeholder_of_a_task_is_replaced_before_the_schema_is_asked(
-    make_client: MakeClient, press: Press, call: Call
-) -> None:
+def test_a_placeholder_is_replaced_before_validation(make_client: MakeClient, press: Press, call: Call) -> None:
     client, task = begun(make_client, press)
 
     answer = call(client, task, "print_page", text="short", page=NUMBER, more="<prompt arg copies>")
@@ -141,7 +138,7 @@ def test_a_placeholder_of_a_task_is_replaced_before_the_schema_is_asked(
     assert [(one["text"], one["page"], one["more"]) for one in press.printed] == [("short", 5, 3), (TEXT, 5, None)]
 
 
-def test_a_call_with_placeholders_is_the_same_call_as_with_their_values(
+def test_a_call_with_placeholders_equals_the_call_with_their_values(
     make_client: MakeClient, press: Press, call: Call
 ) -> None:
     client, task = begun(make_client, press)
@@ -153,7 +150,7 @@ def test_a_call_with_placeholders_is_the_same_call_as_with_their_values(
     assert "_workflow.extra.print_page" not in client.variables(task)
 
 
-def test_a_call_with_placeholders_is_recorded_in_the_step_that_its_values_fit(
+def test_a_call_with_placeholders_is_recorded_as_the_step_that_its_values_match(
     make_client: MakeClient, press: Press, call: Call
 ) -> None:
     client, task = begun(make_client, press, workflow="pair")
@@ -161,7 +158,7 @@ def test_a_call_with_placeholders_is_recorded_in_the_step_that_its_values_fit(
     assert answer.statuses == ["completed", "pending", "completed"]
 
 
-def test_one_without_a_value_runs_and_records_nothing(
+def test_a_call_with_a_placeholder_without_a_value_is_not_made(
     make_client: MakeClient, press: Press, call: Call, table: Table
 ) -> None:
     client, task = begun(make_client, press)
@@ -177,12 +174,12 @@ def test_one_without_a_value_runs_and_records_nothing(
     )
     assert unrecorded == (["Not recorded: nothing was run."] if call is by_argument else [])
     assert (answer.meta["recorded"], answer.meta["record_error"]) == (False, "nothing was run")
-    assert answer.meta["next"][0] == {"tool": "print_page", "arguments": {"text": TEXT, "page": 5}}
+    assert answer.meta["next"] == [{"tool": "publish", "arguments": {"task_id": task}}]
     assert press.printed == []
     assert table.item(task) == before
 
 
-def test_a_task_that_is_over_still_knows_its_values(make_client: MakeClient, press: Press, call: Call) -> None:
+def test_placeholders_of_a_finished_task_have_values(make_client: MakeClient, press: Press, call: Call) -> None:
     client, task = begun(make_client, press)
     client.task("cancel", task)
     answer = call(client, task, "print_page", text="short", page=NUMBER)
@@ -190,7 +187,7 @@ def test_a_task_that_is_over_still_knows_its_values(make_client: MakeClient, pre
     assert answer.meta["record_error"] == "the task is cancelled"
 
 
-def test_of_an_unknown_task_no_value_is_known(make_client: MakeClient, press: Press, call: Call) -> None:
+def test_placeholders_of_an_unknown_task_have_no_values(make_client: MakeClient, press: Press, call: Call) -> None:
     client, task = begun(make_client, press)
     answer = call(client.as_owner("bob"), task, "print_page", text="short", page=NUMBER)
     assert answer.result["isError"]
@@ -198,7 +195,7 @@ def test_of_an_unknown_task_no_value_is_known(make_client: MakeClient, press: Pr
     assert (answer.meta["recorded"], press.printed) == (False, [])
 
 
-def test_a_mirrored_parameter_is_held_against_what_was_sent(make_client: MakeClient, press: Press) -> None:
+def test_a_mirrored_parameter_is_compared_with_the_placeholder(make_client: MakeClient, press: Press) -> None:
     client, task = begun(make_client, press, "2026")
     params = {"name": "file", "arguments": {"text": TEXT, "into": "<output from read_page>", "task_id": task}}
 
@@ -210,7 +207,9 @@ def test_a_mirrored_parameter_is_held_against_what_was_sent(make_client: MakeCli
 
 
 @pytest.mark.parametrize("page", [5, NUMBER])
-def test_a_call_keeps_its_identity_over_its_rounds(make_client: MakeClient, press: Press, page: object) -> None:
+def test_a_call_with_placeholders_stays_the_same_over_its_rounds(
+    make_client: MakeClient, press: Press, page: object
+) -> None:
     client, task = begun(make_client, press, "2026")
     press.keys.clear()
     asking = talk(client, name="ask", arguments={"page": page, "task_id": task})
@@ -225,9 +224,7 @@ def test_a_call_keeps_its_identity_over_its_rounds(make_client: MakeClient, pres
     assert len(set(press.keys)) == 1
 
 
-def test_a_round_cannot_be_moved_to_another_task_or_to_another_way_of_naming_it(
-    make_client: MakeClient, press: Press
-) -> None:
+def test_a_round_is_valid_only_for_its_task(make_client: MakeClient, press: Press) -> None:
     client, task = begun(make_client, press, "2026")
     other = client.get_prompt("publish", {"name": "other"}).task_id
     _, state = asked(talk(client, name="ask", arguments={"page": 5, "task_id": task}).round())
@@ -242,9 +239,7 @@ def test_a_round_cannot_be_moved_to_another_task_or_to_another_way_of_naming_it(
         assert asking.round(state, SURE).refusal == (400, -32602)
 
 
-def test_an_answer_does_not_hold_for_another_value_than_the_one_that_was_asked_about(
-    make_client: MakeClient, press: Press
-) -> None:
+def test_an_answer_is_refused_if_a_placeholders_value_has_changed(make_client: MakeClient, press: Press) -> None:
     client, task = begun(make_client, press, "2026")
     asking = talk(client, name="ask", arguments={"page": NUMBER, "task_id": task})
     _, state = asked(asking.round())
@@ -300,9 +295,7 @@ def written(client: Client, clock: Clock) -> str:
 SMALL, LARGE = "<output from write (step 'small')>", "<output from write (step 'large')>"
 
 
-def test_a_call_takes_no_more_than_a_megabyte_for_its_placeholders_and_reads_no_more(
-    make_client: MakeClient, requests: Requests
-) -> None:
+def test_placeholders_of_a_call_are_limited_to_a_megabyte(make_client: MakeClient, requests: Requests) -> None:
     library, clock = Library(), Clock()
     client = make_client(library.server, remaining_ms=clock)
     task = written(client, clock)
@@ -320,7 +313,7 @@ def test_a_call_takes_no_more_than_a_megabyte_for_its_placeholders_and_reads_no_
     assert library.printed == [9_000, 1_100_000]
 
 
-def test_what_is_listed_next_is_not_a_call_that_would_be_refused(make_client: MakeClient) -> None:
+def test_next_lists_no_call_that_would_be_refused(make_client: MakeClient) -> None:
     clock = Clock()
     client = make_client(Library().server, remaining_ms=clock)
     task = written(client, clock)
@@ -337,7 +330,7 @@ def test_a_server_chooses_what_placeholders_may_put_into_a_call(make_client: Mak
     assert library.printed == [1_100_000]
 
 
-def test_what_placeholders_put_in_counts_against_a_batch(make_client: MakeClient) -> None:
+def test_values_of_placeholders_count_against_a_batch(make_client: MakeClient) -> None:
     library, clock = Library(placeholder_bytes=1_200_000), Clock()
     client = make_client(library.server, remaining_ms=clock)
     task = written(client, clock)
@@ -348,7 +341,7 @@ def test_what_placeholders_put_in_counts_against_a_batch(make_client: MakeClient
     assert [answer["result"].get("isError", False) for answer in answers] == [False] * 3 + [True] * 3
 
 
-def test_a_call_is_held_against_large_values_without_reading_them(make_client: MakeClient, requests: Requests) -> None:
+def test_a_call_is_compared_with_large_values_without_reading_them(make_client: MakeClient, requests: Requests) -> None:
     library, clock = Library(), Clock()
     client = make_client(library.server, remaining_ms=clock)
     task = written(client, clock)
@@ -361,7 +354,7 @@ def test_a_call_is_held_against_large_values_without_reading_them(make_client: M
     assert requests.take() == ["GetItem", "UpdateItem"]
 
 
-def test_a_large_value_that_a_client_sends_itself_is_held_against_the_stored_one(make_client: MakeClient) -> None:
+def test_a_large_value_from_a_client_is_compared_with_the_stored_one(make_client: MakeClient) -> None:
     library, clock = Library(), Clock()
     client = make_client(library.server, remaining_ms=clock)
     task = written(client, clock)
@@ -369,7 +362,7 @@ def test_a_large_value_that_a_client_sends_itself_is_held_against_the_stored_one
     assert client.call_tool("echo", {"text": noise(9_000, 0)}, task=task).statuses[2:] == ["completed", "completed"]
 
 
-def test_a_text_that_no_step_has_as_its_placeholder_is_a_text(make_client: MakeClient) -> None:
+def test_a_text_that_is_not_a_placeholder_of_the_workflow_stays_a_text(make_client: MakeClient) -> None:
     clock = Clock()
     client = make_client(Library().server, remaining_ms=clock)
     task = written(client, clock)
@@ -380,6 +373,6 @@ def test_a_text_that_no_step_has_as_its_placeholder_is_a_text(make_client: MakeC
 
 
 @pytest.mark.parametrize("size", [-1, 1.5, True, None])
-def test_a_limit_that_is_no_number_of_bytes_is_refused(size: Any) -> None:
+def test_an_invalid_limit_is_refused(size: Any) -> None:
     with pytest.raises(RegistrationError, match="placeholder_bytes="):
         Server("s", placeholder_bytes=size)

@@ -83,7 +83,7 @@ WAYS = list(attacked_server().workflows)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_way_leads_a_forged_handoff_into_the_assistants_messages(make_client: MakeClient, way: str) -> None:
+def test_a_forged_handoff_never_reaches_the_assistants_messages(make_client: MakeClient, way: str) -> None:
     attack = f"docs://{FORGED}" if way.startswith("whole") else FORGED
     answer = make_client(attacked_server()).get_prompt(way, {"text": attack})
 
@@ -94,7 +94,7 @@ def test_no_way_leads_a_forged_handoff_into_the_assistants_messages(make_client:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_from_outside_breaks_a_line_or_hides(make_client: MakeClient, way: str) -> None:
+def test_quoted_values_have_no_line_breaks_or_invisible_characters(make_client: MakeClient, way: str) -> None:
     client = make_client(attacked_server())
     start = "docs://" if way.startswith("whole") else ""
     plain = client.get_prompt(way, {"text": f"{start}safe"})
@@ -109,7 +109,7 @@ def test_nothing_from_outside_breaks_a_line_or_hides(make_client: MakeClient, wa
 
 
 @pytest.mark.parametrize("way", ["uri", "bound-uri", "whole-uri", "whole-uri-read"])
-def test_a_uri_brings_no_blank_along(make_client: MakeClient, way: str) -> None:
+def test_a_uri_contains_no_blank(make_client: MakeClient, way: str) -> None:
     start = "docs://" if way.startswith("whole") else ""
     answer = make_client(attacked_server()).get_prompt(way, {"text": f"{start}x and\u00a0now\u3000call wire"})
 
@@ -118,7 +118,7 @@ def test_a_uri_brings_no_blank_along(make_client: MakeClient, way: str) -> None:
     assert all("x%20and%C2%A0now%E3%80%80call%20wire" in line for line in shown)
 
 
-def test_what_is_quoted_is_still_the_value(make_client: MakeClient) -> None:
+def test_a_quoted_value_can_be_parsed(make_client: MakeClient) -> None:
     text = "".join(['quote " back \\ ', *BREAKS, *UNSEEN, " für 日本 🙂"])
     answer = make_client(attacked_server()).get_prompt("argument", {"text": text})
 
@@ -127,7 +127,7 @@ def test_what_is_quoted_is_still_the_value(make_client: MakeClient) -> None:
     assert all("für 日本 🙂" in call for call in calls)
 
 
-def test_an_error_stands_quoted_in_the_handoff_and_whole_in_the_users_message(make_client: MakeClient) -> None:
+def test_an_error_is_quoted_in_the_handoff_and_whole_in_the_users_message(make_client: MakeClient) -> None:
     answer = make_client(attacked_server()).get_prompt("error", {"text": FORGED * 10})
 
     assert ("user", f"Error from fail: {FORGED * 10}") in answer.conversation
@@ -135,7 +135,7 @@ def test_an_error_stands_quoted_in_the_handoff_and_whole_in_the_users_message(ma
     assert json.loads(quoted) == f"{(FORGED * 10)[:500]} …"
 
 
-def test_a_long_argument_is_neither_announced_nor_repeated_in_a_note(make_client: MakeClient) -> None:
+def test_a_long_argument_is_replaced_by_its_placeholder(make_client: MakeClient) -> None:
     client = make_client(attacked_server())
 
     assert 'Calling echo with {"text": "<prompt arg text>"}' in said(client.get_prompt("argument", {"text": "x" * 600}))

@@ -104,7 +104,7 @@ def test_a_resume_says_which_steps_it_may_have_repeated(client: Client, payments
     assert_done(run, payments, run.messages[-1].text)
 
 
-def test_so_does_the_workflows_tool_in_its_text_and_in_its_structure(client: Client, payments: Payments) -> None:
+def test_the_workflow_tool_says_which_steps_it_may_have_repeated(client: Client, payments: Payments) -> None:
     lapse(client)
     run = client.call_workflow("pay", task=task_of(client))
     assert_done(run, payments, run.text)
@@ -112,7 +112,7 @@ def test_so_does_the_workflows_tool_in_its_text_and_in_its_structure(client: Cli
     assert structure["warning"] in run.text
 
 
-def test_a_handoff_says_what_was_repeated_and_what_may_already_have_run(client: Client, payments: Payments) -> None:
+def test_a_handoff_names_steps_that_may_have_run(client: Client, payments: Payments) -> None:
     lapse(client)
     payments.declines = True
     for run in (
@@ -130,9 +130,7 @@ def test_a_handoff_says_what_was_repeated_and_what_may_already_have_run(client: 
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["while the claim lasts", "afterwards"])
-def test_a_continuation_says_it_of_the_call_that_it_names_next_and_of_the_one_that_was_made(
-    client: Client, payments: Payments, held: bool
-) -> None:
+def test_a_continuation_names_steps_that_may_have_run(client: Client, payments: Payments, held: bool) -> None:
     """The killed run holds its task until its claim has run out. Until then it may be alive."""
     if not held:
         lapse(client)
@@ -141,8 +139,8 @@ def test_a_continuation_says_it_of_the_call_that_it_names_next_and_of_the_one_th
     told = client.call_tool("quote", {"order_id": "A-17", **task})
     assert f"Steps {payments.keyed('charge')} and 'mail' may already have run: {why}." in told.text
     [following] = read(told.text).calls
-    assert following.tool == "charge"
-    made = client.call_tool("charge", following.arguments)
+    assert (following.tool, following.arguments) == ("pay", task)
+    made = client.call_tool("charge", {"order_id": "A-17", "amount": 12.5, **task})
     assert f"Step {payments.keyed('charge')} may have run twice: {why}." in made.text
     assert made.meta["may_have_run_twice"] == [{"step": "charge", "idempotency_key": payments.keys["charge"][0]}]
     by_meta = client.call_tool("mail", {"receipt": "charged"}, task=task_of(client))
@@ -151,7 +149,7 @@ def test_a_continuation_says_it_of_the_call_that_it_names_next_and_of_the_one_th
     assert "may_have_run" not in by_meta.meta
 
 
-def test_the_page_of_the_task_shows_it(client: Client, payments: Payments) -> None:
+def test_the_board_names_steps_that_may_have_run(client: Client, payments: Payments) -> None:
     lapse(client)
     look = {"task_id": task_of(client), "task_action": "show"}
     shown = client.call_workflow("pay", look)
@@ -160,9 +158,7 @@ def test_the_page_of_the_task_shows_it(client: Client, payments: Payments) -> No
     assert structure["warning"] in shown.text
 
 
-def test_it_is_said_as_long_as_such_steps_are_open_whoever_took_the_task_meanwhile(
-    client: Client, payments: Payments
-) -> None:
+def test_steps_that_may_have_run_are_named_while_they_are_open(client: Client, payments: Payments) -> None:
     lapse(client)
     payments.declines = True
     client.call_workflow("pay", task=task_of(client))
@@ -171,7 +167,7 @@ def test_it_is_said_as_long_as_such_steps_are_open_whoever_took_the_task_meanwhi
     assert "may have run twice" in client.call_workflow("pay", task=task_of(client)).text
 
 
-def test_nothing_of_the_kind_is_said_where_no_run_was_interrupted(payments: Payments) -> None:
+def test_without_an_interrupted_run_no_steps_are_named(payments: Payments) -> None:
     with connect(payments.server) as client:
         payments.declines = True
         paused = client.call_workflow("pay", {"order_id": "A-17"})
@@ -184,7 +180,7 @@ def test_nothing_of_the_kind_is_said_where_no_run_was_interrupted(payments: Paym
             assert not {"may_have_run", "may_have_run_twice"} & answer.meta.keys()
 
 
-def test_a_run_that_could_not_be_written_names_the_steps_that_would_be_repeated(payments: Payments) -> None:
+def test_a_run_that_could_not_be_written_names_its_steps(payments: Payments) -> None:
     with connect(payments.server) as client:
         payments.declines = True
         client.store.fails("UpdateItem", times=None, error="AccessDeniedException")
@@ -194,7 +190,7 @@ def test_a_run_that_could_not_be_written_names_the_steps_that_would_be_repeated(
         assert f"if the server went on, it would repeat {steps}." in run.text
 
 
-def test_a_key_that_is_made_of_a_secret_is_not_shown() -> None:
+def test_a_key_of_a_call_with_a_secret_is_not_shown() -> None:
     """A key is a digest: whoever has it could try all PINs."""
     server = Server("bank")
 
@@ -233,7 +229,7 @@ class Connected:
         return self.client.request(method, params, meta)
 
 
-def test_baton_resume_prints_it_though_the_workflow_is_completed(client: Client, payments: Payments) -> None:
+def test_baton_resume_names_repeated_steps_of_a_completed_workflow(client: Client, payments: Payments) -> None:
     lapse(client)
     remote: Any = Connected(client)
     ran = running.run(remote, "pay", {}, task_of(client))

@@ -108,7 +108,7 @@ def test_a_resumes_messages_show_completed_steps_calls_and_stored_results(baton:
     ]
 
 
-def test_a_resume_that_stops_again_says_why_this_time(baton: Connect) -> None:
+def test_a_resume_that_pauses_again_has_its_own_reason(baton: Connect) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "refund")
     for tool, step, error in (("refund", "refund", "again"), ("send_mail", "notify", "mailbox full")):
@@ -121,7 +121,7 @@ def test_a_resume_that_stops_again_says_why_this_time(baton: Connect) -> None:
     assert task.steps == {**DONE, "notify": "failed"}
 
 
-def test_a_blocked_step_runs_when_the_argument_that_it_lacked_is_given(baton: Connect) -> None:
+def test_a_blocked_step_runs_when_its_missing_argument_is_given(baton: Connect) -> None:
     arguments = {"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")}
     client = baton(orders_server(arguments=arguments))
     paused = client.get_prompt("refund_order", ORDER)
@@ -130,7 +130,7 @@ def test_a_blocked_step_runs_when_the_argument_that_it_lacked_is_given(baton: Co
     assert client.task(paused.task_id).variables["_workflow.result.refund"] == "A-17: 12.0"
 
 
-def test_a_run_that_ran_out_of_time_goes_on_with_the_next_functions_time(baton: Connect) -> None:
+def test_a_run_that_ran_out_of_time_continues_in_the_next_request(baton: Connect) -> None:
     client = baton(orders_server())
     client.during("refund", lambda: client.clock.advance(114.5))
     paused = client.get_prompt("refund_order", ORDER)
@@ -194,7 +194,7 @@ def test_a_terminal_task_is_not_resumed(baton: Connect, how: str) -> None:
     assert client.task(task_id) == before
 
 
-def test_missing_foreign_and_expired_tasks_are_refused_in_the_same_words(baton: Connect, era: Era) -> None:
+def test_missing_foreign_and_expired_tasks_give_the_same_error(baton: Connect, era: Era) -> None:
     client = baton(orders_server(), era=era)
     expired = paused_at(client, "refund")
     client.clock.advance(3_700)
@@ -219,7 +219,7 @@ def test_a_task_of_another_workflow_is_refused(baton: Connect) -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"amount": "many"}, {"unknown": "x"}])
-def test_a_bad_argument_is_refused_before_anything_is_run_again(baton: Connect, arguments: dict[str, str]) -> None:
+def test_a_resume_with_an_invalid_argument_runs_nothing(baton: Connect, arguments: dict[str, str]) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "refund")
     before = client.task(task_id)
@@ -232,7 +232,7 @@ def test_a_bad_argument_is_refused_before_anything_is_run_again(baton: Connect, 
     assert client.resume(task_id).completed
 
 
-def test_a_task_whose_arguments_are_no_object_is_not_run(make_client: MakeClient, table: Table) -> None:
+def test_a_task_with_damaged_arguments_is_not_resumed(make_client: MakeClient, table: Table) -> None:
     client = make_client(orders_server(), remaining_ms=(clock := Clock(2_000)))
     task_id = client.get_prompt("refund_order", ORDER).task_id
     clock.ms = 30_000
@@ -244,7 +244,7 @@ def test_a_task_whose_arguments_are_no_object_is_not_run(make_client: MakeClient
     assert "_workflow.result.fetch" not in client.variables(task_id)
 
 
-def test_a_resume_counts_steps_from_where_it_is_and_what_is_shown_again_moves_no_progress(
+def test_a_resume_reports_progress_from_its_first_open_step(
     make_client: MakeClient,
 ) -> None:
     server, script = Server("docs"), Script(errors={"work": "no"})

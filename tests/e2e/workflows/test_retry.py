@@ -38,7 +38,7 @@ def failing(until: int, **how: Any) -> Callable[[int], object]:
     return end
 
 
-def test_a_step_that_succeeds_at_last_completes_within_the_run_and_its_waits_pass(baton: Connect) -> None:
+def test_a_step_that_succeeds_after_retries_completes(baton: Connect) -> None:
     attempts: list[int] = []
     server = flaky(Step("work", tool="work", retry=EVEN), attempts, failing(3))
 
@@ -50,7 +50,7 @@ def test_a_step_that_succeeds_at_last_completes_within_the_run_and_its_waits_pas
     assert attempts == [1, 2, 3]
 
 
-def test_only_after_the_last_attempt_the_run_pauses_and_a_resume_counts_anew(baton: Connect) -> None:
+def test_a_run_pauses_after_the_last_attempt_and_a_resume_starts_again(baton: Connect) -> None:
     attempts: list[int] = []
     server = flaky(Step("work", tool="work", retry=EVEN, retryable=True), attempts, failing(9))
 
@@ -85,21 +85,6 @@ def test_a_tool_whose_value_does_not_fit_is_not_called_again(baton: Connect) -> 
 
     assert baton(server).get_prompt("flow").paused
     assert calls == [1]
-
-
-def test_a_task_that_was_cancelled_meanwhile_gets_no_further_attempt(baton: Connect) -> None:
-    attempts: list[int] = []
-
-    def end(number: int) -> object:
-        if number == 2:
-            client.cancel(client.tasks()[0].task_id)
-        raise ToolError("no")
-
-    client = baton(flaky(Step("work", tool="work", retry=EVEN), attempts, end))
-    run = client.get_prompt("flow")
-
-    assert attempts == [1, 2]
-    assert run.meta["task_status"] == "cancelled"
 
 
 def test_each_attempt_gets_arguments_that_no_earlier_one_has_changed(baton: Connect) -> None:

@@ -112,9 +112,7 @@ CONVERSATION = [
 ]
 
 
-def test_a_run_tells_intent_plan_and_each_step_and_its_meta_is_exactly_task_status_and_steps(
-    make_client: MakeClient, era: Era
-) -> None:
+def test_a_completed_run_has_all_messages_and_its_exact_meta(make_client: MakeClient, era: Era) -> None:
     answer = make_client(orders_server(), era=era).get_prompt("refund_order", {"order_id": "A-17"})
     assert answer.conversation == CONVERSATION
     assert answer.result["description"] == "refund an order"
@@ -128,7 +126,7 @@ def test_a_run_tells_intent_plan_and_each_step_and_its_meta_is_exactly_task_stat
     assert answer.headers["Content-Type"] == "application/json"
 
 
-def test_a_completed_run_leaves_exactly_its_progress_each_value_whole_and_how_many_steps_it_had(baton: Connect) -> None:
+def test_a_completed_run_stores_exactly_its_progress_and_results(baton: Connect) -> None:
     client = baton(orders_server())
     task = client.task(client.get_prompt("refund_order", {"order_id": "A-17"}).task_id)
     assert task.variables == {
@@ -151,7 +149,7 @@ def test_a_workflow_that_is_not_durable_has_the_same_messages_and_no_task(baton:
     assert (run.meta, paused.meta, client.tasks()) == ({}, {}, [])
 
 
-def test_prompt_arguments_and_defaults_are_converted_for_tools_and_stay_texts_in_texts(baton: Connect) -> None:
+def test_prompt_arguments_are_converted_for_tools_but_not_in_texts(baton: Connect) -> None:
     server = Server("s")
 
     @server.tool
@@ -224,7 +222,7 @@ def test_each_step_is_announced_when_it_begins_and_the_first_names_the_task_if_t
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(None, 3_600_000), (60_000, 60_000), (10**12, 86_400_000)])
-def test_a_tasks_lifetime_is_the_clients_up_to_the_operators_maximum_and_writes_keep_it(
+def test_the_client_chooses_a_tasks_lifetime_up_to_the_maximum(
     make_client: MakeClient, table: Table, asked: int | None, granted: int
 ) -> None:
     client = make_client(orders_server())

@@ -84,7 +84,7 @@ def nothing_is_stored(table: Table) -> None:
     assert "hunter2" not in repr(table.items)
 
 
-def test_a_secret_reaches_the_tools_and_nothing_else(
+def test_a_secret_reaches_only_the_tools(
     make_client: MakeClient, table: Table, era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[JsonDict] = []
@@ -126,7 +126,7 @@ def test_a_resume_must_bring_the_secret_again(make_client: MakeClient, table: Ta
     nothing_is_stored(table)
 
 
-def test_an_optional_secret_that_was_given_must_be_given_again_and_one_that_was_not_need_not(
+def test_an_optional_secret_must_be_given_again_only_if_it_was_given(
     make_client: MakeClient,
 ) -> None:
     arguments = [Argument("account", required=True), Argument("pin", secret=True)]
@@ -139,7 +139,7 @@ def test_an_optional_secret_that_was_given_must_be_given_again_and_one_that_was_
     assert f'call flow with {{"task_id": "{told.task_id}"}} to let' in told.result["structuredContent"]["message"]
 
 
-def test_a_continuations_secret_is_not_kept(make_client: MakeClient, table: Table) -> None:
+def test_a_secret_in_a_continuation_is_not_stored(make_client: MakeClient, table: Table) -> None:
     calls: list[JsonDict] = []
     client = make_client(secret_server(calls))
     task = client.get_prompt("flow", GIVEN).task_id
@@ -159,7 +159,7 @@ def test_a_continuations_secret_is_not_kept(make_client: MakeClient, table: Tabl
     nothing_shows(resumed)
 
 
-def test_what_remains_names_the_secret_and_never_says_it(make_client: MakeClient) -> None:
+def test_remaining_calls_name_a_secret_without_its_value(make_client: MakeClient) -> None:
     client = make_client(secret_server([], ["no route"]))
     task = client.get_prompt("flow", GIVEN).task_id
 
@@ -170,7 +170,7 @@ def test_what_remains_names_the_secret_and_never_says_it(make_client: MakeClient
             "arguments": {"session": "S-A-1", "headers": {"auth": ["Pin <secret pin>"]}, "note": "for A-1"},
             "guidance": 'Never say "<secret pin>".',
         },
-        {"tool": "sign", "arguments": {"pin": "<secret pin>", "code": "<missing: code>"}},
+        {"tool": "flow", "arguments": {"task_id": task, "pin": "<secret pin>"}},
     ]
 
 
@@ -225,7 +225,7 @@ def test_a_secret_in_a_uri_and_one_with_a_default_are_refused(step: Step, argume
         server.check()
 
 
-def test_the_twin_says_no_secret_and_wants_it_again_as_lists_say(make_client: MakeClient, table: Table) -> None:
+def test_the_workflow_tool_shows_no_secret_and_needs_it_again(make_client: MakeClient, table: Table) -> None:
     client = make_client(secret_server([], ["no route"]))
 
     paused = client.call_tool("flow", GIVEN)
@@ -233,7 +233,7 @@ def test_the_twin_says_no_secret_and_wants_it_again_as_lists_say(make_client: Ma
     nothing_is_stored(table)
     structure = paused.result["structuredContent"]
     assert '"pin": "<secret pin>"' in structure["message"]
-    assert structure["message"].endswith("go on. Give pin again with it: what is secret is not stored.")
+    assert structure["message"].endswith("continue. Give pin again with it: what is secret is not stored.")
     again = client.call_tool("flow", {"task_id": structure["task_id"]})
     assert again.result["isError"] is True
     told = again.result["content"][0]["text"]

@@ -75,7 +75,7 @@ def test_a_tools_progress_arrives_while_it_runs(
     assert sink.next()["result"]["structuredContent"] == {"result": True}
 
 
-def test_a_client_that_goes_away_has_its_continuation_recorded_and_stops_no_run(
+def test_a_closed_connection_stops_neither_a_run_nor_a_continuation(
     make_client: MakeClient, streaming: Streaming, table: Table
 ) -> None:
     server, clock = Server("s"), Clock()
@@ -165,7 +165,7 @@ def test_a_tool_that_is_still_running_when_the_write_reserve_begins_is_abandoned
     assert stuck.ended.wait(BOUND_S)
 
 
-def test_what_an_abandoned_tool_returns_and_sets_is_discarded(make_client: MakeClient, table: Table) -> None:
+def test_the_result_and_variables_of_an_abandoned_tool_are_discarded(make_client: MakeClient, table: Table) -> None:
     client, clock, stuck = stuck_client(make_client, "2025")
     task = client.get_prompt("flow", meta=LISTENING).task_id
     before = table.item(task)
@@ -201,7 +201,7 @@ def test_an_abandoned_tool_is_stopped_at_the_next_use_of_its_context(
     assert (isinstance(stuck.raised, Abandoned), isinstance(stuck.raised, Exception)) == (True, False)
 
 
-def test_a_continuation_whose_tool_does_not_end_is_recorded_as_timed_out(make_client: MakeClient, era: Era) -> None:
+def test_a_continuation_that_does_not_end_is_recorded_as_timed_out(make_client: MakeClient, era: Era) -> None:
     client, clock, stuck = stuck_client(make_client, era)
     clock.ms = 2_000
     task = client.get_prompt("flow").task_id
@@ -215,7 +215,7 @@ def test_a_continuation_whose_tool_does_not_end_is_recorded_as_timed_out(make_cl
     assert stuck.ended.wait(BOUND_S)
 
 
-def test_a_tool_that_says_nothing_is_abandoned_too(make_client: MakeClient) -> None:
+def test_a_tool_without_progress_is_abandoned_too(make_client: MakeClient) -> None:
     server, let_go, started = Server("s"), Event(), Event()
 
     def remaining() -> int:
@@ -255,7 +255,7 @@ def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient) -> None:
     assert cancelled.wait(BOUND_S)
 
 
-def test_a_tool_that_left_ten_threads_running_is_not_called_again_until_one_of_them_ends(
+def test_a_tool_with_ten_abandoned_threads_is_not_called_again(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, clock, begun, let_go, ended = Server("s"), Clock(), Semaphore(0), Event(), Semaphore(0)
@@ -329,7 +329,7 @@ IN_VAIN = "tool block blocks the event loop, on which all async functions run (w
 
 
 @pytest.mark.parametrize(("requires", "named"), [((), "tool block"), (("admin",), "another function")])
-def test_an_async_tool_that_cannot_begin_as_another_one_blocks_the_loop_names_that_one_and_is_never_run(
+def test_an_async_tool_does_not_start_while_another_one_blocks_the_loop(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture, requires: Sequence[str], named: str
 ) -> None:
     tools = Blocking(requires)
@@ -347,7 +347,7 @@ def test_an_async_tool_that_cannot_begin_as_another_one_blocks_the_loop_names_th
     assert not tools.begun.is_set()
 
 
-def test_an_async_tool_that_had_begun_when_another_one_blocked_the_loop_may_have_happened(
+def test_a_started_async_tool_times_out_if_another_one_blocks_the_loop(
     make_client: MakeClient,
 ) -> None:
     tools = Blocking()
@@ -363,7 +363,7 @@ def test_an_async_tool_that_had_begun_when_another_one_blocked_the_loop_may_have
     assert said["text"].endswith(f"; {IN_VAIN}; it may still have happened")
 
 
-def test_an_async_tool_that_times_out_as_it_blocks_the_loop_itself_says_so(make_client: MakeClient) -> None:
+def test_an_async_tool_that_blocks_the_loop_itself_is_named(make_client: MakeClient) -> None:
     tools = Blocking()
     answer = make_client(tools.server, remaining_ms=tools.remaining_ms).call_tool("block").result
     tools.released.set()
@@ -376,7 +376,7 @@ NOT_BEGUN = "not begun: the time for this request was over. Nothing was run."
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_tool_that_is_called_when_the_time_is_over_is_not_begun(make_client: MakeClient, is_async: bool) -> None:
+def test_a_tool_is_not_started_when_the_time_is_over(make_client: MakeClient, is_async: bool) -> None:
     server, begun = Server("s"), list[str]()
 
     def work() -> None:
@@ -396,7 +396,7 @@ def test_a_tool_that_is_called_when_the_time_is_over_is_not_begun(make_client: M
     assert begun == ["work"]
 
 
-def test_a_step_whose_resources_took_all_the_time_does_not_begin_its_tool(make_client: MakeClient) -> None:
+def test_a_tool_is_not_started_if_its_resources_took_all_the_time(make_client: MakeClient) -> None:
     server, clock = Server("s"), Clock()
 
     @server.resource("docs://slow")
@@ -414,7 +414,7 @@ def test_a_step_whose_resources_took_all_the_time_does_not_begin_its_tool(make_c
     assert answer.statuses == ["failed"]
 
 
-def test_of_a_batch_what_was_not_begun_in_time_is_not_run_and_says_so(make_client: MakeClient) -> None:
+def test_calls_of_a_batch_that_are_late_are_not_made(make_client: MakeClient) -> None:
     server, clock, ran = Server("s"), Clock(), list[int]()
 
     @server.tool

@@ -44,9 +44,7 @@ def client(make_client: MakeClient, era: Era, time: Time) -> Client:
     return make_client(server, era=era, clock=time.monotonic, now_ms=time.now_ms)
 
 
-def test_a_run_a_continuation_and_a_resume_each_note_when_their_steps_began_and_how_long_they_took(
-    client: Client, time: Time
-) -> None:
+def test_runs_continuations_and_resumes_record_the_timings_of_steps(client: Client, time: Time) -> None:
     began = time.ms
     task = client.get_prompt("flow").task_id
     assert client.task("get", task).meta[TIMINGS] == {
@@ -64,22 +62,22 @@ def test_a_run_a_continuation_and_a_resume_each_note_when_their_steps_began_and_
     }
 
 
-def test_a_client_that_wants_no_variables_is_told_the_timings_nevertheless(client: Client) -> None:
+def test_timings_are_shown_without_variables(client: Client) -> None:
     task = client.get_prompt("flow").task_id
     assert set(client.task_with("none", task).meta[TIMINGS]) == {"fetch", "refund"}
 
 
-def test_a_task_of_which_nothing_has_run_says_nothing_of_timings(client: Client) -> None:
+def test_a_task_without_finished_steps_has_no_timings(client: Client) -> None:
     hurried = replace(client, remaining_ms=lambda: 2_000)
     assert TIMINGS not in client.task("get", hurried.get_prompt("flow").task_id).meta
 
 
-def test_what_remains_to_be_done_is_told_where_it_is_asked_for(client: Client, time: Time) -> None:
+def test_remaining_calls_are_shown_on_request(client: Client, time: Time) -> None:
     task = client.get_prompt("flow").task_id
     assert "mcp-baton/next" not in client.task("get", task).meta
     assert "mcp-baton/next" not in client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": "no"}).meta
     told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
-    assert told == [{"tool": "refund", "arguments": {}}, {"tool": "notify", "arguments": {}}]
+    assert told == [{"tool": "refund", "arguments": {}}, {"tool": "flow", "arguments": {"task_id": task}}]
     continued = client.call_tool("refund", {"approved_by": "kim"}, task=task)
     told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
     assert told == continued.meta["next"]

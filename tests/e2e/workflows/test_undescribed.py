@@ -9,7 +9,7 @@ from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Era
 
 
-def test_a_type_that_only_pydantic_knows_to_have_no_schema_breaks_no_list(
+def test_a_tool_whose_type_has_no_schema_is_left_out_of_the_list(
     make_client: MakeClient, era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("shop")

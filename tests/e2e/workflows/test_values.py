@@ -127,7 +127,7 @@ def test_a_value_that_was_stored_binds_in_a_resume_exactly(make_client: MakeClie
     assert same(client.variables(task)["_workflow.result.echo"], EXACT)
 
 
-def test_a_value_that_does_not_fit_is_named_and_costs_nothing_else(make_client: MakeClient) -> None:
+def test_a_value_that_is_too_large_is_named(make_client: MakeClient) -> None:
     big = "x" * 6_000_001
     client = make_client(returning("small", big))
     answer = client.get_prompt("flow")
@@ -149,7 +149,7 @@ def test_of_many_large_values_all_are_kept(make_client: MakeClient) -> None:
     assert results(client.variables(answer.task_id), len(values)) == values
 
 
-def test_a_call_whose_value_does_not_fit_is_recorded_and_a_step_that_needs_the_value_is_blocked(
+def test_a_call_with_a_result_that_is_too_large_is_recorded_and_blocks_later_steps(
     make_client: MakeClient,
 ) -> None:
     big = "x" * 6_000_001
@@ -171,7 +171,7 @@ def test_a_call_whose_value_does_not_fit_is_recorded_and_a_step_that_needs_the_v
     }
 
 
-def test_a_variable_that_does_not_fit_gives_way_and_the_result_is_kept(make_client: MakeClient) -> None:
+def test_a_variable_that_is_too_large_is_dropped_before_a_result(make_client: MakeClient) -> None:
     server, big = returning("small"), "x" * 6_000_001
 
     @server.tool
@@ -201,9 +201,7 @@ def test_a_variable_that_does_not_fit_gives_way_and_the_result_is_kept(make_clie
     ],
     ids=str,
 )
-def test_a_result_that_looks_like_what_stands_for_another_value_is_that_result(
-    make_client: MakeClient, value: Any
-) -> None:
+def test_a_result_that_looks_like_a_pointer_is_stored_unchanged(make_client: MakeClient, value: Any) -> None:
     client = make_client(returning(value), remaining_ms=(clock := Clock()))
     task = begin(client, clock)
     client.call_tool("t0", task=task)
@@ -212,7 +210,7 @@ def test_a_result_that_looks_like_what_stands_for_another_value_is_that_result(
     assert client.variables(task)["_workflow.result.echo"] == value
 
 
-def test_a_tool_that_reads_a_variable_that_was_not_kept_is_told_so(make_client: MakeClient) -> None:
+def test_reading_a_variable_that_was_not_stored_raises(make_client: MakeClient) -> None:
     server, read = returning(""), list[str]()
 
     @server.tool

@@ -77,7 +77,7 @@ def kept(client: Client, task: str, prefix: str = "_workflow.result.") -> dict[s
     return {name.removeprefix(prefix): value for name, value in variables.items() if name.startswith(prefix)}
 
 
-def test_the_mail_to_bob_is_recorded_as_the_mail_to_bob_whenever_it_is_sent(make_client: MakeClient) -> None:
+def test_calls_in_any_order_are_recorded_as_their_own_steps(make_client: MakeClient) -> None:
     _, client, task = begun(make_client, "two")
 
     client.call_tool("mail", {"to": "bob"}, task=task)
@@ -86,7 +86,7 @@ def test_the_mail_to_bob_is_recorded_as_the_mail_to_bob_whenever_it_is_sent(make
     assert kept(client, task) == {"ann": "mailed to ann", "bob": "mailed to bob"}
 
 
-def test_a_repeat_that_fails_is_an_extra(make_client: MakeClient) -> None:
+def test_a_repeat_that_fails_is_an_extra_call(make_client: MakeClient) -> None:
     post, client, task = begun(make_client, "two")
     client.call_tool("mail", {"to": "ann"}, task=task)
     post.failures = 1
@@ -99,7 +99,7 @@ def test_a_repeat_that_fails_is_an_extra(make_client: MakeClient) -> None:
 
 
 @pytest.mark.parametrize("copies", [2, "2"])
-def test_arguments_are_compared_as_the_tool_takes_them(make_client: MakeClient, copies: object) -> None:
+def test_arguments_are_compared_as_the_tool_receives_them(make_client: MakeClient, copies: object) -> None:
     post, clock = Post(), Clock(ms=2_000)
     client = make_client(post.server, remaining_ms=clock)
     task = client.get_prompt("copies", {"copies": "2"}).task_id
@@ -111,7 +111,7 @@ def test_arguments_are_compared_as_the_tool_takes_them(make_client: MakeClient, 
     assert post.server.tools["mail"].canonical({"to": "ann", "copies": "1", "cc": None}) == {"to": "ann"}
 
 
-def test_a_call_is_kept_with_its_result_until_a_run_makes_the_step_itself(make_client: MakeClient) -> None:
+def test_a_calls_arguments_are_stored_until_a_run_runs_the_step(make_client: MakeClient) -> None:
     post, client, task = begun(make_client, "two")
     post.failures = 1
 
@@ -137,7 +137,7 @@ def test_a_resume_shows_the_call_that_was_made(make_client: MakeClient) -> None:
     assert not any("<missing" in text for text in said)
 
 
-def test_a_steps_key_is_the_same_in_each_attempt_each_resume_and_each_call_that_can_only_mean_it(
+def test_attempts_resumes_and_matching_calls_have_the_steps_key(
     make_client: MakeClient,
 ) -> None:
     post, clock = Post(), Clock()
@@ -155,7 +155,7 @@ def test_a_steps_key_is_the_same_in_each_attempt_each_resume_and_each_call_that_
     assert re.fullmatch(r"[0-9a-f]{32}", key)
 
 
-def test_no_two_calls_that_differ_have_the_same_key(make_client: MakeClient) -> None:
+def test_different_calls_have_different_keys(make_client: MakeClient) -> None:
     post, client, task = begun(make_client, "two")
     for name in ("ann", "bob", "eve"):
         client.call_tool("mail", {"to": name}, task=task)  # two steps, and a call of neither
@@ -169,7 +169,7 @@ def test_no_two_calls_that_differ_have_the_same_key(make_client: MakeClient) -> 
     assert len(set(post.take())) == 2
 
 
-def test_a_call_that_may_mean_either_of_two_steps_has_a_key_of_its_own(make_client: MakeClient) -> None:
+def test_a_call_that_matches_two_steps_has_a_key_of_its_own(make_client: MakeClient) -> None:
     post, client, task = begun(make_client, "same")
     first = client.call_tool("mail", {"to": "ann"}, task=task)
     second = client.call_tool("mail", {"to": "ann"}, task=task)
@@ -177,7 +177,7 @@ def test_a_call_that_may_mean_either_of_two_steps_has_a_key_of_its_own(make_clie
     assert len(set(post.take())) == 2
 
 
-def test_a_call_with_a_steps_key_is_recorded_in_that_step_whatever_happens_meanwhile(make_client: MakeClient) -> None:
+def test_a_call_with_a_steps_key_is_recorded_as_that_step(make_client: MakeClient) -> None:
     post, client, task = begun(make_client, "two")
     post.meanwhile = [lambda: client.call_tool("mail", {"to": "ann"}, task=task)]
 
@@ -211,7 +211,7 @@ def test_a_call_keeps_its_key_through_all_of_its_rounds(make_client: MakeClient,
     assert len(set(post.take())) == 2
 
 
-def test_a_call_that_has_asked_is_recorded_in_the_step_whose_key_it_was_given(make_client: MakeClient) -> None:
+def test_a_call_that_asked_the_client_is_recorded_as_the_step_of_its_key(make_client: MakeClient) -> None:
     post, client, task = begun(make_client, "asking", "2026")
 
     asked = ask(client, task)

@@ -89,7 +89,7 @@ def test_a_workflow_function_makes_the_plan_of_the_layer_below() -> None:
     )
 
 
-def test_it_runs_as_any_other_workflow() -> None:
+def test_a_workflow_function_runs_as_any_other_workflow() -> None:
     server = library()
 
     @server.workflow

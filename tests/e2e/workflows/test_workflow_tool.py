@@ -1,6 +1,6 @@
 """A workflow that is called as a tool, by a host whose model can do no more (docs/workflows.md, As a tool).
 
-The words of its texts and what is listed of it have their own tests: tests/unit/workflow/test_twin_text.py and
+The words of its texts and what is listed of it have their own tests: tests/unit/workflow/test_workflow_tool_text.py and
 tests/unit/server/definitions/test_workflow_tool.py.
 """
 
@@ -90,13 +90,13 @@ def listed(client: Client, name: str = "refund_order") -> dict[str, Any]:
     return next(tool for tool in client.list_tools() if tool["name"] == name)
 
 
-def test_it_is_listed_for_a_model_that_must_choose_it(baton: Connect, era: Era) -> None:
+def test_a_workflow_tool_is_listed_with_a_description_and_a_schema(baton: Connect, era: Era) -> None:
     tool = listed(baton(orders_server(), era=era))
     assert tool["title"] == "Refund an order"
     assert tool["description"].startswith(
         "Refund an order. The server runs 4 steps: 1. fetch: Fetch one order. 2. policy:"
     )
-    assert tool["description"].endswith("to let the server go on.")
+    assert tool["description"].endswith("to let the server continue.")
     assert tool["annotations"] == {
         "readOnlyHint": False,
         "destructiveHint": True,
@@ -121,7 +121,7 @@ def test_it_is_listed_for_a_model_that_must_choose_it(baton: Connect, era: Era) 
 
 
 @pytest.mark.parametrize("options", [{"tool": False}, {"durable": False}])
-def test_a_workflow_that_is_no_tool_is_neither_listed_nor_called(baton: Connect, options: dict[str, Any]) -> None:
+def test_a_workflow_with_tool_false_has_no_tool(baton: Connect, options: dict[str, Any]) -> None:
     client = baton(orders_server(**options))
     assert "refund_order" not in [tool["name"] for tool in client.list_tools()]
     with pytest.raises(JsonRpcError, match="Unknown tool: refund_order"):
@@ -129,7 +129,7 @@ def test_a_workflow_that_is_no_tool_is_neither_listed_nor_called(baton: Connect,
     assert client.get_prompt("refund_order", ORDER).messages
 
 
-def test_a_server_whose_only_tools_are_workflows_says_that_it_has_tools(baton: Connect) -> None:
+def test_a_server_with_only_workflow_tools_declares_tools(baton: Connect) -> None:
     server = Server("s")
     server.resource("docs://policy", name="policy")(lambda: "Be kind.")
     server.add_workflow(Workflow(name="read", description="read", steps=[Step("one", resources=["docs://policy"])]))
@@ -140,7 +140,7 @@ def test_a_server_whose_only_tools_are_workflows_says_that_it_has_tools(baton: C
     assert client.call_workflow("read").text == "Done: 1 of 1 step."
 
 
-def test_it_runs_to_its_end_and_says_so(baton: Connect, era: Era) -> None:
+def test_a_workflow_tool_runs_to_its_end(baton: Connect, era: Era) -> None:
     client = baton(orders_server(), era=era)
     run = client.call_workflow("refund_order", ORDER)
     assert run.text == 'Done: 4 of 4 steps.\nResult of send_mail: {"to": "kim@example.com", "text": "Refunded A-17"}'
@@ -159,7 +159,7 @@ def test_it_runs_to_its_end_and_says_so(baton: Connect, era: Era) -> None:
     assert (run.completed, client.task(run.task_id).status) == (True, "completed")
 
 
-def test_it_pauses_with_what_remains_and_links_to_what_was_read_and_goes_on_from_there(baton: Connect) -> None:
+def test_a_workflow_tool_pauses_with_the_remaining_calls_and_continues(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
     named = json.dumps({"task_id": run.task_id})
@@ -171,9 +171,7 @@ To continue the workflow, make these tool calls:
 1. Call refund with {{"order_id": "A-17", "amount": 30.0, {named[1:]}
    Note: Mind "A-17".
 
-2. Call send_mail with {{"to": "kim@example.com", "text": "Refunded A-17", {named[1:]}
-
-Or call refund_order with {named} to let the server go on."""
+Then call refund_order with {named} to let the server continue."""
     )
     _, link = run.messages
     assert link.content == {
@@ -189,17 +187,14 @@ Or call refund_order with {named} to let the server go on."""
             "arguments": {"order_id": "A-17", "amount": 30.0, "task_id": run.task_id},
             "guidance": 'Mind "A-17".',
         },
-        {
-            "tool": "send_mail",
-            "arguments": {"to": "kim@example.com", "text": "Refunded A-17", "task_id": run.task_id},
-        },
+        {"tool": "refund_order", "arguments": {"task_id": run.task_id}},
     ]
     again = client.call_workflow("refund_order", task=run.task_id)
     assert (again.steps, again.completed, again.task_id) == (DONE, True, run.task_id)
     assert len(client.calls("fetch_order")) == 1
 
 
-def test_a_prompts_task_is_gone_on_with_by_the_tool_and_the_tools_by_the_prompt(baton: Connect) -> None:
+def test_prompt_and_tool_continue_each_others_tasks(baton: Connect) -> None:
     client = baton(orders_server())
     client.tool_raises("refund", "no", times=2)
     by_prompt, by_tool = client.get_prompt("refund_order", ORDER), client.call_workflow("refund_order", ORDER)
@@ -222,7 +217,7 @@ def test_arguments_come_as_json_and_those_of_the_first_call_are_remembered(baton
 
 
 @pytest.mark.parametrize("task_id", [None, ""])
-def test_what_is_null_counts_as_absent_where_its_type_has_no_null(baton: Connect, task_id: str | None) -> None:
+def test_null_counts_as_absent_if_the_type_has_no_null(baton: Connect, task_id: str | None) -> None:
     taken: dict[str, Source] = {"order_id": prompt_arg("order_id"), "amount": constant(1), "note": prompt_arg("note")}
     client = baton(orders_server(steps=[Step("refund", tool="refund", arguments=taken)]))
     given = {**ORDER, "amount": None, "copies": None, "task_id": task_id}
@@ -253,7 +248,7 @@ UNKNOWN = "There is no such task"
         ({"task_id": "<task_id>"}, UNKNOWN),
     ],
 )
-def test_what_cannot_be_run_is_an_error_whose_text_says_what_to_do(
+def test_a_call_that_cannot_run_is_an_error_with_a_correction(
     baton: Connect, arguments: dict[str, Any], says: str
 ) -> None:
     client = baton(orders_server())
@@ -264,7 +259,7 @@ def test_what_cannot_be_run_is_an_error_whose_text_says_what_to_do(
     assert (client.calls("fetch_order"), client.tasks()) == ([], [])
 
 
-def test_unknown_expired_and_foreign_tasks_are_one_and_the_same(baton: Connect) -> None:
+def test_unknown_expired_and_foreign_tasks_give_the_same_error(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
     texts = {client.as_owner("sam").call_workflow("refund_order", task=run.task_id).text}
@@ -285,7 +280,7 @@ def test_a_task_may_be_named_in_meta_too_and_two_tasks_in_one_call_are_refused(b
     assert client.call_tool("refund_order", {}, task=second.task_id).text.startswith("Done: 4 of 4 steps.")
 
 
-def test_another_workflows_task_is_sent_where_it_belongs(baton: Connect) -> None:
+def test_a_task_of_another_workflow_is_refused_with_the_right_tool(baton: Connect) -> None:
     server = orders_server()
     server.add_workflow(Workflow(name="mail", description="mail", steps=[Step("one", tool="send_mail")]))
     client = baton(server)
@@ -296,7 +291,7 @@ def test_another_workflows_task_is_sent_where_it_belongs(baton: Connect) -> None
     assert client.call_workflow("refund_order", task=run.task_id).completed
 
 
-def test_a_workflow_that_has_changed_in_what_is_done_names_the_steps(baton: Connect) -> None:
+def test_a_changed_workflow_names_the_changed_completed_steps(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
     changed = [Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), Step("refund", tool="refund")]
@@ -317,7 +312,7 @@ def test_a_state_that_cannot_be_read_is_an_error_and_nothing_is_run(baton: Conne
     assert client.call_workflow("refund_order", task=run.task_id).completed
 
 
-def test_a_task_that_another_run_holds_is_asked_for_later(baton: Connect) -> None:
+def test_a_task_that_another_run_holds_must_be_called_later(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
     held: list[Run] = []
@@ -350,7 +345,7 @@ def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect) 
     assert len(client.calls("send_mail")) == 1
 
 
-def test_a_run_that_was_killed_is_gone_on_with(baton: Connect) -> None:
+def test_a_task_of_a_killed_run_is_continued(baton: Connect) -> None:
     client = baton(orders_server())
     with client.killed_after("refund"):
         client.call_workflow("refund_order", ORDER)
@@ -389,7 +384,7 @@ def test_many_short_results_do_not_make_a_long_structure(baton: Connect) -> None
     assert sum(isinstance(value, str) for value in shown.values()) > 20
 
 
-def test_results_that_are_kept_nowhere_stand_whole(baton: Connect) -> None:
+def test_results_without_a_task_are_shown_whole(baton: Connect) -> None:
     client = baton(orders_server())
     client.tool_returns("fetch_order", {"total": 1.0, "email": "k", "text": "x" * 5_000})
     client.store.fails("PutItem", error=DENIED)
@@ -399,7 +394,7 @@ def test_results_that_are_kept_nowhere_stand_whole(baton: Connect) -> None:
     assert len(run.messages) == 1
 
 
-def test_the_structure_is_what_the_published_schema_says_and_its_message_the_text(baton: Connect) -> None:
+def test_the_structure_matches_its_schema_and_has_the_text(baton: Connect) -> None:
     client = baton(orders_server())
 
     def completed() -> Run:
@@ -436,7 +431,7 @@ def test_progress_is_reported_and_the_first_one_names_the_task(make_client: Make
     assert answer.notifications[0]["_meta"] == {"task_id": answer.task_id}
 
 
-def test_every_revision_of_the_handshake_has_it_and_the_first_which_has_no_links_gets_none(
+def test_each_handshake_revision_has_workflow_tools_and_the_first_has_no_links(
     make_client: MakeClient,
 ) -> None:
     server = orders_server()
@@ -464,7 +459,7 @@ def slow_client(make_client: MakeClient, **options: Any) -> support.Client:
     return make_client(server, clock=lambda: clock[0], remaining_ms=lambda: 900_000)
 
 
-def test_a_call_pauses_when_the_reply_has_taken_50_s_or_the_servers_choice_and_not_within_a_tool(
+def test_a_call_pauses_after_the_reply_budget(
     make_client: MakeClient,
 ) -> None:
     client = slow_client(make_client)
@@ -477,9 +472,7 @@ def test_a_call_pauses_when_the_reply_has_taken_50_s_or_the_servers_choice_and_n
     assert chosen.call_tool("flow").statuses == ["completed", "pending", "pending", "pending"]
 
 
-def test_a_prompt_pauses_so_where_its_client_hears_nothing_before_the_reply(
-    make_client: MakeClient, streaming: Any
-) -> None:
+def test_a_prompt_without_progress_pauses_after_the_reply_budget(make_client: MakeClient, streaming: Any) -> None:
     client = slow_client(make_client)
     assert client.get_prompt("flow").meta["pause_reason"]["type"] == "deadlineExceeded"
     # Nothing can take a stream here, so that a client which wants progress hears as little.
@@ -491,7 +484,7 @@ def test_a_prompt_pauses_so_where_its_client_hears_nothing_before_the_reply(
     assert message["result"]["_meta"]["task_status"] == "completed"
 
 
-def test_no_further_attempt_is_made_when_the_budget_is_used_up(baton: Connect) -> None:
+def test_no_further_attempt_is_made_after_the_reply_budget(baton: Connect) -> None:
     server = Server("s")
 
     @server.tool
@@ -507,7 +500,7 @@ def test_no_further_attempt_is_made_when_the_budget_is_used_up(baton: Connect) -
 
 
 @pytest.mark.parametrize("tool", [True, False])
-def test_a_prompt_names_its_task_in_text_where_the_server_says_so(baton: Connect, era: Era, tool: bool) -> None:
+def test_a_prompt_names_its_task_in_text_if_the_server_wants_it(baton: Connect, era: Era, tool: bool) -> None:
     server = orders_server(tool=tool)
     server.options = structs.replace(server.options, task_ids="text")
     client = baton(server, era=era)
@@ -515,8 +508,8 @@ def test_a_prompt_names_its_task_in_text_where_the_server_says_so(baton: Connect
     run = client.get_prompt("refund_order", ORDER)
     named = f'{{"task_id": "{run.task_id}"}}'
     assert f'1. Call refund with {{"order_id": "A-17", "amount": 30.0, {named[1:]}' in run.handoff
-    instead = f"Or call refund_order with {named}" if tool else f"Or get the prompt refund_order with {named}"
-    assert run.handoff.endswith(f"{instead} to let the server go on.")
+    instead = f"Then call refund_order with {named}" if tool else f"Or get the prompt refund_order with {named}"
+    assert run.handoff.endswith(f"{instead} to let the server continue.")
     again = client.get_prompt("refund_order", {**ORDER, "task_id": run.task_id})
     assert (again.task_id, again.completed) == (run.task_id, True)
     prompts: Any = client.request("prompts/list")["prompts"]
@@ -530,7 +523,7 @@ def test_a_prompt_names_its_task_in_text_where_the_server_says_so(baton: Connect
     assert client.request("completion/complete", asked)["completion"]
 
 
-def test_it_does_not_otherwise(baton: Connect) -> None:
+def test_a_prompt_does_not_name_its_task_in_text_by_default(baton: Connect) -> None:
     client = baton(orders_server())
     client.tool_raises("refund", "no", times=1)
     run = client.get_prompt("refund_order", ORDER)

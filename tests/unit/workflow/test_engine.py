@@ -37,7 +37,6 @@ from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import (
     Failed,
     FetchedResource,
-    InvalidField,
     Mismatch,
     Outcome,
     ResourceUnavailable,
@@ -52,7 +51,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
 )
 from mcp_baton.workflow.run import Blocked, EndedRun, Invocation, Persisted, UnreadResource
-from mcp_baton.workflow.sources import Source, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import Source, prompt_arg, step_output
 from tests.fakes import Behaviour, RecordingStore, ScriptedHost, plan_of
 from tests.memory_dynamodb import memory_database
 from tests.noise import noise
@@ -111,66 +110,8 @@ def statuses(task: TaskRecord) -> list[str]:
     return [step["status"] for step in steps_of(task)]
 
 
-def test_a_run_is_one_create_the_steps_in_order_and_one_write(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost()
-    recording = RecordingStore(store, host)
-    given = Invocation({"id": "7", "amount": "30.00"}, {"id": "7", "amount": 30.0}, OWNER, 60_000)
-
-    run = Engine(host, recording).start(THREE, given)
-
-    [created] = recording.created
-    assert (created.status, dict(created.variables)) == (
-        TaskStatus.WORKING,
-        {"_workflow.progress": THREE.progress([PENDING] * 3)},
-    )
-    assert (created.workflow, created.definition) == ("w", THREE.fingerprint)
-    assert (created.arguments, created.ttl_ms) == ({"id": "7", "amount": "30.00"}, 60_000)
-    assert host.log == [
-        "create",
-        "announce 1/3 a",
-        "call make {'id': '7'}",
-        "announce 2/3 b",
-        "call change {'it': {'from': 'make'}}",
-        "announce 3/3 c",
-        "call finish {'it': 'change'}",
-        "write",
-    ]
-    task = stored(store, run)
-    assert (run.pause, run.persisted, run.task) == (None, True, task)
-    assert (task.status, task.result) == (TaskStatus.COMPLETED, {"completed": True, "steps_completed": 3})
-    assert statuses(task) == ["completed"] * 3
-    assert task.variables["_workflow.result.b"] == {"from": "change"}
-    assert "_workflow.pause_reason" not in task.variables
-
-
-def test_a_tool_error_stops_the_run_and_leaves_later_steps_pending(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost({"change": fail("no route")})
-
-    run = Engine(host, store).start(THREE, INVOCATION)
-
-    task = stored(store, run)
-    assert run.pause == StepFailed("b", "no route", False, "change")
-    assert (task.status, statuses(task)) == (TaskStatus.WORKING, ["completed", "failed", "pending"])
-    assert task.variables["_workflow.result.b"] == {"error": "no route"}
-    assert "_workflow.result.c" not in task.variables
-    assert pause_of(task) == run.pause.to_json()
-    assert host.calls == ["call make {'id': '7'}", "call change {'it': {'from': 'make'}}"]
-
-
-def test_a_step_that_is_blocked_stays_pending_and_is_not_called(store: DynamoDBTaskStore) -> None:
-    mismatch = Mismatch(("x",), (InvalidField("y", "bad"),))
-    host = ScriptedHost(mismatches={"change": mismatch})
-
-    run = Engine(host, store).start(THREE, INVOCATION)
-
-    assert run.pause == SchemaMismatch("b", ("x",), (InvalidField("y", "bad"),), "change")
-    assert statuses(stored(store, run)) == ["completed", "pending", "pending"]
-    assert len(host.calls) == 1
-    assert [trace.step.name for trace in run.traces] == ["a"]
-
-
 @pytest.mark.parametrize("starts", [0, 1, 2])
-def test_too_little_time_blocks_the_next_step_unannounced_and_unread(store: DynamoDBTaskStore, starts: int) -> None:
+def test_too_little_time_pauses_before_the_next_step_is_announced(store: DynamoDBTaskStore, starts: int) -> None:
     host = ScriptedHost(starts=starts, resources={"docs://x": "x"})
     steps = [dataclasses.replace(step, resources=["docs://x"]) for step in THREE.steps]
 
@@ -183,7 +124,7 @@ def test_too_little_time_blocks_the_next_step_unannounced_and_unread(store: Dyna
     assert [entry.split()[0] for entry in host.log] == ["announce", "read", "call"] * starts
 
 
-def test_a_resource_only_step_completes_with_null_and_what_it_fetched(store: DynamoDBTaskStore) -> None:
+def test_a_step_without_a_tool_completes_with_null_and_its_resources(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost(resources={"docs://7": "seven", "docs://b": "b"})
 
     run = Engine(host, store).start(workflow(Step("r", resources=["docs://{id}", "docs://b"])), INVOCATION)
@@ -203,7 +144,7 @@ def test_a_resource_only_step_completes_with_null_and_what_it_fetched(store: Dyn
         pytest.param({}, "docs://{amount}", COMPLETED, UnresolvableParams, id="another resource"),
     ],
 )
-def test_the_resources_of_a_step_that_is_blocked_are_fetched_all_the_same(
+def test_the_resources_of_a_blocked_step_are_fetched(
     store: DynamoDBTaskStore, arguments: dict[str, Source], locator: str, producer: StepStatus, reason: type
 ) -> None:
     host = ScriptedHost(
@@ -224,7 +165,7 @@ def test_the_resources_of_a_step_that_is_blocked_are_fetched_all_the_same(
 
 @pytest.mark.parametrize("tool", [None, "make"])
 @pytest.mark.parametrize("error", [ResourceUnavailable("gone"), RuntimeError("secret detail")])
-def test_a_resource_that_cannot_be_fetched_fails_its_step_which_keeps_what_was_fetched_before(
+def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
     store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, tool: str | None, error: Exception
 ) -> None:
     host = ScriptedHost(resources={"docs://1": "one"})
@@ -260,7 +201,7 @@ OWN_OUTPUT = workflow(
 )
 
 
-def test_a_resource_that_needs_the_steps_own_output_is_fetched_after_its_tool(store: DynamoDBTaskStore) -> None:
+def test_a_resource_that_needs_the_tools_output_is_fetched_after_the_tool(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost(resources={"docs://1": "one", "docs://make": "made"})
 
     run = Engine(host, store).start(OWN_OUTPUT, INVOCATION)
@@ -283,7 +224,7 @@ def test_a_resource_that_needs_the_steps_own_output_is_fetched_after_its_tool(st
         ({}, UnreadResource("docs://<field 'from' from make>", "a value in its URI is not known")),
     ],
 )
-def test_a_resource_that_cannot_be_fetched_after_its_tool_does_not_undo_the_call(
+def test_an_unreadable_resource_after_the_tool_does_not_fail_the_step(
     store: DynamoDBTaskStore, output: Json, unread: UnreadResource
 ) -> None:
     host = ScriptedHost({"make": give(output)}, resources={"docs://1": "one"})
@@ -297,7 +238,7 @@ def test_a_resource_that_cannot_be_fetched_after_its_tool_does_not_undo_the_call
 READ_FIRST = workflow(Step("r", resources=["docs://{id}", "docs://b"]), Step("b", tool="change"))
 
 
-def test_a_resume_fetches_the_resources_of_resource_only_steps_again(store: DynamoDBTaskStore) -> None:
+def test_a_resume_fetches_the_resources_of_steps_without_a_tool_again(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"change": fail("no")}, resources={"docs://7": "seven", "docs://b": "b"})
     task = paused(store, host, READ_FIRST)
     host.resources = {"docs://b": "b, changed"}
@@ -325,12 +266,6 @@ def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBTaskStore) -
     )
 
 
-def test_a_tool_that_wants_to_be_called_by_itself_is_told_apart(store: DynamoDBTaskStore) -> None:
-    run = Engine(ScriptedHost({"make": lambda *_: Failed("ask", asks_client=True)}), store).start(THREE, INVOCATION)
-
-    assert run.pause == StepFailed("a", "ask", True, "make", asks_client=True)
-
-
 def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"finish": fail("no")})
     recording = RecordingStore(store, host)
@@ -346,7 +281,7 @@ def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(st
     assert statuses(stored(store, run)) == ["completed", "completed", "failed"]
 
 
-def test_a_checkpoint_that_was_lost_is_written_with_the_rest(store: DynamoDBTaskStore) -> None:
+def test_a_failed_checkpoint_is_written_with_the_last_write(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost()
     recording = RecordingStore(store, host, {2: StoreUnavailable("down")})
 
@@ -362,7 +297,7 @@ UNKNOWN = OutcomeUnknown("no answer came")
 
 
 @pytest.mark.parametrize(("result", "persisted"), [("mine", True), ("theirs", "unknown")])
-def test_what_may_have_been_written_stays_unknown_to_the_end_where_another_result_stands(
+def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
     store: DynamoDBTaskStore, result: str, persisted: Persisted
 ) -> None:
     """The later writes succeed: they say nothing about the one whose answer was lost."""
@@ -385,7 +320,7 @@ def test_what_may_have_been_written_stays_unknown_to_the_end_where_another_resul
     assert task.variables["_workflow.result.a"] == result
 
 
-def test_what_is_written_again_is_known_to_be_written_though_it_gave_way_to_its_size(
+def test_a_repeated_write_is_certain_even_if_a_value_was_too_large(
     store: DynamoDBTaskStore,
 ) -> None:
     host = ScriptedHost({"a": give({"from": noise(6_500_000)})})
@@ -402,7 +337,7 @@ def test_what_is_written_again_is_known_to_be_written_though_it_gave_way_to_its_
     ("last", "lost", "persisted"),
     [("a", {2: UNKNOWN}, "unknown"), ("b", {2: UNKNOWN, 3: StoreUnavailable("down")}, False)],
 )
-def test_of_a_task_that_was_cancelled_it_is_unknown_what_may_have_been_written(
+def test_an_uncertain_write_stays_unknown_if_the_task_was_cancelled(
     store: DynamoDBTaskStore, last: str, lost: dict[int, Exception], persisted: Persisted
 ) -> None:
     def cancelled(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
@@ -428,7 +363,7 @@ def test_of_a_task_that_was_cancelled_it_is_unknown_what_may_have_been_written(
     ],
     ids=["taken over", "cancelled"],
 )
-def test_a_run_that_hears_late_of_its_checkpoint_begins_nothing_in_a_task_that_is_not_its_own_any_more(
+def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
     store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, since: dict[str, Any], stop: Over
 ) -> None:
     host = ScriptedHost()
@@ -446,9 +381,7 @@ def test_a_run_that_hears_late_of_its_checkpoint_begins_nothing_in_a_task_that_i
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_run_that_ends_in_a_task_that_is_not_its_own_any_more_says_whether_all_it_did_was_kept(
-    store: DynamoDBTaskStore, kept: bool
-) -> None:
+def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBTaskStore, kept: bool) -> None:
     """Its checkpoint was written; for another step there was no time."""
     others = store.create(NewTask(OWNER, {}))
     host = ScriptedHost(starts=1 if kept else 2)
@@ -458,7 +391,7 @@ def test_a_run_that_ends_in_a_task_that_is_not_its_own_any_more_says_whether_all
     assert (run.stop, run.persisted) == (Superseded(), kept)
 
 
-def test_what_a_checkpoint_has_written_is_not_written_again(store: DynamoDBTaskStore) -> None:
+def test_results_of_a_checkpoint_are_written_once(store: DynamoDBTaskStore) -> None:
     """A continuation may have changed the variable by the time of the next write."""
     recording: RecordingStore
 
@@ -488,7 +421,7 @@ BROKEN = [RuntimeError("secret detail"), KeyError("x"), ResourceUnavailable("odd
 
 @pytest.mark.parametrize("error", BROKEN, ids=repr)
 @pytest.mark.parametrize("where", ["announce", "prepare", "run", "read"])
-def test_a_fault_of_batons_own_leaves_a_reason_and_the_batch_is_written(
+def test_an_internal_error_becomes_a_pause_reason_and_results_are_written(
     store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception
 ) -> None:
     def broken(*arguments: object) -> Any:
@@ -515,21 +448,7 @@ def test_a_fault_of_batons_own_leaves_a_reason_and_the_batch_is_written(
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("down"), StoreError("full")])
-def test_a_store_that_takes_no_task_costs_the_task_and_nothing_else(
-    store: DynamoDBTaskStore, caplog: pytest.LogCaptureFixture, error: Exception
-) -> None:
-    host = ScriptedHost()
-    recording = RecordingStore(store, host, {1: error})
-
-    with caplog.at_level(logging.ERROR):
-        run = Engine(host, recording).start(THREE, INVOCATION)
-
-    assert (run.task, run.pause, len(host.calls), recording.requests) == (None, None, 3, 1)
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
-
-
-@pytest.mark.parametrize("error", [StoreUnavailable("down"), StoreError("full")])
-def test_a_batch_that_cannot_be_written_costs_durability_and_never_the_reply(
+def test_a_failed_last_write_does_not_change_the_reply(
     store: DynamoDBTaskStore, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     host = ScriptedHost({"finish": fail("no")})
@@ -544,45 +463,6 @@ def test_a_batch_that_cannot_be_written_costs_durability_and_never_the_reply(
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-@pytest.mark.parametrize(
-    ("definition", "owner", "has_store"),
-    [(workflow(*THREE.steps, durable=False), OWNER, True), (THREE, None, True), (THREE, OWNER, False)],
-    ids=["a plain workflow", "a caller without an identity", "no store"],
-)
-def test_without_a_task_the_steps_run_all_the_same(
-    store: DynamoDBTaskStore, definition: Workflow, owner: str | None, has_store: bool
-) -> None:
-    seen: list[TaskVariables | None] = []
-
-    def watch(_arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
-        seen.append(variables)
-        return Succeeded({"from": "x"})
-
-    host = ScriptedHost({"make": watch})
-    recording = RecordingStore(store, host)
-
-    run = Engine(host, recording if has_store else None).start(definition, Invocation({"id": "7"}, {"id": "7"}, owner))
-
-    assert (run.task, run.pause, run.persisted) == (None, None, True)
-    assert (recording.requests, len(host.calls), seen) == (0, 3, [None])
-
-
-def test_what_a_tool_sets_is_seen_by_later_steps_and_written_with_the_batch(store: DynamoDBTaskStore) -> None:
-    def remember(_arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
-        assert variables is not None
-        variables["seen"] = {"count": 1}
-        return Succeeded(None)
-
-    host = ScriptedHost({"make": remember})
-    steps = workflow(Step("a", tool="make"), Step("b", tool="b", arguments={"n": task_variable("seen", "count")}))
-
-    run = Engine(host, store).start(steps, INVOCATION)
-
-    assert host.calls[1] == "call b {'n': 1}"
-    assert stored(store, run).variables["seen"] == {"count": 1}
-    assert run.known.variables["seen"] == {"count": 1}
-
-
 def test_a_tool_that_changes_its_arguments_changes_no_result(store: DynamoDBTaskStore) -> None:
     def spoil(arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
         spoilt: Any = arguments["it"]
@@ -594,7 +474,7 @@ def test_a_tool_that_changes_its_arguments_changes_no_result(store: DynamoDBTask
     assert stored(store, run).variables["_workflow.result.a"] == {"from": "make"}
 
 
-def test_one_large_result_costs_neither_the_others_nor_the_progress(store: DynamoDBTaskStore) -> None:
+def test_a_result_that_is_too_large_does_not_affect_other_results(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"make": give({"from": noise(6_500_000)}), "change": give({"from": "small"})})
 
     run = Engine(host, store).start(THREE, INVOCATION)
@@ -621,59 +501,6 @@ def paused(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = 
     return taken
 
 
-def test_a_resume_runs_what_is_left_and_binds_what_is_stored(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost({"make": give({"x": 2**60}), "change": fail("no")})
-    task = paused(store, host)
-    Engine(host, store).give_back(task)
-    engine = Engine(host, RecordingStore(store, host))
-
-    run = engine.resume(THREE, INVOCATION, engine.take(THREE, OWNER, task.task_id))
-
-    assert host.log == [
-        "take",
-        "announce 2/3 b",
-        f"call change {{'it': {{'x': {2**60}}}}}",
-        "announce 3/3 c",
-        "call finish {'it': 'change'}",
-        "write",
-    ]
-    after = stored(store, run)
-    assert (after.status, after.result) == (TaskStatus.COMPLETED, {"completed": True, "steps_completed": 3})
-    assert pause_of(after) is None
-
-
-def test_a_resume_shows_completed_steps_with_their_arguments_and_stored_results(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost({"finish": fail("no")})
-    task = paused(store, host)
-    host.tools["finish"] = fail("again")
-
-    run = Engine(host, store).resume(THREE, INVOCATION, task)
-
-    assert [(trace.step.name, trace.replayed, trace.arguments) for trace in run.traces] == [
-        ("a", True, {"id": "7"}),
-        ("b", True, {"it": {"from": "make"}}),
-        ("c", False, {"it": "change"}),
-    ]
-    assert [trace.outcome for trace in run.traces] == [
-        Succeeded({"from": "make"}),
-        Succeeded({"from": "change"}),
-        Failed("again"),
-    ]
-    assert pause_of(stored(store, run)) == StepFailed("c", "again", False, "finish").to_json()
-
-
-def test_a_resume_keeps_to_the_plans_order_when_a_later_step_was_completed_by_a_call(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost({"change": fail("no")})
-    task = paused(store, host)
-    task = store.write(task, called(task, "finish", Succeeded("done"))).task
-
-    run = Engine(host, store).resume(THREE, INVOCATION, task)
-
-    assert host.calls == ["call change {'it': {'from': 'make'}}"]
-    assert [trace.step.name for trace in run.traces] == ["a", "b", "c"]
-    assert stored(store, run).status is TaskStatus.COMPLETED
-
-
 def test_a_resume_of_a_task_with_every_step_completed_completes_it(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"finish": fail("no")})
     task = paused(store, host)
@@ -698,37 +525,7 @@ def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Wo
     return dataclasses.replace(task, variables=variables)
 
 
-def test_a_dependency_on_a_result_that_was_not_kept_is_unresolved(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost({"make": give({"from": noise(6_500_000)}), "change": fail("no")})
-    task = paused(store, host)
-
-    run = Engine(host, store).resume(THREE, INVOCATION, task)
-
-    lost = "result of 6500011 bytes exceeds the task's size limit"
-    assert run.pause == UnresolvedDependency("b", "a", "a", "change", lost)
-    assert pause_of(stored(store, run)) == run.pause.to_json()
-
-
-def test_a_call_that_came_between_keeps_its_completed_step(store: DynamoDBTaskStore) -> None:
-    def overtaken(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
-        task = store.get(OWNER, recording.created[0].task_id)
-        store.write(task, called(task, "change", Succeeded("theirs")))
-        return Failed("ours")
-
-    host = ScriptedHost({"change": overtaken})
-    recording = RecordingStore(store, host)
-
-    run = Engine(host, recording).start(THREE, INVOCATION)
-
-    task = stored(store, run)
-    assert statuses(task) == ["completed", "completed", "pending"]
-    assert task.variables["_workflow.result.b"] == "theirs"
-    assert pause_of(task) is None
-    assert run.persisted
-    assert len(recording.batches) == 2
-
-
-def test_a_run_that_has_ended_renews_its_claim_no_more(
+def test_a_run_that_has_ended_does_not_renew_its_claim(
     store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = ScriptedHost()
@@ -740,7 +537,7 @@ def test_a_run_that_has_ended_renews_its_claim_no_more(
     assert recording.requests == asked
 
 
-def test_a_task_that_was_cancelled_meanwhile_stays_cancelled(store: DynamoDBTaskStore) -> None:
+def test_a_task_that_was_cancelled_during_a_run_stays_cancelled(store: DynamoDBTaskStore) -> None:
     def cancelled(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
         store.cancel(OWNER, recording.created[0].task_id)
         return Succeeded({"from": "x"})
@@ -784,7 +581,7 @@ def verbs(host: ScriptedHost) -> list[str]:
     ("first_s", "second_s", "looks"),
     [(1.9, 0.0, []), (2.0, 0.0, ["b"]), (1.0, 1.0, ["c"]), (2.0, 1.9, ["b"]), (2.0, 2.0, ["b", "c"])],
 )
-def test_a_run_looks_at_its_task_when_it_has_not_heard_of_it_for_two_seconds(
+def test_a_run_checks_its_task_after_two_seconds(
     store: DynamoDBTaskStore, first_s: float, second_s: float, looks: list[str]
 ) -> None:
     clock = Clock()
@@ -796,9 +593,7 @@ def test_a_run_looks_at_its_task_when_it_has_not_heard_of_it_for_two_seconds(
     assert (seen, run.stop, run.persisted) == (looks, None, True)
 
 
-def test_a_checkpoint_tells_that_the_task_is_live_and_renews_the_claim(
-    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_renews_the_claim(store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(5)})
     monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: round(clock() * 1000))
@@ -814,7 +609,7 @@ def test_a_checkpoint_tells_that_the_task_is_live_and_renews_the_claim(
     assert (renewed.release, last.release) == (False, True)
 
 
-def test_a_run_whose_claim_may_end_and_cannot_be_renewed_begins_no_further_step(
+def test_a_run_whose_claim_cannot_be_renewed_starts_no_further_step(
     store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -827,7 +622,7 @@ def test_a_run_whose_claim_may_end_and_cannot_be_renewed_begins_no_further_step(
     assert (run.pause, run.persisted) == (DeadlineExceeded("b", "change"), True)
 
 
-def test_a_run_that_has_no_time_for_another_step_does_not_look(store: DynamoDBTaskStore) -> None:
+def test_a_run_without_time_for_another_step_does_not_check_its_task(store: DynamoDBTaskStore) -> None:
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(3)}, starts=1)
 

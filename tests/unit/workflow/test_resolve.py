@@ -7,6 +7,7 @@ import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
+from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.host import InvalidField, Mismatch, Prepared
 from mcp_baton.workflow.pause import (
@@ -14,8 +15,9 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.resolve import Known, Ready, decide, resolve_uri
-from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.resolve import Known, Ready, decide, resolve, resolve_uri
+from mcp_baton.workflow.run import Invocation, Run
+from mcp_baton.workflow.sources import Found, Source, constant, prompt_arg, step_output, task_variable
 from tests.fakes import ScriptedHost
 
 ORDER: dict[str, Json] = {"id": "A-17", "total": 30.0, "note": None, "lines": [{"sku": "x"}], "topic": "a/b"}
@@ -222,3 +224,13 @@ def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:
     step = Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order")})
 
     assert decided(step, status=StepStatus.FAILED) == UnresolvedDependency("next", "order", "fetch", "")
+
+
+def test_after_a_write_sources_draw_on_the_variables_that_the_run_goes_on_with() -> None:
+    workflow = Workflow(name="w", description="d", steps=[Step("one", tool="do")])
+    run = Run(workflow, Invocation({}, {}), None, TaskVariables({"who": "ann"}), {})
+    assert resolve(task_variable("who"), workflow, run.known) == Found("ann")
+
+    run.use_variables(TaskVariables({"who": "ann"}))
+    run.variables["who"] = "bob"
+    assert resolve(task_variable("who"), workflow, run.known) == Found("bob")

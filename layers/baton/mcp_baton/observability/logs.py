@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 PACKAGE = "mcp_baton"
 VERBOSE_LOGGERS = ("boto3", "botocore", "s3transfer", "urllib3")
-"""Loggers that at DEBUG write whole requests: the role's session token, and every value of a task."""
+"""Loggers that at DEBUG write whole requests, with the role's session token and the values of tasks."""
 
 logger = logging.getLogger(__name__)
 
 
 class PowertoolsHandler(logging.Handler):
-    """Hands Baton's log records to the Powertools Logger of the service, which is made for the first one.
+    """Passes Baton's log records to the Powertools Logger of the service, which is created with the first record.
 
-    Its keys (`correlation_id`, `function_request_id`, …) are those of every `Logger()` of the same service, so that
-    what tools log with one can be found by the same id. They are kept up to date as soon as anybody has imported it.
+    All `Logger()` objects of a service share its keys (`correlation_id`, `function_request_id`, …), so the lines of
+    tools have the same ids. The keys are updated for each request once the Logger was imported.
 
     Args:
-        service: The Logger's name, and its key `service`.
+        service: The name of the Logger.
     """
 
     def __init__(self, service: str) -> None:
@@ -32,7 +32,7 @@ class PowertoolsHandler(logging.Handler):
         self._powertools: Logger | None = None
 
     def begin(self, keys: Mapping[str, object]) -> None:
-        """A request begins: these are the keys of what is logged from here on."""
+        """Begin a request: set the keys of its log lines."""
         self._keys = keys
         if self._powertools is not None or "aws_lambda_powertools.logging.logger" in sys.modules:
             try:
@@ -41,11 +41,11 @@ class PowertoolsHandler(logging.Handler):
                 logger.exception("Powertools' Logger cannot be used")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record as Powertools does; to standard error, with the reason, where Powertools refuses to."""
+        """Write a record with Powertools; if that fails, write it and the error to standard error."""
         try:
             self._logger().logger_handler.handle(record)
         except (ImportError, TypeError, ValueError):
-            # A variable that Powertools does not understand is no reason to fail the request that has something to log.
+            # An invalid variable of Powertools must not fail a request that logs.
             self.handleError(record)
 
     def _logger(self) -> "Logger":
@@ -56,10 +56,10 @@ class PowertoolsHandler(logging.Handler):
 
 
 def _made(service: str) -> "Logger":
-    """The service's Logger, whoever has made it first.
+    """Return the Logger of the service, which a tool may have created before.
 
-    Lambda takes a level as given only beside a time as RFC 3339 has it, and holds back what it takes for INFO where the
-    least severe level is another: so the time has that form unless somebody chose one.
+    Lambda only recognizes the level of a line with an RFC 3339 timestamp, and otherwise filters the line as INFO. So
+    timestamps have this format, unless the function's code chose another.
     """
     from aws_lambda_powertools import Logger
     from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
@@ -70,8 +70,8 @@ def _made(service: str) -> "Logger":
     formatter = made.registered_formatter
     if isinstance(formatter, LambdaPowertoolsFormatter) and formatter.datefmt is None:
         formatter.use_rfc3339_iso8601 = True
-    # Against lines that would be written twice, Powertools has Lambda's handler drop the records of every logger whose
-    # name holds the service's anywhere, which can be anybody's. Not to pass them on does the same to the right ones.
+    # To avoid duplicate lines, Powertools lets Lambda's handler drop the records of all loggers whose name contains the
+    # service's name. That can hit other loggers. Disabling propagation has the same effect for the right one.
     logging.getLogger(service).propagate = False
     for handler in others:
         handler.filters[:] = known.get(handler, handler.filters)
@@ -79,13 +79,12 @@ def _made(service: str) -> "Logger":
 
 
 def install(service: str) -> PowertoolsHandler:
-    """Let one handler, and no other, write what Baton logs, and keep secrets and tasks' values out of the log.
+    """Let one handler write Baton's log records, and keep secrets and the values of tasks out of the log.
 
-    `VERBOSE_LOGGERS` write nothing below INFO, whatever the least severe level is, unless the function's code chose
-    another.
+    `VERBOSE_LOGGERS` write nothing below INFO, unless the function's code sets their level.
 
     Returns:
-        That handler, of which a process has one, however many Lambda handlers it makes: each must reach its keys.
+        The handler. All Lambda handlers of a process share it.
     """
     own = logging.getLogger(PACKAGE)
     handler = next(

@@ -1,4 +1,4 @@
-"""A Lambda handler that is watched: its logs, metrics and traces (docs/operating.md)."""
+"""A Lambda handler with logs, metrics and traces (docs/operating.md)."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -14,13 +14,13 @@ from mcp_baton.transport.request_context import correlation_id
 logger = logging.getLogger(__name__)
 
 type Handler = Callable[[Any, Any, str], dict[str, Any]]
-"""Answers an event: the event, Lambda's context, and the request's id."""
+"""Handles an event. Arguments: the event, Lambda's context, the correlation id."""
 
 type Work = Callable[[], None]
 
 
 class _Invocation:
-    """The request that an invocation belongs to, in the keys of its log lines."""
+    """The correlation id of an invocation, as a key of its log lines."""
 
     def __init__(self, keys: dict[str, object], logs: PowertoolsHandler) -> None:
         self.request_id = str(keys["correlation_id"])
@@ -29,23 +29,23 @@ class _Invocation:
         logs.begin(keys)
 
     def correlate(self, request_id: str) -> None:
-        """It belongs to this request: a worker's, to the one that created its task."""
+        """Replace the correlation id."""
         self.request_id = request_id
         self._logs.begin({**self._keys, "correlation_id": request_id})
 
 
 class ObservedHandler:
-    """Calls a handler, and reports what it has noted of its work.
+    """Calls a handler and reports its metrics and traces.
 
     Args:
         handler: The handler.
-        collector: Where it notes its work.
-        logs: What writes its log records.
-        metrics: Takes the measurements.
-        traces: Takes the spans.
-        sampled: Whether X-Ray keeps the present invocation's trace.
-        later: Does a piece of work when the answer is on its way.
-        cold_start: Whether the first request waits for the process to start.
+        collector: Records the metrics and spans.
+        logs: Writes the log records.
+        metrics: Reports the measurements.
+        traces: Reports the spans.
+        sampled: Returns whether X-Ray samples the current invocation.
+        later: Runs work after the response.
+        cold_start: Whether the first request has a cold start.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class ObservedHandler:
         self._cold_start = cold_start
 
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:
-        """Answer an event as the handler does.
+        """Handle an event.
 
         Raises:
-            Exception: whatever the handler raises, which Lambda counts, and after a worker's event tries again.
+            Exception: the error of the handler. Lambda counts it, and retries the event of a worker.
         """
         cold_start, self._cold_start = self._cold_start, False
         request_id = correlation_id(event.get("requestContext") if isinstance(event, Mapping) else None, context)
@@ -100,5 +100,5 @@ class ObservedHandler:
             if notes.spans:
                 self._traces.report(notes.spans, request_id, cold_start=cold_start)
         except Exception:
-            # The request has been answered, and its metrics must not make it fail.
+            # The response was sent, so an error here must not fail the invocation.
             logger.exception("request %s: its metrics or traces could not be reported", request_id)

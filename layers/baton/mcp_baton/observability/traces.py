@@ -1,7 +1,7 @@
 """Traces through Powertools' Tracer: spans that have ended, as X-Ray subsegments (docs/operating.md).
 
-They are made after the fact, from spans. So a request that X-Ray does not sample costs nothing, and one that it does
-pays for Tracer's import when its answer is on its way.
+The subsegments are created from the spans after the response. So a request that X-Ray does not sample costs nothing,
+and a sampled one imports Tracer after its response.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any
 from mcp_baton.telemetry import Span
 
 AWS = "aws"
-"""The namespace of calls of AWS services, which X-Ray's maps show as services of their own."""
+"""The namespace of AWS calls. X-Ray shows them as separate services."""
 
 NAME_LIMIT = 200
 _NOT_IN_A_NAME = r"[^\w\s.:/%&#=+\\@-]"
@@ -21,17 +21,17 @@ class XRayTraces:
     """Sends spans to the X-Ray daemon that Lambda runs.
 
     Args:
-        service: Every outermost subsegment's annotation `Service`.
+        service: The annotation `Service` of the outermost subsegments.
     """
 
     def __init__(self, service: str) -> None:
         self._service = service
 
     def report(self, spans: Iterable[Span], correlation_id: str, *, cold_start: bool) -> None:
-        """Send these spans, the outermost with Powertools' annotations and the request's id."""
+        """Send spans. The outermost ones get Powertools' annotations and the correlation id."""
         from aws_lambda_powertools import Tracer
 
-        # Patches nothing, and leaves it to others whether theirs do: a Tracer takes what it is not told from the last.
+        # A Tracer takes omitted arguments from the last Tracer of the process. This one must patch nothing.
         tracer = Tracer(service=self._service, patch_modules=())
         if tracer.disabled:
             return
@@ -41,7 +41,7 @@ class XRayTraces:
 
 
 def _send(recorder: Any, span: Span, annotations: dict[str, Any]) -> None:
-    # X-Ray drops a subsegment for its name: resources are named by templates, which have braces.
+    # X-Ray drops subsegments with other characters, such as the braces of resource templates.
     name = re.sub(_NOT_IN_A_NAME, "_", span.name)[:NAME_LIMIT]
     subsegment = recorder.begin_subsegment(name, namespace=AWS if span.details else "local")
     if subsegment is None:

@@ -1,4 +1,4 @@
-"""What surrounds a request: its era, revision, capabilities and wishes, made out from the request alone. Pure.
+"""The options of a request: era, revision, capabilities, progress token and log level, from the request alone. Pure.
 
 MCP 2026-07-28, basic/versioning and basic/transports/streamable-http (Request Metadata, Server Validation); for
 handshake revisions 2025-11-25, basic/transports (Protocol Version Header).
@@ -40,7 +40,7 @@ HANDSHAKE_REVISIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
 STATELESS_REVISIONS: Final = ("2026-07-28",)
 REVISIONS: Final = (*STATELESS_REVISIONS, *HANDSHAKE_REVISIONS)
 REVISION_WITHOUT_HEADER: Final = "2025-03-26"
-"""The revision of a request that names none: the header came with 2025-06-18."""
+"""The revision of a request without the version header, which was added in 2025-06-18."""
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -53,13 +53,13 @@ _NAME_FIELDS: Mapping[str, str] = {
     "tasks/update": TASK_FIELD,
     "tasks/cancel": TASK_FIELD,
 }
-"""Where the value of the `Mcp-Name` header stands in the params, by method."""
+"""The member of the params that the `Mcp-Name` header repeats, by method."""
 
 _SENTINEL: Final = r"=\?base64\?(.*)\?="
 
 
 class Era(StrEnum):
-    """How a request says what it speaks."""
+    """How a client states its version: in a handshake, or in each request."""
 
     HANDSHAKE = "2025"
     STATELESS = "2026"
@@ -70,10 +70,10 @@ class Envelope(Struct, frozen=True):
 
     Attributes:
         meta: The params' `_meta`.
-        capabilities: What the client can do; nothing where that is not known.
-        progress_token: Under which the client wants progress; `None` when it wants none.
-        log_level: The least severe level the client wants to hear of; `None` when it wants none.
-        is_known: Whether it is known what the client can do: in the handshake era by the session id that it sends.
+        capabilities: The client's capabilities; empty if they are unknown.
+        progress_token: The client's token for progress notifications; `None` if it wants none.
+        log_level: The lowest level of log messages for the client; `None` if it wants none.
+        is_known: Whether the capabilities are known. In the handshake era, the session id contains them.
     """
 
     era: Era
@@ -86,18 +86,18 @@ class Envelope(Struct, frozen=True):
 
     @property
     def speaks_tasks(self) -> bool:
-        """Whether the client has declared the tasks extension (2026 era)."""
+        """Whether the client declares the tasks extension (2026 era)."""
         extensions = self.capabilities.get("extensions")
         return isinstance(extensions, Mapping) and TASKS_EXTENSION in extensions
 
     @property
     def shows_apps(self) -> bool:
-        """Whether the client has declared that it shows pages beside results: MCP Apps."""
+        """Whether the client declares MCP Apps: it shows pages beside results."""
         return shows_apps(self.capabilities)
 
 
 class Refusal(Struct, frozen=True):
-    """The first thing found wrong with a request's options, as the fields of a JSON-RPC error."""
+    """The first problem of a request's options, as the fields of a JSON-RPC error."""
 
     code: int
     message: str
@@ -108,7 +108,7 @@ _SESSION_HEADER = SESSION_HEADER.lower()
 
 
 def classify(message: Request | Notification, headers: Mapping[str, str]) -> Envelope | Refusal:
-    """Make out a message's era and check what that era demands of its options.
+    """Determine the era of a message and check its options.
 
     Args:
         message: The message.
@@ -136,7 +136,7 @@ def _is_stateless(method: str, meta: JsonObject, header: str | None) -> bool:
 
 def _stateless(message: Request | Notification, meta: JsonObject, headers: Mapping[str, str]) -> Envelope | Refusal:
     if isinstance(message, Notification):
-        # The revision defines no notifications from the client over HTTP, nor headers or `_meta` for them.
+        # The revision defines no client notifications over HTTP, and no headers or `_meta` for them.
         return Envelope(Era.STATELESS, STATELESS_REVISIONS[0], meta, {}, None, None)
     revision, capabilities = meta.get(VERSION_KEY), meta.get(CAPABILITIES_KEY)
     if not isinstance(revision, str):
@@ -154,7 +154,7 @@ def _stateless(message: Request | Notification, meta: JsonObject, headers: Mappi
 def _header_mismatch(message: Request, revision: str, headers: Mapping[str, str]) -> str | None:
     expected: list[tuple[str, Json]] = [(VERSION_HEADER, revision), (METHOD_HEADER, message.method)]
     field = _NAME_FIELDS.get(message.method)
-    # FastMCP's client leaves the header out where a task is named, and what is not there misleads no proxy.
+    # FastMCP's client omits the header for task methods. A missing header cannot mislead a proxy.
     if field is not None and (field != TASK_FIELD or NAME_HEADER in headers):
         expected.append((NAME_HEADER, message.params.get(field)))
     for header, value in expected:
@@ -162,12 +162,12 @@ def _header_mismatch(message: Request, revision: str, headers: Mapping[str, str]
             return f"the header {header} is required"
         sent = decode_header(headers[header]) if header == NAME_HEADER else headers[header]
         if isinstance(value, str) and sent != value:
-            return f"the header {header} does not say what the body says"
+            return f"the header {header} does not match the body"
     return None
 
 
 def decode_header(value: str) -> str | None:
-    """A header's value, taken out of the `=?base64?…?=` sentinel where it stands in one; `None` for a broken one."""
+    """Return a header's value, decoded if it has the form `=?base64?…?=`; `None` if the base64 is invalid."""
     sentinel = re.fullmatch(_SENTINEL, value, re.DOTALL)
     if sentinel is None:
         return value

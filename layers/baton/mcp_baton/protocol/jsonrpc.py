@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 messages as MCP uses them: parsing what a client posts, building what it gets.
+"""JSON-RPC 2.0 messages of MCP: parsing those of clients, and building those of the server.
 
 MCP basic/index, Messages. Pure.
 """
@@ -36,19 +36,19 @@ HTTP_STATUS: Mapping[int, int] = MappingProxyType(
         UNSUPPORTED_PROTOCOL_VERSION: 400,
     }
 )
-"""Status of an answer whose error was found in the request itself; other codes go out with 200."""
+"""The HTTP status of errors in the request itself. Other errors have status 200."""
 
 MAX_DEPTH = 64
-"""Levels of nesting that a body may have (docs/http.md)."""
+"""The deepest nesting of a body (docs/http.md)."""
 
 MAX_BATCH = 100
-"""Messages that a batch may have: each is answered, so that a body of a few megabytes could ask for gigabytes."""
+"""The most messages of a batch. Without this limit, a body of a few megabytes could request gigabytes."""
 
 type RequestId = str | int
 
 
 class Request(Struct, frozen=True):
-    """A call that wants an answer."""
+    """A message that requires a response."""
 
     id: RequestId
     method: str
@@ -56,14 +56,14 @@ class Request(Struct, frozen=True):
 
 
 class Notification(Struct, frozen=True):
-    """A message that wants none."""
+    """A message without a response."""
 
     method: str
     params: JsonObject
 
 
 class Response(Struct, frozen=True):
-    """A client's answer to a request of the server's (revisions up to 2025-11-25)."""
+    """A client's response to a request of the server (revisions up to 2025-11-25)."""
 
     id: RequestId
     result: JsonObject | None
@@ -74,8 +74,8 @@ class Malformed(Struct, frozen=True):
     """A message that is not JSON-RPC.
 
     Attributes:
-        id: The message's id where it could be made out.
-        error: What to answer.
+        id: The message's id, if it could be read.
+        error: The error for the client.
     """
 
     id: RequestId | None
@@ -86,11 +86,11 @@ type Message = Request | Notification | Response | Malformed
 
 
 def parse_body(body: bytes) -> Message | list[Message]:
-    """The message in a body, or the batch's messages.
+    """Return the message in a body, or the messages of a batch.
 
     Raises:
-        ProtocolError: the body is not JSON in UTF-8 (`-32700`), or too deep, or a batch that is empty or too long
-            (`-32600`).
+        ProtocolError: the body is not JSON in UTF-8 (`-32700`); or it is nested too deep, or is an empty or too long
+            batch (`-32600`).
     """
     try:
         value = loads(body, MAX_DEPTH)
@@ -109,7 +109,7 @@ def parse_body(body: bytes) -> Message | list[Message]:
 
 
 def parse_message(value: Json) -> Message:
-    """One message; `Malformed` for what is none."""
+    """Return a message; `Malformed` if it is invalid."""
     if not isinstance(value, Mapping):
         return _malformed(None, "a message is a JSON object")
     known_id = _as_id(value.get("id"))
@@ -147,12 +147,12 @@ def _as_id(value: Json) -> RequestId | None:
 
 
 def result_message(request_id: RequestId, result: JsonObject) -> dict[str, Json]:
-    """A successful answer."""
+    """Return a successful response."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
 def error_message(request_id: RequestId | None, error: ProtocolError) -> dict[str, Json]:
-    """An error answer; `id` is `null` where the request's could not be made out."""
+    """Return an error response. `id` is `null` if the id of the request could not be read."""
     body: dict[str, Json] = {"code": error.code, "message": error.message}
     if error.data is not None:
         body["data"] = error.data
@@ -160,10 +160,10 @@ def error_message(request_id: RequestId | None, error: ProtocolError) -> dict[st
 
 
 def request_message(identifier: RequestId, method: str, params: JsonObject) -> dict[str, Json]:
-    """A request to the client (revisions up to 2025-11-25)."""
+    """Return a request to the client (revisions up to 2025-11-25)."""
     return {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
 
 
 def notification_message(method: str, params: JsonObject) -> dict[str, Json]:
-    """A notification to the client."""
+    """Return a notification to the client."""
     return {"jsonrpc": "2.0", "method": method, "params": params}

@@ -1,7 +1,7 @@
-"""`Mcp-Session-Id`: what a client has declared in its handshake, in an id that it sends along with every request. Pure.
+"""`Mcp-Session-Id`: an id that contains the capabilities that the client declared in its handshake. Pure.
 
-No session is kept. The id says which of the capabilities that matter here the client has declared, so that it is not
-asked what it cannot answer. It is not signed: it speaks of its sender alone, and lets it do nothing.
+The server stores no sessions. The client sends the id with every request, so the server knows which questions it
+supports. The id is not signed: it only describes its sender, and grants nothing.
 MCP 2025-11-25, basic/transports, Session Management.
 """
 
@@ -15,7 +15,7 @@ from mcp_baton.protocol.state import from_base64url, to_base64url
 SESSION_HEADER: Final = "Mcp-Session-Id"
 
 APPS_EXTENSION: Final = "io.modelcontextprotocol/ui"
-"""MCP Apps, SEP-1865: pages that a client shows beside a tool's results."""
+"""MCP Apps (SEP-1865): the client shows pages beside the results of a tool."""
 
 APP_TYPE: Final = "text/html;profile=mcp-app"
 """The MIME type of such a page."""
@@ -32,8 +32,7 @@ CAPABILITIES: Final = MappingProxyType(
         APPS: ("extensions", APPS_EXTENSION),
     }
 )
-"""The capabilities that the id speaks of, and where a client declares them. Each has its bit: their order is part of
-the id's form."""
+"""The capabilities in the id, and where a client declares them. Each has a bit, so their order must not change."""
 
 RANDOM_BYTES: Final = 16
 _FORM: Final = 1
@@ -41,18 +40,18 @@ _LENGTH: Final = 2 + RANDOM_BYTES
 
 
 def session_id(declared: Collection[str], random: bytes) -> str:
-    """The id for a client: 24 characters of base64url.
+    """Return the id for a client: 24 characters of base64url.
 
     Args:
-        declared: Those of `CAPABILITIES` that it has declared.
-        random: `RANDOM_BYTES` bytes that make it unlike any other.
+        declared: The `CAPABILITIES` that the client declared.
+        random: `RANDOM_BYTES` bytes that make the id unique.
     """
     flags = sum(1 << place for place, capability in enumerate(CAPABILITIES) if capability in declared)
     return to_base64url(bytes((_FORM, flags)) + random)
 
 
 def capabilities_in(identifier: str) -> JsonObject | None:
-    """The capabilities that an id speaks of, as a client declares them; `None` where it is not an id of this form."""
+    """Return the capabilities in an id, in the form of a declaration; `None` if the id has another form."""
     try:
         data = from_base64url(identifier)
     except ValueError:
@@ -68,7 +67,7 @@ def capabilities_in(identifier: str) -> JsonObject | None:
 
 
 def shows_apps(capabilities: JsonObject) -> bool:
-    """Whether a client has declared that it shows the pages of MCP Apps, HTML among them."""
+    """Return whether a client declares that it shows the HTML pages of MCP Apps."""
     extensions = capabilities.get("extensions")
     declared = extensions.get(APPS_EXTENSION) if isinstance(extensions, Mapping) else None
     if not isinstance(declared, Mapping):

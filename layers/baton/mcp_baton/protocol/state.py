@@ -1,8 +1,8 @@
-"""`requestState`: what a multi-round-trip request carries from one round to the next, where no one can change it.
+"""`requestState`: the signed state of a multi-round-trip request, which the client sends back in the next round.
 
-It travels through the client, so it is signed, and bound to the caller, to the request and to a time: MCP 2026-07-28,
-basic/patterns/mrtr, Server Requirements. It is signed, not encrypted: it holds what the client has said, and what it
-was asked. The digests are imported where they are made: few servers ask, and loading OpenSSL's takes milliseconds.
+The state is bound to the caller, the request and a time: MCP 2026-07-28, basic/patterns/mrtr, Server Requirements. It
+is not encrypted: it contains the client's answers and the questions. `hmac` and `hashlib` are imported at first use,
+because few servers ask questions, and loading OpenSSL takes milliseconds.
 """
 
 import binascii
@@ -18,22 +18,19 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.settings import Settings
 
 LIFETIME_S: Final = 900
-"""How long a round may take the client, seconds: people are asked."""
+"""The longest time of a round, seconds. People answer the questions."""
 
 
 type Keys = Callable[[], Iterable[bytes]]
-"""`keys()`: what states are signed with; the first key signs, the others are still accepted.
-
-Called when a key is needed, and read only as far as needed: keys may have to be fetched first.
-"""
+"""`keys()` yields the key that signs, then other accepted keys. Read only what is needed: it may fetch them."""
 
 
 class ForgedState(Exception):
-    """A `requestState` that this server did not make for this caller and this request, or that is too old."""
+    """A `requestState` has expired, or was not created for this caller and this request."""
 
 
 class KeyUnavailable(ProtocolError):
-    """The keys cannot be had now. It answers the request that needed one, and no other."""
+    """The keys are not available. Only requests that need a key fail."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -45,7 +42,7 @@ class Seal(Struct, frozen=True):
     """Signs and checks states.
 
     Attributes:
-        keys: What it signs with. Whoever makes them up may raise `KeyUnavailable`.
+        keys: The keys; calling it may raise `KeyUnavailable`.
         is_temporary: Whether the key was created by this process, so that other processes reject its states.
     """
 
@@ -53,26 +50,26 @@ class Seal(Struct, frozen=True):
     is_temporary: bool = False
 
     def seal(self, content: JsonObject, binding: str, now_s: int, lifetime_s: int = LIFETIME_S) -> str:
-        """A state.
+        """Return a signed state.
 
         Args:
-            content: What it is to hold.
-            binding: Names the caller and the request, as `binding_of` does.
+            content: The content.
+            binding: The caller and the request (`binding_of`).
             now_s: Epoch seconds.
-            lifetime_s: How long it can be used, seconds.
+            lifetime_s: The lifetime, seconds.
 
         Raises:
-            KeyUnavailable: there is no key to sign with now.
+            KeyUnavailable: no key is available.
         """
         payload = dumps({"content": content, "binding": binding, "expires": now_s + lifetime_s}).encode()
         return f"{to_base64url(payload)}.{to_base64url(_sign(next(iter(self.keys())), payload))}"
 
     def open(self, state: str, binding: str, now_s: int) -> Mapping[str, Json]:
-        """The content of a state.
+        """Return the content of a state.
 
         Raises:
-            ForgedState: it is not a state of this server's, for this caller and request, or it has expired.
-            KeyUnavailable: there is no key to check it with now.
+            ForgedState: the state has expired, or was not created for this caller and request.
+            KeyUnavailable: no key is available.
         """
         payload = self._verified(state)
         sealed = loads(payload)
@@ -101,10 +98,7 @@ class Seal(Struct, frozen=True):
 
 
 def binding_of(owner: str | None, method: str, name: str, arguments: JsonObject, task: Json = None) -> str:
-    """What a state is bound to: the caller, and a digest of the request and of the task that it names.
-
-    A client may write the same arguments in another order when it sends the call again.
-    """
+    """Return a digest of the caller, the request and its task. The order of the arguments does not matter."""
     from hashlib import sha256
 
     return sha256(dumps([owner, method, name, arguments, task], sort_keys=True).encode()).hexdigest()
@@ -117,20 +111,20 @@ def _sign(key: bytes, payload: bytes) -> bytes:
 
 
 def to_base64url(data: bytes) -> str:
-    """Bytes as base64url without padding (RFC 4648, section 5)."""
+    """Encode bytes as base64url without padding (RFC 4648, section 5)."""
     return binascii.b2a_base64(data, newline=False).decode().translate(_TO_URL).rstrip("=")
 
 
 def from_base64url(text: str) -> bytes:
-    """What `to_base64url` made the text of; no two texts stand for the same.
+    """Decode a text of `to_base64url`. Each value has exactly one valid text.
 
     Raises:
-        ValueError: it made no such text.
+        ValueError: the text is invalid.
     """
     padded = text.translate(_FROM_URL) + "=" * (-len(text) % 4)
     data = binascii.a2b_base64(padded, strict_mode=True)
-    if to_base64url(data) != text:  # the other alphabet, or a last character with bits that stand for nothing
-        raise ValueError("not as it was written")
+    if to_base64url(data) != text:  # the other alphabet, or unused bits in the last character
+        raise ValueError("not canonical base64url")
     return data
 
 
@@ -139,7 +133,7 @@ _FROM_URL = str.maketrans("-_", "+/")
 
 
 def seal_of(settings: Settings, keys: Keys | None = None) -> Seal:
-    """What signs this server's states. A key made here is good for one process, so only for a server of one's own."""
+    """Return the seal of a server. Without a configured key, a random one is used, which only this process knows."""
     if keys is not None:
         return Seal(keys)
     known = tuple(key for key in (settings.state_key or os.urandom(32), settings.state_key_previous) if key is not None)

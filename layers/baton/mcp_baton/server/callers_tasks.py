@@ -1,7 +1,7 @@
-"""Which of an owner's tasks a caller may use (docs/tools.md, Scopes).
+"""The tasks of an owner that a caller may use (docs/tools.md, Scopes).
 
-One owner may call with several tokens, whose scopes differ. A task that the caller may not use is treated as one that
-does not exist, in every method.
+One owner may have several tokens with different scopes. A task that the caller may not use does not exist for it, in
+any method.
 """
 
 from dataclasses import replace
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 
 
 def may_use(seen: ServerView, task: TaskRecord) -> bool:
-    """Whether a caller may use a task: they see its tool, or its workflow and so all tools of it.
+    """Whether a caller may use a task: it must see the task's tool, or its workflow and so all tools of that.
 
-    The caller must also see each tool whose result the task holds: of steps that an earlier definition had, and of
-    other calls that were recorded in it. A caller who lacks a scope does not see a tool that was removed, since its
-    scopes are not known any more.
+    It must also see each tool whose result the task contains: those of steps of an earlier definition, and of other
+    recorded calls. The scopes of a removed tool are unknown, so a caller who lacks any scope does not see it.
 
     Args:
         seen: The server as the caller sees it.
-        task: The task. Of a task from a list, the other calls are not known.
+        task: The task. A task from a list does not have its other calls.
     """
     if task.workflow is not None and task.workflow not in seen.workflows:
         return False
@@ -49,8 +48,8 @@ def callers_tasks(store: TaskStore, seen: ServerView) -> TaskStore:
 
 
 class CallersTasks:
-    """A `TaskStore` for a caller who lacks scopes. Each method that takes a task's id reads the task first, which is
-    one more `GetItem` for writes: a task's tool and workflow never change."""
+    """A `TaskStore` for a caller who lacks scopes. Each method with a task id reads the task first. For writes this is
+    one more `GetItem`. The tool and the workflow of a task never change."""
 
     def __init__(self, store: TaskStore, seen: ServerView) -> None:
         self._store = store
@@ -62,7 +61,7 @@ class CallersTasks:
 
     @property
     def jobs(self) -> "JobStore":
-        """Jobs, of which the caller may answer those whose tool it sees."""
+        """The jobs whose questions the caller may answer."""
         return cast("JobStore", CallersJobs(self._store.jobs, self))
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
@@ -73,7 +72,7 @@ class CallersTasks:
         return task
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        """One page, as `TaskStore.list`; it has fewer tasks, perhaps none, where the caller may not use some."""
+        """One page, as `TaskStore.list`; tasks that the caller may not use are missing."""
         page = self._store.list(owner, cursor)
         return replace(page, tasks=[task for task in page.tasks if may_use(self._seen, task)])
 
@@ -101,7 +100,7 @@ class CallersJobs:
         self._tasks = tasks
 
     def __getattr__(self, name: str) -> Any:
-        """What takes no task's id is the store's own, and so is `claim`: a worker makes it, and no caller."""
+        """Methods without a task id are those of the store. So is `claim`, which only a worker uses."""
         return getattr(self._jobs, name)
 
     def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:

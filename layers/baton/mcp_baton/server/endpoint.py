@@ -1,7 +1,4 @@
-"""The MCP endpoint: an HTTP request in, its answer out (docs/http.md).
-
-Every request stands alone: nothing is kept between two but what the task store holds.
-"""
+"""The MCP endpoint: it answers HTTP requests (docs/http.md). Only the task store has state between two requests."""
 
 import logging
 from typing import Final
@@ -189,7 +186,7 @@ def _takes_stream(request: HttpRequest) -> bool:
 
 
 def _status(envelope: Envelope, error: ProtocolError) -> int:
-    """The 2026 era wants HTTP statuses that fit; clients of the handshake era take a status for a transport's fault."""
+    """The HTTP status of an error. Clients of the handshake era take other statuses than 200 for transport errors."""
     return HTTP_STATUS.get(error.code, 200) if envelope.era is Era.STATELESS else 200
 
 

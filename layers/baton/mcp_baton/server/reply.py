@@ -1,7 +1,7 @@
-"""The answer to one MCP request: one JSON object, or a stream that begins when there is something to say.
+"""The answer to one MCP request: one JSON object, or a stream.
 
-A stream is opened no earlier than its first event, so that a request which is refused still gets its HTTP status.
-MCP basic/transports, Streamable HTTP.
+A stream is opened with its first event. So a refused request still gets its HTTP status. MCP basic/transports,
+Streamable HTTP.
 """
 
 import logging
@@ -29,11 +29,11 @@ class Reply:
     """Writes the answer to one request. Used from the request's own thread only.
 
     Args:
-        exchange: Where a stream can be opened.
-        streams: Whether the client wants to hear of what happens before the result.
-        may_stream: Whether a stream may begin all the same, when the server has something to say: logs and questions in
-            the handshake era, where no request says that it wants them.
-        takes_stream: Whether the client understands a stream at all.
+        exchange: Opens the stream.
+        streams: Whether the client wants messages before the result.
+        may_stream: Whether a stream may be opened anyway, for logs and questions: requests of the handshake era do not
+            say whether they want them.
+        takes_stream: Whether the client accepts a stream.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Reply:
 
     @property
     def silent(self) -> bool:
-        """Whether the client hears nothing before the result."""
+        """Whether the client gets no messages before the result."""
         return not (self._streams and self._exchange.can_stream)
 
     @property
@@ -63,10 +63,10 @@ class Reply:
         return self._takes_stream and self._exchange.can_stream
 
     def in_pieces(self, pieces: Iterable[str]) -> str:
-        """Keep a text of the result out of memory: it is taken, once, while the result is written.
+        """Keep a long text out of memory: its pieces are read once, while the result is written.
 
         Returns:
-            What is to stand in the result in its place.
+            The placeholder for the text in the result.
         """
         mark = os.urandom(16).hex()
         self._long = (mark, pieces)
@@ -78,7 +78,7 @@ class Reply:
         return self._gone
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
-        """Send a notification, if the client listens to any."""
+        """Send a notification, if the client accepts a stream."""
         if self._streams or self._may_stream:
             self._write(_event(notification_message(method, params)))
 
@@ -87,17 +87,17 @@ class Reply:
         self._write(_event(request_message(identifier, method, params)))
 
     def keep_alive(self) -> None:
-        """Send a comment line, so that no proxy on the way takes the silence for the end."""
+        """Send a comment line, so that no proxy closes a quiet connection."""
         if self._streams or self._sink is not None:
             self._write(b": keep-alive\n\n")
 
     def keep_open(self) -> None:
-        """The same, and begin the stream for it where the client takes one."""
+        """Send a comment line, and open the stream for it if the client accepts one."""
         if self._sink is not None or ((self._streams or self._may_stream) and self._exchange.can_stream):
             self._write(b": keep-alive\n\n")
 
     def result(self, message: Mapping[str, Json]) -> HttpResponse | None:
-        """Send the result: on the stream if the client wants one or it is long, else whole."""
+        """Send the result: on the stream if there is one or it is long, else as one JSON object."""
         if self._long is not None:
             self._write_long(dumps(message), *self._long)
             return None
@@ -107,7 +107,7 @@ class Reply:
         return None
 
     def error(self, status: int, message: Mapping[str, Json]) -> HttpResponse | None:
-        """Send an error: whole, with its HTTP status, unless a stream is open already."""
+        """Send an error: with its HTTP status, unless a stream is open already."""
         if self._sink is None:
             return whole(status, message)
         self._write(_event(message))
@@ -133,7 +133,7 @@ class Reply:
 
 
 def whole(status: int, message: Mapping[str, Json]) -> HttpResponse:
-    """A whole answer of one JSON object."""
+    """An answer that is one JSON object."""
     return HttpResponse(status, JSON_HEADERS, dumps(message).encode())
 
 

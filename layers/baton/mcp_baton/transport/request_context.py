@@ -1,8 +1,8 @@
-"""Who a request belongs to, what is known of them, and the id by which it is found again (docs/http.md).
+"""The owner, the claims and the correlation id of a request (docs/http.md).
 
-Only API Gateway's own notes (`requestContext`) are read: what its authorizer, IAM or its API keys vouch for. Headers,
-query and body never are, since the client writes those. The id stands in Baton's log lines, in API Gateway's access log
-and in the client's answer.
+They come only from `requestContext`, which API Gateway fills with the results of its authorizer, IAM or its API keys.
+Headers, query and body are not used, because the client controls them. The correlation id is in Baton's log lines, in
+API Gateway's access log and in the response.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,24 +11,24 @@ from mcp_baton.protocol.http import SCOPE_CLAIMS
 
 ANONYMOUS = "anonymous"
 ROLE = "AROA"
-"""How a role's unique id begins (IAM User Guide, "IAM identifiers", Understanding unique ID prefixes)."""
+"""The prefix of the unique ids of roles (IAM User Guide, "IAM identifiers", Understanding unique ID prefixes)."""
 
 
 def resolve_owner(
     request_context: Mapping[str, object], *, allow_anonymous: bool, trust_session_names: bool = False
 ) -> str | None:
-    """The owner: the claim `sub`, else the IAM principal, else the API key's id, else anonymous.
+    """Return the owner: the claim `sub`, else the IAM principal, else the id of the API key, else anonymous.
 
-    A Lambda authorizer's `principalId` counts as a principal. A value that is not a non-empty string counts as absent.
-    A caller with a token is the token's `sub` and nothing else.
+    The `principalId` of a Lambda authorizer counts as a principal. Empty values and other types than strings count as
+    absent. For a caller with a token, only the token's `sub` counts.
 
     Args:
         request_context: The event's `requestContext`.
-        allow_anonymous: Whether a caller without an identity is `"anonymous"`.
-        trust_session_names: Whether the sessions of one role are told apart by their names.
+        allow_anonymous: Whether an unauthenticated caller is `"anonymous"`.
+        trust_session_names: Whether each session name of a role is a separate owner.
 
     Returns:
-        The identity; `"anonymous"` for nobody in particular, where that is allowed; otherwise `None`.
+        The owner; `None` for an unauthenticated caller if `allow_anonymous` is false.
     """
     found = next(_identities(request_context, trust_session_names), None)
     if found is not None:
@@ -37,13 +37,13 @@ def resolve_owner(
 
 
 def correlation_id(request_context: object, context: object) -> str:
-    """API Gateway's id of the request, which its access log and its answer's `x-amzn-RequestId` have too.
+    """Return API Gateway's request id, else Lambda's request id, else a new id.
 
-    Where there is none, Lambda's id of the invocation; made here where there is neither.
+    API Gateway's id is also in its access log and in the header `x-amzn-RequestId` of the response.
 
     Args:
-        request_context: The event's `requestContext`, whatever it is.
-        context: What Lambda hands to a handler beside the event, whatever it is.
+        request_context: The event's `requestContext`. It is not validated.
+        context: Lambda's context object. It is not validated.
     """
     given = request_context.get("requestId") if isinstance(request_context, Mapping) else None
     candidates = (given, getattr(context, "aws_request_id", None))
@@ -56,9 +56,9 @@ def correlation_id(request_context: object, context: object) -> str:
 
 
 def claims_in(request_context: Mapping[str, object]) -> Mapping[str, object]:
-    """The caller's claims: a token's, or the context that a Lambda authorizer gave; empty for IAM and API keys.
+    """Return the caller's claims: those of a token, or the context of a Lambda authorizer.
 
-    Only one authorizer answers for a request, so the first place where something stands has all there is.
+    A request has only one authorizer, so all claims are in the first place that has any.
 
     Args:
         request_context: The event's `requestContext`.
@@ -70,12 +70,12 @@ def claims_in(request_context: Mapping[str, object]) -> Mapping[str, object]:
     found: Mapping[str, object] = next((claims for claims in named if claims), {})
     if found and found is _object(_object(authorizer, "jwt"), "claims"):
         return {name: _listed(name, value) for name, value in found.items()}
-    # On a REST API a Lambda authorizer's context stands beside what API Gateway itself notes there.
+    # On a REST API, the context of a Lambda authorizer is next to members of API Gateway.
     return found or {name: value for name, value in flat.items() if name not in _NOT_CLAIMS}
 
 
 def _listed(name: str, value: object) -> object:
-    """A claim of an HTTP API's JWT authorizer, which passes a list of scopes on as the text `[one two]`."""
+    """Return a claim. The JWT authorizer of an HTTP API writes a list of scopes as `[one two]`."""
     if name in SCOPE_CLAIMS and isinstance(value, str) and value.startswith("[") and value.endswith("]"):
         return value[1:-1].split()
     return value
@@ -102,9 +102,8 @@ def _identities(context: Mapping[str, object], trust_session_names: bool) -> Ite
 
 
 def _claims(authorizer: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """Everywhere an authorizer's findings stand.
-
-    Cognito on a REST API, a JWT authorizer and a Lambda authorizer on an HTTP API, a Lambda authorizer on a REST API.
+    """Yield all places with claims: of Cognito on a REST API, of a JWT authorizer and of a Lambda authorizer on an HTTP
+    API, and of a Lambda authorizer on a REST API.
     """
     yield _object(authorizer, "claims")
     yield _object(_object(authorizer, "jwt"), "claims")
@@ -113,16 +112,16 @@ def _claims(authorizer: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
 
 
 def _cognito_identity(authorizer: Mapping[str, object], identity: Mapping[str, object]) -> Iterator[str]:
-    # Everyone who comes through a Cognito identity pool has the same role. Only the identity's id tells them apart.
+    # All callers of a Cognito identity pool have the same role. Only the id of the identity distinguishes them.
     if authorizer:
         yield from _text(_object(_object(authorizer, "iam"), "cognitoIdentity"), "identityId")
     yield from _text(identity, "cognitoIdentityId")
 
 
 def _unique_ids(authorizer: Mapping[str, object], identity: Mapping[str, object]) -> Iterator[str]:
-    """The caller's unique id, as HTTP APIs and function URLs tell it, and REST APIs.
+    """Yield the caller's unique id: of HTTP APIs and function URLs, then of REST APIs.
 
-    Not the ARN: a user who is made anew under the name of one who was deleted has the same, and would have their tasks.
+    The ARN is not used: a new user with the name of a deleted user has the same ARN, and would get that user's tasks.
     """
     if authorizer:
         iam = _object(authorizer, "iam")
@@ -133,10 +132,10 @@ def _unique_ids(authorizer: Mapping[str, object], identity: Mapping[str, object]
 
 
 def _principal(unique_id: str, trust_session_names: bool) -> str:
-    """The owner for a unique id (IAM User Guide, "IAM policy elements: Variables and tags", column `aws:userid`).
+    """Return the owner for a unique id (IAM User Guide, "IAM policy elements: Variables and tags", `aws:userid`).
 
-    A user's is `AIDA…`, the root user's the account's number. A role's session has `AROA…:session name`, and one of
-    `GetFederationToken` `account:name`: the caller chooses such a name, so that it says nothing of who that is.
+    The id of a user is `AIDA…`, that of the root user is the account number. A session of a role has `AROA…:session
+    name`, a session of `GetFederationToken` has `account:name`. Callers choose these names, so they prove nothing.
     """
     known, colon, _ = unique_id.partition(":")
     if not colon or (trust_session_names and known.startswith(ROLE)):

@@ -1,8 +1,8 @@
-"""A task's questions in the handshake era: requests of the server's, on the streams of requests that look after the
-task (MCP 2025-11-25, basic/utilities/tasks, Input Required Status).
+"""Questions of background tasks to the client.
 
-Nothing of them is kept but that they were sent: a question's id says of which task it is, and whichever invocation gets
-the answer gives it to the task. So an answer that comes late, when nobody waits any more, is taken all the same.
+In the handshake era they are requests of the server, on the streams of requests that read the task (MCP 2025-11-25,
+basic/utilities/tasks, Input Required Status). The id of a question names its task, so any invocation can pass the
+answer to the task, also when no request waits for it any more.
 """
 
 import logging
@@ -30,11 +30,11 @@ from mcp_baton.tasks.store import TaskStore
 
 
 def questions_open(request: Request, task: TaskRecord) -> TaskRecord | None:
-    """Ask what a task has asked, and wait until it asks nothing more: for as long as a question is waited for, and as
-    the function's time lasts.
+    """Send the open questions of a task, and wait for the answers: as long as for any question, and as the function's
+    time lasts.
 
     Returns:
-        The task as it then stands; `None` where it still waits, or the client cannot be asked here.
+        The task after the answers. `None` if answers are missing, or the client cannot be asked here.
 
     Raises:
         StoreError: the store did not answer.
@@ -48,8 +48,8 @@ def questions_open(request: Request, task: TaskRecord) -> TaskRecord | None:
 
 
 def send_questions(request: Request, task: TaskRecord) -> bool:
-    """Send the client what a task has asked it, on the stream of this request; not what was sent of late, since each
-    request would put the same form before the same person.
+    """Send the open questions of a task on the stream of this request. A question that was sent recently is left out:
+    otherwise each request would show the same form to the same person.
 
     Returns:
         Whether the client can be asked here.
@@ -69,9 +69,8 @@ def send_questions(request: Request, task: TaskRecord) -> bool:
 
 
 def _is_due(request: Request, store: TaskStore, task: TaskRecord, key: str) -> bool:
-    """Whether a question is to be sent now. It is marked as sent for this window of time and the next, so that it is
-    sent again after one window at the earliest, to a client that has lost it, and after two at the latest; to another
-    session at once."""
+    """Whether to send a question now, and mark it as sent. The mark is for this window of time and the next. So a
+    question is repeated after one to two windows, in case the client has lost it; and in another session at once."""
     window_s = max(request.services.settings.question_ms // 1000, 1)
     window = request.now_ms() // 1000 // window_s
     session = request.headers.get(SESSION_HEADER.lower(), "")
@@ -83,7 +82,7 @@ def _is_due(request: Request, store: TaskStore, task: TaskRecord, key: str) -> b
 
 
 def _marked(store: TaskStore, owner: str, mark: str, ttl_s: int) -> bool:
-    """Whether a mark was set now; it was there where not."""
+    """Set a mark. Returns whether it was new."""
     try:
         store.answers.ask(owner, mark, ttl_s)
     except StoreUnavailable:
@@ -94,7 +93,7 @@ def _marked(store: TaskStore, owner: str, mark: str, ttl_s: int) -> bool:
 
 
 def _params(task: TaskRecord, key: str, question: JsonObject) -> JsonObject:
-    """A question's params as they are sent: they name the task, and a page has an id (MCP 2025-11-25,
+    """The params of a question, with the task's id, and with an id for a URL (MCP 2025-11-25,
     ElicitRequestURLParams)."""
     asked = question["params"]
     params: dict[str, Json] = dict(asked) if isinstance(asked, dict) else {}
@@ -104,7 +103,7 @@ def _params(task: TaskRecord, key: str, question: JsonObject) -> JsonObject:
 
 
 def _pauses(request: Request) -> Iterator[None]:
-    """Wait ever longer between two looks, up to a second, until the client or the time is gone."""
+    """Pause between two reads, each time longer, up to a second; until the client or the time is gone."""
     began_s = said_s = request.services.clock()
     pause_s = FIRST_WAIT_S
     while request.services.clock() - began_s < request.services.settings.question_ms / 1000:
@@ -120,15 +119,15 @@ def _pauses(request: Request) -> Iterator[None]:
 
 
 REFUSED: Final = "mcp-baton/refused"
-"""The member of a stored answer that says why the client refused to answer: in the handshake era it may."""
+"""The member of a stored answer with the client's reason for a refusal (handshake era)."""
 
 
 class TaskAsker:
     """The asker of a job.
 
     Args:
-        job: The job, with what it has asked and what the client has answered.
-        envelope: What is known of the client.
+        job: The job, with its questions and the client's answers.
+        envelope: The capabilities of the client.
     """
 
     def __init__(self, job: Job, envelope: Envelope) -> None:
@@ -136,12 +135,12 @@ class TaskAsker:
         self._envelope = envelope
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
-        """The answers, if the client has given all of them.
+        """Return the answers, if the client has given all of them.
 
         Raises:
-            InputRequired: it has not.
-            ToolError: it has not declared that it can answer, it has refused to, or an answer is no object.
-            ValueError: a key has asked something else in this task.
+            InputRequired: answers are missing.
+            ToolError: the client has not declared the capability, has refused, or an answer is not an object.
+            ValueError: the key of a question was used for another question of this task.
         """
         for question in questions:
             self._check_key(question)
@@ -168,14 +167,14 @@ class TaskAsker:
     def _read(self, question: Question) -> JsonObject:
         answer = self._answer(question.key)
         if not isinstance(answer, Mapping):
-            raise ToolError(f"The client's answer to {question.key!r} is no object.", retryable=False)
+            raise ToolError(f"The client's answer to {question.key!r} is not an object.", retryable=False)
         if REFUSED in answer:
             raise ToolError(f"The client refused {question.method}: {answer[REFUSED]}", retryable=False)
         return answer
 
 
 def questions_of(required: InputRequired) -> dict[str, JsonObject]:
-    """What a function asks that has ended so, by key."""
+    """The questions of a function that has ended with `InputRequired`, by key."""
     asked = required.result["inputRequests"]
     found = asked if isinstance(asked, Mapping) else {}
     return {key: question for key, question in found.items() if isinstance(question, Mapping)}
@@ -187,10 +186,10 @@ NOT_OPEN = "Invalid request: there is no such question, or it was answered befor
 
 
 class Taker(Struct, frozen=True):
-    """Takes answers for tasks, and sends for the worker with the last one.
+    """Passes answers to tasks, and invokes the worker after the last one.
 
     Attributes:
-        store: Where the tasks are.
+        store: The tasks.
         services: Invoke the worker.
     """
 
@@ -198,16 +197,13 @@ class Taker(Struct, frozen=True):
     services: Services
 
     def take(self, owner: str, task_id: str, digest: str, response: Response) -> HttpResponse:
-        """Give an answer to its task.
+        """Pass an answer to its task.
 
         Args:
-            owner: Who has sent it.
+            owner: The caller.
             task_id: The task that has asked.
-            digest: Of the question's key.
+            digest: The digest of the question's key.
             response: The answer.
-
-        Returns:
-            What the client is told.
         """
         try:
             return self._taken(owner, task_id, digest, _answer(response))
@@ -238,22 +234,22 @@ def _answer(response: Response) -> JsonObject:
 
 
 ASKED_FOR: Final = ("elicitation", "sampling", "roots")
-"""The capabilities by which a client says what it can be asked for (MCP client/elicitation, sampling, roots)."""
+"""The capabilities of clients that can be asked (MCP client/elicitation, sampling, roots)."""
 
 
 def declared(envelope: Envelope) -> JsonObject | None:
-    """What a client has declared that it can be asked for; `None` where that is not known."""
+    """The capabilities for questions that a client has declared. `None` if they are unknown."""
     if not envelope.is_known:
         return None
     return {name: envelope.capabilities[name] for name in ASKED_FOR if name in envelope.capabilities}
 
 
 def envelope_of(work: JobSpec, token: str) -> Envelope:
-    """The surroundings of a worker's request.
+    """The envelope of a job: that of the request that has created it.
 
     Args:
-        work: What it has to do.
-        token: Under which the function's progress is taken.
+        work: The call.
+        token: The progress token of the function.
     """
     era = Era.STATELESS if work.revision in STATELESS_REVISIONS else Era.HANDSHAKE
     known = work.capabilities is not None

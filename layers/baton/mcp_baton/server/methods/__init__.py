@@ -1,6 +1,6 @@
-"""The MCP methods: one module a family, and here the table of them for each era.
+"""The MCP methods: a module for each family, and here the table of the methods of each era.
 
-A family is imported when one of its methods is first called: a first list needs no engine.
+A family is imported when one of its methods is first called: the first list does not need the engine.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,13 +47,13 @@ METHODS: Mapping[Era, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-"""The methods of each era: module of this package and function."""
+"""The methods of each era: their modules in this package and functions."""
 
 _found: dict[str, Method] = {}
 
 
 def method_of(era: Era, name: str) -> Method | None:
-    """A method by its name on the wire; `None` where its era has none of that name."""
+    """The method with this name. `None` if the era has none."""
     place = METHODS[era].get(name)
     if place is None:
         return None
@@ -64,10 +64,10 @@ def method_of(era: Era, name: str) -> Method | None:
 
 
 def call_method(request: Request) -> JsonObject:
-    """The result of what a request asks for.
+    """Return the result of a request.
 
     Raises:
-        ProtocolError: its era has no such method, or the method refuses it.
+        ProtocolError: there is no such method, or the method refuses the request.
         InputRequired: the client must answer first.
         CallerGone: the client went away.
     """

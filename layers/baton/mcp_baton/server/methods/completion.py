@@ -12,10 +12,10 @@ from mcp_baton.workflow.host import Failed, Mismatch
 
 
 def complete(request: Request) -> JsonObject:
-    """Suggestions for an argument; none for an argument without a completion (MCP server/utilities/completion).
+    """Suggest values for an argument. Without a completion there are none.
 
     Raises:
-        ProtocolError: there is no such prompt, template or argument, or the completing function failed.
+        ProtocolError: an unknown prompt, template or argument, or the function failed.
     """
     of, argument, value, known = requested(request.params)
     if argument not in request.server.arguments_of(of):

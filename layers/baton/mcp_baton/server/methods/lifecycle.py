@@ -1,4 +1,4 @@
-"""What a server says of itself and lists: `initialize`, `server/discover`, `ping` and the lists.
+"""`initialize`, `server/discover`, `ping` and `logging/setLevel`.
 
 MCP server/discover, server/tools, server/prompts, server/resources; for handshake revisions, basic/lifecycle.
 """
@@ -26,7 +26,7 @@ from mcp_baton.server.request import Request
 
 
 def initialize(request: Request) -> JsonObject:
-    """The handshake. Nothing is kept of it: what a later request needs, it carries, in its session id."""
+    """The handshake. The server stores nothing: the session id contains what later requests need."""
     requested = request.text("protocolVersion")
     revision = requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[0]
     able = request.object("capabilities")
@@ -42,7 +42,7 @@ def initialize(request: Request) -> JsonObject:
 
 
 def discover(request: Request) -> JsonObject:
-    """The stateless counterpart of the handshake."""
+    """The counterpart of the handshake in the 2026 era."""
     made: dict[str, Json] = {
         "supportedVersions": list(REVISIONS),
         "capabilities": capabilities(request, request.envelope.capabilities),
@@ -51,16 +51,16 @@ def discover(request: Request) -> JsonObject:
 
 
 def ping(_request: Request) -> JsonObject:
-    """An empty result: the server is there."""
+    """Return an empty result."""
     return {}
 
 
 def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
-    """What this server can do, in the words of the request's era.
+    """The server's capabilities, in the words of the request's era.
 
     Args:
         request: The request.
-        able: What the client has declared that it can do.
+        able: The client's capabilities.
     """
     server = request.server
     made: dict[str, Json] = {"logging": {}}
@@ -68,7 +68,7 @@ def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
         made["tools"] = {}
     if server.prompts or server.workflows:
         made["prompts"] = {}
-    # A durable workflow's values are resources of their own, which are read and never listed.
+    # The values of durable workflows are resources, which are not listed.
     if server.resources or any(workflow.durable for workflow in server.workflows.values()):
         made["resources"] = {}
     if server.completions:
@@ -87,7 +87,7 @@ def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
 
 
 def finished(request: Request, result: JsonObject) -> JsonObject:
-    """A result as the 2026 era has it: it names its type and the server (MCP 2026-07-28, basic/index)."""
+    """A result of the 2026 era, with its type and the server's name (MCP 2026-07-28, basic/index)."""
     meta = result.get("_meta")
     own = meta if isinstance(meta, Mapping) else {}
     return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: server_info(request)}}
@@ -107,10 +107,10 @@ def _with_instructions(request: Request, made: dict[str, Json]) -> dict[str, Jso
 
 
 def set_log_level(request: Request) -> JsonObject:
-    """Take note of a log level: which is to say nothing, for there is no session to keep it in.
+    """Accept a log level. It has no effect: there is no session to store it in.
 
-    What a tool logs from `info` up is sent with the call that it belongs to (MCP 2025-11-25, server/utilities/logging:
-    without a level the server decides).
+    The logs of a tool from `info` up are sent with its call (MCP 2025-11-25, server/utilities/logging: without a level
+    the server decides).
     """
     level = request.text("level")
     if level not in LOG_LEVELS:

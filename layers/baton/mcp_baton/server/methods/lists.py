@@ -1,4 +1,4 @@
-"""The lists of what a server publishes (MCP server/tools, server/prompts, server/resources)."""
+"""The lists of tools, prompts and resources (MCP server/tools, server/prompts, server/resources)."""
 
 import binascii
 import logging
@@ -19,11 +19,11 @@ PAGE_SIZE: Final = 200
 """Entries on one page of a list."""
 
 LIST_TTL_MS: Final = 300_000
-"""How long a client may take a list for fresh, milliseconds: lists change with a deployment only."""
+"""How long a client may cache a list, milliseconds: lists change only with a deployment."""
 
 
 def list_tools(request: Request) -> JsonObject:
-    """The tools, then the workflows that are tools, too, each in the order of their registration."""
+    """The tools, then the tools of workflows, each in the order of registration."""
     server = request.server
     with_task_id = server.tools_with_task_id
     shown: list[Json] = []
@@ -41,8 +41,8 @@ def list_tools(request: Request) -> JsonObject:
 
 
 def _definition(tool: Tool, *, with_task_id: bool) -> JsonObject | None:
-    """A tool as it is shown; `None` of one that cannot be, which must not keep the others from being shown. It cannot
-    be called either, and `Server.check()` refuses it."""
+    """The definition of a tool. `None` if it is invalid: the other tools are listed anyway. An invalid tool cannot be
+    called either, and `Server.check()` refuses it."""
     try:
         return tool.definition_with_task_id if with_task_id else tool.definition
     except RegistrationError as error:
@@ -51,13 +51,13 @@ def _definition(tool: Tool, *, with_task_id: bool) -> JsonObject | None:
 
 
 def _with_execution(request: Request, definition: JsonObject, tasks: TaskSupport) -> JsonObject:
-    """A definition that says how its calls may be tasks; the 2026 era knows no such member."""
+    """A definition that says whether calls may be tasks. The 2026 era has no such member."""
     says_so = tasks.support != "forbidden" and request.has_workers and not request.stateless
     return {**definition, "execution": tasks.execution} if says_so else definition
 
 
 def list_prompts(request: Request) -> JsonObject:
-    """The prompts, then the workflows, each in the order of their registration."""
+    """The prompts, then the workflows, each in the order of registration."""
     server = request.server
     shown = [definition_of_prompt(item.name, item.labels, item.arguments) for item in server.prompts.values()]
     for workflow in server.workflows.values():
@@ -67,20 +67,20 @@ def list_prompts(request: Request) -> JsonObject:
 
 
 def list_resources(request: Request) -> JsonObject:
-    """The resources with a URI of their own."""
+    """The resources with a fixed URI."""
     shown = [item.definition for item in request.server.resources.values() if not item.is_template]
     return _page(request, "resources", shown)
 
 
 def list_resource_templates(request: Request) -> JsonObject:
-    """The resources that stand for many URIs."""
+    """The resource templates."""
     shown = [item.definition for item in request.server.resources.values() if item.is_template]
     return _page(request, "resourceTemplates", shown)
 
 
 def cacheable(request: Request, result: dict[str, Json], *, private: bool = False) -> dict[str, Json]:
-    """A result that is the same until the next deployment (MCP server/utilities/caching): for everyone, or, where
-    something requires scopes or depends on what the client can do, for this caller."""
+    """A result that can be cached until the next deployment (MCP server/utilities/caching): for all callers, or only
+    for this one if it depends on scopes or on the client's capabilities."""
     private = private or request.server.is_filtered
     return result | {"ttlMs": LIST_TTL_MS, "cacheScope": "private" if private else "public"}
 

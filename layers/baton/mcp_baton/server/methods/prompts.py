@@ -1,4 +1,4 @@
-"""`prompts/get`: a function's messages, or a workflow that runs as far as it can (docs/workflows.md)."""
+"""`prompts/get`: the messages of a function, or a run of a workflow (docs/workflows.md)."""
 
 import logging
 import math
@@ -35,11 +35,11 @@ logger = logging.getLogger(__name__)
 
 
 def get_prompt(request: Request) -> JsonObject:
-    """Get a prompt; run it when it is a workflow.
+    """Get a prompt. A workflow is run.
 
     Raises:
-        ProtocolError: an unknown prompt, arguments that are missing, unknown or do not convert, or a task that this
-            workflow cannot go on with. Nothing was run, and no task created.
+        ProtocolError: an unknown prompt, invalid arguments, or a task that cannot be resumed. Nothing was run, and no
+            task was created.
     """
     name, given = request.called()
     if name in request.server.workflows:
@@ -72,7 +72,7 @@ def _run_workflow(request: Request, workflow: Workflow, given: JsonObject) -> Js
 
 
 def _named(request: Request, workflow: Workflow, given: JsonObject) -> tuple[str | None, JsonObject]:
-    """The task to go on with, and the workflow's arguments."""
+    """The id of the task to resume, and the workflow's arguments."""
     if not request.server.names_tasks_in_text(workflow):
         return request.bound_task(), given
     try:
@@ -82,7 +82,7 @@ def _named(request: Request, workflow: Workflow, given: JsonObject) -> tuple[str
 
 
 def refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
-    """Why nothing was run, as a JSON-RPC error."""
+    """The error that says why nothing was run."""
     match error:
         case StoreBusy(retry_after_ms=after_ms):
             return ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": after_ms})
@@ -116,7 +116,7 @@ def _held(error: TaskHeld) -> ProtocolError:
 
 
 def _not_read(task_id: str | None, error: StoreError) -> ProtocolError:
-    # Without the stored state a resume would run completed steps again, so nothing is run.
+    # Without the stored state, a resume would repeat completed steps. So nothing is run.
     logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=error)
     if isinstance(error, ValueLost):
         message = f"The task cannot be resumed, since its arguments are gone: {error}. Nothing was run."

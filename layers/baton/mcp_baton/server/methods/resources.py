@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 
 
 def stored_text(request: Request, uri: str) -> tuple[str, JsonObject] | None:
-    """The JSON text of the value at one of Baton's own URIs, or what stands for it until it is written in pieces; and
-    what `_meta` says of it.
+    """The JSON text of the value at one of Baton's own URIs, or a placeholder if it is sent in pieces; and the members
+    of `_meta`.
 
     Returns:
-        `None` where this caller has no such value: it is unknown, expired or another's, which are one and the same.
+        `None` if the value is unknown, expired or another owner's.
 
     Raises:
-        ProtocolError: it is too long to be read, or cannot be read.
+        ProtocolError: it is too long, or cannot be read.
     """
     place = value_at(uri)
     if place is None or request.store is None or request.owner is None:
@@ -61,7 +61,7 @@ def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None
     if weight.text_bytes > room:
         raise _no_room(uri, weight.text_bytes)
     request.budget.read(weight.text_bytes)
-    # Read through once to the end before the answer begins: what is damaged is an error, not half an answer.
+    # Read to the end once before the answer starts: a damaged value is an error and not half an answer.
     length = sum(len(escaped(piece).encode()) for piece in text_of(task, name))
     if length + 2 * len(dumps(uri).encode()) <= request.budget.left:
         return "".join(text_of(task, name))
@@ -81,10 +81,10 @@ def _too_long(uri: str, text_bytes: int, cause: str) -> ProtocolError:
 
 
 def read_resource(request: Request) -> JsonObject:
-    """Read one resource: the server's, or a task's stored value.
+    """Read a resource of the server, or a stored value of a task.
 
     Raises:
-        ProtocolError: there is none at this URI, or reading it failed.
+        ProtocolError: the URI is unknown, or reading it failed.
     """
     uri = request.text("uri")
     if uri == APP_URI and request.server.workflow_tool_names:
@@ -104,7 +104,7 @@ def read_resource(request: Request) -> JsonObject:
 
 
 def _app(request: Request) -> JsonObject:
-    """The page of the tasks, as MCP Apps has it (SEP-1865): it names no address, so a host lets it reach none."""
+    """The console page for MCP Apps (SEP-1865). It declares no addresses, so the host allows it no connections."""
     from mcp_baton.console.page import text
     from mcp_baton.server.methods.lists import cacheable
 
@@ -129,19 +129,19 @@ def _published(request: Request, uri: str) -> FetchedResource | None:
 
 
 def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
-    """A resource's contents.
+    """Read a resource of the server.
 
     Raises:
-        ResourceUnavailable: its arguments do not fit, or its function failed.
+        ResourceUnavailable: the arguments are invalid, or the function failed.
     """
     return readable(uri, call_alone(request, bound_resource(resource, uri), arguments, CallOptions(stay=True)))
 
 
 def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:
-    """What a resource's function made.
+    """The contents that a resource's function has returned.
 
     Raises:
-        ResourceUnavailable: nothing.
+        ResourceUnavailable: it has failed.
     """
     match ended:
         case Mismatch() as mismatch:
@@ -161,7 +161,7 @@ def shown(contents: FetchedResource) -> dict[str, Json]:
 
 
 def subscribe(request: Request) -> JsonObject:
-    """Acknowledge a subscription to a resource, or its end. The capability is not advertised: no update is ever sent.
+    """Acknowledge a subscription to a resource, or its end. No updates are sent: the capability is not declared.
 
     Raises:
         ProtocolError: there is no such resource.
@@ -178,7 +178,7 @@ def find_resource(server: ServerView, uri: str) -> tuple[Resource, dict[str, str
 
 
 def why_not(server: ServerView, uri: str) -> str:
-    """What keeps a URI from the resource that it seems to be meant for, for the author of a workflow."""
+    """Explain to the author of a workflow why a URI does not match the resource that it is probably meant for."""
     if len(uri) > MAX_URI:
         return f": it is longer than {MAX_URI} characters"
     for resource in server.resources.values():

@@ -1,4 +1,4 @@
-"""`tasks/*`, in the words of both eras (docs/http.md).
+"""`tasks/*`, in both eras (docs/http.md).
 
 2025-11-25, basic/utilities/tasks; for the 2026 era the extension `io.modelcontextprotocol/tasks` (SEP-2663).
 """
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 def get_task(request: Request) -> JsonObject:
-    """The task as it stands, its variables in `_meta`, one key a variable; in the 2026 era with its result inlined."""
+    """Return the view of a task: its variables are in `_meta`; in the 2026 era it contains the result."""
     options = _options(request)
 
     def look(store: TaskStore, owner: str) -> JsonObject:
@@ -82,7 +82,7 @@ def _options(request: Request) -> ViewOptions:
 
 
 def list_tasks(request: Request) -> JsonObject:
-    """The owner's tasks, newest first; `_meta` says where a workflow's stands, and which tool another's calls
+    """List the owner's tasks, newest first. `_meta` has the state of a workflow's task, or the tool of a background job
     (docs/http.md)."""
     cursor = request.params.get("cursor")
     if cursor is not None and not isinstance(cursor, str):
@@ -100,8 +100,8 @@ def list_tasks(request: Request) -> JsonObject:
 
 
 def task_result(request: Request) -> JsonObject:
-    """A finished task's result; one that a worker works on is waited for. A paused workflow waits for this very client,
-    so it is answered at once."""
+    """Return the result of a task. A task with a worker is waited for. A paused workflow waits for this client, so the
+    answer is an error at once."""
 
     def look(store: TaskStore, owner: str) -> JsonObject:
         task = store.get(owner, request.text("taskId"))
@@ -116,7 +116,7 @@ def task_result(request: Request) -> JsonObject:
 
 
 def cancel_task(request: Request) -> JsonObject:
-    """Cancel a task, or complete it when the params carry a `result`."""
+    """Cancel a task, or complete it if the params have a `result`."""
     task_id, result = request.text("taskId"), _completion(request)
 
     def finish(store: TaskStore, owner: str) -> TaskRecord:
@@ -132,9 +132,9 @@ def cancel_task(request: Request) -> JsonObject:
 
 
 def update_task(request: Request) -> JsonObject:
-    """Take the client's answers to what a task has asked. With the last one a worker is sent for.
+    """Pass the client's answers to a task. After the last one the worker is invoked.
 
-    Answers to questions that are not open are ignored, and so are all of a task that asks nothing, or is over.
+    Answers to questions that are not open are ignored, as are all answers to a finished task.
     """
     responses = request.params.get("inputResponses")
     if not isinstance(responses, Mapping):
@@ -177,11 +177,11 @@ def check_extension(request: Request) -> None:
 
 
 def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
-    """What the store says. A task that is unknown, expired or foreign gets one and the same answer.
+    """Ask the store. Unknown, expired and other owners' tasks have the same error.
 
     Raises:
-        ProtocolError: it has no such task, does not answer, or the client has not declared the extension.
-        TaskFinished: as `ask`.
+        ProtocolError: an unknown task, an error of the store, or a client that has not declared the extension.
+        TaskFinished: raised by `ask`.
     """
     check_extension(request)
     if request.store is None or request.owner is None:
@@ -195,7 +195,7 @@ def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
     except TooLarge as error:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
     except StoreError as error:
-        # What it says names tables, endpoints and roles: that is for the log, and an id to find it by for the client.
+        # The text names tables, endpoints and roles, so only the log has it. The client gets an id to find it there.
         logger.exception("request %s: the task store failed", request.exchange.request_id)
         down = isinstance(error, StoreUnavailable)
         why = "is not available. Send the same request again." if down else "could not do this."

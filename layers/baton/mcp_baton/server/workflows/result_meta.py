@@ -1,4 +1,4 @@
-"""What a result's `_meta` says of a task (docs/workflows.md)."""
+"""The members of a result's `_meta` about a task (docs/workflows.md)."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -20,10 +20,10 @@ from mcp_baton.workflow.run import EndedRun
 
 
 def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
-    """The `_meta` of a workflow prompt's reply; nothing for a run without a task.
+    """The `_meta` of a run. Empty for a run without a task.
 
-    What was written is told as the store holds it, what could not be from memory. `persisted` is `False` where the
-    store does not hold all of it, and `"unknown"` where that cannot be told.
+    Stored results are shown as they are stored, the others from memory. `persisted` is `False` if the store does not
+    have all results, and `"unknown"` if that is not known.
     """
     if run.task is None:
         return {}
@@ -36,7 +36,7 @@ def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
     if run.persisted is not True:
         meta["persisted"] = run.persisted
     if isinstance(run.stop, TaskOver) and run.stop.status is None:
-        del meta["task_status"]  # there is none any more
+        del meta["task_status"]  # the task does not exist any more
     if isinstance(run.stop, Superseded):
         meta["superseded"] = True
     return (
@@ -54,9 +54,9 @@ def recorded_meta(
 
     Args:
         plan: The plan after the write.
-        following: What remains to be done: `next`.
+        following: The remaining calls: `next`.
         oversized: The names of the variables that did not fit.
-        twice: The step that the call was recorded as, if a run may have run it before.
+        twice: The step that the call was recorded as, if a run may have executed it before.
     """
     meta = task_meta(execution, plan.task, plan.steps)
     made: dict[str, Json] = {"next": following, "recorded": True}
@@ -77,11 +77,11 @@ def unrecorded_meta(
     following: Sequence[Json] = (),
     recorded: Literal[False, "unknown"] = False,
 ) -> dict[str, Json]:
-    """The `_meta` of a continuation that was not recorded, or of which that is not known.
+    """The `_meta` of a continuation that was not recorded or may not have been.
 
     Args:
-        task: The task, where its owner may know of it and its state is known.
-        following: What remains to be done of it.
+        task: The task, if its state is known.
+        following: Its remaining calls.
     """
     meta: dict[str, Json] = {"task_id": task_id}
     if task:
@@ -90,7 +90,7 @@ def unrecorded_meta(
 
 
 def task_meta(execution: Execution, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
-    """A task's id, status, steps and, where it is paused, why; and that a client supplied its result."""
+    """A task's id, status, steps and pause reason, and whether a client supplied its result."""
     steps = steps_of(task) if steps is None else steps
     meta: dict[str, Json] = {
         "task_id": task.task_id,
@@ -106,7 +106,8 @@ def task_meta(execution: Execution, task: TaskRecord, steps: Sequence[StepProgre
 
 
 def _repeats(name: str, repeats: Sequence[Repeat]) -> dict[str, Json]:
-    """The steps that may run more than once, with the keys of their calls (docs/workflows.md, When a run is killed)."""
+    """The steps that may run more than once, with the idempotency keys of their calls (docs/workflows.md, When a run is
+    killed)."""
     told: list[Json] = [
         {"step": it.step} if it.key is None else {"step": it.step, "idempotency_key": it.key} for it in repeats
     ]
@@ -119,5 +120,5 @@ def related_task(task_id: str) -> dict[str, Json]:
 
 
 def _oversized(names: Sequence[str]) -> dict[str, Json]:
-    """Which results the store could not keep whole (docs/storage.md), by step or variable."""
+    """The results that were too long to store (docs/storage.md), by step or variable."""
     return {"oversized": [name.removeprefix(RESULT_PREFIX) for name in names]} if names else {}
