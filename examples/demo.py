@@ -1,7 +1,7 @@
-"""What `make demo` runs: two workflows over real HTTP, each of which pauses, is continued, and completes.
+"""`make demo`: two workflows over real HTTP. Each pauses, is continued, and completes.
 
-It starts `baton serve examples/sample/app.py`: the Lambda handler behind HTTP, its tasks in an embedded DynamoDB. This
-script plays the client and the client's model, and checks what it is told. Exit code 1: something was not as expected.
+It starts `baton serve examples/sample/app.py`: the Lambda handler behind HTTP, with tasks in an embedded DynamoDB. This
+script is the client and the client's model, and checks every answer. The exit code is 1 if an answer is unexpected.
 """
 
 import signal
@@ -25,7 +25,7 @@ type Json = dict[str, Any]
 
 
 class NotAsExpected(Exception):
-    """The server did something that the demo did not expect; says what."""
+    """The server's answer was not expected."""
 
 
 def expect(condition: bool, message: str) -> None:
@@ -35,7 +35,7 @@ def expect(condition: bool, message: str) -> None:
 
 
 class Demo:
-    """The story, told while it happens."""
+    """The two workflows, printed while they run."""
 
     def __init__(self, client: McpClient, stranger: McpClient, screen: Screen) -> None:
         self._client = client
@@ -43,7 +43,7 @@ class Demo:
         self._screen = screen
 
     def introduce(self) -> None:
-        """The handshake, and what there is."""
+        """Do the handshake, and list the tools and prompts."""
         hello = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": {"name": "demo", "version": "1"}}
         server = self._client.request("initialize", hello)
         info = server["serverInfo"]
@@ -55,17 +55,17 @@ class Demo:
             self._screen.listing((f"  {entry['name']}", entry["description"]) for entry in entries)
 
     def refund(self) -> None:
-        """A refund that needs an approval: a tool error, two continuations, completion by the client."""
+        """Run a refund that needs an approval: a tool error, two continuations, completion by the client."""
         screen = self._screen
-        screen.title("1 · A workflow prompt runs on the server until it cannot go on")
+        screen.title("1 · A workflow prompt runs on the server until it cannot continue")
         prompt = self._get_prompt("refund_order", {"arguments": {"order_id": "A-17"}})
-        screen.title("2 · What the client's model gets to read")
+        screen.title("2 · The client's model reads this")
         *trace, handoff = prompt["messages"]
         for message in trace:
             screen.message(message["role"], message["content"]["text"])
         pause, task_id = self._paused(prompt, "toolError")
         screen.handoff(handoff["content"]["text"])
-        screen.title("3 · The model goes on with ordinary tool calls that name the task")
+        screen.title("3 · The model continues with ordinary tool calls that name the task")
         calls = planned_calls(handoff["content"]["text"])
         expect(
             bool(calls) and calls[0].tool == pause["suggestedTool"], "the handoff does not begin with the failed step"
@@ -80,7 +80,7 @@ class Demo:
         self._refuse_stranger(task_id)
 
     def report(self) -> None:
-        """A pipeline that needs a text from the model: a schema mismatch, a continuation, the server does the rest."""
+        """Run a pipeline that needs a text from the model: a schema mismatch, then a continuation."""
         screen = self._screen
         screen.title("5 · A longer workflow: progress arrives while a step runs")
         prompt = self._get_prompt("monthly_report", {"arguments": {"month": "2026-09"}})
@@ -89,7 +89,7 @@ class Demo:
         screen.handoff(handoff)
         calls = planned_calls(handoff)
         expect(bool(calls), "the handoff names no calls")
-        screen.title("6 · The model writes what only it can write, and lets the server do the rest")
+        screen.title("6 · The model writes the summary, and the server does the rest")
         figures = calls[0].arguments["figures"]
         summary = f"September brought in EUR {figures['revenue']:.2f}. The {figures['best_seller']} sold best."
         self._continue(task_id, calls[:1], dict.fromkeys(pause["missingFields"], summary))
@@ -106,7 +106,7 @@ class Demo:
         return prompt
 
     def _paused(self, prompt: Json, reason: str) -> tuple[Json, str]:
-        """The pause reason and the task id of a prompt that must have paused."""
+        """Return the pause reason and the task id of a prompt that must have paused."""
         meta = prompt.get("_meta", {})
         pause = meta.get("pause_reason", {})
         expect(pause.get("type") == reason, f"the workflow should have paused with {reason}, but _meta is {meta}")
@@ -117,7 +117,7 @@ class Demo:
         return pause, meta["task_id"]
 
     def _continue(self, task_id: str, calls: list[PlannedCall], decided: Json) -> Json:
-        """Make the calls that the handoff names, the first with what was decided; the results, by tool."""
+        """Make the calls of the handoff, the first one with the decided values. Return the results by tool."""
         results: Json = {}
         for call in calls:
             arguments = filled(call, results, {} if results else decided)
@@ -134,7 +134,7 @@ class Demo:
         return results
 
     def _show_task(self, task_id: str) -> None:
-        """The task as DynamoDB holds it; it must be complete."""
+        """Show the task in DynamoDB, which must be completed."""
         task = self._client.request("tasks/get", {"taskId": task_id})
         variables = task["_meta"]
         steps = variables["_workflow.progress"]["steps"]
@@ -142,7 +142,7 @@ class Demo:
         self._screen.variables(variables)
         expect(task["status"] == "completed", f"the task is {task['status']}")
         expect(all(step["status"] == "completed" for step in steps), f"not every step is completed: {steps}")
-        expect("_workflow.pause_reason" not in variables, "the pause reason outlived its pause")
+        expect("_workflow.pause_reason" not in variables, "the completed task still has a pause reason")
         result = self._client.request("tasks/result", {"taskId": task_id})["result"]
         self._screen.request("tasks/result", result)
 
@@ -157,8 +157,8 @@ class Demo:
 
 
 def main(target: Path) -> int:
-    """Tell the story with this file's server; the exit code."""
-    # An exit that unwinds, so that the server is stopped.
+    """Run the demo with this file's server. Return the exit code."""
+    # Exit with an exception, so that the server is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     screen = Screen()
     try:
@@ -174,7 +174,7 @@ def main(target: Path) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    screen.say("\nBoth workflows are complete. Read examples/sample/ to see how little they are.", "bold green")
+    screen.say("\nBoth workflows are complete. Read examples/sample/ to see their code.", "bold green")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Reading a handoff as a model reads it: which calls it names, and what its placeholders stand for."""
+"""Parses a handoff: the calls that it names, and the values of its placeholders."""
 
 import json
 import re
@@ -16,12 +16,12 @@ _OPEN = re.compile(r"<(?:missing: |invalid: |prompt arg |task variable |output f
 
 
 class Unfilled(Exception):
-    """A placeholder that nothing is known for."""
+    """A placeholder without a known value."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A tool call that the handoff asks for. `note` is the workflow's guidance, empty where there is none."""
+    """A tool call in the handoff. `note` is the workflow's guidance; empty for none."""
 
     tool: str
     arguments: dict[str, Any]
@@ -29,7 +29,7 @@ class PlannedCall:
 
 
 def planned_calls(handoff: str) -> list[PlannedCall]:
-    """The tool calls in a handoff, in order."""
+    """Return the tool calls in a handoff, in order."""
     return [
         PlannedCall(found["tool"], json.loads(found["arguments"]), found["note"] or "")
         for found in _CALL.finditer(handoff)
@@ -37,20 +37,20 @@ def planned_calls(handoff: str) -> list[PlannedCall]:
 
 
 def filled(call: PlannedCall, results: Mapping[str, Any], decided: Mapping[str, Any]) -> dict[str, Any]:
-    """A call's arguments without placeholders.
+    """Return a call's arguments without placeholders.
 
     Args:
         call: The call.
-        results: What tools have returned, by tool.
-        decided: What the model or its user has made up their mind about, by argument. Overrides what the call has.
+        results: The results of tools, by tool.
+        decided: The values that the model or its user has decided, by argument. They replace those of the call.
 
     Raises:
-        Unfilled: something is still unknown.
+        Unfilled: a value is still unknown.
     """
     arguments = {name: _known(value, results) for name, value in call.arguments.items()} | dict(decided)
     for name, value in arguments.items():
         if isinstance(value, str) and _OPEN.fullmatch(value):
-            raise Unfilled(f"{call.tool} needs {name!r}, and nobody has said what it is")
+            raise Unfilled(f"{call.tool} needs a value for {name!r}")
     return arguments
 
 

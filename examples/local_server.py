@@ -1,4 +1,4 @@
-"""`baton serve` as a process that is stopped in every case."""
+"""`baton serve` as a process that is always stopped."""
 
 import subprocess
 import sysconfig
@@ -15,15 +15,15 @@ STOPPED_WITHIN_S = 5.0
 
 
 class NotServing(Exception):
-    """The server did not become ready; says what it wrote."""
+    """The server did not become ready. The message contains its output."""
 
 
 @contextmanager
 def serving(target: Path, *options: str) -> Iterator[str]:
-    """Serve a Python file's server on a free port while the block runs; the endpoint's URL.
+    """Serve a Python file's server on a free port during the block, and yield its URL.
 
     Raises:
-        NotServing: it ended, or took too long to become ready.
+        NotServing: the server ended, or did not become ready in time.
     """
     command = [str(Path(sysconfig.get_path("scripts")) / "baton"), "serve", str(target), "--port", "0", *options]
     with (
@@ -37,7 +37,7 @@ def serving(target: Path, *options: str) -> Iterator[str]:
 
 
 def _url(process: "subprocess.Popen[str]", log: IO[str]) -> str:
-    # Killed, the server ends the line that is waited for.
+    # If the server is killed, `readline` returns.
     limit = Timer(READY_WITHIN_S, process.kill)
     limit.start()
     try:

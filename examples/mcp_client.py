@@ -1,4 +1,4 @@
-"""A small MCP client (revision 2025-11-25) that does what most hosts do not let a model do: it sets `_meta`."""
+"""A small MCP client (revision 2025-11-25) that can set `_meta`, unlike the model in most hosts."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ class McpError(Exception):
 
 
 class McpClient:
-    """Posts requests to one endpoint, as one user.
+    """Sends requests of one user to one endpoint.
 
     Args:
         url: The endpoint, with `/mcp`.
@@ -51,7 +51,7 @@ class McpClient:
         Args:
             method: The method.
             params: Its params.
-            on_progress: Is given the params of each progress notification, as it arrives.
+            on_progress: Called with the params of each progress notification.
 
         Raises:
             McpError: the answer is an error.
@@ -76,7 +76,7 @@ class McpClient:
 
 
 def _messages(response: httpx.Response) -> Iterator[Json]:
-    """The messages of an answer, each as soon as it is there."""
+    """Yield the messages of an answer as they arrive."""
     if response.headers.get("content-type", "").startswith("text/event-stream"):
         yield from (json.loads(line[5:]) for line in response.iter_lines() if line.startswith("data:"))
     else:

@@ -1,4 +1,4 @@
-"""What the demo prints: colours on a terminal, the same text without them anywhere else."""
+"""The output of the demo, with colours on a terminal."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from rich.text import Text
 
 LONGEST = 420
 VARIABLE_LONGEST = 120
-"""Characters of a text, and of a task variable, that are shown."""
+"""The maximum lengths of a text and of a task variable."""
 
 MARKS = {"completed": ("✓", "green"), "failed": ("✗", "red"), "pending": ("·", "dim"), "skipped": ("-", "dim")}
 
@@ -28,37 +28,37 @@ class Screen:
         self._console = Console(width=width, highlight=False)
 
     def title(self, text: str) -> None:
-        """Begin a chapter."""
+        """Print a heading."""
         self._console.print()
         self._console.print(Rule(Text(f" {text} ", style="bold"), align="left", style="dim"))
 
     def say(self, text: str, style: str = "") -> None:
-        """A line of the narrator's."""
+        """Print a line."""
         self._console.print(Text(text, style=style))
 
     def request(self, method: str, params: Any) -> None:
-        """What the client is about to send."""
+        """Print a request of the client."""
         self._pair(Text(method, style="bold cyan"), Text(shortened(params)))
 
     def listing(self, entries: Iterable[tuple[str, str]]) -> None:
-        """Names, and a line on each."""
+        """Print names with their descriptions."""
         self._rows((Text(name, style="cyan"), Text(about, style="dim")) for name, about in entries)
 
     def message(self, role: str, text: str) -> None:
-        """One message of a conversation."""
+        """Print a message of a conversation."""
         self._pair(Text(f"{role:>9}", style="magenta" if role == "user" else "blue"), Text(shortened(text)))
 
     def handoff(self, text: str) -> None:
-        """The handoff, whole."""
+        """Print the whole handoff."""
         self._console.print(Panel(Text(text), title="handoff", title_align="left", border_style="yellow"))
 
     def variables(self, variables: Mapping[str, Any]) -> None:
-        """Task variables, each cut to a line or two."""
+        """Print shortened task variables."""
         rows = [(f"  {name}", shortened(value, VARIABLE_LONGEST)) for name, value in sorted(variables.items())]
         self.listing(rows)
 
     def steps(self, steps: Iterable[Mapping[str, str]]) -> None:
-        """Every step with its status."""
+        """Print the steps with their status."""
         line = Text("steps: ")
         for step in steps:
             mark, colour = MARKS[step["status"]]
@@ -66,7 +66,7 @@ class Screen:
         self._console.print(line)
 
     def stopwatch(self) -> "Stopwatch":
-        """Begin to measure."""
+        """Start a stopwatch."""
         return Stopwatch(self._console)
 
     def _pair(self, left: Text, right: Text) -> None:
@@ -75,14 +75,14 @@ class Screen:
     def _rows(self, rows: Iterable[tuple[Text, Text]]) -> None:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")  # A JSON text has long words, of which none may be lost.
+        grid.add_column(overflow="fold")  # JSON contains long words, which must not be cut off.
         for row in rows:
             grid.add_row(*row)
         self._console.print(grid)
 
 
 class Stopwatch:
-    """Prints notifications with the time at which they came."""
+    """Prints notifications with the time of their arrival."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -90,13 +90,13 @@ class Stopwatch:
         self.count = 0
 
     def progress(self, params: Mapping[str, Any]) -> None:
-        """Print a progress notification's message, and count it."""
+        """Print and count a progress notification."""
         self.count += 1
         elapsed = time.monotonic() - self._began
         self._console.print(Text(f"  {elapsed:5.2f} s  ", style="dim") + Text(params["message"], style="green"))
 
 
 def shortened(value: Any, longest: int = LONGEST) -> str:
-    """A text, or a value as JSON, cut where it becomes long."""
+    """Return a text, or a value as JSON, shortened."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"

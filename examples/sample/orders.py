@@ -9,7 +9,7 @@ from shop import send_message, server
 
 @dataclass(frozen=True)
 class Order:
-    """What a customer bought. `total` is in EUR."""
+    """An order. `total` is in EUR."""
 
     order_id: str
     email: str
@@ -20,7 +20,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Refund:
-    """Money on its way back. `amount` is in EUR."""
+    """A refund. `amount` is in EUR."""
 
     refund_id: str
     amount: float
@@ -37,16 +37,15 @@ ORDERS = {
 }
 
 LIMITS = {"books": 50.0, "electronics": 100.0, "furniture": 250.0}
-"""What may be refunded without an approval, by category, EUR."""
+"""The maximum refund without an approval, by category, EUR."""
 
 
 PAYMENTS: dict[str, Refund] = {}
-"""The refunds that were paid, by idempotency key: this sample's payment provider. A real one keeps them for a day or
-so, wherever the calls come from."""
+"""The payment provider of this sample: refunds by idempotency key. A real provider stores keys for about a day."""
 
 
 def pay(refund: Refund, key: str) -> Refund:
-    """Pay a refund, once for each key: a call that is repeated is answered with what was paid at first."""
+    """Pay a refund once for each key: a repeated call returns the first refund."""
     return PAYMENTS.setdefault(key, refund)
 
 

@@ -9,7 +9,7 @@ from shop import send_message, server
 
 PAGE_ROWS = 3
 PAGE_SECONDS = 0.25
-"""What fetching a page from a real warehouse would take."""
+"""The time that a real warehouse would need for a page."""
 
 WAREHOUSE = {
     "2026-09": [
@@ -30,7 +30,7 @@ WAREHOUSE = {
 
 @dataclass(frozen=True)
 class Row:
-    """What one product brought in, EUR."""
+    """The sales of a product, EUR."""
 
     product: str
     units: int
@@ -49,7 +49,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Report:
-    """A report that has been published."""
+    """A published report."""
 
     url: str
     text: str
@@ -104,7 +104,7 @@ monthly_report = Workflow(
     steps=[
         Step("extract", tool=extract_sales, arguments={"month": prompt_arg("month")}, binding="rows"),
         Step("validate", tool=validate_sales, arguments={"rows": step_output("rows")}, binding="figures"),
-        # Nothing here yields `summary`, which the tool requires: the workflow pauses, and the model writes it.
+        # No step provides `summary`, which the tool requires. The workflow pauses, and the model writes it.
         Step(
             "publish",
             tool=publish_report,

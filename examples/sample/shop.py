@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SUBJECT_CHARACTERS = 99
-"""As many as SNS takes, of printable ASCII."""
+"""The maximum length of a subject in SNS, printable ASCII."""
 
 server = Server(
     "shop",
@@ -26,7 +26,7 @@ server = Server(
 
 @dataclass(frozen=True)
 class Message:
-    """An e-mail as it went out. `message_id` is SNS's, where it went there."""
+    """A sent e-mail. `message_id` is from SNS, if SNS sent it."""
 
     to: str
     subject: str
@@ -43,17 +43,17 @@ def send_message(
     """Send an e-mail."""
     subject = f"News from the shop ({reference})" if reference else "News from the shop"
     topic_arn = os.environ.get("TOPIC_ARN")
-    if not topic_arn:  # The stack has no topic: this shop has nobody to write to.
+    if not topic_arn:  # The stack has no topic, so no message is sent.
         return Message(to, subject, text)
     return Message(to, subject, text, publish(topic_arn, to, subject, text))
 
 
 def publish(topic_arn: str, to: str, subject: str, text: str) -> str:
-    """Publish a message; its id. The topic's subscribers read whom it is for in the attribute `to`.
+    """Publish a message and return its id. The attribute `to` contains the recipient for the topic's subscribers.
 
     Raises:
-        ToolError: SNS refused it, so nothing was sent, and the model may say so. Any other failure, a time-out above
-            all, leaves open whether it was sent: it is raised as it is, and Baton logs it.
+        ToolError: SNS rejected the message, so nothing was sent. After other errors, such as a time-out, the outcome is
+            unknown: they are raised unchanged, and Baton logs them.
     """
     client = sns()
     try:
@@ -66,23 +66,23 @@ def publish(topic_arn: str, to: str, subject: str, text: str) -> str:
     except client.exceptions.ClientError as error:
         if error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
             raise
-        # What SNS says may name the account: that is for the log.
+        # The message of SNS may contain the account, so it is only logged.
         logger.warning("SNS refused a message: %s", error)
         raise ToolError(f"nothing was sent: SNS refused the message ({error.response['Error']['Code']})") from error
     return answer["MessageId"]
 
 
 def sns_subject(text: str) -> str:
-    """A text as SNS takes it for a subject: one line of ASCII, fewer than 100 characters."""
+    """Return a text as a subject for SNS: one line of ASCII, fewer than 100 characters."""
     line = "".join(letter if " " <= letter <= "~" else "?" for letter in " ".join(text.split()))
     return line if len(line) <= SUBJECT_CHARACTERS else f"{line[: SUBJECT_CHARACTERS - 3]}..."
 
 
 @cache
 def sns() -> "SNSClient":
-    """The client, made when the first message is sent: requests that send none need not wait for boto3."""
+    """Return the client. It is made with the first message, so that other requests do not load boto3."""
     import boto3
     from botocore.config import Config
 
-    # By itself boto3 waits for a minute, five times. And a message that is sent again after a time-out arrives twice.
+    # The defaults of boto3 are five attempts of a minute each. A retry after a time-out could send a message twice.
     return boto3.client("sns", config=Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}))

@@ -98,7 +98,7 @@ def test_a_secret_goes_to_the_server_alone(show: Show) -> None:
     app.wire.call("pay", task_id=task, pin=PIN, amount=3)
     app.frame.get_by_role("button", name="Refresh").click()
     app.frame.locator("form").get_by_label("pin").fill(PIN)
-    app.frame.get_by_role("button", name="Let the server go on").click()
+    app.frame.get_by_role("button", name="Let the server continue").click()
     expect(app.frame.locator(".state").first).to_have_text("Completed")
     gone_on = [call["arguments"] for call in app.calls if "task_action" not in call["arguments"]]
     assert gone_on == [{"pin": PIN, "task_id": task}]

@@ -89,11 +89,11 @@ def test_a_call_may_be_made_without_going_on_and_the_server_goes_on_later(consol
     console.open(task)
     page = console.page
     field(page, "approved_by").fill("Ada")
-    field(page, "Then let the server go on").uncheck()
+    field(page, "Then let the server continue").uncheck()
     page.get_by_role("button", name="Call issue_refund").click()
     expect(page.locator(".notice")).to_contain_text("Recorded as step 'refund' (3 of 4 done).")
     expect(page.get_by_text("3 of 4 steps done")).to_be_visible()
-    page.get_by_role("button", name="Let the server go on").click()
+    page.get_by_role("button", name="Let the server continue").click()
     expect(page.locator(".state").first).to_have_text("Completed")
     assert console.wire.board("refund_order", task)["task"]["status"] == "completed"
 
@@ -122,7 +122,7 @@ def test_a_secret_is_asked_for_again_sent_and_kept_nowhere(console: Console) -> 
     expect(page.locator("form").get_by_label("note")).to_have_count(0)
     expect(secret).to_have_attribute("type", "password")
     expect(secret).to_have_value("")
-    go_on = page.get_by_role("button", name="Let the server go on")
+    go_on = page.get_by_role("button", name="Let the server continue")
     go_on.click()
     expect(page.get_by_text("Fill this in.")).to_be_visible()
     secret.fill("another")
@@ -130,7 +130,7 @@ def test_a_secret_is_asked_for_again_sent_and_kept_nowhere(console: Console) -> 
     expect(page.get_by_role("heading", name="Paused at sign: the step failed")).to_be_visible()
     expect(page.locator(".quote").first).to_have_text("<secret pin> is not the PIN")
 
-    again = page.get_by_role("button", name="Let the server try again as it is")
+    again = page.get_by_role("button", name="Let the server try again without changes")
     secret = page.locator("form").filter(has=again).get_by_label("pin")
     expect(secret).to_have_value("")
     secret.fill(PIN)

@@ -10,11 +10,11 @@ from mcp_baton.tasks.record import PAUSE_REASON, StepStatus
 from mcp_baton.workflow.continuation import Candidate, Rank, candidates, choose, meant
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.host import InvalidField
-from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.pause import SchemaMismatch
-from mcp_baton.workflow.plan import Comparison, Plan, TellsApart
+from mcp_baton.workflow.plan import Comparison, Plan, SurelyDiffer
 from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
+from mcp_baton.workflow.stored_calls import stored_call
 from tests.fakes import plan_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
@@ -47,7 +47,7 @@ def plan(
     return plan_of(task, workflow, {"whom": "bob"})
 
 
-def with_tools(made: Plan, surely_differ: TellsApart) -> Plan:
+def with_tools(made: Plan, surely_differ: SurelyDiffer) -> Plan:
     """The same plan for tools that tell values apart so, and have nothing to convert in what is told apart."""
 
     def convert(_tool: str, arguments: JsonObject) -> JsonObject:
@@ -142,7 +142,7 @@ def test_what_a_continuation_was_called_with_counts_and_not_what_the_plan_says(k
 
 @pytest.mark.parametrize(("text", "rank"), [("x" * 9_000, Rank.REPEAT), ("y" * 9_000, Rank.LAST)])
 def test_a_call_of_which_only_a_digest_was_kept_is_told_from_another(text: str, rank: Rank) -> None:
-    kept = kept_call({"to": "ann", "text": "x" * 9_000})
+    kept = stored_call({"to": "ann", "text": "x" * 9_000})
     made = plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": kept})
 
     assert dict(ranked(made, {"to": "ann", "text": text}))["ann"] is rank
@@ -212,7 +212,7 @@ def test_a_call_means_a_step_only_where_it_can_mean_no_other(ranks: list[Rank], 
     assert meant([candidate(index, rank) for index, rank in enumerate(ranks)]) == step
 
 
-DIFFERENT: TellsApart = lambda _tool, _argument, one, other: one != other  # noqa: E731 - one line says it
+DIFFERENT: SurelyDiffer = lambda _tool, _argument, one, other: one != other  # noqa: E731 - one line says it
 
 
 FILLED = Step("filled", tool="mail", arguments={"to": constant("{whom}"), "text": constant("hi")})

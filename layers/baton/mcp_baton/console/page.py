@@ -1,6 +1,6 @@
-"""The page of the tasks: one file, served at `GET /console` and read as an MCP App (docs/console.md).
+"""The page that shows tasks: one file, served at `GET /console` and as an MCP App (docs/console.md).
 
-It holds no data: what it shows it asks the MCP endpoint for, with its user's own credentials.
+It contains no data: it requests everything from the MCP endpoint, with its user's credentials.
 """
 
 import re
@@ -24,7 +24,7 @@ _ELEMENT = re.compile(r"<(script|style)\b[^>]*>(.*?)</\1\s*>", re.DOTALL | re.IG
 
 
 def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
-    """The answer to a request for the page: 200, 304 where the browser has it already, 405 for other methods.
+    """Answer a request for the page: 200, 304 if the browser has this version, 405 for other methods.
 
     Args:
         method: The request's.
@@ -32,8 +32,8 @@ def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
     """
     if method not in METHODS:
         allowed = ", ".join(METHODS)
-        told = {"Allow": allowed, "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
-        return HttpResponse(405, told, f"Method not allowed: use {allowed}\n".encode())
+        refused = {"Allow": allowed, "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+        return HttpResponse(405, refused, f"Method not allowed: use {allowed}\n".encode())
     known = [tag.strip().removeprefix("W/") for tag in headers.get("if-none-match", "").split(",")]
     if etag() in known or "*" in known:
         return HttpResponse(304, page_headers())
@@ -42,7 +42,7 @@ def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
 
 @cache
 def text() -> str:
-    """The page with the table of pause reasons, made once in a process."""
+    """Return the page with the table of pause reasons."""
     table: JsonObject = {"steps": PAUSED_STEP, "types": reasons_by_type()}
     before, marker, after = FILE.read_bytes().decode().partition(MARKER)
     if not marker:
@@ -52,13 +52,13 @@ def text() -> str:
 
 @cache
 def etag() -> str:
-    """The page's entity tag (RFC 9110, section 8.8.3)."""
+    """Return the page's entity tag (RFC 9110, section 8.8.3)."""
     return f'"{sha256(text().encode()).hexdigest()[:32]}"'
 
 
 @cache
 def page_headers() -> Mapping[str, str]:
-    """What every answer with the page carries: nobody else may frame it, and it reaches its own host alone."""
+    """Return the headers of the page: other sites cannot frame it, and it can send requests only to its own host."""
     return {
         "Content-Type": "text/html; charset=utf-8",
         "Content-Security-Policy": policy(text()),
@@ -73,8 +73,8 @@ def page_headers() -> Mapping[str, str]:
 
 
 def policy(html: str) -> str:
-    """The content security policy of a page: its own scripts and styles as they stand in it, and requests to its own
-    host (Content Security Policy Level 3)."""
+    """Return the content security policy of a page: only its inline scripts and styles, and requests to its own host
+    (Content Security Policy Level 3)."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -93,7 +93,7 @@ def policy(html: str) -> str:
 
 
 def _hashes(html: str, element: str) -> Iterator[str]:
-    """The hash of each element of this name, as a source that a policy names."""
+    """Yield the hash of each element with this name, as a source in a policy."""
     for name, content in _ELEMENT.findall(html):
         if name.lower() == element:
             yield f"'sha256-{b2a_base64(sha256(content.encode()).digest(), newline=False).decode()}'"

@@ -399,7 +399,7 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Contai
         parameters = tools[step.tool].parameters
         for name in step.arguments:
             if name not in parameters:
-                yield f"the tool {step.tool!r} has no parameter {name!r}{_meant(name, sorted(parameters))}"
+                yield f"the tool {step.tool!r} has no parameter {name!r}{meant(name, sorted(parameters))}"
 
 
 def _source_faults(step: Step, arguments: list[str], before: Mapping[str, Step]) -> Iterator[str]:
@@ -411,7 +411,7 @@ def _value_faults(name: str, source: object, arguments: list[str], before: Mappi
     match source:
         case PromptArg(argument):
             if argument not in arguments:
-                yield f"prompt_arg({argument!r}) names no argument of the workflow{_meant(argument, arguments)}"
+                yield f"prompt_arg({argument!r}) names no argument of the workflow{meant(argument, arguments)}"
         case Constant(value):
             cause = not_json(value)
             if cause:
@@ -426,7 +426,7 @@ def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
     known = [*step.template_bindings, *arguments]
     for uri in step.resources:
         for name in sorted(placeholders(uri).difference(known)):
-            yield f"the resource placeholder {{{name}}} has no template binding{_meant(name, known)}"
+            yield f"the resource placeholder {{{name}}} has no template binding{meant(name, known)}"
 
 
 def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
@@ -459,9 +459,3 @@ def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee
     wrong = None if schema is None else astray(schema, source.path)
     if wrong is not None:
         yield no_field(source, producing, wrong)
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    from mcp_baton.hints import meant
-
-    return meant(name, known)

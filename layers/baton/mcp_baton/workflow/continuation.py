@@ -17,11 +17,11 @@ from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepW
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.handoff import Handle
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded, status_of, stored_result
-from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.pause import StepFailed, parse_pause, pause_after
 from mcp_baton.workflow.plan import Comparison, Plan
 from mcp_baton.workflow.quoting import one_line
 from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
+from mcp_baton.workflow.stored_calls import stored_call
 
 
 class Rank(IntEnum):
@@ -240,7 +240,7 @@ def _step_write(
     before = StepStatus(step["status"])
     if before is StepStatus.SKIPPED or (before is StepStatus.COMPLETED and isinstance(outcome, Failed)):
         return None
-    kept = kept_call(call.arguments, plan.hidden(step["name"], call.arguments))
+    kept = stored_call(call.arguments, plan.hidden(step["name"], call.arguments))
     return StepWrite(index, step["name"], before, status_of(outcome), stored_result(outcome), kept, timing)
 
 

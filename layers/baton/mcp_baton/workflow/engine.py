@@ -35,7 +35,6 @@ from mcp_baton.workflow.host import (
     ResourceUnavailable,
     Succeeded,
 )
-from mcp_baton.workflow.kept_calls import kept_call, shown_call
 from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver, lease_end
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, pause_after
@@ -53,6 +52,7 @@ from mcp_baton.workflow.run import (
     new_task,
 )
 from mcp_baton.workflow.secrets import hidden_in
+from mcp_baton.workflow.stored_calls import shown_call, stored_call
 
 logger = logging.getLogger(__name__)
 
@@ -368,7 +368,7 @@ def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObj
     """The arguments to store with the result: none, unless a person has given some of them."""
     if arguments is None or step.name not in run.invocation.answers:
         return None
-    return kept_call(arguments, hidden_in(arguments, step.arguments, run.workflow.secrets))
+    return stored_call(arguments, hidden_in(arguments, step.arguments, run.workflow.secrets))
 
 
 # Attempts

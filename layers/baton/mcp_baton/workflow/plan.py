@@ -13,13 +13,13 @@ from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepProgress, Ste
 from mcp_baton.tasks.values import holds, outside_bytes
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
-from mcp_baton.workflow.kept_calls import restored
 from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments
 from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven, resolve, stored_bytes, stored_name
 from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
 from mcp_baton.workflow.sources import Constant, Found, Source, StepOutput, TaskVariable
+from mcp_baton.workflow.stored_calls import restored
 
 
 class Comparison:
@@ -85,7 +85,7 @@ type Canonical = Callable[[str, JsonObject], JsonObject]
 """From a tool's name and arguments: the arguments as the tool receives them, without those that equal their
 defaults."""
 
-type TellsApart = Callable[[str, str, Json, Json], bool]
+type SurelyDiffer = Callable[[str, str, Json, Json], bool]
 """From a tool, an argument's name and two values: whether calls with them surely differ. False if that is not
 obvious."""
 
@@ -164,13 +164,13 @@ class Plan:
         workflow: Workflow | None,
         prompt_arguments: PromptArguments,
         canonical: Canonical,
-        surely_differ: TellsApart = lambda *_: False,
+        surely_differ: SurelyDiffer = lambda *_: False,
     ) -> None:
         self.task = task
         self.workflow = workflow
         self._prompt_arguments = prompt_arguments
         self._canonical = canonical
-        self._tells_apart = surely_differ
+        self._surely_differ = surely_differ
 
     @cached_property
     def steps(self) -> list[StepProgress]:
@@ -214,7 +214,7 @@ class Plan:
             tool: The step's tool in the task. If the definition has another tool, nothing is known of the call.
             call: The call to compare with.
         """
-        step = self.workflow.step(name) if self.workflow else None
+        step = self._step(name)
         if step is None or step.tool != tool or self.workflow is None or self.known is None:
             return NOTHING_PLANNED
         refused = self.refused(step)
@@ -293,10 +293,13 @@ class Plan:
 
     def repeated(self, name: str, call: JsonObject) -> tuple[Repeat, ...]:
         """The step of a continuation, if such a run may have run it before."""
-        step = self.workflow.step(name) if self.workflow else None
+        step = self._step(name)
         if step is None or self.known is None or not self._may_repeat:
             return ()
         return (repeat(step, call, self.known, self.task.task_id, self),)
+
+    def _step(self, name: str) -> Step | None:
+        return self.workflow.step(name) if self.workflow else None
 
     @property
     def _may_repeat(self) -> bool:
@@ -317,21 +320,21 @@ class Plan:
 
         This is fast for a hundred steps: it reads no stored values. A step with a stored call is never ruled out.
         """
-        step = self.workflow.step(name) if self.workflow else None
+        step = self._step(name)
         if step is None or step.tool != tool or f"{CALL_PREFIX}{name}" in self.task.variables:
             return False
         return any(
             type(source) is Constant
             and argument in call
             and not (isinstance(source.value, str) and "{" in source.value)
-            and self._tells_apart(tool, argument, source.value, call[argument])
+            and self._surely_differ(tool, argument, source.value, call[argument])
             and argument not in self.refused(step)
             for argument, source in step.arguments.items()
         )
 
     def hidden(self, name: str, call: JsonObject) -> frozenset[str]:
         """The arguments of a call of this step that must not be stored."""
-        step = self.workflow.step(name) if self.workflow else None
+        step = self._step(name)
         if self.workflow is not None and step is not None:
             return hidden_in(call, step.arguments, self.workflow.secrets)
         # The definition that named the secret arguments is gone.
@@ -339,7 +342,7 @@ class Plan:
 
     def without_secrets(self, name: str, call: JsonObject, text: str) -> str:
         """A text from a call of this step, with the call's secrets replaced."""
-        step = self.workflow.step(name) if self.workflow else None
+        step = self._step(name)
         if self.workflow is None or step is None or not self.workflow.secrets:
             return text
         return secrets_in_call(call, step.arguments, self.workflow.secrets).hide_text(text)

@@ -56,7 +56,7 @@ class Table:
 
     def state(self, task_id: str) -> TaskState:
         """Return a task."""
-        return _state(self._store.get(self._owner, task_id), self._store)
+        return _task_state(self._store.get(self._owner, task_id), self._store)
 
     def cancel(self, task_id: str) -> TaskState:
         """Cancel a task.
@@ -64,7 +64,7 @@ class Table:
         Raises:
             TaskFinished: it has already ended.
         """
-        return _state(self._store.cancel(self._owner, task_id), self._store)
+        return _task_state(self._store.cancel(self._owner, task_id), self._store)
 
     def complete(self, task_id: str, result: dict[str, Any]) -> TaskState:
         """Complete a task with a result.
@@ -72,7 +72,7 @@ class Table:
         Raises:
             TaskFinished: it has already ended.
         """
-        return _state(self._store.complete(self._owner, task_id, result), self._store)
+        return _task_state(self._store.complete(self._owner, task_id, result), self._store)
 
 
 def open_table(name: str, owner: str | None, url: str | None) -> Table:
@@ -145,7 +145,7 @@ def _listed(task: TaskRecord, store: TaskStore) -> dict[str, Any]:
     return listed_view(task, _options(store))
 
 
-def _state(task: TaskRecord, store: TaskStore) -> TaskState:
+def _task_state(task: TaskRecord, store: TaskStore) -> TaskState:
     from mcp_baton.server.workflows.task_view import task_view
 
     return replace(state_of(task_view(task, _options(store))), workflow=task.workflow)

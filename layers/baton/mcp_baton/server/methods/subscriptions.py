@@ -143,7 +143,7 @@ class _Subscription:
                 reported.followed.look()
             task = reported.followed.task
             reported.next_s = now_s + max(SOONEST_S, poll_interval_ms(task, self._options) / 1000)
-            state = _state(task)
+            state = _notified_state(task)
             if state != reported.state:
                 self._request.reply.notify("notifications/tasks", self._params(task))
                 reported.state = state
@@ -169,7 +169,7 @@ class _Subscription:
         return {**task_summary(failed, self._options), "error": error, "_meta": self._meta}
 
 
-def _state(task: TaskRecord) -> object:
+def _notified_state(task: TaskRecord) -> object:
     """A change of this is reported."""
     return task.status, task.status_message, frozenset(task.job.open) if task.job else None
 

@@ -30,13 +30,13 @@ from mcp_baton.workflow.handoff import (
     preview_uris,
     remaining_steps,
 )
-from mcp_baton.workflow.kept_calls import shown_call
 from mcp_baton.workflow.pause import PauseReason, parse_pause
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import may_have_run
 from mcp_baton.workflow.resolve import Known, NoOutput, NotGiven, NoVariable, resolve
 from mcp_baton.workflow.run_text import cut
 from mcp_baton.workflow.sources import Found
+from mcp_baton.workflow.stored_calls import shown_call
 
 LONG: Final = 2_000
 """The longest value in a board, bytes of JSON. A longer one is replaced by `{bytes, uri}`, or `{bytes}`."""

@@ -101,7 +101,7 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     facts = facts_of(task)
     if options.following is not None and task.workflow is not None:
         facts["next"] = options.following(task)
-    state = _state(task, options) | marked(facts)
+    state = _stored_state(task, options) | marked(facts)
     names = [] if options.values == NONE else [name for name in task.variables if name not in ALWAYS]
     if options.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
@@ -295,7 +295,7 @@ def readable(task: TaskRecord, name: str) -> Json:
         return {"error": str(error)}
 
 
-def _state(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+def _stored_state(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     state = {name: readable(task, name) for name in ALWAYS if name in task.variables}
     if task.claim is None or not task.claim.until_ms:
         return state

@@ -8,9 +8,9 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import StepWrite
 from mcp_baton.workflow.batch import outdated_calls
-from mcp_baton.workflow.kept_calls import CALL_BYTES, DIGEST, kept_call, restored, shown_call
 from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.secrets import HIDDEN
+from mcp_baton.workflow.stored_calls import CALL_BYTES, DIGEST, restored, shown_call, stored_call
 
 LONG = "x" * 9_000
 
@@ -19,11 +19,11 @@ def test_arguments_of_up_to_8_kb_are_kept_as_they_are() -> None:
     call: JsonObject = {"text": "x" * (CALL_BYTES - 11)}
 
     assert len(dumps(call)) == CALL_BYTES
-    assert kept_call(call) == call
+    assert stored_call(call) == call
 
 
 def test_the_longest_arguments_give_way_to_their_digest() -> None:
-    kept = kept_call({"to": "ann", "text": LONG})
+    kept = stored_call({"to": "ann", "text": LONG})
 
     assert kept["to"] == "ann"
     assert len(dumps(kept)) < 200
@@ -32,7 +32,7 @@ def test_the_longest_arguments_give_way_to_their_digest() -> None:
 
 def test_so_many_arguments_that_their_digests_take_too_much_leave_one_digest() -> None:
     call: JsonObject = {f"a{n}": "x" * 100 for n in range(1_000)}
-    kept = kept_call(call)
+    kept = stored_call(call)
 
     assert len(dumps(kept)) < 200
     assert restored(kept, call) == call
@@ -42,18 +42,18 @@ def test_so_many_arguments_that_their_digests_take_too_much_leave_one_digest() -
 
 @pytest.mark.parametrize("other", [{"to": "ann"}, {"to": "ann", "text": "y" * 9_000}])
 def test_a_digest_that_is_not_the_calls_shows_that_the_calls_differ(other: JsonObject) -> None:
-    assert restored(kept_call({"to": "ann", "text": LONG}), other) is None
+    assert restored(stored_call({"to": "ann", "text": LONG}), other) is None
 
 
 def test_of_hidden_arguments_only_that_there_were_some_is_kept() -> None:
-    kept = kept_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
+    kept = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
 
     assert kept == {"to": "ann", "pin": {"_workflow.secret": True}}
     assert shown_call({"_workflow.call.a": kept}, "a") == {"to": "ann", "pin": "<secret>"}
 
 
 def test_a_hidden_argument_cannot_differ_but_its_absence_does() -> None:
-    kept = kept_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
+    kept = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
 
     assert restored(kept, {"to": "ann", "pin": "9876"}) == {"to": "ann", "pin": "9876"}
     assert restored(kept, {"to": "ann"}) == {"to": "ann"}
@@ -62,7 +62,7 @@ def test_a_hidden_argument_cannot_differ_but_its_absence_does() -> None:
 def test_a_digest_of_all_arguments_says_nothing_of_a_hidden_one() -> None:
     many = {str(number): 1 for number in range(3_000)}
 
-    assert kept_call(many | {"pin": "1234"}, ["pin"]) == kept_call(many | {"pin": "9876"}, ["pin"])
+    assert stored_call(many | {"pin": "1234"}, ["pin"]) == stored_call(many | {"pin": "9876"}, ["pin"])
 
 
 @pytest.mark.parametrize("kept", [None, 5])
@@ -78,14 +78,14 @@ SAME = digest("x")
 @pytest.mark.parametrize("more", ["", "y" * 9_000], ids=["short", "long"])
 def test_a_value_that_looks_like_a_stand_in_is_kept_as_a_value(value: Json, more: str) -> None:
     call: JsonObject = {"a": value, "more": more}
-    assert restored(kept_call(call), call) == call
-    assert restored(kept_call(call), {"a": "x", "more": more}) is None
+    assert restored(stored_call(call), call) == call
+    assert restored(stored_call(call), {"a": "x", "more": more}) is None
 
 
 def test_arguments_that_look_like_a_stand_in_of_all_are_those_arguments() -> None:
     call: JsonObject = {DIGEST: digest({"a": 1}), "bytes": 7}
-    assert restored(kept_call(call), call) == call
-    assert restored(kept_call(call), {"a": 1}) is None
+    assert restored(stored_call(call), call) == call
+    assert restored(stored_call(call), {"a": 1}) is None
 
 
 CALLS = st.dictionaries(
@@ -95,7 +95,7 @@ CALLS = st.dictionaries(
 
 @given(CALLS)
 def test_whatever_was_kept_takes_little_and_is_equal_to_its_own_call(call: JsonObject) -> None:
-    kept = kept_call(call)
+    kept = stored_call(call)
 
     assert len(dumps(kept).encode()) <= CALL_BYTES
     assert restored(kept, call) == call

@@ -16,7 +16,7 @@ DIGEST: Final = "_workflow.digest"
 looks like a digest, or like a hidden secret, is stored as a digest, too."""
 
 
-def kept_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObject:
+def stored_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObject:
     """The arguments as they are stored. If they take over 8 KB, the longest ones are replaced by their digests.
 
     Args:
