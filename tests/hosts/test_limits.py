@@ -81,7 +81,7 @@ def test_what_became_of_a_call_stands_last_in_the_text_and_in_the_structure(bato
     [call, *_] = read(text_alone(called(client, "refund_order", BEGIN))).calls
     made = called(client, call.tool, {**call.arguments, "approved_by": "Ada"})
     assert made["structuredContent"]["baton_next"] == made["content"][-1]["text"]
-    assert read(made["content"][-1]["text"]).calls[0].tool == "send_mail"
+    assert read(made["content"][-1]["text"]).calls[0].tool == "refund_order"
 
 
 def test_a_tool_of_plain_text_says_it_too(baton: Connect) -> None:

@@ -15,7 +15,7 @@ To continue the workflow, make these tool calls:
 
 2. Call send_mail with {"to": "kim@example.com", "task_id": "t"}
 
-Or call refund_order with {"task_id": "t"} to let the server go on."""
+Or call refund_order with {"task_id": "t"} to let the server continue."""
 GO_ON = Call("refund_order", {"task_id": "t"})
 
 
@@ -32,7 +32,7 @@ def test_a_handoff_has_its_calls_in_order_and_the_one_that_lets_the_server_go_on
         ("Recorded as step 'a' (1 of 2 done). Next: call b with {\"n\": 1}", [Call("b", {"n": 1})], None, False),
         ("(1 of 3 done). Next: read the resource docs://x, then call b with {}", [Call("b", {})], None, False),
         (
-            'Next: read the resource docs://x. Call refund_order with {"task_id": "t"} to let the server go on.',
+            'Next: read the resource docs://x. Call refund_order with {"task_id": "t"} to let the server continue.',
             [],
             GO_ON,
             False,

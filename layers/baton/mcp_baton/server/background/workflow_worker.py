@@ -19,21 +19,26 @@ from mcp_baton.exceptions import (
     TaskFinished,
     TaskHeld,
     TaskNotFound,
+    ToolError,
     ValueLost,
 )
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.asking.questions import Elicited, elicitation
 from mcp_baton.server.background.dispatching import dispatch
 from mcp_baton.server.background.job import JobExecution
+from mcp_baton.server.background.questions import TaskAsker
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.server.workflows.client_questions import unanswered_in
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow
+from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow, with_answers
 from mcp_baton.server.workflows.workflow_tool_results import result_of_run
 from mcp_baton.server.workflows.workflow_tools import not_run
+from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
@@ -183,6 +188,9 @@ class WorkflowJob:
             return f"stopped: {over}"
         host = WorkerHost(self._execution)
         ended = self._run(twin, host)
+        while isinstance(ended, EndedRun) and (answers := self._user_answers(ended)):
+            self._arguments = with_answers(self._arguments, answers)
+            ended = self._run(twin, host)
         if self._monitor.ended:
             return "stopped: it is over, or another worker's"
         if isinstance(ended, EndedRun):
@@ -212,6 +220,24 @@ class WorkflowJob:
                 return not_run(self._execution, twin, task_id, refused)
             except (ArgumentRefused, *NOT_RESUMED) as refused:
                 return not_run(self._execution, twin, task_id, refused)
+
+    def _user_answers(self, run: EndedRun) -> JsonObject:
+        """The user's answers to the open questions; empty if there are none to ask, or the user cannot be asked.
+
+        Raises:
+            InputRequired: The user has not answered yet. The questions become questions of the call's task.
+        """
+        missing = unanswered_in(run) if run.stored else None
+        if missing is None:
+            return {}
+        question = elicitation(f"answers-{digest_of(dumps(missing.schema))}", missing.message, missing.schema)
+        try:
+            [answer] = TaskAsker(self._job, self._execution.envelope).ask((question,))
+            elicited: Elicited = question.read(answer)
+        except ToolError as error:
+            logger.info("task %s: the user was not asked: %s", self._lease.task.task_id, error)
+            return {}
+        return missing.answers(elicited.content)
 
     def _may_wait(self, host: WorkerHost, held: TaskHeld) -> bool:
         """Let some time pass, if there is time: the other run may give the task up, or have died."""

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.resource import Resource
+from mcp_baton.server.definitions.workflow_tool import argument_schemas
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
 from mcp_baton.server.running.bound_function import BoundFunction, BoundTools, bound_resource
 from mcp_baton.server.running.runner import CallOptions, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, no_pulse
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, FetchedResource, Outcome, Prepared, ResourceUnavailable
 
 START_MARGIN_MS = 1_000
@@ -52,6 +54,11 @@ class ServerHost:
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
         return self._execution.server.tools[tool].canonical(arguments)
+
+    def answer_schema(self, question: Argument) -> JsonObject:
+        """The JSON Schema of an answer to a question."""
+        schemas, definitions = argument_schemas((question,))
+        return {**schemas[question.name], "$defs": definitions} if definitions else schemas[question.name]
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""

@@ -70,7 +70,7 @@ def _asked(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
         raise Unusable(f"{TASK_RESULT} must be an object, as every MCP result is")
     if action == "complete" and not request.envelope.shows_apps:
         raise Unusable(
-            f"{TASK_ACTION} complete is for clients that show the page of MCP Apps; to let the server go on, call "
+            f"{TASK_ACTION} complete is for clients that show the page of MCP Apps; to let the server continue, call "
             f"{tool.name} with {TASK_ID} alone"
         )
     return action, task_id or "", result or {}

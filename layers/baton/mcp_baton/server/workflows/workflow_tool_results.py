@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import Final
 
@@ -17,11 +18,11 @@ from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.result_meta import run_meta, task_meta
 from mcp_baton.server.workflows.task_ids import handle_of
 from mcp_baton.server.workflows.task_view import readable
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, steps_of, timestamp
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_value, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.handoff import Handle, entries
+from mcp_baton.workflow.handoff import Handle, suggestions
 from mcp_baton.workflow.host import FetchedResource, Succeeded
 from mcp_baton.workflow.pause import refused_arguments
 from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
@@ -98,12 +99,12 @@ def result_of_held(
 def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
     """The stored outcome of a task that is over."""
     meta = task_meta(execution, task)
-    completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and "tool" in step]
+    completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and has_value(step)]
     results = _stored_results(task, [step["name"] for step in completed])
     values = []
     if completed:
         step = completed[-1]
-        values.append(_stored(task, f"{RESULT_PREFIX}{step['name']}", f"Result of {step.get('tool')}"))
+        values.append(_stored(task, f"{RESULT_PREFIX}{step['name']}", f"Result of {step.get('tool', step['name'])}"))
     final = _stored(task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else ""))
     if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(_by_name(task))):
         values.insert(0, final)
@@ -112,13 +113,10 @@ def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -
 
 
 def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
-    """What remains of a run that has paused. It is the workflow's tool if continuations have done all of it meanwhile,
-    and if only an operator can correct the cause."""
-    go_on = handle.going_on() if handle else []
-    if run.pause and run.pause.is_for_the_operator and handle:
-        return go_on
-    left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle, go_on)
-    return _fitting(left) or (handle.finishing() if handle else [])
+    """The suggested calls after a run that has paused."""
+    go_on = handle if run.stored else None
+    refused = partial(refused_arguments, pause=run.pause)
+    return _fitting(suggestions(run.workflow, known, run.pause, host, refused, handle, go_on))
 
 
 def _fitting(left: list[JsonObject]) -> list[JsonObject]:
@@ -163,7 +161,7 @@ def _results_of(run: EndedRun, stored: str | None) -> Results:
     values = {
         trace.step.name: trace.outcome.value
         for trace in run.traces
-        if trace.step.tool is not None and isinstance(trace.outcome, Succeeded)
+        if trace.step.has_value and isinstance(trace.outcome, Succeeded)
     }
     sizes = {name: len(dumps(value).encode()) for name, value in values.items()}
     uris = {name: uri for name in values if (uri := _uri(stored, name, run))}

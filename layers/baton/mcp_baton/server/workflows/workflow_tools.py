@@ -20,7 +20,7 @@ from mcp_baton.server.workflows.workflow_tool_results import (
     text_of,
 )
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT
+from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT
 from mcp_baton.workflow.quoting import quoted_error
 from mcp_baton.workflow.run_text import cut
 
@@ -77,16 +77,17 @@ def _arguments(twin: WorkflowTool, given: JsonObject, task_id: str | None) -> di
     """The workflow's arguments, without those that count as absent."""
     declared = {argument.name: argument for argument in twin.workflow.arguments}
     # What else the tool takes, left empty, is what some hosts send where their model has left it out.
-    given = {name: value for name, value in given.items() if value or name not in (TASK_ACTION, TASK_RESULT)}
+    given = {name: value for name, value in given.items() if value or name not in (TASK_ACTION, TASK_RESULT, ANSWERS)}
+    answers = {ANSWERS: given.pop(ANSWERS)} if twin.workflow.questions and given.get(ANSWERS) else {}
     unknown = sorted(given.keys() - declared.keys())
     if unknown:
-        takes = ", ".join([*declared, TASK_ID])
+        takes = ", ".join([*declared, *([ANSWERS] if twin.workflow.questions else []), TASK_ID])
         raise Unusable(f"unknown arguments: {quoted_error(', '.join(unknown))}; {twin.workflow.name} takes {takes}")
     present = {name: value for name, value in given.items() if value is not None or name not in twin.without_null}
     missing = [name for name, argument in declared.items() if argument.required and name not in present]
     if missing and task_id is None:
         raise Unusable(f"missing: {', '.join(missing)} ({REQUIRED})")
-    return present
+    return present | answers
 
 
 def sentence(problem: str) -> str:
