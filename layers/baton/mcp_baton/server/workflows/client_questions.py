@@ -1,4 +1,4 @@
-"""What a paused run lacks, as a form for the client's user (docs/workflows.md, Asking for what is missing). Pure."""
+"""Asking the client's user for the values that a paused run lacks (docs/workflows.md, Asking for what is missing)."""
 
 import logging
 import math
@@ -35,7 +35,7 @@ MEMBERS: Final[Mapping[str, frozenset[str]]] = {
     "boolean": frozenset(),
     "array": frozenset({"items", "minItems", "maxItems"}),
 }
-"""What MCP's forms say of a field, by its type (MCP client/elicitation, Requested Schema)."""
+"""The members of a form's fields, by type (MCP client/elicitation, Requested Schema)."""
 
 
 class Missing(Struct, frozen=True):
@@ -170,7 +170,7 @@ class Round(Struct, frozen=True):
 
 
 def run_asking(request: Request, task_id: str | None, host: ServerHost, run: Run) -> EndedRun:
-    """Run a workflow; where it pauses for what a person can say, ask, and go on.
+    """Run a workflow. If it pauses for values that a person can give, ask for them and continue.
 
     Args:
         request: On whose behalf.
@@ -281,7 +281,7 @@ def _read(response: Json, key: str) -> Elicited:
 
 
 def _binding(request: Request) -> str:
-    """What a state is bound to: the caller, and the request with the task that it names."""
+    """The binding of a state: the caller, the request, and the task that it names."""
     meta = request.envelope.meta
     named: list[Json] = ["workflow", meta.get(TASK_ID_KEY, meta.get(PREFIXED_TASK_ID_KEY)), meta.get(RELATED_TASK_KEY)]
     name, arguments = request.called()
@@ -289,20 +289,20 @@ def _binding(request: Request) -> str:
 
 
 def _ask(request: Request, host: ServerHost, missing: Missing) -> Answers:
-    """Ask over the request's stream, and wait (revisions up to 2025-11-25); nothing where nobody answers."""
+    """Ask over the request's stream, and wait (revisions up to 2025-11-25). Without an answer the result is empty."""
     question = elicitation(missing.step, missing.message, missing.schema)
     asker = request.asking(None)(request.reply.request, _Waiting(request, host))
     try:
         answer: Elicited = question.read(asker.ask((question,))[0])
     except (ToolError, Abandoned) as error:
-        logger.info("request %s: nobody said what is missing: %s", request.exchange.request_id, error)
+        logger.info("request %s: the missing values were not given: %s", request.exchange.request_id, error)
         return {}
     return missing.answers(answer.content)
 
 
 class _Waiting:
-    """Whether an answer is still waited for: while the client is there, and the workflow could go on with it. Keeps the
-    quiet stream alive meanwhile."""
+    """Whether to wait for an answer any longer: the client is connected, and a step could still start. Keeps the quiet
+    stream alive."""
 
     def __init__(self, request: Request, host: ServerHost) -> None:
         self._request = request

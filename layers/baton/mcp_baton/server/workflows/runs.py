@@ -1,4 +1,4 @@
-"""Running a workflow for a request, from its start or from where a task stands: what a prompt and a tool both do."""
+"""Runs of workflows: starting one, and resuming a task."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -32,10 +32,10 @@ from mcp_baton.workflow.secrets import stand_in
 
 
 class NotOfWorkflow(BatonError):
-    """The task is not one of this workflow. Nothing was run.
+    """The task belongs to another workflow, to a tool or to a background call. Nothing was run.
 
     Args:
-        task: The task, which is another workflow's, a tool's, or a call's in the background.
+        task: The task.
     """
 
     def __init__(self, task: TaskRecord) -> None:
@@ -44,10 +44,10 @@ class NotOfWorkflow(BatonError):
 
 
 class Drifted(BatonError):
-    """The workflow was changed in what the task has completed. Nothing was run.
+    """The workflow has changed in steps that the task has completed. Nothing was run.
 
     Args:
-        steps: The completed steps that differ.
+        steps: The names of the changed steps.
     """
 
     def __init__(self, steps: list[str]) -> None:
@@ -56,10 +56,10 @@ class Drifted(BatonError):
 
 
 class NotRead(BatonError):
-    """A task's state could not be read, so nothing was run: completed steps would have been run again.
+    """The state of a task could not be read. Nothing was run: completed steps would have been repeated.
 
     Args:
-        error: What the store said.
+        error: The error of the store.
     """
 
     def __init__(self, error: StoreError) -> None:
@@ -68,7 +68,7 @@ class NotRead(BatonError):
 
 
 type NotResumed = StoreBusy | TaskNotFound | TaskFinished | TaskHeld | NotOfWorkflow | Drifted | NotRead
-"""Why a run was not begun, besides its arguments."""
+"""Why a run was not started, except for its arguments."""
 
 NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, NotOfWorkflow, Drifted, NotRead)
 
@@ -238,7 +238,7 @@ def _resume(
     answers: Mapping[str, JsonObject],
     lives_ms: int | None,
 ) -> EndedRun:
-    """Take the task, and go on with it. A claim under which nothing can be run is given back at once."""
+    """Claim the task and resume it. If it cannot be resumed, the claim is released at once."""
     task = _taken(execution, workflow, engine, task_id)
     try:
         invocation = resumed_invocation(execution, workflow, task, given)
@@ -248,7 +248,7 @@ def _resume(
     except (TaskFinished, TaskNotFound):
         raise
     except ClaimLost as lost:
-        # It was late, and another run has taken the task since.
+        # This run was late, and another one has claimed the task.
         raise TaskHeld(lost.current.claim.until_ms if lost.current.claim else 0, lost.current) from lost
     except Exception as error:
         engine.give_back(task)
@@ -258,16 +258,16 @@ def _resume(
 
 
 def resumed_invocation(execution: Execution, workflow: Workflow, task: TaskRecord, given: JsonObject) -> Invocation:
-    """How a workflow goes on with a task: with the arguments of the first call, and those that are given again.
+    """The invocation of a resume: the stored arguments, replaced by those that are given again.
 
     Raises:
-        Drifted: the workflow was changed in what the task has completed.
+        Drifted: the workflow has changed in steps that the task has completed.
         ArgumentRefused: an argument is unknown, missing or does not convert.
-        StoreError: the task's arguments cannot be had.
+        StoreError: the stored arguments cannot be read.
     """
     changed = differing(workflow, task)
     if changed:
-        # A task goes on only where all that it has completed is still there (docs/workflows.md).
+        # A task is resumed only if its completed steps have not changed (docs/workflows.md).
         raise Drifted(changed)
     given, answers = split_answers(workflow, given)
     answers = _new_answers(workflow, task, answers)
@@ -299,7 +299,7 @@ def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: st
 
 
 def _note(execution: Execution, run: EndedRun) -> None:
-    """What operators count of runs (docs/operating.md)."""
+    """Add the metrics of a run (docs/operating.md)."""
     ran = [trace.outcome for trace in run.traces if not trace.replayed]
     if ran:
         execution.services.telemetry.add(STEPS_RUN, len(ran))

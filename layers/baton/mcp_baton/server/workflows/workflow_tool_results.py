@@ -1,4 +1,4 @@
-"""What a workflow's tool returns: the text, and the same as structure (docs/workflows.md, As a tool)."""
+"""The results of workflow tools: a text, and structured content (docs/workflows.md, As a tool)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -31,32 +31,32 @@ from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.run_text import Value, open_repeats_before, text_of_ended_task, text_of_held_task, text_of_run
 
 LONG: Final = 2_000
-"""Bytes of a result as JSON that stands in the structure; a longer one is a resource."""
+"""The longest result in the structured content, bytes of JSON. A longer one is a resource."""
 
 ALL: Final = 40_000
-"""Bytes of all results that stand in the structure: hosts cut results of more than about 25,000 tokens."""
+"""The longest results together, bytes of JSON: hosts cut results of more than about 25,000 tokens."""
 
 UNKEPT: Final = 200_000
-"""The same for results that cannot be read from anywhere else."""
+"""The same for results that cannot be read as resources."""
 
 NEXT: Final = 20_000
-"""Bytes of what remains that stand in the structure; later results tell of the rest."""
+"""The longest `next`, bytes of JSON. Later results have the rest."""
 
 
 class Results(Struct, frozen=True):
-    """What stands in the structure for the results of completed steps, and links to those that do not stand there."""
+    """The results of completed steps in the structured content, and links to those that are left out."""
 
     shown: dict[str, Json]
     links: list[ResourceLink]
 
 
 def error(text: str) -> dict[str, Json]:
-    """An error: hosts show its text alone."""
+    """An error. Hosts show only its text."""
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
 def text_of(result: JsonObject) -> str:
-    """The text of a result that was made here."""
+    """The text of a result of this module."""
     match result.get("content"):
         case [{"text": str(text)}, *_]:
             return text
@@ -65,7 +65,7 @@ def text_of(result: JsonObject) -> str:
 
 
 def result_of_run(execution: Execution, run: EndedRun, host: ServerHost) -> dict[str, Json]:
-    """What a run did."""
+    """The result of a run."""
     meta = run_meta(execution, run)
     known = _known(run, meta)
     handle = handle_of(execution.server, run.workflow, run.task.task_id) if run.task else None
@@ -86,7 +86,7 @@ def result_of_run(execution: Execution, run: EndedRun, host: ServerHost) -> dict
 def result_of_held(
     execution: Execution, workflow: Workflow, task: TaskRecord, until_ms: int, now_ms: int
 ) -> dict[str, Json]:
-    """That another run holds the task: no error, since the same call will do later."""
+    """The result if another run holds the task. It is not an error: the same call works later."""
     until, seconds = timestamp(until_ms), max((until_ms - now_ms + 999) // 1000, 1)
     text = text_of_held_task(workflow, _statuses(task), until, seconds, task.task_id)
     meta = task_meta(execution, task)
@@ -97,7 +97,7 @@ def result_of_held(
 
 
 def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
-    """The stored outcome of a task that is over."""
+    """The result for a finished task: its stored outcome."""
     meta = task_meta(execution, task)
     completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and has_value(step)]
     results = _stored_results(task, [step["name"] for step in completed])
@@ -120,7 +120,7 @@ def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | N
 
 
 def _fitting(left: list[JsonObject]) -> list[JsonObject]:
-    """As many of the first entries as there is room for, and the first in any case."""
+    """The first entries that fit, at least one."""
     sizes = accumulate(len(dumps(entry).encode()) for entry in left)
     return [entry for place, (entry, size) in enumerate(zip(left, sizes, strict=True)) if place == 0 or size <= NEXT]
 
@@ -140,7 +140,7 @@ def _made(
 
 
 def _known(run: EndedRun, meta: JsonObject) -> Known:
-    """What the run knows, with the steps that continuations have settled meanwhile."""
+    """The known values of the run, with the steps that continuations have completed meanwhile."""
     told = meta.get("steps")
     stored = (
         {step["name"]: step["status"] for step in told if isinstance(step, Mapping)} if isinstance(told, list) else {}
@@ -171,7 +171,7 @@ def _results_of(run: EndedRun, stored: str | None) -> Results:
 
 
 def _read(run: EndedRun) -> list[ResourceLink]:
-    """Links to the resources that were fetched for the model, which goes on: their contents do not fit into a text."""
+    """Links to the resources that were read for the model: their contents do not fit into a text."""
     contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
     contents += run.blocked.resources if run.blocked else ()
     found = {content.uri: content for content in contents if isinstance(content, FetchedResource)}
@@ -191,7 +191,7 @@ def _stored_results(task: TaskRecord, steps: list[str]) -> Results:
 
 
 def _left_out(sizes: Mapping[str, int], elsewhere: frozenset[str]) -> frozenset[str]:
-    """The results that do not stand in the structure: the long ones, and, where all are too much, the longest."""
+    """The results that are left out: the long ones, and the longest of the others if they do not fit together."""
     out, total = set(), 0
     for name in sorted(sizes, key=lambda name: sizes[name]):
         total += sizes[name]

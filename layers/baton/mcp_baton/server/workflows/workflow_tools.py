@@ -1,4 +1,4 @@
-"""`tools/call` of a workflow: run it, or go on with a task (docs/workflows.md, As a tool)."""
+"""`tools/call` of a workflow: start a run, or resume a task (docs/workflows.md, As a tool)."""
 
 import logging
 
@@ -30,21 +30,21 @@ NOTHING_RUN = "Nothing was run"
 
 
 class Unusable(Exception):
-    """Arguments of a twin that cannot be used; says what to do, for the model."""
+    """Invalid arguments of a workflow tool. The text tells the model what to do."""
 
 
 def call_workflow_tool(request: Request, twin: WorkflowTool) -> JsonObject:
-    """Run a workflow as far as it can, or go on with the task that the arguments name; or have a worker do so.
+    """Run a workflow as far as possible, or resume the task that the arguments name; in this request or by a worker.
 
     Raises:
-        ProtocolError: params that are not of the right form, or a call that asks for a task and cannot be one.
+        ProtocolError: invalid params, or a call that asks for a task and cannot become one.
     """
     if not _becomes_task(request, twin):
         return _answered(request, twin, as_task=False)
     answer = _answered(request, twin, as_task=True)
     if request.stateless or "task" in answer:
         return answer
-    # Whoever asks for a task takes no other result.
+    # A client that asks for a task accepts no other result.
     raise ProtocolError(INVALID_PARAMS, text_of(answer))
 
 
@@ -91,14 +91,14 @@ def _arguments(twin: WorkflowTool, given: JsonObject, task_id: str | None) -> di
 
 
 def sentence(problem: str) -> str:
-    """A problem as a sentence of its own."""
+    """A problem as a sentence."""
     return f"{problem if problem.startswith('task_') else problem[0].upper() + problem[1:]}."
 
 
 def not_run(
     execution: Execution, twin: WorkflowTool, task_id: str, refused: NotResumed | ArgumentRefused
 ) -> JsonObject:
-    """Why nothing was run: an error that says what to do, but for a task that is held or over."""
+    """The result if nothing was run: an error that says what to do; for a held or finished task, its state."""
     workflow = twin.workflow
     anew = f"call {workflow.name} without {TASK_ID} to start anew"
     match refused:
@@ -132,8 +132,8 @@ def _unread(cause: StoreError, anew: str) -> str:
 
 
 def _others(execution: Execution, twin: WorkflowTool, task: TaskRecord) -> JsonObject:
-    """That a task is not one of this workflow, and which call goes on with it. A call in the background has a task of
-    its own, beside its workflow's: to start anew would run the workflow twice."""
+    """The error for a task of another workflow, with the call that resumes it. A background call has a task of its own
+    beside the workflow's: starting a new one would run the workflow twice."""
     if task.job is not None and task.job.work.workflow_task is not None:
         tool, own = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
         return error(f"This task is a call of {tool} in the background. {NOTHING_RUN}: call {tool} with {own}.")
