@@ -16,7 +16,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
 )
 from mcp_baton.workflow.resolve import Known, Ready, decide, resolve, resolve_uri
-from mcp_baton.workflow.run import Invocation, Run
+from mcp_baton.workflow.run import Run, RunInput
 from mcp_baton.workflow.sources import Found, Source, constant, prompt_arg, step_output, task_variable
 from tests.fakes import ScriptedHost
 
@@ -228,7 +228,7 @@ def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:
 
 def test_after_a_write_sources_draw_on_the_variables_that_the_run_goes_on_with() -> None:
     workflow = Workflow(name="w", description="d", steps=[Step("one", tool="do")])
-    run = Run(workflow, Invocation({}, {}), None, TaskVariables({"who": "ann"}), {})
+    run = Run(workflow, RunInput({}, {}), None, TaskVariables({"who": "ann"}), {})
     assert resolve(task_variable("who"), workflow, run.known) == Found("ann")
 
     run.use_variables(TaskVariables({"who": "ann"}))
