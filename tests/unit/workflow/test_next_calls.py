@@ -62,7 +62,7 @@ def wrote(name: str, status: StepStatus = COMPLETED) -> StepWrite:
     return StepWrite(0, name, PENDING, status, None)
 
 
-def test_all_that_is_not_settled_is_listed_in_order_with_what_is_known() -> None:
+def test_all_open_steps_are_listed_in_order_with_known_arguments() -> None:
     assert remaining(plan("cpfp")) == [
         {"resource": "docs://one"},
         {"tool": "put", "arguments": {"a": "<output from get>", "b": LONG}, "guidance": 'For "A-17".'},
@@ -72,7 +72,7 @@ def test_all_that_is_not_settled_is_listed_in_order_with_what_is_known() -> None
     ]
 
 
-def test_with_every_step_settled_it_is_the_twin() -> None:
+def test_with_every_step_settled_the_workflow_tool_is_next() -> None:
     assert remaining(plan("cccs")) == [{"tool": "flow", "arguments": {"task_id": "T-1"}}]
 
 
@@ -84,13 +84,13 @@ def test_with_every_step_settled_it_is_the_twin() -> None:
         plan("cccc", status=TaskStatus.COMPLETED),
         plan("cccp", status=TaskStatus.CANCELLED),
     ],
-    ids=["no twin", "not durable", "completed", "cancelled"],
+    ids=["no workflow tool", "not durable", "completed", "cancelled"],
 )
-def test_nothing_remains_without_a_twin_or_once_the_task_is_over(of: Plan) -> None:
+def test_nothing_remains_without_a_workflow_tool_or_once_the_task_is_over(of: Plan) -> None:
     assert remaining(of) == []
 
 
-def test_each_call_carries_the_task_where_its_tool_takes_it() -> None:
+def test_calls_have_the_task_id_if_their_tools_accept_it() -> None:
     of, handle = plan("ccpp"), Handle("T-1", {"put"}.__contains__, "flow")
     named = [entry["arguments"] for entry in remaining(of, handle) if "tool" in entry]
     assert named == [
@@ -99,21 +99,21 @@ def test_each_call_carries_the_task_where_its_tool_takes_it() -> None:
     ]
 
 
-def test_the_next_call_stands_after_what_is_to_be_read_first() -> None:
+def test_resources_to_read_come_before_the_next_call() -> None:
     call = f'call put with {{"a": "<output from get>", "b": "{LONG}", "task_id": "T-1"}}'
     assert text(plan("cppp"), wrote("get")) == (
         f"Recorded as step 'get' (1 of 4 done). Next: read the resource docs://one, then {call}\nNote: For \"A-17\"."
     )
 
 
-def test_a_tool_that_does_not_take_the_task_is_not_given_it() -> None:
+def test_a_tool_that_does_not_accept_the_task_id_does_not_get_it() -> None:
     assert text(plan("cscp"), wrote("put")) == (
         "Recorded as step 'put' (3 of 4 done). Next: read the resource docs://before, then call end with "
         '{"of": "<output from put>", "n": "A-17"}'
     )
 
 
-def test_where_only_reading_is_left_the_server_can_go_on() -> None:
+def test_if_only_resources_remain_the_server_can_go_on() -> None:
     of = plan("cpcc")
     recorded = "Recorded as step 'end' (3 of 4 done). Next: read the resource docs://one."
     assert text(of, wrote("end")) == f'{recorded} Call flow with {{"task_id": "T-1"}} to let the server go on.'
@@ -132,7 +132,7 @@ def test_a_failure_says_whether_the_call_may_be_repeated(retryable: bool, hint: 
     )
 
 
-def test_the_end_is_said_also_of_an_extra_call() -> None:
+def test_an_extra_call_also_says_that_all_steps_are_done() -> None:
     of = plan("ccsc")
     end = 'All 4 steps are done. Call flow with {"task_id": "T-1"} to finish.'
     assert text(of, wrote("get")) == end
@@ -148,7 +148,7 @@ def test_without_its_workflow_a_task_has_steps_and_no_next_call() -> None:
     assert text(done, wrote("get")) == "All 4 steps are done; the client completes the task."
 
 
-def test_a_step_that_the_definition_has_gained_is_to_be_done() -> None:
+def test_a_step_that_was_added_to_the_definition_is_open() -> None:
     longer = flow(steps=[*STEPS, Step("more", tool="get")])
     assert text(plan("cccc", workflow=longer), wrote("end")) == (
         'Recorded as step \'end\' (4 of 5 done). Next: call get with {"task_id": "T-1"}'
