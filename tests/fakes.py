@@ -23,7 +23,7 @@ from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus, 
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.transport.stream import stream_opener
-from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.definition import Argument, Workflow
 from mcp_baton.workflow.host import (
     FIRST,
     Attempt,
@@ -240,6 +240,9 @@ class ScriptedHost:
     def required(self, _tool: str) -> frozenset[str]:
         """The same for every tool."""
         return self.requires
+
+    def answer_schema(self, _question: Argument) -> JsonObject:
+        return {"type": "string"}
 
     def carries(self, _size: int) -> bool:
         """Whatever is asked for."""

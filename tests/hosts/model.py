@@ -6,15 +6,12 @@ It reads the documented phrases alone (`phrases`), so what it cannot finish no m
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from tests.hosts.host import Host
 from tests.hosts.phrases import PLACEHOLDER, Call, Reading, read
 
-type Habit = Literal["server", "hand"]
-
 MOST_CALLS = 30
-NEEDS_A_HAND = "correct the cause first"
 SECRET = "<secret "
 ITS_OWN = ("<missing: ", "<invalid: ", SECRET)
 """How placeholders begin that nobody but the model or its user can replace."""
@@ -27,18 +24,16 @@ class Lost(AssertionError):
 
 @dataclass
 class Model:
-    """A model and its user.
+    """A model that makes the first suggested call literally, and its user.
 
     Attributes:
         host: What it has.
         knows: What its user answers, by the name of an argument.
-        habit: Whether it lets the server go on where it can, or makes each call that remains itself.
         wait: Lets so many seconds pass.
     """
 
     host: Host
     knows: Mapping[str, Any] = field(default_factory=dict)
-    habit: Habit = "server"
     wait: Callable[[float], object] = lambda _: None
     _go_on: Call | None = None
 
@@ -76,8 +71,6 @@ class Model:
         if text.startswith("Error: "):
             # The connection broke: a person would say "try again", and the model knows its task if it was told of it.
             return self._going_on() or made
-        if reading.finished or (self.habit == "server" and self._go_on and not self._must_call(reading, text)):
-            return self._going_on()
         if reading.calls:
             return self._filled(reading.calls[0])
         if self._go_on:
@@ -86,16 +79,6 @@ class Model:
 
     def _going_on(self) -> Call | None:
         return self._go_on and Call(self._go_on.tool, self._values(self._go_on))
-
-    def _must_call(self, reading: Reading, text: str) -> bool:
-        """Whether the first call that remains wants something of the model, so that the server cannot make it."""
-        return bool(reading.calls) and (NEEDS_A_HAND in text or any(self._wanted(reading.calls[0])))
-
-    def _wanted(self, call: Call) -> Iterator[str]:
-        for name, value in call.arguments.items():
-            # A secret it gives with the call that lets the server go on.
-            if _placeholder(value) and not value.startswith(SECRET) and value.startswith(ITS_OWN):
-                yield name
 
     def _filled(self, call: Call) -> Call:
         """A call with what its user knows. A placeholder that the server replaces is sent back as it is."""
@@ -108,6 +91,8 @@ class Model:
         return {name: self._value(name, value) for name, value in call.arguments.items()}
 
     def _value(self, name: str, value: Any) -> Any:
+        if name == "answers":
+            return {question: self.knows[question] for question in value}
         if not _placeholder(value) or not value.startswith(ITS_OWN):
             return value
         if name not in self.knows:

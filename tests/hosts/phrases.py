@@ -1,7 +1,7 @@
 """What a model is told to do next, read from a text by its documented phrases alone (docs/workflows.md, docs/hosts.md).
 
 1. Call refund with {"order_id": "A-17", "task_id": "…"}
-Or call refund_order with {"task_id": "…"} to let the server go on.
+Or call refund_order with {"task_id": "…"} to let the server continue.
 Next: call send_mail with {"to": "kim@example.com", "task_id": "…"}
 All 4 steps are done. Call refund_order with {"task_id": "…"} to finish.
 """
@@ -16,7 +16,7 @@ type JsonDict = dict[str, Any]
 READ = r"(?:[Rr]ead the resource .+?, then )*"
 NUMBERED = re.compile(rf"^\d+\. {READ}[Cc]all ([\w-]+) with (?=\{{[\x22}}])", re.MULTILINE)
 GO_ON_BEGINS = r"(?:^(?:Or|Then) call|^Call|\. Call|When the cause is corrected, call)"
-GO_ON = re.compile(rf"{GO_ON_BEGINS} ([\w-]+) with (?=\{{[\x22}}][^\n]*\}} to let the server go on\.)", re.MULTILINE)
+GO_ON = re.compile(rf"{GO_ON_BEGINS} ([\w-]+) with (?=\{{[\x22}}][^\n]*\}} to let the server continue\.)", re.MULTILINE)
 NEXT = re.compile(rf"Next: {READ}call ([\w-]+) with (?=\{{[\x22}}])")
 FINISH = re.compile(r"All \d+ steps are done\. Call ([\w-]+) with (?=\{[\x22}])")
 DONE = re.compile(r"^Done: \d+ of \d+ steps?\.", re.MULTILINE)

@@ -7,7 +7,19 @@ from types import MappingProxyType
 from typing import Any
 
 import shop
-from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import (
+    Argument,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    ask_model,
+    ask_user,
+    constant,
+    prompt_arg,
+    step,
+    step_output,
+)
 from mcp_baton.testing.client import Client
 from tests.hosts.servers import COLOURED, FILED, FILED_WHOLE, FOUND, HUGE, LARGE, LONG, Shop, refund, without
 
@@ -18,27 +30,14 @@ DOWN = "the bank is down"
 
 
 @dataclass(frozen=True)
-class Fewest:
-    """The fewest calls that finish a workflow.
-
-    Attributes:
-        by_server: Where the model lets the server go on whenever it can: one to begin, one for each value or correction
-            that only it can give, and one for the server after each of those and after each other pause.
-        by_hand: Where it makes each call that remains itself: one to begin, one for each of those, one to finish.
-    """
-
-    by_server: int
-    by_hand: int
-
-
-@dataclass(frozen=True)
 class Scenario:
     """A workflow and what happens in it.
 
     Attributes:
         name: What happens.
         build: Makes the server.
-        fewest: How many calls it takes.
+        fewest: The fewest calls that finish it: one to begin, one for each value or correction that only the model can
+            give, and one for the server after each of those and after each other pause.
         knows: What the user answers, by the name of an argument.
         fails: What refunding says before it goes well.
         before: Arranged before the call of that number, from 1.
@@ -50,7 +49,7 @@ class Scenario:
 
     name: str
     build: Build
-    fewest: Fewest
+    fewest: int
     knows: Mapping[str, Any] = NOTHING
     fails: tuple[str, ...] = ()
     before: Mapping[int, Callable[[Client], object]] = field(default_factory=dict)
@@ -91,6 +90,25 @@ def with_a_secret(_: Shop) -> Server:
     return server
 
 
+def with_questions(_: Shop) -> Server:
+    """A workflow that asks the model and the user."""
+    server = Server("library")
+
+    @server.tool
+    def lend(title: str, reader: str, days: int) -> str:
+        """Lend a book."""
+        return f"lent to {reader}"
+
+    @server.workflow
+    def borrow(title: str) -> None:
+        """Borrow a book."""
+        reader = ask_user("reader", "Who borrows {title}?")
+        days = ask_model("days", "For how many days?", returns=int)
+        step(lend)(title=title, reader=reader, days=days)
+
+    return server
+
+
 def time_runs_out(client: Client) -> None:
     """While the refund is made."""
     client.during("refund", lambda: client.remaining_s(5.5))
@@ -116,22 +134,20 @@ def unreadable(shop: Shop) -> Server:
     return server
 
 
-ONE_VALUE = Fewest(3, 4)
-"""Begin, give it, and let the server go on; or begin, give it, send the mail and finish."""
+ONE_VALUE = 3
+"""Begin, give it, and let the server continue."""
 
 SCENARIOS = [
-    Scenario("nothing pauses", lambda shop: shop.server(refund()), Fewest(1, 1)),
+    Scenario("nothing pauses", lambda shop: shop.server(refund()), 1),
     Scenario(
         "an approval is missing",
         lambda shop: shop.server(without("approved_by")),
         ONE_VALUE,
         knows={"approved_by": "Ada"},
     ),
-    Scenario("the bank is down once", lambda shop: shop.server(refund(retryable=True)), Fewest(2, 4), fails=(DOWN,)),
-    Scenario(
-        "the bank is down twice", lambda shop: shop.server(refund(retryable=True)), Fewest(3, 5), fails=(DOWN, DOWN)
-    ),
-    Scenario("what is not retryable fails twice", lambda shop: shop.server(refund()), Fewest(4, 5), fails=("no", "no")),
+    Scenario("the bank is down once", lambda shop: shop.server(refund(retryable=True)), 2, fails=(DOWN,)),
+    Scenario("the bank is down twice", lambda shop: shop.server(refund(retryable=True)), 3, fails=(DOWN, DOWN)),
+    Scenario("what is not retryable fails twice", lambda shop: shop.server(refund()), 4, fails=("no", "no")),
     Scenario(
         "an argument has no source", lambda shop: shop.server(without("amount")), ONE_VALUE, knows={"amount": 12.5}
     ),
@@ -147,13 +163,11 @@ SCENARIOS = [
         ONE_VALUE,
         knows={"amount": 12.5},
     ),
-    Scenario(
-        "a variable was never set", lambda shop: shop.server(COLOURED, refund()), Fewest(3, 5), knows={"text": "red"}
-    ),
+    Scenario("a variable was never set", lambda shop: shop.server(COLOURED, refund()), 3, knows={"text": "red"}),
     Scenario(
         "the function's time runs out",
         lambda shop: shop.server(refund()),
-        Fewest(2, 3),
+        2,
         before={1: time_runs_out, 2: time_is_plenty},
     ),
     Scenario(
@@ -167,14 +181,14 @@ SCENARIOS = [
     Scenario(
         "a result is too large to be kept",
         lambda shop: shop.server(HUGE, without("approved_by"), FILED),
-        Fewest(4, 5),
+        5,
         knows={"approved_by": "Ada", "document": "the letters", "label": "A"},
         stored={"_workflow.result.file": {"label": "A", "characters": len("the letters")}},
     ),
     Scenario(
         "a result is too large for a call of the model's",
         lambda shop: shop.server(LONG, refund(retryable=True), FILED_WHOLE),
-        Fewest(2, 3),
+        2,
         fails=(DOWN,),
         stored={"_workflow.result.file": {"label": "A", "characters": 1_100_000}},
     ),
@@ -185,7 +199,7 @@ SCENARIOS = [
         knows={"approved_by": "Ada"},
         arguments={"order_id": "<output from nothing>"},
     ),
-    Scenario("a resource cannot be read at first", unreadable, Fewest(2, 4)),
+    Scenario("a resource cannot be read at first", unreadable, 2),
     Scenario(
         "a secret must be given again",
         with_a_secret,
@@ -195,7 +209,16 @@ SCENARIOS = [
         workflow="transfer",
         arguments={"pin": "4711-0815"},
     ),
-    Scenario("the sample: within the policy", sample, Fewest(1, 1), paid=0, arguments={"order_id": "A-18"}),
+    Scenario(
+        "questions to the model and the user",
+        with_questions,
+        2,
+        knows={"reader": "Ada", "days": 7},
+        paid=0,
+        workflow="borrow",
+        arguments={"title": "Emma"},
+    ),
+    Scenario("the sample: within the policy", sample, 1, paid=0, arguments={"order_id": "A-18"}),
     Scenario("the sample: above the policy", sample, ONE_VALUE, knows={"approved_by": "Ada"}, paid=0),
     Scenario(
         "the sample: a report to summarise",

@@ -15,9 +15,9 @@ from mcp_baton.testing.client import Client
 from mcp_baton.testing.wire import Era
 from tests.e2e.support import Table
 from tests.hosts.host import Host, Show, everything, first_of_an_error, structure_alone, text_alone
-from tests.hosts.model import Habit, Model
+from tests.hosts.model import Model
 from tests.hosts.phrases import Call, read
-from tests.hosts.scenarios import DOWN, SCENARIOS, Fewest, Scenario
+from tests.hosts.scenarios import DOWN, SCENARIOS, Scenario
 from tests.hosts.servers import FILED_WHOLE, HUGE, Shop, refund, without
 
 BEGIN = Call("refund_order", {"order_id": "A-17"})
@@ -25,33 +25,30 @@ BEGIN = Call("refund_order", {"order_id": "A-17"})
 
 @dataclass(frozen=True)
 class Way:
-    """How a model is shown results, what it is in the habit of doing, and what its host speaks."""
+    """How a model is shown results, and what its host speaks."""
 
     show: Show
-    habit: Habit
     era: Era = "2026"
     streams: bool = False
 
     def __str__(self) -> str:
-        return f"{self.show.__name__}-{self.habit}-{self.era}-{'stream' if self.streams else 'json'}"
+        return f"{self.show.__name__}-{self.era}-{'stream' if self.streams else 'json'}"
 
 
-HABITS: tuple[Habit, ...] = ("server", "hand")
-PLAIN = [Way(show, habit) for show in (text_alone, structure_alone) for habit in HABITS]
+PLAIN = [Way(show) for show in (text_alone, structure_alone)]
 """Each scenario is finished in each of these ways, and in two of the others."""
 OTHERS = [
-    Way(everything, "hand"),
-    Way(text_alone, "server", "2025"),
-    Way(structure_alone, "hand", "2025"),
-    Way(first_of_an_error, "hand"),
-    Way(text_alone, "hand", streams=True),
-    Way(structure_alone, "server", "2025", streams=True),
-    Way(first_of_an_error, "server"),
+    Way(everything),
+    Way(text_alone, "2025"),
+    Way(structure_alone, "2025"),
+    Way(first_of_an_error),
+    Way(text_alone, streams=True),
+    Way(structure_alone, "2025", streams=True),
 ]
 CASES = [
     pytest.param(scenario, way, id=f"{scenario}-{way}")
     for place, scenario in enumerate(SCENARIOS)
-    for way in (*PLAIN, OTHERS[2 * place % 7], OTHERS[(2 * place + 1) % 7])
+    for way in (*PLAIN, OTHERS[2 * place % 6], OTHERS[(2 * place + 1) % 6])
 ]
 
 
@@ -77,14 +74,12 @@ class Arranged(Host):
 
 def model_of(client: Client, way: Way, scenario: Scenario) -> Model:
     """A model of a host of its own."""
-    return Model(
-        Arranged(client, way.show, way.streams, scenario=scenario), scenario.knows, way.habit, client.clock.advance
-    )
+    return Model(Arranged(client, way.show, way.streams, scenario=scenario), scenario.knows, client.clock.advance)
 
 
 def situation(name: str, **arranged: Any) -> Scenario:
     """What is arranged around a server that the test makes itself."""
-    return Scenario(name, Shop.server, Fewest(0, 0), **arranged)
+    return Scenario(name, Shop.server, 0, **arranged)
 
 
 def only_task(client: Client) -> str:
@@ -107,19 +102,18 @@ def assert_completed(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("scenario", "way"), CASES)
-def test_a_model_finishes_every_workflow_in_the_fewest_calls_and_is_shown_no_large_value(
+def test_a_model_finishes_every_workflow_with_the_fewest_calls_and_without_large_values(
     baton: Connect, scenario: Scenario, way: Way
 ) -> None:
     shop = Shop([ToolError(text) for text in scenario.fails])
     client = baton(scenario.build(shop), era=way.era)
     model = model_of(client, way, scenario)
     model.finish(Call(scenario.workflow, dict(scenario.arguments)))
-    fewest = scenario.fewest.by_server if way.habit == "server" else scenario.fewest.by_hand
     if way.show is first_of_an_error:
         # Of a call that fails such a host shows what failed and not what became of it: the model lets the server go on.
-        assert len(model.host.calls) <= fewest, model.story("took more calls")
+        assert len(model.host.calls) <= scenario.fewest, model.story("took more calls")
     else:
-        assert len(model.host.calls) == fewest, model.story("took another number of calls")
+        assert len(model.host.calls) == scenario.fewest, model.story("took another number of calls")
     assert_completed(client)
     assert len(shop.paid) == scenario.paid
     assert scenario.stored.items() <= client.task(only_task(client)).variables.items()
@@ -128,7 +122,7 @@ def test_a_model_finishes_every_workflow_in_the_fewest_calls_and_is_shown_no_lar
 
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)
-def test_a_model_whose_connection_breaks_with_the_function_goes_on_with_its_task(baton: Connect, way: Way) -> None:
+def test_a_model_continues_its_task_after_the_function_is_killed(baton: Connect, way: Way) -> None:
     """The killed call may have paid, and nothing was written of it; the step's key pays once all the same."""
     shop = Shop([ToolError(DOWN)])
     client = baton(shop.server(refund(retryable=True)), era=way.era)
@@ -136,15 +130,13 @@ def test_a_model_whose_connection_breaks_with_the_function_goes_on_with_its_task
     model = model_of(client, way, scenario)
     model.finish(BEGIN)
     # The run that was killed holds the task until its time is over: the model asks once too early.
-    assert len(model.host.calls) == (4 if way.habit == "server" else 3), model.story("took another number of calls")
+    assert len(model.host.calls) == 4, model.story("took another number of calls")
     assert_completed(client)
     assert len(shop.paid) == 1
 
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)
-def test_a_model_supplies_what_a_step_that_was_skipped_has_not_made(
-    baton: Connect, tables: list[Table], way: Way
-) -> None:
+def test_a_model_supplies_the_output_of_a_skipped_step(baton: Connect, tables: list[Table], way: Way) -> None:
     shop = Shop([ToolError(DOWN)])
     mail = Step("tell", tool="send_mail", arguments={"to": step_output("refund", "refund_id"), "text": constant("x")})
     client = baton(shop.server(refund(retryable=True), mail), era=way.era)
@@ -155,13 +147,13 @@ def test_a_model_supplies_what_a_step_that_was_skipped_has_not_made(
     scenario = situation("skipped", knows={"to": "kim@example.com"}, before={2: skip})
     model = model_of(client, way, scenario)
     model.finish(BEGIN)
-    assert len(model.host.calls) == (4 if way.habit == "server" else 5), model.story("took another number of calls")
+    assert len(model.host.calls) == 4, model.story("took another number of calls")
     task = client.task(only_task(client))
     assert (task.status, list(task.steps.values())) == ("completed", ["completed", "skipped", "completed", "completed"])
 
 
 @pytest.mark.parametrize(("answers", "calls"), [({"amount": 12.5}, 1), (None, 3)], ids=["a form", "no form"])
-def test_a_host_that_shows_a_form_spares_its_model_the_calls(
+def test_a_host_with_forms_needs_no_calls_of_the_model(
     baton: Connect, era: Era, answers: dict[str, float] | None, calls: int
 ) -> None:
     server = Server("ask")
@@ -174,23 +166,23 @@ def test_a_host_that_shows_a_form_spares_its_model_the_calls(
     server.add_workflow(Workflow(name="pay_it", description="pay", steps=[Step("pay", tool=pay)], ask=True))
     client = baton(server, era=era)
     client.answers(answers and {"To pay, step 'pay' needs what is not known yet.": answers})
-    model = model_of(client, Way(text_alone, "server", era), situation("asked", knows={"amount": 12.5}))
+    model = model_of(client, Way(text_alone, era), situation("asked", knows={"amount": 12.5}))
     assert "paid 12.5" in model.finish(Call("pay_it", {}))
     assert len(model.host.calls) == calls, model.story("took another number of calls")
 
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)
-def test_a_model_finishes_what_somebody_began_by_picking_the_prompt(baton: Connect, way: Way) -> None:
+def test_a_model_finishes_a_workflow_that_a_person_started_as_a_prompt(baton: Connect, way: Way) -> None:
     client = baton(Shop().server(without("approved_by"), task_ids="text"), era=way.era)
     model = model_of(client, way, situation("picked", knows={"approved_by": "Ada"}))
     model.follow(client.get_prompt("refund_order", {"order_id": "A-17"}).handoff)
-    assert len(model.host.calls) == (2 if way.habit == "server" else 3), model.story("took another number of calls")
+    assert len(model.host.calls) == 2, model.story("took another number of calls")
     assert_completed(client)
 
 
-def test_without_a_tool_of_its_own_a_workflow_is_finished_by_picking_its_prompt_again(baton: Connect) -> None:
+def test_a_workflow_without_a_tool_is_finished_with_its_prompt(baton: Connect) -> None:
     client = baton(Shop().server(without("approved_by"), tool=False, task_ids="text"))
-    model = model_of(client, Way(text_alone, "hand"), situation("picked", knows={"approved_by": "Ada"}))
+    model = model_of(client, Way(text_alone), situation("picked", knows={"approved_by": "Ada"}))
     picked = client.get_prompt("refund_order", {"order_id": "A-17"})
     assert "Or get the prompt refund_order with" in picked.handoff
     model.follow(picked.handoff)
@@ -200,13 +192,12 @@ def test_without_a_tool_of_its_own_a_workflow_is_finished_by_picking_its_prompt_
     assert_completed(client)
 
 
-def test_a_model_is_told_of_a_lost_result_at_the_first_pause_and_why_a_later_step_lacks_it(baton: Connect) -> None:
+def test_a_lost_result_is_reported_at_the_pause_and_at_the_step_that_needs_it(baton: Connect) -> None:
     host = Host(baton(Shop().server(HUGE, without("approved_by"), FILED_WHOLE)), text_alone)
     lost = "result of 6000003 bytes exceeds the task's size limit"
     paused = host.call(BEGIN)
     assert f"\n\nLater calls cannot refer to the result of step 'find': {lost}.\n\n" in paused
-    [first, second, *_] = read(paused).calls
-    assert second.arguments["document"] == "<missing: document>"
+    [first] = read(paused).calls
     host.call(Call(first.tool, {**first.arguments, "approved_by": "Ada"}))
     go_on = read(paused).go_on
     assert go_on is not None
@@ -218,15 +209,15 @@ def test_a_model_is_told_of_a_lost_result_at_the_first_pause_and_why_a_later_ste
     assert [call.arguments["document"] for call in read(blocked).calls[:1]] == ["<missing: document>"]
 
 
-def test_two_models_on_one_task_both_see_it_done_in_whatever_order_they_call(baton: Connect) -> None:
+def test_two_models_with_one_task_both_see_it_completed_in_any_order(baton: Connect) -> None:
     """A call that comes after the other model's last is made all the same, and has the key of the one that paid."""
     shop = Shop()
     client = baton(shop.server(without("approved_by")))
     scenario = situation("two", knows={"approved_by": "Ada"})
     for order in product("AB", repeat=4):
         shop.paid.clear()
-        first = model_of(client, Way(text_alone, "hand"), scenario)
-        second = model_of(client, Way(structure_alone, "server"), scenario)
+        first = model_of(client, Way(text_alone), scenario)
+        second = model_of(client, Way(structure_alone), scenario)
         turns: dict[str, Iterator[str]] = {"A": first.steps(BEGIN)}
         task_id = task_in(next(turns["A"]))
         turns["B"] = second.steps(Call("refund_order", {"task_id": task_id}))
@@ -239,13 +230,12 @@ def test_two_models_on_one_task_both_see_it_done_in_whatever_order_they_call(bat
         assert len(first.host.calls) + len(second.host.calls) <= 9, story
 
 
-@pytest.mark.parametrize("habits", [("hand", "hand"), ("hand", "server"), ("server", "server")], ids="-".join)
-def test_two_models_on_one_task_at_once_both_see_it_done(baton: Connect, habits: tuple[Habit, Habit]) -> None:
+def test_two_models_with_one_task_at_once_both_see_it_completed(baton: Connect) -> None:
     shop = Shop()
     client = baton(shop.server(without("approved_by")))
     scenario = situation("two", knows={"approved_by": "Ada"})
-    models = [model_of(client, Way(text_alone, habit), scenario) for habit in habits]
-    starter = model_of(client, Way(text_alone, "hand"), scenario)
+    models = [model_of(client, Way(text_alone), scenario) for _ in range(2)]
+    starter = model_of(client, Way(text_alone), scenario)
     next(starter.steps(BEGIN))
     with ThreadPoolExecutor(2) as pool:
         ends = [pool.submit(model.finish, Call("refund_order", {"task_id": only_task(client)})) for model in models]

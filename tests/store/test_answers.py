@@ -81,7 +81,7 @@ def test_a_question_is_answered_once(answers: DynamoDBAnswerStore, owner: str, q
     ["", "baton-", "baton-" + "0" * 32, "baton-" + "G" * 32, "0" * 38, "no such question", "x" * 5000, "\ud800", "a#b"],
     ids=["empty", "prefix", "well-formed", "letters", "no prefix", "text", "long", "lone surrogate", "hash"],
 )
-def test_a_question_that_nobody_asked_cannot_be_answered(
+def test_an_unknown_question_cannot_be_answered(
     answers: DynamoDBAnswerStore, owner: str, unknown: str, requests: Requests
 ) -> None:
     with pytest.raises(TaskNotFound):
@@ -89,7 +89,7 @@ def test_a_question_that_nobody_asked_cannot_be_answered(
     assert bool(requests.sent) == (unknown == "baton-" + "0" * 32)
 
 
-def test_a_question_is_its_owners_alone(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
+def test_only_the_owner_can_answer_a_question(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
     with pytest.raises(TaskNotFound):
         answers.answer(f"{owner}-other", question, YES)
 
@@ -99,9 +99,7 @@ def test_a_question_is_its_owners_alone(answers: DynamoDBAnswerStore, owner: str
     answers.answer(owner, question, YES)
 
 
-def test_a_question_is_over_when_its_time_is(
-    answers: DynamoDBAnswerStore, owner: str, question: str, clock: Clock
-) -> None:
+def test_a_question_expires(answers: DynamoDBAnswerStore, owner: str, question: str, clock: Clock) -> None:
     answers.answer(owner, question, YES)
     late = new_question()
     answers.ask(owner, late, TTL_S)
@@ -112,7 +110,7 @@ def test_a_question_is_over_when_its_time_is(
     assert answers.answered(owner, question) is None
 
 
-def test_a_question_that_was_closed_is_gone(
+def test_a_closed_question_cannot_be_answered(
     answers: DynamoDBAnswerStore, owner: str, question: str, engine: Engine
 ) -> None:
     answers.answer(owner, question, YES)
@@ -131,7 +129,7 @@ def test_a_question_that_was_closed_is_gone(
     assert left["Items"] == []
 
 
-def test_an_id_is_taken_once(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
+def test_a_question_id_can_be_used_once(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
     answers.answer(owner, question, YES)
 
     with pytest.raises(StoreError):
@@ -139,7 +137,7 @@ def test_an_id_is_taken_once(answers: DynamoDBAnswerStore, owner: str, question:
     assert answers.answered(owner, question) == YES
 
 
-def test_questions_are_no_tasks(store: Store, owner: str, question: str, begin: Callable[..., Any]) -> None:
+def test_questions_are_not_listed_as_tasks(store: Store, owner: str, question: str, begin: Callable[..., Any]) -> None:
     task = begin()
 
     assert [listed.task_id for listed in store.list(owner).tasks] == [task.task_id]
@@ -147,7 +145,7 @@ def test_questions_are_no_tasks(store: Store, owner: str, question: str, begin: 
         store.get(owner, question)
 
 
-def test_of_answers_at_the_same_moment_exactly_one_stands(
+def test_one_of_several_simultaneous_answers_is_stored(
     answers: DynamoDBAnswerStore, owner: str, threads: Threads, rounds: Rounds
 ) -> None:
     for _ in rounds(20):
@@ -166,7 +164,7 @@ def test_of_answers_at_the_same_moment_exactly_one_stands(
         assert answers.answered(owner, question) == {"result": {"number": won[0]}}
 
 
-def test_an_answer_that_is_too_large_is_not_taken(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
+def test_a_too_large_answer_is_refused(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
     import random
 
     noise = random.Random(1).randbytes(500_000).hex()

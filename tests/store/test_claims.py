@@ -31,15 +31,13 @@ def batch(claim: Claim, *, release: bool = False) -> Batch:
     return Batch(variables={"by": claim.id}, claim=claim, release=release)
 
 
-def test_a_task_is_created_with_its_runs_claim(store: Store, begin: Begin, run: MakeClaim) -> None:
+def test_a_new_task_has_the_claim_of_its_run(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
     assert store.get(task.owner, task.task_id).claim == task.claim == Claim("a", run("a").until_ms, 1)
     assert begin().claim is None
 
 
-def test_a_task_does_not_expire_while_the_run_that_creates_it_holds_it(
-    store: Store, begin: Begin, run: MakeClaim, clock: Clock
-) -> None:
+def test_a_new_task_does_not_expire_before_its_claim(store: Store, begin: Begin, run: MakeClaim, clock: Clock) -> None:
     task = begin(claim=run("a"), ttl_ms=1_000)
     clock.ms += LEASE_MS - 1_000
     assert store.get(task.owner, task.task_id).ttl_ms == 1_000
@@ -48,7 +46,7 @@ def test_a_task_does_not_expire_while_the_run_that_creates_it_holds_it(
         store.get(task.owner, task.task_id)
 
 
-def test_a_task_is_taken_by_one_request_which_reads_it(
+def test_taking_a_task_is_one_request_that_also_reads_it(
     store: Store, begin: Begin, run: MakeClaim, requests: Requests
 ) -> None:
     task = begin(workflow="flow")
@@ -60,7 +58,7 @@ def test_a_task_is_taken_by_one_request_which_reads_it(
     assert (taken.version, taken.updated_at) == (task.version, task.updated_at)
 
 
-def test_nobody_takes_a_task_that_is_held_and_everybody_one_whose_claim_ran_out(
+def test_a_live_claim_cannot_be_taken_but_an_expired_one_can(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
@@ -74,7 +72,7 @@ def test_nobody_takes_a_task_that_is_held_and_everybody_one_whose_claim_ran_out(
     assert taken.claim == Claim("b", run("b").until_ms, 2, interrupted=True)
 
 
-def test_a_task_remembers_that_a_claim_ran_out_whoever_takes_it_after_that(
+def test_later_claims_show_that_an_earlier_one_expired_without_release(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, requests: Requests
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
@@ -94,7 +92,7 @@ def test_a_task_remembers_that_a_claim_ran_out_whoever_takes_it_after_that(
     assert last == Claim("f", run("f").until_ms, 6, interrupted=True)
 
 
-def test_a_run_may_take_again_what_it_holds(store: Store, begin: Begin, run: MakeClaim) -> None:
+def test_a_run_can_repeat_its_own_claim(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
     again = store.take(task.owner, task.task_id, "flow", run("a")).claim
     assert again is not None
@@ -109,7 +107,7 @@ def test_a_run_may_take_again_what_it_holds(store: Store, begin: Begin, run: Mak
     ],
     ids=["with a batch", "alone"],
 )
-def test_a_claim_that_was_given_up_can_be_taken_at_once(
+def test_a_released_claim_can_be_taken_at_once(
     store: Store, begin: Begin, run: MakeClaim, end: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
@@ -119,7 +117,7 @@ def test_a_claim_that_was_given_up_can_be_taken_at_once(
 
 
 @pytest.mark.parametrize("end", ["cancel", "complete"])
-def test_a_task_that_is_over_is_not_taken(store: Store, begin: Begin, run: MakeClaim, end: str) -> None:
+def test_a_terminal_task_cannot_be_taken(store: Store, begin: Begin, run: MakeClaim, end: str) -> None:
     task = begin(claim=run("a"), workflow="flow")
     over = store.cancel(task.owner, task.task_id) if end == "cancel" else store.complete(task.owner, task.task_id, {})
     for claim in (run("a"), run("b")):
@@ -130,7 +128,7 @@ def test_a_task_that_is_over_is_not_taken(store: Store, begin: Begin, run: MakeC
         store.renew(task, run("a"))
 
 
-def test_a_task_is_taken_for_its_own_workflow_alone(store: Store, begin: Begin, run: MakeClaim) -> None:
+def test_a_task_of_another_workflow_cannot_be_taken(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(workflow="flow")
     with pytest.raises(Conflict) as conflict:
         store.take(task.owner, task.task_id, "another", run("a"))
@@ -140,7 +138,7 @@ def test_a_task_is_taken_for_its_own_workflow_alone(store: Store, begin: Begin, 
         store.take(tools.owner, tools.task_id, "flow", run("a"))
 
 
-def test_a_task_that_is_gone_or_anothers_is_neither_taken_nor_held_on_to(
+def test_a_missing_or_foreign_task_cannot_be_taken_or_renewed(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
@@ -160,7 +158,7 @@ def tokens(task: TaskRecord) -> dict[str, Any]:
     return {name: task.source[name] for name in SETS if name in task.source}
 
 
-def test_a_claim_is_renewed_by_one_request_as_long_as_nobody_else_took_the_task(
+def test_renewing_a_claim_is_one_request_that_fails_after_a_takeover(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, requests: Requests
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
@@ -178,9 +176,7 @@ def test_a_claim_is_renewed_by_one_request_as_long_as_nobody_else_took_the_task(
     assert lost.value.current == taken
 
 
-def test_a_renewal_that_comes_after_the_claim_was_given_up_is_refused(
-    store: Store, begin: Begin, run: MakeClaim
-) -> None:
+def test_a_renewal_after_the_release_is_refused(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
     store.write(task, batch(run("a"), release=True))
     with pytest.raises(ClaimLost):
@@ -189,7 +185,7 @@ def test_a_renewal_that_comes_after_the_claim_was_given_up_is_refused(
 
 
 @pytest.mark.parametrize("release", [True, False], ids=["end", "checkpoint"])
-def test_a_run_writes_only_while_it_holds_the_task(
+def test_a_run_without_the_claim_cannot_write(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, release: bool
 ) -> None:
     first = run("a")
@@ -214,7 +210,7 @@ def test_a_checkpoint_renews_the_claim(store: Store, begin: Begin, run: MakeClai
     assert store.write(task, batch(run("a"))).task.claim == Claim("a", run("a").until_ms, 1)
 
 
-def test_a_run_that_was_late_and_that_nobody_replaced_still_ends(
+def test_a_run_with_an_expired_claim_can_end_if_no_other_run_took_over(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock
 ) -> None:
     claim = run("a")
@@ -223,7 +219,7 @@ def test_a_run_that_was_late_and_that_nobody_replaced_still_ends(
     assert store.write(task, batch(claim, release=True)).task.variables["by"] == "a"
 
 
-def test_continuations_are_not_held_up_by_a_claim(store: Store, begin: Begin, run: MakeClaim) -> None:
+def test_a_continuation_needs_no_claim(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
     written = store.write(task, DONE).task
     assert written.claim == task.claim
@@ -231,7 +227,7 @@ def test_continuations_are_not_held_up_by_a_claim(store: Store, begin: Begin, ru
         store.write(task, Batch(steps=DONE.steps, claim=run("a"), release=True))
 
 
-def test_of_many_that_take_a_task_at_once_one_gets_it(
+def test_one_of_several_simultaneous_takers_gets_the_task(
     store: Store, begin: Begin, run: MakeClaim, threads: Threads, rounds: Rounds
 ) -> None:
     for _ in rounds(8):
@@ -249,7 +245,7 @@ def test_of_many_that_take_a_task_at_once_one_gets_it(
         assert (store.get(task.owner, task.task_id).claim or run("none")).id == winner
 
 
-def test_a_run_that_was_taken_over_before_it_heard_of_its_claim_holds_nothing(
+def test_a_run_whose_claim_response_was_lost_and_that_was_taken_over_has_no_claim(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, lost: LostReplies
 ) -> None:
     """Its function stood still between the first attempt at the request and the second."""
@@ -265,7 +261,7 @@ def test_a_run_that_was_taken_over_before_it_heard_of_its_claim_holds_nothing(
     assert held.value.current == store.get(task.owner, task.task_id)
 
 
-def test_a_run_that_was_taken_over_by_one_that_has_ended_takes_the_task_again(
+def test_a_run_claims_again_if_the_run_that_took_over_has_ended(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, lost: LostReplies
 ) -> None:
     task, first = begin(workflow="flow"), run("a")

@@ -63,9 +63,7 @@ def test_a_created_task_is_read_back_as_it_was_created(store: Store, owner: str,
     assert statuses(created) == ["pending", "pending"]
 
 
-def test_a_status_is_read_by_one_request_whatever_the_task_holds(
-    store: Store, begin: Begin, requests: Requests
-) -> None:
+def test_reading_a_status_is_one_request(store: Store, begin: Begin, requests: Requests) -> None:
     task = begin(2)
     requests.take()
     assert store.read_status(task.owner, task.task_id).status is TaskStatus.WORKING
@@ -75,7 +73,7 @@ def test_a_status_is_read_by_one_request_whatever_the_task_holds(
 
 
 @ON_MEMORY
-def test_a_status_is_read_of_as_little_as_can_be_and_need_not_be_the_newest(
+def test_a_status_read_has_four_attributes_and_is_eventually_consistent(
     store: Store, begin: Begin, engine: Engine
 ) -> None:
     task, sent = begin(2), list[dict[str, object]]()
@@ -94,9 +92,7 @@ def test_a_status_is_read_of_as_little_as_can_be_and_need_not_be_the_newest(
 
 @ON_MEMORY
 @pytest.mark.parametrize("knows", [False, True], ids=["of no such task", "of a shorter lifetime"])
-def test_a_task_of_which_a_replica_knows_less_is_not_taken_for_gone(
-    store: Store, begin: Begin, engine: Engine, knows: bool
-) -> None:
+def test_a_stale_replica_does_not_make_a_task_missing(store: Store, begin: Begin, engine: Engine, knows: bool) -> None:
     task = begin(1)
     if knows:
         assert isinstance(task.source, dict)
@@ -117,7 +113,7 @@ def test_a_task_of_which_a_replica_knows_less_is_not_taken_for_gone(
 
 @ON_MEMORY
 @pytest.mark.parametrize("damage", [{"status": {"S": "odd"}}, {"expires_at": {"S": "never"}}], ids=["status", "time"])
-def test_a_damaged_status_is_the_stores_failure(
+def test_a_damaged_status_is_a_store_error(
     store: Store, begin: Begin, engine: Engine, damage: dict[str, dict[str, str]]
 ) -> None:
     task = begin(1)
@@ -127,7 +123,7 @@ def test_a_damaged_status_is_the_stores_failure(
         store.read_status(task.owner, task.task_id)
 
 
-def test_a_task_that_is_gone_or_anothers_has_no_status(store: Store, clock: Clock, begin: Begin) -> None:
+def test_the_status_of_a_missing_or_foreign_task_cannot_be_read(store: Store, clock: Clock, begin: Begin) -> None:
     task = begin(1)
     for owner, task_id in ((task.owner + "x", task.task_id), (task.owner, NOBODYS), (task.owner, "no id")):
         with pytest.raises(TaskNotFound):
@@ -148,11 +144,11 @@ def test_owner_and_workflow_names_may_hold_any_text(store: Store, owner: str, na
 @pytest.mark.parametrize(
     ("asked", "granted"), [(None, 3_600_000), (0, 1), (-5, 1), (1, 1), (60_000, 60_000), (10**12, 86_400_000)]
 )
-def test_a_lifetime_is_cut_to_what_is_allowed(begin: Begin, asked: int | None, granted: int) -> None:
+def test_a_lifetime_is_limited_to_the_maximum(begin: Begin, asked: int | None, granted: int) -> None:
     assert begin(ttl_ms=asked).ttl_ms == granted
 
 
-def test_a_task_is_gone_when_its_lifetime_is_over(store: Store, owner: str, clock: Clock, begin: Begin) -> None:
+def test_an_expired_task_is_not_found(store: Store, owner: str, clock: Clock, begin: Begin) -> None:
     task = begin(ttl_ms=1500)
     clock.ms += 1999
     assert store.get(owner, task.task_id).task_id == task.task_id
@@ -213,7 +209,7 @@ def test_another_owner_sees_nothing_and_changes_nothing(store: Store, owner: str
     assert store.get(owner, task.task_id) == task
 
 
-def test_an_owner_whose_name_begins_like_anothers_has_tasks_of_its_own(store: Store, owner: str) -> None:
+def test_owners_with_a_common_prefix_have_separate_tasks(store: Store, owner: str) -> None:
     store.create(NewTask(owner + "#TASK#", {}))
     assert store.list(owner).tasks == ()
 
@@ -258,7 +254,7 @@ def test_a_step_that_is_not_as_expected_is_a_conflict_that_shows_the_winner(
     assert conflict.value.current == winner == store.get(owner, task.task_id)
 
 
-def test_whoever_has_read_another_definition_conflicts(store: Store, begin: Begin) -> None:
+def test_a_write_that_was_decided_on_another_definition_is_a_conflict(store: Store, begin: Begin) -> None:
     """The steps that it means may be in other places by now."""
     created = begin(2, definition="one two")
     turned: list[Json] = [{"name": f"s{index}", "tool": "work", "status": "pending"} for index in (1, 0)]
@@ -272,7 +268,7 @@ def test_whoever_has_read_another_definition_conflicts(store: Store, begin: Begi
     assert statuses(store.write(moved, Batch(steps=(done(0),))).task) == ["completed", "pending"]
 
 
-def test_what_a_conflict_reports_can_be_written_against(store: Store, begin: Begin) -> None:
+def test_the_task_of_a_conflict_can_be_written_to(store: Store, begin: Begin) -> None:
     task = begin(2)
     store.write(task, Batch(steps=(done(0),), variables={"large": "x" * 20_000}))
     with pytest.raises(Conflict) as conflict:
@@ -282,7 +278,7 @@ def test_what_a_conflict_reports_can_be_written_against(store: Store, begin: Beg
     assert written.variables["large"] == "x" * 20_000
 
 
-def test_a_result_alone_is_overwritten_while_the_status_stands(store: Store, begin: Begin) -> None:
+def test_a_result_can_be_replaced_without_a_status_change(store: Store, begin: Begin) -> None:
     task = store.write(begin(), Batch(steps=(done(0, "old"),))).task
     again = StepWrite(0, "s0", COMPLETED, COMPLETED, {"value": "new"})
     written = store.write(task, Batch(steps=(again,))).task
@@ -296,13 +292,13 @@ def test_a_stale_writer_of_another_step_does_not_conflict(store: Store, begin: B
     assert statuses(store.write(task, Batch(steps=(done(1),))).task) == ["completed", "completed"]
 
 
-def test_a_pause_is_cleared_by_whoever_knows_it(store: Store, begin: Begin) -> None:
+def test_a_pause_reason_that_was_read_can_be_cleared(store: Store, begin: Begin) -> None:
     task = store.write(begin(), Batch(pause=SetPause({"b": 1.5, "a": ["é", None], "c": {"e": 1, "d": 2}}))).task
     cleared = store.write(task, Batch(pause=ClearPause({"a": ["é", None], "b": 1.5, "c": {"d": 2, "e": 1}}))).task
     assert PAUSE_REASON not in cleared.variables
 
 
-def test_a_pause_that_is_somebody_elses_is_not_cleared(store: Store, begin: Begin) -> None:
+def test_another_pause_reason_is_not_cleared(store: Store, begin: Begin) -> None:
     paused = store.write(begin(), Batch(pause=SetPause(PAUSE))).task
     other = store.write(paused, Batch(pause=SetPause({**PAUSE, "error": "another"}))).task
     with pytest.raises(Conflict) as conflict:
@@ -310,14 +306,14 @@ def test_a_pause_that_is_somebody_elses_is_not_cleared(store: Store, begin: Begi
     assert conflict.value.current == other
 
 
-def test_a_pause_that_is_gone_is_not_cleared_again(store: Store, begin: Begin) -> None:
+def test_a_missing_pause_reason_is_not_cleared_again(store: Store, begin: Begin) -> None:
     with pytest.raises(Conflict):
         store.write(begin(), Batch(pause=ClearPause(PAUSE)))
 
 
 @pytest.mark.parametrize("first", ["cancel", "complete", "write"])
 @pytest.mark.parametrize("second", ["cancel", "complete", "write"])
-def test_nothing_leaves_a_terminal_state(store: Store, owner: str, begin: Begin, first: str, second: str) -> None:
+def test_a_terminal_task_cannot_be_changed(store: Store, owner: str, begin: Begin, first: str, second: str) -> None:
     task = begin()
     over = finish(store, task, first)
     assert over.status.terminal
@@ -333,7 +329,7 @@ def test_cancelling_keeps_what_was_recorded(store: Store, begin: Begin) -> None:
     assert cancelled.variables == task.variables
 
 
-def test_completing_stores_the_clients_result_and_that_it_is_a_clients(store: Store, owner: str, begin: Begin) -> None:
+def test_completion_stores_the_result_and_that_a_client_supplied_it(store: Store, owner: str, begin: Begin) -> None:
     completed = store.complete(owner, begin().task_id, {"total": 30.0})
     assert (completed.status, completed.result) == (TaskStatus.COMPLETED, {"total": 30.0})
     assert completed.by_client
@@ -361,7 +357,7 @@ def test_tasks_are_listed_newest_first_in_pages(stores: Stores, owner: str, cloc
 
 
 @BUT_EMBEDDED
-def test_tasks_of_more_shards_than_there_were_are_listed_with_those_before(
+def test_after_shards_are_added_all_tasks_are_listed(
     stores: Stores, owner: str, clock: Clock, requests: Requests
 ) -> None:
     created = []
@@ -402,7 +398,7 @@ def test_a_list_that_fits_on_one_page_has_no_cursor(store: Store, owner: str, be
     assert store.list(owner).cursor is None
 
 
-def test_a_cursor_reaches_no_other_owner(stores: Stores, owner: str, clock: Clock) -> None:
+def test_a_cursor_lists_only_the_callers_tasks(stores: Stores, owner: str, clock: Clock) -> None:
     store = stores(limits=Limits(page_size=1))
     other = owner + "-other"
     mine = store.create(NewTask(owner, {}))
@@ -416,14 +412,14 @@ def test_a_cursor_reaches_no_other_owner(stores: Stores, owner: str, clock: Cloc
 
 @ON_MEMORY
 @pytest.mark.parametrize("cursor", ["", "garbled", "AAAA", "é", "====", "MDAw\n", "x" * 3000, "\ud800"])
-def test_a_cursor_that_is_not_ours_is_refused(store: Store, owner: str, cursor: str, requests: Requests) -> None:
+def test_a_forged_cursor_is_refused(store: Store, owner: str, cursor: str, requests: Requests) -> None:
     with pytest.raises(ValueError, match="cursor"):
         store.list(owner, cursor)
     assert requests.sent == []
 
 
 @ON_MEMORY
-def test_a_listed_task_cannot_be_written_against(store: Store, owner: str, begin: Begin) -> None:
+def test_a_listed_task_cannot_be_written_to(store: Store, owner: str, begin: Begin) -> None:
     begin()
     with pytest.raises(ValueError, match="read"):
         store.write(store.list(owner).tasks[0], Batch(steps=(done(0),)))
@@ -446,7 +442,7 @@ def test_an_owner_has_no_more_live_tasks_than_allowed(stores: Stores, owner: str
 
 
 @pytest.mark.parametrize("how", ["cancel", "complete", "write"])
-def test_a_task_that_has_ended_is_counted_no_more(stores: Stores, owner: str, how: str) -> None:
+def test_an_ended_task_is_not_counted(stores: Stores, owner: str, how: str) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1, shards=8))
     for _ in range(3):
         task = store.create(NewTask(owner, {}))
@@ -463,7 +459,7 @@ def test_a_task_that_has_ended_is_counted_no_more(stores: Stores, owner: str, ho
     [(5, (None,)), (0.01, (86_400_000,)), (0.05, (*(1_000 << power for power in range(17)), 50_000_000, 86_400_000))],
     ids=["five a second", "the longest lifetime", "lifetimes of all lengths"],
 )
-def test_a_count_is_one_write_unit_however_fast_tasks_come_and_however_long_they_live(
+def test_a_count_stays_one_write_unit(
     stores: Stores, engine: Engine, owner: str, clock: Clock, a_second: float, ttls_ms: tuple[int | None, ...]
 ) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=10_000))
@@ -478,7 +474,7 @@ def test_a_count_is_one_write_unit_however_fast_tasks_come_and_however_long_they
 
 @BUT_EMBEDDED
 @pytest.mark.parametrize(("ttl_ms", "late_ms"), [(1_000, 64_000), (3_600_000, 450_000), (86_400_000, 10_800_000)])
-def test_a_task_that_expires_is_counted_for_an_eighth_of_its_lifetime_more_at_most(
+def test_an_expired_task_stays_counted_for_at_most_an_eighth_of_its_lifetime(
     stores: Stores, engine: Engine, owner: str, clock: Clock, ttl_ms: int, late_ms: int
 ) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1))
@@ -494,7 +490,7 @@ def test_a_task_that_expires_is_counted_for_an_eighth_of_its_lifetime_more_at_mo
 
 
 @ON_MEMORY
-def test_a_task_is_counted_no_more_though_the_longest_lifetime_has_changed_since(stores: Stores, owner: str) -> None:
+def test_an_ended_task_is_not_counted_after_the_maximum_lifetime_changed(stores: Stores, owner: str) -> None:
     task = stores(limits=Limits(max_tasks_per_owner=1)).create(NewTask(owner, {}))
     longer = stores(limits=Limits(max_tasks_per_owner=1, max_ttl_ms=400 * 86_400_000))
     longer.cancel(owner, task.task_id)
@@ -503,7 +499,7 @@ def test_a_task_is_counted_no_more_though_the_longest_lifetime_has_changed_since
 
 @ON_MEMORY
 @pytest.mark.parametrize("operation", ["GetItem", "Query"])
-def test_shards_are_asked_four_at_once(stores: Stores, engine: Engine, owner: str, operation: str) -> None:
+def test_shards_are_read_four_at_once(stores: Stores, engine: Engine, owner: str, operation: str) -> None:
     """Four requests wait for each other: if one were sent after the other, none would be answered."""
     store, barrier = stores(limits=Limits(max_tasks_per_owner=1, shards=8)), Barrier(4)
 
@@ -520,7 +516,7 @@ def test_shards_are_asked_four_at_once(stores: Stores, engine: Engine, owner: st
 
 
 @ON_MEMORY
-def test_a_creation_costs_as_much_however_many_tasks_there_are(stores: Stores, owner: str, requests: Requests) -> None:
+def test_creation_cost_does_not_depend_on_the_task_count(stores: Stores, owner: str, requests: Requests) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=100))
     for _ in range(30):
         requests.sent.clear()
@@ -528,7 +524,7 @@ def test_a_creation_costs_as_much_however_many_tasks_there_are(stores: Stores, o
         assert requests.sent == ["GetItem", "UpdateItem", "PutItem"]
 
 
-def test_a_task_that_could_not_be_created_is_not_counted(stores: Stores, owner: str) -> None:
+def test_a_failed_creation_is_not_counted(stores: Stores, owner: str) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=2), new_id=lambda *_: NOBODYS)
     store.create(NewTask(owner, {}))
     for _ in range(3):
@@ -536,7 +532,7 @@ def test_a_task_that_could_not_be_created_is_not_counted(stores: Stores, owner: 
             store.create(NewTask(owner, {}))
 
 
-def test_an_id_that_is_taken_is_refused_and_the_first_task_stands(stores: Stores, owner: str) -> None:
+def test_a_used_id_is_refused_and_the_first_task_stays(stores: Stores, owner: str) -> None:
     store = stores(new_id=lambda *_: NOBODYS)
     first = store.create(NewTask(owner, {"first": True}))
     with pytest.raises(StoreError):
@@ -545,7 +541,7 @@ def test_an_id_that_is_taken_is_refused_and_the_first_task_stands(stores: Stores
 
 
 @ON_MEMORY
-def test_a_name_too_long_for_a_key_is_an_error_of_its_own(store: Store, requests: Requests) -> None:
+def test_a_too_long_owner_name_is_refused(store: Store, requests: Requests) -> None:
     with pytest.raises(StoreError, match="longer"):
         store.create(NewTask("é" * 2000, {}))
     assert requests.sent == []

@@ -43,7 +43,7 @@ PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 SOME_ID = new_task_id(0)
 
 
-def test_a_creation_whose_reply_is_lost_has_happened(
+def test_a_creation_succeeds_if_its_response_is_lost(
     store: Store, owner: str, lost: LostReplies, requests: Requests
 ) -> None:
     lost.times = 1
@@ -54,7 +54,7 @@ def test_a_creation_whose_reply_is_lost_has_happened(
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
-def test_a_batch_whose_reply_is_lost_is_written_once(
+def test_a_batch_is_written_once_if_its_response_is_lost(
     store: Store, owner: str, begin: Begin, lost: LostReplies, requests: Requests, times: int
 ) -> None:
     task = begin(2)
@@ -67,7 +67,7 @@ def test_a_batch_whose_reply_is_lost_is_written_once(
 
 
 @pytest.mark.parametrize("method", ["cancel", "complete"])
-def test_an_end_whose_reply_is_lost_is_not_taken_for_anothers(
+def test_an_end_whose_response_is_lost_is_recognised_as_its_own(
     store: Store, owner: str, begin: Begin, lost: LostReplies, method: str
 ) -> None:
     task = begin()
@@ -80,7 +80,7 @@ def test_an_end_whose_reply_is_lost_is_not_taken_for_anothers(
 
 
 @BUT_EMBEDDED
-def test_a_write_whose_reply_is_lost_is_known_though_others_have_written_since(
+def test_a_write_whose_response_is_lost_is_recognised_after_other_writes(
     store: Store, begin: Begin, lost: LostReplies
 ) -> None:
     task = begin(20)
@@ -92,7 +92,7 @@ def test_a_write_whose_reply_is_lost_is_known_though_others_have_written_since(
     assert written.task.version == 21
 
 
-def test_a_write_whose_reply_is_lost_is_known_though_the_task_has_ended_since(
+def test_a_write_whose_response_is_lost_is_recognised_after_the_task_has_ended(
     store: Store, owner: str, begin: Begin, lost: LostReplies
 ) -> None:
     task = begin()
@@ -102,9 +102,7 @@ def test_a_write_whose_reply_is_lost_is_known_though_the_task_has_ended_since(
     assert (written.task.status, statuses(written.task)) == (TaskStatus.CANCELLED, ["completed"])
 
 
-def test_a_write_that_lost_the_race_and_then_its_reply_is_still_a_conflict(
-    store: Store, begin: Begin, lost: LostReplies
-) -> None:
+def test_a_lost_race_whose_response_is_lost_is_a_conflict(store: Store, begin: Begin, lost: LostReplies) -> None:
     task = begin()
     store.write(task, Batch(steps=(done(0, "theirs"),)))
     lost.times = 1
@@ -114,7 +112,7 @@ def test_a_write_that_lost_the_race_and_then_its_reply_is_still_a_conflict(
 
 
 @ON_MEMORY
-def test_an_engine_that_shows_no_item_on_a_failed_condition_is_asked_for_it(
+def test_the_item_is_read_if_a_failed_condition_does_not_return_it(
     store: Store, owner: str, engine: Engine, begin: Begin, lost: LostReplies
 ) -> None:
     def hide(parsed: dict[str, Any], **_: object) -> None:
@@ -135,7 +133,7 @@ def test_an_engine_that_shows_no_item_on_a_failed_condition_is_asked_for_it(
         engine.client.meta.events.unregister("after-call.dynamodb.UpdateItem", hide)
 
 
-def test_a_write_is_applied_once_though_its_condition_still_holds_when_it_is_sent_again(
+def test_a_retry_whose_condition_still_holds_is_not_applied_twice(
     store: Store, begin: Begin, lost: LostReplies
 ) -> None:
     """An older result never takes the place of a newer one."""
@@ -149,7 +147,7 @@ def test_a_write_is_applied_once_though_its_condition_still_holds_when_it_is_sen
 
 
 @BUT_EMBEDDED
-def test_a_write_that_is_sent_again_in_the_next_minute_is_still_applied_once(
+def test_a_retry_in_the_next_minute_is_not_applied_twice(
     store: Store, begin: Begin, lost: LostReplies, clock: Clock
 ) -> None:
     task = begin()
@@ -166,7 +164,7 @@ def test_a_write_that_is_sent_again_in_the_next_minute_is_still_applied_once(
 
 @ON_MEMORY
 @pytest.mark.parametrize("minutes", range(1, 11))
-def test_a_write_is_known_though_another_writers_clock_is_as_far_apart_as_aws_takes_them(
+def test_a_write_is_recognised_if_the_clocks_of_two_writers_differ_by_ten_minutes(
     stores: Stores, begin: Begin, lost: LostReplies, clock: Clock, minutes: int
 ) -> None:
     """One is up to five minutes fast, the other up to five minutes slow."""
@@ -180,7 +178,7 @@ def test_a_write_is_known_though_another_writers_clock_is_as_far_apart_as_aws_ta
 
 
 @BUT_EMBEDDED
-def test_an_item_forgets_its_writes_after_fifteen_minutes(store: Store, begin: Begin, clock: Clock) -> None:
+def test_an_item_forgets_tokens_after_fifteen_minutes(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin()
     for _ in range(90):
         task = store.write(task, Batch(variables={"a": 1})).task
@@ -190,7 +188,7 @@ def test_an_item_forgets_its_writes_after_fifteen_minutes(store: Store, begin: B
 
 
 @ON_MEMORY
-def test_when_the_last_word_is_lost_it_is_unknown_whether_a_write_was_applied(
+def test_the_outcome_is_unknown_if_all_responses_are_lost(
     store: Store, begin: Begin, lost: LostReplies, pauses: Pauses
 ) -> None:
     task = begin()
@@ -204,7 +202,7 @@ def test_when_the_last_word_is_lost_it_is_unknown_whether_a_write_was_applied(
 
 
 @ON_MEMORY
-def test_whether_a_write_was_made_is_unknown_where_its_reply_was_lost_and_its_task_is_gone(
+def test_the_outcome_is_unknown_if_the_response_is_lost_and_the_task_is_gone(
     store: Store, engine: Engine, begin: Begin, lost: LostReplies
 ) -> None:
     def delete() -> None:
@@ -220,9 +218,7 @@ def test_whether_a_write_was_made_is_unknown_where_its_reply_was_lost_and_its_ta
 
 
 @ON_MEMORY
-def test_a_creation_whose_outcome_is_unknown_tells_the_task_that_there_may_be(
-    store: Store, owner: str, lost: LostReplies
-) -> None:
+def test_an_unknown_creation_returns_the_task_that_may_exist(store: Store, owner: str, lost: LostReplies) -> None:
     lost.times = 1_000
     with pytest.raises(OutcomeUnknown) as unknown:
         store.create(NewTask(owner, {"a": 1}))
@@ -246,7 +242,7 @@ CLAIM = Claim("r", 5_000_000_000_000)
     ],
     ids=["time for one", "a call", "the end of a run", "a checkpoint without time for the end", "a checkpoint"],
 )
-def test_nothing_is_sent_again_that_would_outlast_the_function(
+def test_no_retry_outlasts_the_function(
     store: Store,
     begin: Begin,
     lost: LostReplies,
@@ -315,7 +311,7 @@ def test_no_first_attempt_is_made_without_time_for_it_and_the_reply(
 @pytest.mark.parametrize(
     ("code", "budget_s"), [("ProvisionedThroughputExceededException", 0.5), ("ThrottlingException", 0.5)]
 )
-def test_a_creation_that_is_throttled_is_refused_as_busy_after_half_a_second(
+def test_a_throttled_creation_is_refused_as_busy_after_half_a_second(
     stores: Stores, owner: str, engine: Engine, pauses: Pauses, code: str, budget_s: float
 ) -> None:
     with refusing(engine, "PutItem", code), pytest.raises(StoreBusy) as busy:
@@ -326,7 +322,7 @@ def test_a_creation_that_is_throttled_is_refused_as_busy_after_half_a_second(
 
 @ON_MEMORY
 @pytest.mark.parametrize(("held", "budget_s"), [(False, 10.0), (True, 20.0)], ids=["continuation", "end of a run"])
-def test_a_write_that_is_throttled_is_sent_again_for_as_long_as_it_may(
+def test_a_throttled_write_is_retried_for_its_time(
     stores: Stores, begin: Begin, engine: Engine, pauses: Pauses, held: bool, budget_s: float
 ) -> None:
     store, task = stores(), begin(claim=CLAIM)
@@ -340,7 +336,7 @@ def test_a_write_that_is_throttled_is_sent_again_for_as_long_as_it_may(
     ("code", "failure"),
     [("InternalServerError", OutcomeUnknown), ("AccessDeniedException", StoreUnavailable)],
 )
-def test_what_dynamodb_failed_at_is_unknown_and_what_it_refused_was_not_written(
+def test_a_server_error_is_an_unknown_outcome_and_a_refusal_is_not(
     store: Store, begin: Begin, engine: Engine, code: str, failure: type[StoreUnavailable]
 ) -> None:
     task = begin()
@@ -397,14 +393,14 @@ def test_a_batch_for_a_store_that_is_down_is_unavailable(
 
 
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])
-def test_what_dynamodb_refuses_is_named(engine: Engine, call: Callable[[TaskStore], object]) -> None:
+def test_a_refusal_names_dynamodbs_error(engine: Engine, call: Callable[[TaskStore], object]) -> None:
     with pytest.raises(StoreUnavailable, match="ResourceNotFoundException") as unavailable:
         call(DynamoDBTaskStore(TaskItems(TaskTable("no-such-table", Connection(lambda: engine.client)))))
     assert isinstance(unavailable.value.__cause__, ClientError)
 
 
 @ON_MEMORY
-def test_an_answer_that_is_not_dynamodbs_is_unavailable(engine: Engine, store: Store, owner: str, begin: Begin) -> None:
+def test_a_response_of_a_proxy_is_unavailable(engine: Engine, store: Store, owner: str, begin: Begin) -> None:
     def portal(request: AWSPreparedRequest, **_: object) -> AWSResponse:
         return AWSResponse(request.url, 200, HTTPHeaders(), MockRawResponse("<html>Please log in</html>"))
 
@@ -420,7 +416,7 @@ def test_an_answer_that_is_not_dynamodbs_is_unavailable(engine: Engine, store: S
         engine.client.meta.events.unregister("before-send.dynamodb", answer)
 
 
-def test_a_client_that_cannot_be_made_is_unavailable() -> None:
+def test_a_client_that_cannot_be_created_is_unavailable() -> None:
     def connect() -> "DynamoDBClient":
         raise NoRegionError
 
@@ -429,7 +425,7 @@ def test_a_client_that_cannot_be_made_is_unavailable() -> None:
 
 
 @ON_MEMORY
-def test_the_client_is_made_once_by_the_first_request(engine: Engine, threads: Threads) -> None:
+def test_the_first_request_creates_the_client_once(engine: Engine, threads: Threads) -> None:
     made: list[str] = []
 
     def connect() -> "DynamoDBClient":
@@ -460,9 +456,7 @@ def test_a_damaged_item_is_an_error_that_names_it(store: Store, engine: Engine, 
         _ = store.get(owner, task.task_id).variables["a"]
 
 
-def test_a_write_that_arrives_when_it_was_decided_on_again_is_not_applied_beside_that(
-    store: Store, begin: Begin, clock: Clock
-) -> None:
+def test_a_late_attempt_is_not_applied_after_a_later_decision(store: Store, begin: Begin, clock: Clock) -> None:
     """Writes of one token are applied once, also where the later one is of another minute."""
     task = begin(2)
     token = (new_token(), clock.ms)
@@ -473,7 +467,7 @@ def test_a_write_that_arrives_when_it_was_decided_on_again_is_not_applied_beside
     assert statuses(after) == ["pending", "completed"]
 
 
-def test_a_write_that_lost_its_race_tells_the_token_that_it_keeps(store: Store, begin: Begin, clock: Clock) -> None:
+def test_a_conflict_returns_the_token_of_the_write(store: Store, begin: Begin, clock: Clock) -> None:
     task, token = begin(2), (new_token(), clock.ms)
     store.write(task, Batch(steps=(done(0),)))
     clock.ms += 60_000

@@ -40,7 +40,7 @@ def number_of(task: TaskRecord | None) -> int:
     return task.job.dispatches
 
 
-def test_of_many_workers_one_begins(
+def test_one_of_several_workers_begins(
     store: Store, create_job: Begin, worker: MakeClaim, threads: Threads, rounds: Rounds
 ) -> None:
     for _ in rounds(CROWDED):
@@ -57,7 +57,7 @@ def test_of_many_workers_one_begins(
         assert all(error.current == won for error in refused)
 
 
-def test_of_many_polls_one_dispatches_again(
+def test_one_of_several_polls_dispatches_again(
     store: Store, create_job: Begin, clock: Clock, threads: Threads, rounds: Rounds
 ) -> None:
     for _ in rounds(CROWDED):
@@ -70,7 +70,7 @@ def test_of_many_polls_one_dispatches_again(
         assert number_of(won) == 2
 
 
-def test_of_many_answers_to_as_many_questions_none_is_lost_and_one_is_the_last(
+def test_simultaneous_answers_to_different_questions_are_all_stored_and_one_is_last(
     store: Store, held_job: HeldJob, threads: Threads, rounds: Rounds
 ) -> None:
     for _ in rounds(CROWDED):
@@ -86,7 +86,7 @@ def test_of_many_answers_to_as_many_questions_none_is_lost_and_one_is_the_last(
         assert (after.status, after.job.dispatches) == (WORKING, 2)
 
 
-def test_of_many_answers_to_one_question_one_stands(
+def test_one_of_several_answers_to_a_question_is_stored(
     store: Store, held_job: HeldJob, threads: Threads, rounds: Rounds
 ) -> None:
     for _ in rounds(CROWDED):
@@ -100,7 +100,7 @@ def test_of_many_answers_to_one_question_one_stands(
         assert (after.version, after.status) == (task.version + 2, INPUT_REQUIRED)
 
 
-def test_a_job_is_begun_or_cancelled_first_and_then_its_worker_writes_nothing(
+def test_after_a_cancellation_a_racing_worker_writes_nothing(
     store: Store, create_job: Begin, worker: MakeClaim, threads: Threads, rounds: Rounds
 ) -> None:
     for _ in rounds(ROUNDS):
@@ -123,7 +123,7 @@ def test_a_job_is_begun_or_cancelled_first_and_then_its_worker_writes_nothing(
             assert cancelled.claim is None
 
 
-def test_a_job_is_given_up_or_begun_and_never_both(
+def test_a_job_is_given_up_or_begun_but_not_both(
     store: Store, held_job: HeldJob, worker: MakeClaim, clock: Clock, threads: Threads, rounds: Rounds
 ) -> None:
     """Its worker asks and is answered while a poll still believes that its only attempt is used up."""
@@ -168,16 +168,14 @@ def test_a_job_ends_once(store: Store, held_job: HeldJob, clock: Clock, threads:
 # Lost answers
 
 
-def test_a_job_whose_creation_is_not_answered_is_created_once(
-    store: Store, create_job: Begin, lost: LostReplies
-) -> None:
+def test_a_job_is_created_once_if_the_response_is_lost(store: Store, create_job: Begin, lost: LostReplies) -> None:
     lost.times = 1
     task = create_job()
     assert store.list(task.owner).tasks[0].task_id == task.task_id
     assert store.get(task.owner, task.task_id) == task
 
 
-def test_a_claim_whose_answer_is_lost_is_counted_once(
+def test_an_attempt_is_counted_once_if_the_response_is_lost(
     store: Store, create_job: Begin, worker: MakeClaim, lost: LostReplies
 ) -> None:
     task = create_job(attempts=1)
@@ -186,7 +184,7 @@ def test_a_claim_whose_answer_is_lost_is_counted_once(
     assert taken.claim == replace(worker("a"), number=1, dispatch=1)
 
 
-def test_a_worker_whose_claim_was_taken_over_before_it_heard_of_it_has_begun_nothing(
+def test_a_worker_whose_claim_response_was_lost_and_that_was_taken_over_does_not_begin(
     store: Store, create_job: Begin, worker: MakeClaim, clock: Clock, lost: LostReplies
 ) -> None:
     """Its function stood still between the first attempt at the request and the second."""
@@ -203,7 +201,7 @@ def test_a_worker_whose_claim_was_taken_over_before_it_heard_of_it_has_begun_not
     assert held.value.until_ms == worker("b").until_ms
 
 
-def test_a_worker_whose_job_was_cancelled_before_it_heard_of_its_claim_has_begun_nothing(
+def test_a_worker_whose_claim_response_was_lost_and_whose_job_was_cancelled_does_not_begin(
     store: Store, create_job: Begin, worker: MakeClaim, lost: LostReplies
 ) -> None:
     task = create_job()
@@ -212,7 +210,7 @@ def test_a_worker_whose_job_was_cancelled_before_it_heard_of_its_claim_has_begun
         store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
 
 
-def test_a_dispatch_whose_answer_is_lost_is_noted_once(
+def test_a_dispatch_is_noted_once_if_the_response_is_lost(
     store: Store, create_job: Begin, clock: Clock, lost: LostReplies
 ) -> None:
     task = create_job()
@@ -224,7 +222,7 @@ def test_a_dispatch_whose_answer_is_lost_is_noted_once(
 
 
 @pytest.mark.parametrize("write", ["fail", "give up", "ask", "hand over", "result"])
-def test_a_write_of_a_job_whose_answer_is_lost_is_not_taken_for_anothers(
+def test_a_write_of_a_job_whose_response_is_lost_is_recognised_as_its_own(
     store: Store, held_job: HeldJob, clock: Clock, lost: LostReplies, write: str
 ) -> None:
     task, claim = held_job(attempts=1)
@@ -245,7 +243,7 @@ def test_a_write_of_a_job_whose_answer_is_lost_is_not_taken_for_anothers(
     assert after.version == task.version + 1
 
 
-def test_an_answer_whose_answer_is_lost_is_stored_once_though_others_came_since(
+def test_an_answer_is_stored_once_if_the_response_is_lost(
     store: Store, held_job: HeldJob, lost: LostReplies, after_read: AfterRead
 ) -> None:
     task, claim = held_job()
@@ -264,7 +262,7 @@ def test_an_answer_whose_answer_is_lost_is_stored_once_though_others_came_since(
 
 
 @ON_MEMORY
-def test_a_report_is_sent_once_and_says_when_that_is_not_known(
+def test_a_report_is_sent_once_and_its_outcome_may_be_unknown(
     store: Store, held_job: HeldJob, lost: LostReplies
 ) -> None:
     task, claim = held_job()
@@ -276,9 +274,7 @@ def test_a_report_is_sent_once_and_says_when_that_is_not_known(
 
 
 @ON_MEMORY
-def test_what_a_worker_does_not_know_to_have_asked_it_has_asked_all_the_same(
-    store: Store, held_job: HeldJob, lost: LostReplies
-) -> None:
+def test_questions_are_stored_once_if_the_response_is_lost(store: Store, held_job: HeldJob, lost: LostReplies) -> None:
     task, claim = held_job()
     lost.times = 1_000
     with pytest.raises(OutcomeUnknown):

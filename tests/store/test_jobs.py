@@ -67,7 +67,7 @@ def questions(number: int) -> dict[str, JsonObject]:
     return {key: {**NAME, "params": {"message": key}} for key in keys(number)}
 
 
-def test_a_job_is_created_and_read_as_it_was_given(
+def test_a_job_is_read_back_as_it_was_created(
     store: Store, create_job: Begin, clock: Clock, requests: Requests
 ) -> None:
     task = create_job()
@@ -80,12 +80,12 @@ def test_a_job_is_created_and_read_as_it_was_given(
 
 
 @ON_MEMORY
-def test_long_work_is_zipped_and_read_as_it_was_given(create_job: Begin) -> None:
+def test_a_long_job_is_compressed_and_read_back(create_job: Begin) -> None:
     answers: JsonObject = {"text": {"text": "long " * 10_000}}
     assert job_of(create_job(answers=answers)).work.answers == answers
 
 
-def test_a_task_without_work_is_no_job(store: Store, begin: Begin, worker: MakeClaim, clock: Clock) -> None:
+def test_a_task_without_a_job_spec_is_no_job(store: Store, begin: Begin, worker: MakeClaim, clock: Clock) -> None:
     task = begin()
     assert task.job is None
     with pytest.raises(Conflict):
@@ -96,7 +96,7 @@ def test_a_task_without_work_is_no_job(store: Store, begin: Begin, worker: MakeC
     assert store.jobs.answer(task.owner, task.task_id, {"name": KIM}) is None
 
 
-def test_a_list_says_of_a_job_which_tool_it_calls_and_how_far_it_is(store: Store, held_job: HeldJob) -> None:
+def test_a_listed_job_has_its_tool_and_status_message(store: Store, held_job: HeldJob) -> None:
     task, claim = held_job()
     store.jobs.report(task, claim, "half of it")
     (listed,) = store.list(task.owner).tasks
@@ -107,7 +107,7 @@ def test_a_list_says_of_a_job_which_tool_it_calls_and_how_far_it_is(store: Store
 # Beginning
 
 
-def test_a_worker_begins_by_one_request_that_reads_the_task(
+def test_beginning_a_job_is_one_request_that_also_reads_it(
     store: Store, create_job: Begin, worker: MakeClaim, requests: Requests
 ) -> None:
     task = create_job()
@@ -120,7 +120,7 @@ def test_a_worker_begins_by_one_request_that_reads_the_task(
     assert (taken.job, taken.version) == (task.job, task.version)
 
 
-def test_nobody_begins_what_a_worker_holds_and_everybody_what_its_claim_has_left(
+def test_a_claimed_job_cannot_be_begun_until_its_claim_ends(
     store: Store, create_job: Begin, worker: MakeClaim, clock: Clock
 ) -> None:
     task, first = create_job(), worker("a")
@@ -134,7 +134,7 @@ def test_nobody_begins_what_a_worker_holds_and_everybody_what_its_claim_has_left
     assert after.claim == replace(worker("b"), number=2, dispatch=2)
 
 
-def test_a_job_is_begun_as_often_as_it_may_be(store: Store, create_job: Begin, worker: MakeClaim, clock: Clock) -> None:
+def test_a_job_is_begun_up_to_its_attempts(store: Store, create_job: Begin, worker: MakeClaim, clock: Clock) -> None:
     task = create_job(attempts=1)
     taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
     with pytest.raises(TaskHeld):
@@ -154,7 +154,7 @@ def test_a_job_that_waits_for_the_client_is_not_begun(store: Store, held_job: He
 
 
 @pytest.mark.parametrize("name", ["claim", "answer"])
-def test_a_job_that_is_gone_or_anothers_is_not_there(
+def test_a_missing_or_foreign_job_is_not_found(
     store: Store, create_job: Begin, worker: MakeClaim, clock: Clock, name: str
 ) -> None:
     task = create_job()
@@ -185,7 +185,7 @@ WRITES: dict[str, Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]] 
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_a_worker_whose_job_another_has_begun_writes_nothing(
+def test_a_worker_cannot_write_after_a_takeover(
     store: Store,
     held_job: HeldJob,
     worker: MakeClaim,
@@ -201,7 +201,7 @@ def test_a_worker_whose_job_another_has_begun_writes_nothing(
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_a_worker_that_was_late_and_that_nobody_replaced_still_writes(
+def test_a_worker_with_an_expired_claim_can_write_if_no_other_took_over(
     store: Store, held_job: HeldJob, clock: Clock, write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]
 ) -> None:
     task, claim = held_job()
@@ -211,7 +211,7 @@ def test_a_worker_that_was_late_and_that_nobody_replaced_still_writes(
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 @pytest.mark.parametrize("is_answered", [False, True], ids=["waiting", "answered"])
-def test_a_worker_that_has_given_its_job_up_writes_nothing_more(
+def test_a_worker_cannot_write_after_the_release(
     store: Store,
     held_job: HeldJob,
     write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
@@ -262,7 +262,7 @@ def test_a_result_ends_the_job(store: Store, held_job: HeldJob) -> None:
     assert after.claim == replace(claim, until_ms=0)
 
 
-def test_a_failure_ends_the_job_and_says_why(store: Store, held_job: HeldJob, requests: Requests) -> None:
+def test_a_failure_ends_the_job_with_its_error(store: Store, held_job: HeldJob, requests: Requests) -> None:
     task, claim = held_job()
     requests.take()
     failed = store.jobs.fail(task, claim, ERROR)
@@ -350,7 +350,7 @@ def test_each_dispatch_waits_twice_as_long_for_the_next_and_ten_minutes_at_most(
     assert set(waits[4:]) == {LONGEST_DISPATCH_MS}
 
 
-def test_a_job_that_somebody_holds_is_not_dispatched_again(
+def test_a_claimed_job_is_not_dispatched_again(
     store: Store, create_job: Begin, worker: MakeClaim, clock: Clock
 ) -> None:
     task = create_job()
@@ -367,7 +367,7 @@ def test_a_job_that_somebody_holds_is_not_dispatched_again(
     assert (job_of(again).dispatches, again.claim) == (2, taken.claim)
 
 
-def test_a_job_whose_attempts_are_used_up_is_given_up_and_no_other(
+def test_only_a_job_without_attempts_is_given_up(
     store: Store, create_job: Begin, worker: MakeClaim, clock: Clock
 ) -> None:
     task = create_job()
@@ -387,7 +387,7 @@ def test_a_job_whose_attempts_are_used_up_is_given_up_and_no_other(
         store.jobs.give_up(second, ERROR)
 
 
-def test_what_a_poll_has_read_long_ago_ends_no_job(store: Store, held_job: HeldJob, clock: Clock) -> None:
+def test_an_outdated_poll_does_not_end_a_job(store: Store, held_job: HeldJob, clock: Clock) -> None:
     task, claim = held_job(attempts=1)
     clock.ms += LEASE_MS + 1
     # The worker was late, and is back.
@@ -403,7 +403,7 @@ def test_what_a_poll_has_read_long_ago_ends_no_job(store: Store, held_job: HeldJ
 # Questions and answers
 
 
-def test_a_job_asks_and_is_dispatched_anew_when_all_is_answered(
+def test_a_job_is_dispatched_again_after_the_last_answer(
     store: Store, held_job: HeldJob, worker: MakeClaim, clock: Clock, requests: Requests
 ) -> None:
     task, claim = held_job(attempts=1)
@@ -459,14 +459,14 @@ def test_answers_to_questions_that_are_not_open_change_nothing(
 
 
 @pytest.mark.parametrize("key", ["", "a.b#c", "\ud800", '"', "é🎉", "k" * 1_000])
-def test_any_text_is_a_key(store: Store, held_job: HeldJob, key: str) -> None:
+def test_any_text_can_be_the_key_of_a_question(store: Store, held_job: HeldJob, key: str) -> None:
     task, claim = held_job()
     assert job_of(store.jobs.ask(task, claim, {key: NAME})).open == {key: NAME}
     assert job_of(answered(store, task, {key: KIM})).answers == {key: KIM}
 
 
 @ON_MEMORY
-def test_a_key_stands_for_one_question(store: Store, held_job: HeldJob, worker: MakeClaim) -> None:
+def test_a_key_cannot_be_used_for_two_questions(store: Store, held_job: HeldJob, worker: MakeClaim) -> None:
     task, claim = held_job()
     store.jobs.ask(task, claim, {"name": NAME})
     given = answered(store, task, {"name": KIM})
@@ -483,7 +483,7 @@ def test_a_key_stands_for_one_question(store: Store, held_job: HeldJob, worker: 
     assert (asked.status, job_of(asked).open) == (INPUT_REQUIRED, {"more": NAME})
 
 
-def test_as_many_questions_as_one_write_takes_are_asked_and_answered_together(store: Store, held_job: HeldJob) -> None:
+def test_a_hundred_questions_are_asked_and_answered_in_one_write_each(store: Store, held_job: HeldJob) -> None:
     task, claim = held_job()
     with pytest.raises(TooLarge, match="101 questions"):
         store.jobs.ask(task, claim, questions(101))
@@ -494,9 +494,7 @@ def test_as_many_questions_as_one_write_takes_are_asked_and_answered_together(st
 
 
 @ON_MEMORY
-def test_questions_that_do_not_fit_are_refused_and_the_job_goes_on(
-    stores: Stores, owner: str, worker: MakeClaim
-) -> None:
+def test_too_large_questions_are_refused_without_a_change(stores: Stores, owner: str, worker: MakeClaim) -> None:
     store = stores(limits=Limits(item_bytes=4_000, compress_over_bytes=100_000))
     created = store.create(NewTask(owner, {}, work=WORK))
     task = store.jobs.claim(owner, created.task_id, worker("a"), 1)
@@ -511,7 +509,7 @@ def test_questions_that_do_not_fit_are_refused_and_the_job_goes_on(
     assert answered(store, task, dict.fromkeys(keys(2), KIM)).status is WORKING
 
 
-def test_answers_that_dynamodb_finds_too_large_are_refused_and_no_other_is_lost(
+def test_too_large_answers_are_refused_and_no_other_answer_is_lost(
     stores: Stores, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(item_bytes=900_000, compress_over_bytes=1_000_000))
@@ -528,7 +526,7 @@ def test_answers_that_dynamodb_finds_too_large_are_refused_and_no_other_is_lost(
 
 
 @ON_MEMORY
-def test_an_answer_that_has_no_time_for_a_lost_race_says_that_it_is_not_stored(
+def test_an_answer_without_time_after_a_lost_race_is_refused_as_busy(
     store: Store, held_job: HeldJob, after_read: AfterRead
 ) -> None:
     task, claim = held_job()
@@ -540,7 +538,7 @@ def test_an_answer_that_has_no_time_for_a_lost_race_says_that_it_is_not_stored(
 
 
 @ON_MEMORY
-def test_answers_are_decided_on_again_after_a_lost_race(
+def test_answers_are_decided_again_after_a_lost_race(
     store: Store, held_job: HeldJob, after_read: AfterRead, pauses: Pauses, requests: Requests
 ) -> None:
     task, claim = held_job()
@@ -555,9 +553,7 @@ def test_answers_are_decided_on_again_after_a_lost_race(
     assert (after.status, job_of(after).answers) == (WORKING, {"q0": KIM, "q1": decline})
 
 
-def test_an_answer_that_comes_too_late_for_a_cancellation_is_refused(
-    store: Store, held_job: HeldJob, after_read: AfterRead
-) -> None:
+def test_an_answer_after_a_cancellation_is_refused(store: Store, held_job: HeldJob, after_read: AfterRead) -> None:
     task, claim = held_job()
     store.jobs.ask(task, claim, questions(1))
     after_read.run = lambda: store.cancel(task.owner, task.task_id)
@@ -569,7 +565,7 @@ def test_an_answer_that_comes_too_late_for_a_cancellation_is_refused(
 # Handing over
 
 
-def test_a_job_is_handed_over_to_a_fresh_worker_and_lives_longer(
+def test_a_handover_dispatches_a_new_worker_and_extends_the_job(
     store: Store, owner: str, worker: MakeClaim, clock: Clock
 ) -> None:
     created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
@@ -592,7 +588,9 @@ def test_a_job_is_handed_over_to_a_fresh_worker_and_lives_longer(
 
 
 @ON_MEMORY
-def test_no_job_lives_longer_than_any_task_may(stores: Stores, owner: str, worker: MakeClaim, clock: Clock) -> None:
+def test_a_job_lives_at_most_for_the_maximum_lifetime(
+    stores: Stores, owner: str, worker: MakeClaim, clock: Clock
+) -> None:
     store = stores(limits=Limits(max_ttl_ms=120_000))
     created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
     clock.ms += 50_000
@@ -605,7 +603,7 @@ def test_no_job_lives_longer_than_any_task_may(stores: Stores, owner: str, worke
 
 
 @pytest.mark.parametrize("work", [WORK, None], ids=["a job", "a workflow's task"])
-def test_a_task_is_made_to_live_longer_by_one_request_and_only_where_it_would_soon_expire(
+def test_extending_a_task_is_one_request_or_none(
     stores: Stores, owner: str, clock: Clock, requests: Requests, work: JobSpec | None
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=250_000))
@@ -631,7 +629,7 @@ def test_a_task_is_made_to_live_longer_by_one_request_and_only_where_it_would_so
         store.get(owner, task.task_id)
 
 
-def test_a_task_that_is_over_is_not_made_to_live_longer(stores: Stores, owner: str, clock: Clock) -> None:
+def test_an_ended_task_is_not_extended(stores: Stores, owner: str, clock: Clock) -> None:
     store = stores(limits=Limits(max_ttl_ms=250_000))
     task = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
     store.cancel(owner, task.task_id)
@@ -641,7 +639,7 @@ def test_a_task_that_is_over_is_not_made_to_live_longer(stores: Stores, owner: s
 
 
 @pytest.mark.parametrize("when", ["before", "between the request and its repetition"])
-def test_whoever_extends_a_task_that_another_has_claimed_meanwhile_is_told_so(
+def test_extending_a_task_after_a_takeover_raises_claim_lost(
     stores: Stores, owner: str, worker: MakeClaim, clock: Clock, lost: LostReplies, when: str
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=250_000))
@@ -662,7 +660,7 @@ def test_whoever_extends_a_task_that_another_has_claimed_meanwhile_is_told_so(
     assert told.value.current.ttl_ms == (100_000 if when == "before" else 151_000)
 
 
-def test_a_worker_that_has_heard_of_another_asks_nothing(
+def test_a_worker_that_knows_of_a_takeover_asks_nothing(
     store: Store, held_job: HeldJob, worker: MakeClaim, clock: Clock
 ) -> None:
     """The task as it stands has the other one's questions and their answers."""
@@ -676,7 +674,7 @@ def test_a_worker_that_has_heard_of_another_asks_nothing(
         store.jobs.ask(store.get(task.owner, task.task_id), claim, questions(1))
 
 
-def test_a_job_that_lives_longer_is_counted_as_live_for_as_long(
+def test_an_extended_job_is_counted_until_its_new_end(
     stores: Stores, owner: str, worker: MakeClaim, clock: Clock
 ) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1, max_ttl_ms=86_400_000))
@@ -696,7 +694,7 @@ def test_a_job_that_lives_longer_is_counted_as_live_for_as_long(
 
 
 @ON_MEMORY
-def test_a_job_of_before_the_limit_makes_no_count_that_never_expires(
+def test_extending_a_job_from_before_the_limit_creates_no_count_item(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     before = stores()
@@ -708,7 +706,7 @@ def test_a_job_of_before_the_limit_makes_no_count_that_never_expires(
 
 @pytest.mark.parametrize("how", ["extend", "hand over"])
 @pytest.mark.parametrize("ended", ["before", "after"])
-def test_a_job_that_ends_while_it_is_made_to_live_longer_is_counted_no_more(
+def test_a_job_that_ends_while_it_is_extended_is_not_counted(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim, how: str, ended: str
 ) -> None:
     """It is cancelled just before or just after the write by which it lives longer, while its count is moved."""

@@ -43,7 +43,7 @@ def uncompressed(stores: Stores, bucket: Bucket) -> Store:
     return stores(limits=limits, objects=S3ObjectStore(bucket.name, lambda: bucket.client))
 
 
-def test_a_result_that_does_not_fit_goes_to_the_bucket_and_comes_back_exactly(
+def test_a_large_result_goes_to_the_bucket_and_comes_back_exactly(
     overflowing: Store, owner: str, bucket: Bucket, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
@@ -62,7 +62,7 @@ def test_a_result_that_does_not_fit_goes_to_the_bucket_and_comes_back_exactly(
     assert len(bucket.keys) == 1
 
 
-def test_what_fits_once_it_is_compressed_stays_in_the_item(
+def test_a_value_that_is_small_when_compressed_stays_in_the_item(
     overflowing: Store, begin: Begin, requests: Requests
 ) -> None:
     task = begin()
@@ -130,7 +130,7 @@ def test_a_task_is_created_with_large_variables_and_arguments(
     assert requests.take() == ["GetObject"] * 3
 
 
-def test_a_creation_that_is_one_too_many_writes_no_object(stores: Stores, bucket: Bucket, owner: str) -> None:
+def test_a_creation_over_the_limit_writes_no_object(stores: Stores, bucket: Bucket, owner: str) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1), objects=S3ObjectStore(bucket.name, lambda: bucket.client))
     store.create(NewTask(owner, {}))
     with pytest.raises(Exception, match="as many as are allowed"):
@@ -150,9 +150,7 @@ def test_a_task_is_completed_with_a_large_result(
     assert overflowing.get(owner, task.task_id).by_client
 
 
-def test_a_result_that_finds_the_item_full_moves_after_all(
-    overflowing: Store, owner: str, begin: Begin, requests: Requests
-) -> None:
+def test_a_small_result_leaves_a_full_item(overflowing: Store, owner: str, begin: Begin, requests: Requests) -> None:
     small = noise(4_000)
     task = overflowing.write(begin(), Batch(pause=SetPause({"error": "e" * 407_000}))).task
     requests.take()
@@ -161,9 +159,7 @@ def test_a_result_that_finds_the_item_full_moves_after_all(
     assert (completed.result, moved(completed)) == ({"small": small}, ["result"])
 
 
-def test_nobody_fills_the_bucket_for_tasks_that_are_over_or_anothers(
-    overflowing: Store, owner: str, bucket: Bucket, begin: Begin
-) -> None:
+def test_a_refused_completion_writes_no_object(overflowing: Store, owner: str, bucket: Bucket, begin: Begin) -> None:
     task = begin()
     with pytest.raises(TaskNotFound):
         overflowing.complete("another", task.task_id, {"large": BIG})
@@ -176,7 +172,7 @@ def test_nobody_fills_the_bucket_for_tasks_that_are_over_or_anothers(
     assert bucket.keys == []
 
 
-def test_a_listing_fetches_nothing(overflowing: Store, owner: str, begin: Begin, requests: Requests) -> None:
+def test_a_list_fetches_no_values(overflowing: Store, owner: str, begin: Begin, requests: Requests) -> None:
     task = begin()
     overflowing.write(task, Batch(steps=(done(0, BIG),), result={"large": BIG}))
     requests.take()
@@ -185,9 +181,7 @@ def test_a_listing_fetches_nothing(overflowing: Store, owner: str, begin: Begin,
     assert requests.take() == ["Query"]
 
 
-def test_writing_beside_a_value_that_has_moved_fetches_nothing(
-    overflowing: Store, owner: str, begin: Begin, requests: Requests
-) -> None:
+def test_a_write_fetches_no_values(overflowing: Store, owner: str, begin: Begin, requests: Requests) -> None:
     task = begin(2)
     overflowing.write(task, Batch(steps=(done(0, BIG),)))
     read = overflowing.get(owner, task.task_id)
@@ -227,7 +221,9 @@ def test_a_value_that_looks_like_a_pointer_is_a_value(overflowing: Store, owner:
     assert requests.take() == ["GetItem"]
 
 
-def test_two_writers_who_are_too_large_together_are_both_kept(stores: Stores, begin: Begin, requests: Requests) -> None:
+def test_two_writes_that_are_too_large_together_are_both_stored(
+    stores: Stores, begin: Begin, requests: Requests
+) -> None:
     store = stores(limits=Limits(compress_over_bytes=10**9, values_ms=60_000))
     task = store.write(begin(), Batch(pause=SetPause({"error": "e" * 200_000}))).task
     first, second = ({f"{letter}{n}": letter * 4_000 for n in range(30)} for letter in "xy")
@@ -239,7 +235,7 @@ def test_two_writers_who_are_too_large_together_are_both_kept(stores: Stores, be
     assert (first | second).items() <= dict(written.task.variables).items()
 
 
-def test_who_loses_the_race_leaves_the_winners_value_as_it_is(
+def test_a_lost_race_does_not_change_the_winners_value(
     overflowing: Store, owner: str, bucket: Bucket, begin: Begin
 ) -> None:
     task, theirs, mine = begin(), noise(600_000, 1), noise(600_000, 2)
@@ -262,7 +258,7 @@ def test_the_same_value_is_the_same_object_each_time(
 
 
 @pytest.mark.parametrize(("ttl_ms", "days"), [(1_000, 2), (86_400_000, 2), (86_400_001, 8), (31_536_000_000, 366)])
-def test_an_object_is_kept_longer_than_its_task_and_names_nobody(
+def test_an_object_outlives_its_task_and_does_not_contain_the_owners_name(
     stores: Stores, bucket: Bucket, ttl_ms: int, days: int
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=10**12), objects=S3ObjectStore(bucket.name, lambda: bucket.client))
@@ -277,7 +273,7 @@ def test_an_object_is_kept_longer_than_its_task_and_names_nobody(
         assert "kim" not in key
 
 
-def test_the_s3_client_is_made_by_the_first_value_that_moves(
+def test_the_first_large_value_creates_the_s3_client(
     stores: Stores, engine: Engine, bucket: Bucket, begin: Begin
 ) -> None:
     made: list[str] = []
@@ -294,7 +290,7 @@ def test_the_s3_client_is_made_by_the_first_value_that_moves(
     assert (task.variables["large"], made) == (BIG, ["client"])
 
 
-def test_writers_at_the_same_time_all_keep_their_large_values(
+def test_simultaneous_writers_all_store_their_large_values(
     overflowing: Store, owner: str, begin: Begin, threads: Threads
 ) -> None:
     task, values = begin(6), [noise(450_000, seed) for seed in range(6)]
@@ -318,7 +314,7 @@ LOSSES: dict[str, Callable[[Bucket, str], None]] = {
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_value_whose_object_is_gone_or_another_is_lost_and_the_rest_is_there(
+def test_a_missing_or_changed_object_loses_only_its_value(
     overflowing: Store,
     owner: str,
     bucket: Bucket,
@@ -340,9 +336,7 @@ def test_a_value_whose_object_is_gone_or_another_is_lost_and_the_rest_is_there(
     overflowing.write(read, Batch(variables={"later": 1}))
 
 
-def test_an_object_that_is_larger_than_its_pointer_says_is_lost_and_not_read(
-    overflowing: Store, bucket: Bucket, begin: Begin
-) -> None:
+def test_an_object_larger_than_its_pointer_says_is_not_read(overflowing: Store, bucket: Bucket, begin: Begin) -> None:
     task = overflowing.write(begin(), Batch(steps=(done(0, BIG),))).task
     [key] = bucket.keys
     bucket.replace(key, bucket.content(key) + bytes(1_000_000))
@@ -365,7 +359,7 @@ def test_results_and_arguments_can_be_lost_too(overflowing: Store, owner: str, b
             _ = read.arguments
 
 
-def test_a_pointer_copied_from_another_owners_item_leads_nowhere(
+def test_a_pointer_copied_from_another_owners_item_reads_nothing(
     overflowing: Store, engine: Engine, owner: str, requests: Requests
 ) -> None:
     theirs = overflowing.create(NewTask("another", {"secret": BIG}))

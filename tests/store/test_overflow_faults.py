@@ -69,7 +69,7 @@ def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR and record.exc_info]
 
 
-def test_a_run_that_is_killed_between_s3_and_dynamodb_leaves_the_task_as_it_was(
+def test_a_run_killed_between_s3_and_dynamodb_does_not_change_the_task(
     overflowing: Store, engine: Engine, owner: str, bucket: Bucket, begin: Begin
 ) -> None:
     task = overflowing.write(begin(2), Batch(steps=(done(0, noise(600_000, 1)),))).task
@@ -84,7 +84,7 @@ def test_a_run_that_is_killed_between_s3_and_dynamodb_leaves_the_task_as_it_was(
     assert result(read, 0) == noise(600_000, 1)
 
 
-def test_what_was_killed_can_be_written_again(overflowing: Store, engine: Engine, bucket: Bucket, begin: Begin) -> None:
+def test_a_killed_write_can_be_repeated(overflowing: Store, engine: Engine, bucket: Bucket, begin: Begin) -> None:
     task = begin()
     with killed_before_the_update(engine):
         overflowing.write(task, Batch(steps=(done(0, BIG),)))
@@ -93,7 +93,7 @@ def test_what_was_killed_can_be_written_again(overflowing: Store, engine: Engine
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_when_objects_cannot_be_written_the_values_go_to_items_of_their_own(
+def test_if_s3_fails_values_go_to_items(
     overflowing: Store,
     owner: str,
     bucket: Bucket,
@@ -117,13 +117,13 @@ def test_when_objects_cannot_be_written_the_values_go_to_items_of_their_own(
     assert bucket.keys == []
 
 
-def test_a_bucket_where_nobody_listens_costs_nothing_but_time(stores: Stores, nobody: "S3Client", begin: Begin) -> None:
+def test_if_s3_cannot_be_reached_values_go_to_items(stores: Stores, nobody: "S3Client", begin: Begin) -> None:
     store = stores(objects=S3ObjectStore("bucket", lambda: nobody))
     written = store.write(begin(), Batch(steps=(done(0, BIG),)))
     assert (written.oversized, result(written.task, 0)) == ((), BIG)
 
 
-def test_an_s3_client_that_cannot_be_made_costs_nothing(stores: Stores, begin: Begin) -> None:
+def test_if_the_s3_client_cannot_be_created_values_go_to_items(stores: Stores, begin: Begin) -> None:
     def connect() -> "S3Client":
         raise NoRegionError
 
@@ -132,7 +132,7 @@ def test_an_s3_client_that_cannot_be_made_costs_nothing(stores: Stores, begin: B
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_without_s3_results_and_arguments_are_kept_all_the_same(
+def test_if_s3_fails_results_and_arguments_are_stored(
     overflowing: Store, owner: str, bucket: Bucket, begin: Begin, fault: str
 ) -> None:
     task = begin()
@@ -144,7 +144,7 @@ def test_without_s3_results_and_arguments_are_kept_all_the_same(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_value_of_more_than_is_read_back_is_kept_in_s3_alone(
+def test_a_value_over_six_megabytes_is_stored_only_in_s3(
     overflowing: Store, bucket: Bucket, begin: Begin, fault: str
 ) -> None:
     longer = "x" * 6_000_001
@@ -164,7 +164,7 @@ def test_a_missing_object_of_a_bucket_that_may_not_be_listed_is_lost(
 
 
 @pytest.mark.parametrize("fault", OUTAGES)
-def test_an_s3_that_does_not_answer_is_unavailable_and_is_asked_once(
+def test_if_s3_does_not_respond_a_request_asks_it_once(
     overflowing: Store, owner: str, bucket: Bucket, begin: Begin, requests: Requests, fault: str
 ) -> None:
     task = begin(3)
@@ -180,13 +180,13 @@ def test_an_s3_that_does_not_answer_is_unavailable_and_is_asked_once(
     assert result(overflowing.get(owner, task.task_id), 0) == BIG
 
 
-def test_an_object_that_breaks_off_on_its_way_is_unavailable(overflowing: Store, bucket: Bucket, begin: Begin) -> None:
+def test_an_incomplete_response_of_s3_is_unavailable(overflowing: Store, bucket: Bucket, begin: Begin) -> None:
     task = overflowing.write(begin(), Batch(steps=(done(0, BIG),))).task
     with bucket.breaking_off("GetObject"), pytest.raises(StoreUnavailable, match="IncompleteReadError"):
         result(task, 0)
 
 
-def test_a_value_that_has_moved_cannot_be_read_where_no_bucket_is_configured(
+def test_a_value_in_s3_cannot_be_read_without_a_bucket(
     overflowing: Store, store: Store, owner: str, begin: Begin
 ) -> None:
     task = overflowing.write(begin(2), Batch(steps=(done(0, BIG), done(1, "small")))).task

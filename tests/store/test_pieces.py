@@ -56,7 +56,7 @@ def fail(**_: object) -> None:
     raise StoreUnavailable("so it is")
 
 
-def test_six_megabytes_are_kept_whole_without_a_bucket(
+def test_six_megabytes_are_stored_without_a_bucket(
     store: Store, engine: Engine, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
@@ -77,7 +77,7 @@ def test_six_megabytes_are_kept_whole_without_a_bucket(
 
 
 @ON_MEMORY
-def test_a_value_of_more_than_six_megabytes_gives_way_to_a_note(store: Store, owner: str, begin: Begin) -> None:
+def test_a_note_replaces_a_value_over_six_megabytes(store: Store, owner: str, begin: Begin) -> None:
     task, longer = begin(2), f"{LARGEST}x"
     written = store.write(task, Batch(steps=(done(0, longer), done(1, "small"))))
     assert written.oversized == ("_workflow.result.s0",)
@@ -87,7 +87,7 @@ def test_a_value_of_more_than_six_megabytes_gives_way_to_a_note(store: Store, ow
 
 
 @BUT_EMBEDDED
-def test_arguments_variables_and_results_are_kept_without_a_bucket(store: Store, owner: str) -> None:
+def test_arguments_variables_and_results_are_stored_without_a_bucket(store: Store, owner: str) -> None:
     task = store.create(NewTask(owner, {"large": BIG}, arguments={"text": BIG}))
     assert moved(task) == ["arguments", "large"]
     store.complete(owner, task.task_id, {"text": BIG})
@@ -96,9 +96,7 @@ def test_arguments_variables_and_results_are_kept_without_a_bucket(store: Store,
 
 
 @ON_MEMORY
-def test_small_results_cost_no_item_of_their_own_and_larger_ones_one_together(
-    store: Store, begin: Begin, requests: Requests
-) -> None:
+def test_small_results_stay_and_large_ones_share_an_item(store: Store, begin: Begin, requests: Requests) -> None:
     task = begin(20)
     requests.take()
     small = Batch(steps=tuple(done(index, "x" * 200) for index in range(10)))
@@ -117,9 +115,7 @@ def test_small_results_cost_no_item_of_their_own_and_larger_ones_one_together(
 
 
 @ON_MEMORY
-def test_an_items_expiry_is_after_its_heads_whenever_it_is_written(
-    stores: Stores, engine: Engine, clock: Clock, owner: str
-) -> None:
+def test_a_value_item_expires_after_its_task(stores: Stores, engine: Engine, clock: Clock, owner: str) -> None:
     store = stores(limits=Limits(max_ttl_ms=10_000_000))
     task = store.create(NewTask(owner, {"large": BIG}, ttl_ms=5_000_000))
     clock.ms += 4_000_000
@@ -133,7 +129,7 @@ def test_an_items_expiry_is_after_its_heads_whenever_it_is_written(
 
 @ON_MEMORY
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_lost_piece_costs_its_value_alone(store: Store, engine: Engine, owner: str, begin: Begin, lost: int) -> None:
+def test_a_lost_piece_loses_only_its_value(store: Store, engine: Engine, owner: str, begin: Begin, lost: int) -> None:
     task, other = begin(2), noise(600_000, 5)
     task = store.write(task, Batch(steps=(done(0, BIG), done(1, other)))).task
     engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[lost])
@@ -161,7 +157,7 @@ def test_a_piece_that_is_not_what_was_written_is_a_lost_value(
 
 
 @ON_MEMORY
-def test_a_miss_is_looked_at_once_more_consistently_before_it_is_a_loss(
+def test_a_missing_piece_is_read_again_consistently(
     store: Store, engine: Engine, begin: Begin, requests: Requests
 ) -> None:
     task = store.write(begin(), Batch(variables={"v": noise(6_000)})).task
@@ -180,7 +176,7 @@ def test_a_miss_is_looked_at_once_more_consistently_before_it_is_a_loss(
 
 
 @ON_MEMORY
-def test_a_run_that_is_killed_between_two_pieces_leaves_the_task_as_it_was_and_can_be_repeated(
+def test_a_run_killed_between_two_pieces_does_not_change_the_task_and_can_be_repeated(
     store: Store, engine: Engine, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task, puts = begin(), list[str]()
@@ -202,7 +198,7 @@ def test_a_run_that_is_killed_between_two_pieces_leaves_the_task_as_it_was_and_c
 
 
 @ON_MEMORY
-def test_a_value_that_is_replaced_while_it_is_read_is_read_as_it_was(store: Store, owner: str, begin: Begin) -> None:
+def test_a_reader_finishes_reading_the_old_value(store: Store, owner: str, begin: Begin) -> None:
     task = store.write(begin(), Batch(variables={"v": LARGEST})).task
     read = store.get(owner, task.task_id)
     coming = text_of(read, "v")
@@ -214,7 +210,7 @@ def test_a_value_that_is_replaced_while_it_is_read_is_read_as_it_was(store: Stor
 
 
 @ON_MEMORY
-def test_who_loses_the_race_does_not_write_its_value_again(
+def test_after_a_lost_race_the_value_is_not_written_again(
     store: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
@@ -228,9 +224,7 @@ def test_who_loses_the_race_does_not_write_its_value_again(
 
 
 @ON_MEMORY
-def test_when_some_pieces_cannot_be_written_only_their_value_gives_way(
-    store: Store, engine: Engine, begin: Begin
-) -> None:
+def test_a_piece_that_cannot_be_written_affects_only_its_value(store: Store, engine: Engine, begin: Begin) -> None:
     failed = list[bytes]()
 
     def refuse_one(request: Any, **_: object) -> None:
@@ -246,7 +240,7 @@ def test_when_some_pieces_cannot_be_written_only_their_value_gives_way(
 
 
 @ON_MEMORY
-def test_what_cannot_be_written_outside_stays_in_the_head_where_it_fits(
+def test_a_value_that_cannot_be_written_outside_stays_if_there_is_room(
     store: Store, engine: Engine, owner: str, begin: Begin
 ) -> None:
     task, value = begin(), noise(20_000)
@@ -259,7 +253,7 @@ def test_what_cannot_be_written_outside_stays_in_the_head_where_it_fits(
 
 @ON_MEMORY
 @pytest.mark.parametrize("limit_s", [1.0, 1_000.0])
-def test_a_table_that_hangs_is_not_waited_for_beyond_the_time_of_a_write(
+def test_a_hanging_table_does_not_extend_the_time_of_a_write(
     stores: Stores, engine: Engine, begin: Begin, limit_s: float
 ) -> None:
     task, time, ended = begin(2), Virtual(), list[tuple[float, Written]]()
@@ -281,7 +275,7 @@ def test_a_table_that_hangs_is_not_waited_for_beyond_the_time_of_a_write(
 
 
 @pytest.mark.parametrize("owners", [("a#b", "a"), ("a", "a#b"), ("o" * 1_900, "o" * 1_901), ("kim", "Kim")])
-def test_nobody_reads_anothers_value_by_its_pointer(store: Store, engine: Engine, owners: tuple[str, str]) -> None:
+def test_a_copied_pointer_reads_no_other_owners_items(store: Store, engine: Engine, owners: tuple[str, str]) -> None:
     theirs = store.create(NewTask(owners[0], {"secret": BIG}))
     mine = store.create(NewTask(owners[1], {"secret": "mine"}))
     assert isinstance(theirs.source, dict)
@@ -295,7 +289,7 @@ def test_nobody_reads_anothers_value_by_its_pointer(store: Store, engine: Engine
 
 
 @ON_MEMORY
-def test_several_values_are_read_at_once_and_each_but_once(
+def test_several_values_are_fetched_at_once_and_each_only_once(
     store: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = begin(6)
@@ -308,16 +302,3 @@ def test_several_values_are_read_at_once_and_each_but_once(
     assert requests.take() == ["GetItem"] * 6
     assert [read.variables[name] for name in names] == [noise(6_000, index) for index in range(6)]
     assert requests.take() == []
-
-
-@BUT_EMBEDDED
-def test_a_listing_is_of_heads_and_says_where_tasks_stand(
-    store: Store, owner: str, begin: Begin, requests: Requests
-) -> None:
-    task = store.write(begin(2), Batch(steps=(done(0, BIG),), variables={"mine": 1})).task
-    requests.take()
-    [listed] = store.list(owner).tasks
-    assert requests.take() == ["Query"]
-    assert listed.variables == {"_workflow.progress": task.variables["_workflow.progress"]}
-    with pytest.raises(ValueError, match="must be read"):
-        store.write(listed, Batch(variables={"late": 1}))

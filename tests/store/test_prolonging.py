@@ -57,7 +57,7 @@ def renewed(store: Store, task: TaskRecord, clock: Clock) -> TaskRecord:
 
 @BUT_EMBEDDED
 @pytest.mark.parametrize("each_ms", [HOUR_MS, 12 * HOUR_MS, 400 * DAY_MS], ids=["hour", "half a day", "400 days"])
-def test_no_value_expires_before_its_task_though_the_longest_lifetime_is_raised(
+def test_no_value_expires_before_its_extended_task(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim, clock: Clock, each_ms: int
 ) -> None:
     task = begun(stores(limits=Limits(max_ttl_ms=DAY_MS, values_ms=60_000)), owner, worker("a"))
@@ -79,7 +79,7 @@ def test_no_value_expires_before_its_task_though_the_longest_lifetime_is_raised(
 
 @ON_MEMORY
 @pytest.mark.parametrize("how", ["extend", "hand over"])
-def test_a_task_that_lives_as_long_as_usual_costs_no_request_for_its_values(
+def test_a_short_extension_needs_no_request_for_values(
     stores: Stores, owner: str, worker: MakeClaim, requests: Requests, clock: Clock, how: str
 ) -> None:
     store = stores()
@@ -112,7 +112,9 @@ def test_a_task_lives_no_longer_than_values_that_cannot_be_written_again(
 
 
 @ON_MEMORY
-def test_a_lost_value_ends_no_task(stores: Stores, engine: Engine, owner: str, worker: MakeClaim) -> None:
+def test_a_lost_value_does_not_limit_an_extension(
+    stores: Stores, engine: Engine, owner: str, worker: MakeClaim
+) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
     task = begun(store, owner, worker("a"))
     bundle = pointers(task)["large"].bundle
@@ -123,7 +125,7 @@ def test_a_lost_value_ends_no_task(stores: Stores, engine: Engine, owner: str, w
 
 
 @ON_MEMORY
-def test_a_value_that_was_written_for_a_shorter_life_is_refused(
+def test_a_write_with_a_value_for_a_shorter_life_is_a_conflict(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     """Somebody has read the task, and writes a value to it after it was made to live longer."""
@@ -139,7 +141,7 @@ def test_a_value_that_was_written_for_a_shorter_life_is_refused(
 
 
 @ON_MEMORY
-def test_a_value_that_is_written_while_its_task_is_prolonged_far_keeps_it_from_that(
+def test_a_value_written_during_a_long_extension_prevents_it(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
@@ -152,7 +154,7 @@ def test_a_value_that_is_written_while_its_task_is_prolonged_far_keeps_it_from_t
 
 
 @ON_MEMORY
-def test_a_result_of_the_clients_is_kept_though_the_task_is_prolonged_meanwhile(
+def test_a_clients_result_is_stored_during_an_extension(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
@@ -172,7 +174,7 @@ def test_a_result_of_the_clients_is_kept_though_the_task_is_prolonged_meanwhile(
 
 
 @ON_MEMORY
-def test_the_same_value_written_late_does_not_expire_sooner(
+def test_writing_a_value_again_does_not_shorten_its_life(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
@@ -185,7 +187,7 @@ def test_the_same_value_written_late_does_not_expire_sooner(
 
 
 @ON_MEMORY
-def test_objects_of_a_task_that_lives_longer_go_to_another_folder(
+def test_objects_of_an_extended_task_go_to_another_folder(
     stores: Stores, bucket: Bucket, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(

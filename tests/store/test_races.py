@@ -31,7 +31,7 @@ def recording(store: Store, task: TaskRecord, write: StepWrite) -> Callable[[], 
     return lambda: store.write(task, Batch(steps=(write,))).task
 
 
-def test_sixteen_writers_of_sixteen_steps_all_stand(
+def test_sixteen_writers_of_sixteen_steps_all_succeed(
     store: Store, owner: str, begin: Begin, threads: Threads, rounds: Rounds
 ) -> None:
     for _ in rounds(ROUNDS):
@@ -47,7 +47,7 @@ def test_sixteen_writers_of_sixteen_steps_all_stand(
         assert after.version == 1 + WRITERS
 
 
-def test_of_many_writers_of_one_step_exactly_one_wins(
+def test_one_of_several_writers_of_a_step_wins(
     store: Store, owner: str, begin: Begin, threads: Threads, rounds: Rounds
 ) -> None:
     for _ in rounds(ROUNDS):
@@ -108,7 +108,7 @@ def writers(ministack_engine: Engine) -> "Iterator[list[Writer]]":
 
 
 @on("ministack")
-def test_writers_in_several_processes_all_stand(
+def test_writers_in_several_processes_all_succeed(
     writers: "list[Writer]", store: Store, owner: str, begin: Begin, rounds: Rounds
 ) -> None:
     for _ in rounds(ROUNDS):

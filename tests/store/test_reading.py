@@ -34,7 +34,7 @@ def bundle_bytes(task: TaskRecord, name: str) -> int:
     return pointer.bundle_bytes
 
 
-def test_no_more_is_read_ahead_or_kept_than_there_is_room_for(
+def test_reading_ahead_has_a_memory_limit(
     store: Store, begin: Begin, requests: Requests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = begin(4)
@@ -52,7 +52,7 @@ def test_no_more_is_read_ahead_or_kept_than_there_is_room_for(
     assert requests.take() == ["GetItem"] * 2
 
 
-def test_pieces_are_joined_in_their_order_however_they_come(stores: Stores, engine: Engine, begin: Begin) -> None:
+def test_pieces_are_joined_in_order(stores: Stores, engine: Engine, begin: Begin) -> None:
     time, came, values = Virtual(), list[bool](), list[object]()
     store = stores(monotonic=time.monotonic, sleep=time.sleep)
     task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
@@ -69,7 +69,7 @@ def test_pieces_are_joined_in_their_order_however_they_come(stores: Stores, engi
     assert values == [BIG]
 
 
-def test_a_value_whose_first_piece_alone_cannot_be_written_gives_way(
+def test_a_note_replaces_a_value_whose_first_piece_cannot_be_written(
     store: Store, engine: Engine, begin: Begin
 ) -> None:
     def refuse_first(request: Any, **_: object) -> None:
@@ -94,7 +94,7 @@ def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
         result(task, 0)
 
 
-def test_a_lost_value_that_is_made_again_is_written_again(store: Store, engine: Engine, begin: Begin) -> None:
+def test_a_lost_value_is_written_again(store: Store, engine: Engine, begin: Begin) -> None:
     task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
     engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[0])
     with pytest.raises(ValueLost):
@@ -102,7 +102,7 @@ def test_a_lost_value_that_is_made_again_is_written_again(store: Store, engine: 
     assert store.write(task, Batch(variables={"again": BIG})).task.variables["again"] == BIG
 
 
-def test_what_was_written_is_remembered_for_ten_seconds(
+def test_written_values_are_remembered_for_ten_seconds(
     store: Store, begin: Begin, requests: Requests, pauses: Pauses
 ) -> None:
     """Afterwards it may have expired."""
@@ -127,7 +127,7 @@ def test_after_s3_has_failed_a_write_uses_only_items(
     assert result(written.task, 0) == BIG
 
 
-def test_values_leave_the_head_its_time_when_the_function_has_less_than_the_reserve(
+def test_values_leave_time_for_the_item_if_the_function_has_little_left(
     stores: Stores, engine: Engine, begin: Begin
 ) -> None:
     task, time, ended_s = begin(), Virtual(), list[float]()

@@ -43,7 +43,7 @@ def bytes_of(task: TaskRecord) -> int:
     return item_size(task.source)
 
 
-def test_an_item_filled_to_its_limit_still_takes_progress_and_pause_reason(plain: Store, begin: Begin) -> None:
+def test_a_full_item_still_accepts_progress_and_pause_reason(plain: Store, begin: Begin) -> None:
     task = filled(plain, begin(2), 399_800)
     pause = SetPause({"type": "toolError", "error": "e" * 900})
     written = plain.write(task, Batch(steps=(done(0, "r"), done(1, "r")), pause=pause))
@@ -51,7 +51,7 @@ def test_an_item_filled_to_its_limit_still_takes_progress_and_pause_reason(plain
     assert (statuses(written.task), bytes_of(written.task) > 400_000) == (["completed", "completed"], True)
 
 
-def test_a_refused_write_leaves_nothing_behind(stores: Stores, owner: str, begin: Begin) -> None:
+def test_a_refused_write_changes_nothing(stores: Stores, owner: str, begin: Begin) -> None:
     store = stores(limits=Limits(compress_over_bytes=10**9, item_bytes=10**9))
     task = filled(store, begin(2), 300_000)
     pause = SetPause({"type": "toolError", "error": "e" * 200_000})
@@ -68,7 +68,7 @@ def test_compressed_values_count_as_they_are_stored(store: Store, owner: str, be
     assert [result(store.get(owner, written.task.task_id), index) for index in range(5)] == values
 
 
-def test_the_computed_size_is_no_less_than_the_engines(stores: Stores, owner: str, begin: Begin) -> None:
+def test_an_item_of_the_computed_maximum_size_is_accepted(stores: Stores, owner: str, begin: Begin) -> None:
     """An item that the computation puts at DynamoDB's limit is taken; of a little more, the value leaves it."""
     unlimited = stores(limits=Limits(compress_over_bytes=10**9, item_bytes=10**9))
     full = filled(unlimited, begin(4), 409_600)
@@ -97,7 +97,7 @@ def test_many_steps_with_long_names_are_one_request(store: Store, begin: Begin, 
     assert written.variables["v" * 200 + "49"] == 49
 
 
-def test_a_batch_written_in_one_piece_is_guarded_as_one(store: Store, begin: Begin) -> None:
+def test_a_batch_with_many_steps_requires_the_whole_progress(store: Store, begin: Begin) -> None:
     task = begin(120)
     winner = store.write(task, Batch(steps=(done(119, "first"),))).task
     batch = Batch(steps=tuple(done(index, "later") for index in range(110)))
@@ -108,7 +108,7 @@ def test_a_batch_written_in_one_piece_is_guarded_as_one(store: Store, begin: Beg
     assert statuses(written) == ["completed"] * 110 + ["pending"] * 9 + ["completed"]
 
 
-def test_a_progress_replaced_as_a_whole_must_be_the_one_that_was_read(store: Store, begin: Begin) -> None:
+def test_replacing_the_progress_requires_the_one_that_was_read(store: Store, begin: Begin) -> None:
     task = begin(2)
     steps: list[Json] = [{"name": name, "tool": "work", "status": "pending"} for name in ("new", "s0", "s1")]
     replaced = Batch(

@@ -53,7 +53,9 @@ def test_a_lost_race_is_counted_and_is_no_error(watched: Store, collector: Colle
     assert noted(collector) == [(STORE_LATENCY.name, "UpdateItem"), (STORE_CONFLICTS.name, "")]
 
 
-def test_a_task_that_has_ended_is_no_lost_race(watched: Store, collector: Collector, begin: Begin, owner: str) -> None:
+def test_a_write_to_an_ended_task_is_not_counted_as_a_lost_race(
+    watched: Store, collector: Collector, begin: Begin, owner: str
+) -> None:
     task = begin()
     watched.cancel(owner, task.task_id)
     collector.take()

@@ -20,7 +20,7 @@ def ran(index: int, timing: Timing, before: StepStatus = PENDING) -> StepWrite:
     return StepWrite(index, f"s{index}", before, COMPLETED, index, timing=timing)
 
 
-def test_timings_come_with_the_write_of_the_steps_and_leave_those_of_other_steps_alone(
+def test_timings_are_written_with_their_steps_only(
     store: Store, begin: Begin, clock: Clock, requests: Requests
 ) -> None:
     task = begin(3, workflow="flow")
@@ -56,9 +56,7 @@ def test_steps_that_are_replaced_keep_the_timings_of_those_that_stay(store: Stor
     assert timings_of(task) == {"s1": one, "s2": two}
 
 
-def test_so_many_steps_that_they_are_written_in_one_piece_have_their_timings_too(
-    store: Store, begin: Begin, clock: Clock
-) -> None:
+def test_a_batch_with_many_steps_has_timings(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(STEPWISE_LIMIT + 2, workflow="flow")
     task = store.write(task, Batch(steps=(ran(STEPWISE_LIMIT + 1, Timing(clock.ms, 7)),))).task
     task = store.write(
@@ -70,9 +68,7 @@ def test_so_many_steps_that_they_are_written_in_one_piece_have_their_timings_too
     assert timings[f"s{STEPWISE_LIMIT + 1}"] == Timing(clock.ms, 7)
 
 
-def test_a_name_that_dynamodb_does_not_take_and_a_clock_that_is_behind_are_kept(
-    store: Store, begin: Begin, clock: Clock
-) -> None:
+def test_timings_support_any_step_name_and_a_clock_that_is_behind(store: Store, begin: Begin, clock: Clock) -> None:
     task, early = begin(1, workflow="flow"), Timing(clock.ms - 40, 3)
     for name in ('"s0"', "\ud800"):
         task = store.write(task, Batch(steps=(replace(ran(0, early, PENDING), name=name, status=PENDING),))).task
@@ -80,7 +76,7 @@ def test_a_name_that_dynamodb_does_not_take_and_a_clock_that_is_behind_are_kept(
 
 
 @pytest.mark.parametrize("damaged", [{"M": {"s0": {"S": "soon"}}}, {"S": '"soon"'}], ids=["timing", "all"])
-def test_damaged_timings_are_the_stores_failure(
+def test_damaged_timings_are_a_store_error(
     store: Store, begin: Begin, engine: Engine, damaged: dict[str, object]
 ) -> None:
     task = begin(1, workflow="flow")

@@ -89,7 +89,7 @@ def test_any_json_comes_back_exactly(store: Store, owner: str, variables: dict[s
 @BUT_EMBEDDED
 @settings(examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(TEXT, JSON, max_size=4))
-def test_any_pause_reason_is_known_again(store: Store, owner: str, reason: dict[str, Json]) -> None:
+def test_any_pause_reason_is_recognised(store: Store, owner: str, reason: dict[str, Json]) -> None:
     task = store.write(store.create(NewTask(owner, {})), Batch(pause=SetPause(reason))).task
     stored = task.variables[PAUSE_REASON]
     assert isinstance(stored, dict)
@@ -129,7 +129,7 @@ def test_a_conflict_and_a_finished_task_carry_compressed_values(store: Store, ow
 
 @ON_MEMORY
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")]])
-def test_what_is_not_json_is_refused_before_anything_is_written(
+def test_a_value_that_is_not_json_is_refused_before_any_write(
     store: Store, owner: str, begin: Begin, value: Json
 ) -> None:
     task = begin()
@@ -177,7 +177,7 @@ def test_pause_reason_and_arguments_can_be_read_in_the_console(store: Store, beg
 
 
 @ON_MEMORY
-def test_a_hostile_zip_costs_its_own_value_and_no_memory(
+def test_a_hostile_gzip_stream_loses_only_its_value_and_uses_no_memory(
     store: Store, engine: Engine, owner: str, begin: Begin
 ) -> None:
     task = begin()

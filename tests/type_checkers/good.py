@@ -1,9 +1,9 @@
 """A workflow function in which type checkers find nothing."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from mcp_baton import Argument, Context, Retry, Server, fetch, step
+from mcp_baton import Argument, Context, Retry, Server, ask_model, ask_user, fetch, step
 
 server = Server("library")
 
@@ -45,6 +45,10 @@ def borrow(title: str, pin: Annotated[str, Argument(secret=True)], days: int = 7
     loan = step(lend, retry=Retry(attempts=3), checkpoint=True)(shelf=book.shelf, reader=pin, days=days)
     reminder = step(remind)(loan.reader)
     step(lend, name="again")(reminder["reader"], "kim", book.copies)
+    reader = ask_user("reader", "Who borrows {title}?", title=title)
+    days = ask_model("days", "For how long?", returns=int)
+    size = ask_model("size", "Which size?", returns=Literal["small", "large"])
+    step(lend, name="third")(reader, size, days)
 
 
 @server.workflow(title="Borrow", background=True)

@@ -57,5 +57,5 @@ def test_each_mistake_is_found(check: Check) -> None:
     lines = (HERE / "bad.py").read_text().splitlines()
     wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
 
-    assert len(wrong) == 7
+    assert len(wrong) == 8
     assert check("bad.py") == wrong

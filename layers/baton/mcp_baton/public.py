@@ -24,15 +24,16 @@ from mcp_baton.server.content import (
 )
 from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.param_headers import Header
-from mcp_baton.server.definitions.workflow_function import fetch, step
+from mcp_baton.server.definitions.workflow_function import ask_model, ask_user, fetch, step
 from mcp_baton.server.schema.dependency import Depends
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
-from mcp_baton.workflow.definition import Argument, Retry, Step, Workflow
+from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
 
 __all__ = [
     "Argument",
+    "Ask",
     "Audio",
     "BatonError",
     "Context",
@@ -59,6 +60,8 @@ __all__ = [
     "ToolResult",
     "Workflow",
     "WorkflowError",
+    "ask_model",
+    "ask_user",
     "constant",
     "elicitation",
     "fetch",

@@ -265,7 +265,7 @@ def test_a_task_is_named_and_its_results_are_linked_where_the_last_write_was_mad
     server.add_workflow(Workflow(name="flow", description="d", steps=[Step("a", tool=write), Step("b", tool=send)]))
     client = make_client(server)
     prompt = client.get_prompt("flow")
-    go_on = f'Or call flow with {{"task_id": "{prompt.task_id}"}} to let the server go on.'
+    go_on = f'Then call flow with {{"task_id": "{prompt.task_id}"}} to let the server continue.'
     assert any(go_on in text for _, text in prompt.conversation) is stored
     called = client.call_tool("flow").result["structuredContent"]
     assert ("uri" in called["results"]["a"] if isinstance(called["results"]["a"], dict) else False) is stored

@@ -17,7 +17,6 @@ from mcp_baton import (
     ToolError,
     ToolResult,
     Workflow,
-    constant,
     prompt_arg,
     step_output,
 )
@@ -145,8 +144,8 @@ def test_a_model_that_sees_text_alone_is_led_to_the_end(make_client: MakeClient)
     paused = begun(make_client)
 
     refunded = paused.call("refund", order_id="A-17", amount=30.0)
-    mail = naming(paused.task, to="kim@example.com", text="R-A-17")
-    assert told(refunded) == f"Recorded as step 'refund' (2 of 3 done). Next: call send_mail with {mail}"
+    go_on = f"call refund_order with {naming(paused.task)}: the server continues."
+    assert told(refunded) == f"Recorded as step 'refund' (2 of 3 done). Next: {go_on}"
     sent = paused.call("send_mail", to="kim@example.com", text="R-A-17")
     assert told(sent) == f"All 3 steps are done. Call refund_order with {naming(paused.task)} to finish."
     assert sent.meta["next"] == [{"tool": "refund_order", "arguments": {"task_id": paused.task}}]
@@ -270,29 +269,6 @@ def test_only_tools_of_durable_workflows_take_it(make_client: MakeClient) -> Non
     assert unknown.result["isError"]
 
 
-def test_a_tools_own_parameter_is_left_to_it_in_the_next_call(make_client: MakeClient) -> None:
-    server = Shop().server
-    server.add_workflow(
-        Workflow(
-            name="tracking",
-            description="track",
-            steps=[
-                Step("mail", tool="send_mail", arguments={"to": constant("a"), "text": constant("b")}),
-                Step("track", tool="track", arguments={"task_id": constant("T-1")}),
-            ],
-        )
-    )
-    clock = Clock()
-    client = make_client(server, remaining_ms=clock)
-    task = begin(client, clock, "tracking")
-
-    answer = client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": task})
-
-    assert told(answer) == "Recorded as step 'mail' (1 of 2 done). Next: call track with " + json.dumps(
-        {"task_id": "T-1"}
-    )
-
-
 class Closed(BaseModel):
     """Nothing but its fields."""
 
@@ -350,7 +326,7 @@ def test_text_and_structure_both_say_it_and_results_stay_valid(make_client: Make
 
     answer = client.call_tool(name, {"task_id": task})
 
-    text = f"Recorded as step 'one' (1 of 2 done). Next: call {name} with {naming(task)}"
+    text = f"Recorded as step 'one' (1 of 2 done). Next: call flow with {naming(task)}: the server continues."
     assert answer.result["content"] == [*plain["content"], {"type": "text", "text": text}]
     added = {said_as: text} if said_as else {}
     structured = plain.get("structuredContent")

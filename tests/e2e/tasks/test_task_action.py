@@ -101,7 +101,7 @@ def test_the_text_stands_without_the_page_and_to_look_changes_nothing_and_runs_n
         "This task of refund_order waits for the model; 2 of 4 steps done. Step 'refund' failed: \"no\". "
         f"This step is not retryable: correct the cause first. "
         f'Next: call refund with {{"order_id": "A-17", "amount": 30.0, {task}}}. '
-        f"Or call refund_order with {{{task}}} to let the server go on."
+        f"Or call refund_order with {{{task}}} to let the server continue."
     )
     assert told.structured is not None
     assert told.structured["message"] == told.text
@@ -306,7 +306,7 @@ def test_only_a_client_that_shows_pages_completes_a_task(make_client: MakeClient
 
     assert refused["isError"]
     assert refused["content"][0]["text"] == (
-        "task_action complete is for clients that show the page of MCP Apps; to let the server go on, call harmless "
+        "task_action complete is for clients that show the page of MCP Apps; to let the server continue, call harmless "
         "with task_id alone. Nothing was run."
     )
     assert client.task("get", task).result["status"] == "working"

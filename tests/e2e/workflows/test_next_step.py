@@ -32,7 +32,7 @@ def test_a_hidden_error_is_for_the_operator_and_the_call_is_not_suggested(baton:
     assert run.text == (
         f"Step 'charge' failed: \"{run.pause.error}\". This step is not retryable, and only the server's log "
         f"says why it failed: tell the user, with the error id {error_id}.\n\n"
-        f"When the cause is corrected, call pay with {task} to let the server go on."
+        f"When the cause is corrected, call pay with {task} to let the server continue."
     )
     assert run.structured is not None
     assert run.structured["next"] == [{"tool": "pay", "arguments": {"task_id": run.task_id}}]
@@ -41,7 +41,7 @@ def test_a_hidden_error_is_for_the_operator_and_the_call_is_not_suggested(baton:
     for text in (shown.text, made.text):
         assert "tell the user, with the error id" in text
         assert "call charge" not in text.lower()
-        assert f"When the cause is corrected, call pay with {task} to let the server go on." in text
+        assert f"When the cause is corrected, call pay with {task} to let the server continue." in text
     prompt = client.get_prompt("pay", {"order_id": "A-17"})
     assert "When the cause is corrected, make these tool calls:" in prompt.handoff
 
@@ -49,7 +49,7 @@ def test_a_hidden_error_is_for_the_operator_and_the_call_is_not_suggested(baton:
 def test_a_retryable_step_with_a_hidden_error_may_be_tried_again(baton: Connect) -> None:
     run = baton(broken_server(retryable=True)).call_workflow("pay", {"order_id": "A-17"})
     assert "This step is retryable." in run.text
-    assert "1. Call charge with" in run.text
+    assert run.text.endswith(f'Call pay with {{"task_id": "{run.task_id}"}} to let the server continue.')
 
 
 def secret_server() -> Server:
@@ -147,14 +147,12 @@ def out_of_time(client: Client) -> Run:
     return client.call_workflow("flow")
 
 
-def test_a_run_that_is_out_of_time_first_offers_to_let_the_server_go_on(baton: Connect) -> None:
+def test_a_run_that_is_out_of_time_is_continued_by_the_server(baton: Connect) -> None:
     run = out_of_time(baton(slow_server()))
     task = f'"task_id": "{run.task_id}"'
     assert run.text == (
         "The server ran out of time before step 'b'. Nothing failed.\n\n"
-        f"Call flow with {{{task}}} to let the server go on.\n\n"
-        "Or make these tool calls:\n\n"
-        f'1. Read the resource docs://rules, then call second with {{"of": "one", {task}}}'
+        f"Call flow with {{{task}}} to let the server continue."
     )
 
 
@@ -186,6 +184,6 @@ def test_a_prompt_that_is_out_of_time_says_that_nothing_failed(baton: Connect, t
     assert "yours" not in run.handoff
     first = run.handoff.split("\n\n")[1]
     if task_ids == "text":
-        assert first == f'Call flow with {{"task_id": "{run.task_id}"}} to let the server go on.'
+        assert first == f'Call flow with {{"task_id": "{run.task_id}"}} to let the server continue.'
     else:
         assert first == "To continue the workflow, make these tool calls:"

@@ -118,8 +118,7 @@ def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
     make_client: MakeClient, press: Press, call: Call
 ) -> None:
     client, task = begun(make_client, press)
-    shown = call(client, task, "read_page", name="intro").meta["next"][0]["arguments"]
-    assert shown == {"text": TEXT, "page": 5}
+    shown = {"text": TEXT, "page": 5}
 
     answer = call(client, task, "print_page", **shown)
 
@@ -175,7 +174,7 @@ def test_a_call_with_a_placeholder_without_a_value_is_not_made(
     )
     assert unrecorded == (["Not recorded: nothing was run."] if call is by_argument else [])
     assert (answer.meta["recorded"], answer.meta["record_error"]) == (False, "nothing was run")
-    assert answer.meta["next"][0] == {"tool": "print_page", "arguments": {"text": TEXT, "page": 5}}
+    assert answer.meta["next"] == [{"tool": "publish", "arguments": {"task_id": task}}]
     assert press.printed == []
     assert table.item(task) == before
 

@@ -139,8 +139,8 @@ def test_a_continuation_names_steps_that_may_have_run(client: Client, payments: 
     told = client.call_tool("quote", {"order_id": "A-17", **task})
     assert f"Steps {payments.keyed('charge')} and 'mail' may already have run: {why}." in told.text
     [following] = read(told.text).calls
-    assert following.tool == "charge"
-    made = client.call_tool("charge", following.arguments)
+    assert (following.tool, following.arguments) == ("pay", task)
+    made = client.call_tool("charge", {"order_id": "A-17", "amount": 12.5, **task})
     assert f"Step {payments.keyed('charge')} may have run twice: {why}." in made.text
     assert made.meta["may_have_run_twice"] == [{"step": "charge", "idempotency_key": payments.keys["charge"][0]}]
     by_meta = client.call_tool("mail", {"receipt": "charged"}, task=task_of(client))

@@ -170,7 +170,7 @@ def test_remaining_calls_name_a_secret_without_its_value(make_client: MakeClient
             "arguments": {"session": "S-A-1", "headers": {"auth": ["Pin <secret pin>"]}, "note": "for A-1"},
             "guidance": 'Never say "<secret pin>".',
         },
-        {"tool": "sign", "arguments": {"pin": "<secret pin>", "code": "<missing: code>"}},
+        {"tool": "flow", "arguments": {"task_id": task, "pin": "<secret pin>"}},
     ]
 
 
@@ -233,7 +233,7 @@ def test_the_workflow_tool_shows_no_secret_and_needs_it_again(make_client: MakeC
     nothing_is_stored(table)
     structure = paused.result["structuredContent"]
     assert '"pin": "<secret pin>"' in structure["message"]
-    assert structure["message"].endswith("go on. Give pin again with it: secrets are not stored.")
+    assert structure["message"].endswith("continue. Give pin again with it: secrets are not stored.")
     again = client.call_tool("flow", {"task_id": structure["task_id"]})
     assert again.result["isError"] is True
     told = again.result["content"][0]["text"]

@@ -77,7 +77,7 @@ def test_remaining_calls_are_shown_on_request(client: Client, time: Time) -> Non
     assert "mcp-baton/next" not in client.task("get", task).meta
     assert "mcp-baton/next" not in client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": "no"}).meta
     told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
-    assert told == [{"tool": "refund", "arguments": {}}, {"tool": "notify", "arguments": {}}]
+    assert told == [{"tool": "refund", "arguments": {}}, {"tool": "flow", "arguments": {"task_id": task}}]
     continued = client.call_tool("refund", {"approved_by": "kim"}, task=task)
     told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
     assert told == continued.meta["next"]

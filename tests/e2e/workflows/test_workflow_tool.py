@@ -96,7 +96,7 @@ def test_a_workflow_tool_is_listed_with_a_description_and_a_schema(baton: Connec
     assert tool["description"].startswith(
         "Refund an order. The server runs 4 steps: 1. fetch: Fetch one order. 2. policy:"
     )
-    assert tool["description"].endswith("to let the server go on.")
+    assert tool["description"].endswith("to let the server continue.")
     assert tool["annotations"] == {
         "readOnlyHint": False,
         "destructiveHint": True,
@@ -171,9 +171,7 @@ To continue the workflow, make these tool calls:
 1. Call refund with {{"order_id": "A-17", "amount": 30.0, {named[1:]}
    Note: Mind "A-17".
 
-2. Call send_mail with {{"to": "kim@example.com", "text": "Refunded A-17", {named[1:]}
-
-Or call refund_order with {named} to let the server go on."""
+Then call refund_order with {named} to let the server continue."""
     )
     _, link = run.messages
     assert link.content == {
@@ -189,10 +187,7 @@ Or call refund_order with {named} to let the server go on."""
             "arguments": {"order_id": "A-17", "amount": 30.0, "task_id": run.task_id},
             "guidance": 'Mind "A-17".',
         },
-        {
-            "tool": "send_mail",
-            "arguments": {"to": "kim@example.com", "text": "Refunded A-17", "task_id": run.task_id},
-        },
+        {"tool": "refund_order", "arguments": {"task_id": run.task_id}},
     ]
     again = client.call_workflow("refund_order", task=run.task_id)
     assert (again.steps, again.completed, again.task_id) == (DONE, True, run.task_id)
@@ -513,8 +508,8 @@ def test_a_prompt_names_its_task_in_text_if_the_server_wants_it(baton: Connect, 
     run = client.get_prompt("refund_order", ORDER)
     named = f'{{"task_id": "{run.task_id}"}}'
     assert f'1. Call refund with {{"order_id": "A-17", "amount": 30.0, {named[1:]}' in run.handoff
-    instead = f"Or call refund_order with {named}" if tool else f"Or get the prompt refund_order with {named}"
-    assert run.handoff.endswith(f"{instead} to let the server go on.")
+    instead = f"Then call refund_order with {named}" if tool else f"Or get the prompt refund_order with {named}"
+    assert run.handoff.endswith(f"{instead} to let the server continue.")
     again = client.get_prompt("refund_order", {**ORDER, "task_id": run.task_id})
     assert (again.task_id, again.completed) == (run.task_id, True)
     prompts: Any = client.request("prompts/list")["prompts"]

@@ -1,4 +1,4 @@
-"""Registration: what users write, and what is refused while a server is put together."""
+"""Registration: publishing functions, and the definitions that are refused."""
 
 import functools
 import re

@@ -43,16 +43,16 @@ def test_an_id_has_125_random_bits() -> None:
 
 
 @given(times, st.sampled_from([1, 8, 32]))
-def test_an_id_says_a_shard_that_there_is(now_ms: int, shards: int) -> None:
+def test_an_id_contains_an_existing_shard(now_ms: int, shards: int) -> None:
     assert shard_of(new_task_id(now_ms, shards)) in {shard_name(number) for number in range(shards)}
 
 
-def test_ids_are_drawn_from_every_shard() -> None:
+def test_ids_use_every_shard() -> None:
     drawn = [shard_of(new_task_id(0, 32)) for _ in range(3200)]
     assert {drawn.count(shard_name(number)) > 0 for number in range(32)} == {True}
 
 
-def test_what_is_no_id_is_told_apart() -> None:
+def test_other_texts_are_not_task_ids() -> None:
     good = new_task_id(1)
     for bad in ("", good[:-1], good + "0", good[:-1] + "u", good[:-1] + "\n", "\ud800" * LENGTH, good.upper()):
         assert not is_task_id(bad)
@@ -62,7 +62,7 @@ def test_tokens_differ() -> None:
     assert len({new_token() for _ in range(1000)}) == 1000
 
 
-def test_a_questions_id_is_told_from_what_is_none() -> None:
+def test_other_texts_are_not_question_ids() -> None:
     good = new_question()
     assert is_question(good)
     for bad in (
@@ -79,7 +79,7 @@ def test_a_questions_id_is_told_from_what_is_none() -> None:
 
 
 @given(times, st.text())
-def test_a_tasks_question_says_whose_it_is_and_is_another_each_time(now_ms: int, key: str) -> None:
+def test_the_id_of_a_tasks_question_contains_the_task_and_is_new_each_time(now_ms: int, key: str) -> None:
     task_id = new_task_id(now_ms)
     question = new_task_question(task_id, key)
     assert asked_by(question) == (task_id, digest_of(key))
@@ -88,7 +88,7 @@ def test_a_tasks_question_says_whose_it_is_and_is_another_each_time(now_ms: int,
 
 
 @given(st.text())
-def test_nothing_else_is_a_tasks_question(text: str) -> None:
+def test_other_texts_are_not_ids_of_task_questions(text: str) -> None:
     task_id = new_task_id(0)
     for other in (
         text,
@@ -100,7 +100,7 @@ def test_nothing_else_is_a_tasks_question(text: str) -> None:
         assert asked_by(other) is None
 
 
-def test_a_mark_has_the_form_of_a_question_and_is_one_of_its_own() -> None:
+def test_a_mark_has_the_form_of_a_question_id_and_is_unique() -> None:
     marks = [
         sent_mark(task, key, session, window)
         for task in ("t1", "t2")

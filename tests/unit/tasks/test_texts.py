@@ -22,20 +22,20 @@ from mcp_baton.tasks.texts import (
 TEXT = ("é\u4e00🎉" * 5000).encode()
 
 
-def test_a_text_comes_back_whole_and_is_weighed_without_being_unzipped() -> None:
+def test_a_compressed_text_comes_back_and_states_its_length() -> None:
     data = zipped(TEXT)
     assert unzipped(data) == TEXT
     assert zipped_length(data) == len(TEXT)
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096, 10**7])
-def test_a_text_comes_in_pieces_that_are_no_larger_and_may_be_cut_anywhere(size: int) -> None:
+def test_a_text_is_read_in_pieces_of_limited_size(size: int) -> None:
     pieces = list(unzipped_pieces(zipped(TEXT), size))
     assert max(map(len, pieces)) <= size
     assert "".join(decoded(pieces)) == TEXT.decode()
 
 
-def test_a_text_of_the_largest_size_is_read_and_a_longer_one_is_not() -> None:
+def test_a_text_over_the_limit_is_not_read() -> None:
     assert len(unzipped(zipped(b"x" * VALUE_BYTES))) == VALUE_BYTES
     with pytest.raises(ValueTooLarge, match=f"{VALUE_BYTES + 1} bytes"):
         unzipped(zipped(b"x" * (VALUE_BYTES + 1)))
@@ -60,12 +60,12 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_a_damaged_zip_is_a_lost_value(damage: str) -> None:
+def test_a_damaged_gzip_stream_is_a_lost_value(damage: str) -> None:
     with pytest.raises(ValueLost):
         unzipped(DAMAGED[damage])
 
 
-def test_a_zip_that_holds_fifty_times_what_may_be_read_takes_no_memory_whatever_it_states() -> None:
+def test_a_gzip_bomb_uses_no_memory() -> None:
     largest = zipped(bytes(50 * VALUE_BYTES))
     for stated in (100, VALUE_BYTES, 50 * VALUE_BYTES):
         tracemalloc.start()
@@ -79,7 +79,7 @@ def test_a_zip_that_holds_fifty_times_what_may_be_read_takes_no_memory_whatever_
 
 
 @pytest.mark.parametrize("cut", [1, 50, 10**6])
-def test_a_zip_that_comes_in_parts_is_the_same_text_and_the_same_loss(cut: int) -> None:
+def test_a_gzip_stream_in_parts_is_read_alike(cut: int) -> None:
     def parts(data: bytes) -> list[bytes]:
         return [data[place : place + cut] for place in range(0, len(data), cut)]
 
@@ -91,7 +91,7 @@ def test_a_zip_that_comes_in_parts_is_the_same_text_and_the_same_loss(cut: int) 
         list(unzipped_stream(parts(zipped(TEXT)), len(TEXT) - 1))
 
 
-def test_what_cannot_be_zipped_in_time_stays_as_it_is() -> None:
+def test_a_text_that_cannot_be_compressed_in_time_stays_uncompressed() -> None:
     seconds = count()
     text = random.Random(1).randbytes(300_000).hex().encode()
 

@@ -40,7 +40,7 @@ def test_changes_are_seen_and_collected() -> None:
     assert len(variables) == 3
 
 
-def test_what_is_not_there_cannot_be_removed() -> None:
+def test_a_missing_variable_cannot_be_removed() -> None:
     variables = TaskVariables({"a": 1})
     del variables["a"]
 
@@ -62,7 +62,7 @@ def test_what_is_not_there_cannot_be_removed() -> None:
         cast("str", 7),
     ],
 )
-def test_names_of_the_engine_and_names_that_are_none_are_refused(name: str) -> None:
+def test_reserved_and_empty_names_are_refused(name: str) -> None:
     variables = TaskVariables({"_workflow.progress": {}})
 
     with pytest.raises(ValueError, match="name"):
@@ -103,7 +103,7 @@ def test_a_value_is_kept_exactly(value: Any) -> None:
     assert (repr(variables["a"]), repr(variables.changed["a"])) == (repr(value), repr(value))
 
 
-def test_a_value_that_is_changed_after_it_was_set_is_kept_as_it_was_set() -> None:
+def test_changing_a_value_after_setting_it_has_no_effect() -> None:
     variables = TaskVariables({})
     value: Any = {"list": [1]}
 
@@ -134,7 +134,7 @@ def remove_one(variables: TaskVariables, name: str) -> None:
 
 
 @pytest.mark.parametrize("change", [set_one, remove_one])
-def test_only_so_many_variables_change_at_once(change: Callable[[TaskVariables, str], None]) -> None:
+def test_the_number_of_changed_variables_is_limited(change: Callable[[TaskVariables, str], None]) -> None:
     variables = TaskVariables({f"stored{n}": n for n in range(MAX_VARIABLES + 1)})
     for n in range(MAX_VARIABLES):
         change(variables, f"stored{n}")
@@ -145,7 +145,7 @@ def test_only_so_many_variables_change_at_once(change: Callable[[TaskVariables, 
     assert len(variables.changed) + len(variables.removed) == MAX_VARIABLES
 
 
-def test_an_abandoned_tools_variables_can_no_longer_be_changed() -> None:
+def test_an_abandoned_tool_cannot_change_variables() -> None:
     variables = TaskVariables({"a": 1})
     variables["b"] = 2
 
@@ -158,7 +158,7 @@ def test_an_abandoned_tools_variables_can_no_longer_be_changed() -> None:
     assert (dict(variables), variables.changed) == ({"a": 1, "b": 2}, {"b": 2})
 
 
-def test_nothing_is_read_to_know_or_change_what_there_is() -> None:
+def test_names_are_known_without_reading_values() -> None:
     class Unread(dict[str, Any]):
         def __getitem__(self, name: str) -> Any:
             raise AssertionError(name)

@@ -22,7 +22,7 @@ def decide(task: TaskRecord) -> Batch:
     return Batch(variables={"version": task.version})
 
 
-def test_every_attempt_is_decided_on_the_state_that_won() -> None:
+def test_every_attempt_is_decided_on_the_current_state() -> None:
     store, slept = contested(lost=3), list[float]()
 
     written = write_decided(store, TASK, decide, attempts=4, sleep=slept.append)
@@ -42,7 +42,7 @@ def test_all_attempts_have_the_token_of_the_first() -> None:
     assert [batch.token for batch in store.batches] == [None, token]
 
 
-def test_attempts_are_bounded_and_the_last_loss_is_reported() -> None:
+def test_attempts_are_limited_and_the_last_conflict_is_raised() -> None:
     store, slept = contested(lost=3), list[float]()
 
     with pytest.raises(Conflict) as caught:
@@ -61,7 +61,7 @@ def test_the_waits_have_jitter_and_a_limit() -> None:
     assert len(set(slept)) > 50
 
 
-def test_another_failure_is_not_tried_again() -> None:
+def test_other_errors_are_not_retried() -> None:
     store, slept = RecordingStore(None, ScriptedHost(), {1: StoreUnavailable("down")}), list[float]()
 
     with pytest.raises(StoreUnavailable):
@@ -69,6 +69,6 @@ def test_another_failure_is_not_tried_again() -> None:
     assert (len(store.batches), slept) == (1, [])
 
 
-def test_no_attempts_are_a_mistake() -> None:
+def test_zero_attempts_are_refused() -> None:
     with pytest.raises(ValueError, match="attempts"):
         write_decided(contested(lost=0), TASK, decide, attempts=0)

@@ -8,11 +8,11 @@ import pytest
 
 from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskStatus
+from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from mcp_baton.workflow.continuation import LOST, RecordedCall, recorded_text
 from mcp_baton.workflow.handoff import Handle, next_calls
-from mcp_baton.workflow.pause import StepFailed
+from mcp_baton.workflow.pause import PauseReason, StepFailed
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import LONGEST
 from tests.fakes import ScriptedHost, plan_of, task_of
@@ -62,14 +62,41 @@ def wrote(name: str, status: StepStatus = COMPLETED) -> StepWrite:
     return StepWrite(0, name, PENDING, status, None)
 
 
-def test_all_open_steps_are_listed_in_order_with_known_arguments() -> None:
-    assert remaining(plan("cpfp")) == [
+def test_without_a_workflow_tool_all_open_steps_are_listed_with_what_is_known() -> None:
+    assert remaining(plan("cpfp", workflow=flow(tool=False))) == [
         {"resource": "docs://one"},
         {"tool": "put", "arguments": {"a": "<output from get>", "b": LONG}, "guidance": 'For "A-17".'},
         {"resource": "docs://before"},
         {"tool": "end", "arguments": {"of": "<output from put>", "n": "A-17"}},
         {"resource": "docs://<field 'id' from end>"},
     ]
+
+
+def paused(letters: str, pause: PauseReason) -> Plan:
+    of = plan(letters)
+    variables = {**of.task.variables, PAUSE_REASON: pause.to_json()}
+    return plan_of(replace(of.task, variables=variables), flow(), {"order": "A-17"})
+
+
+LET_THE_SERVER_CONTINUE = {"tool": "flow", "arguments": {"task_id": "T-1"}}
+
+
+def test_if_nothing_stops_the_server_its_own_tool_is_the_only_suggestion() -> None:
+    assert remaining(plan("cppp")) == [LET_THE_SERVER_CONTINUE]
+    assert remaining(paused("ccfp", StepFailed("put", "no", retryable=True, suggested_tool="put"))) == [
+        LET_THE_SERVER_CONTINUE
+    ]
+
+
+def test_a_step_that_stops_the_server_is_suggested_first() -> None:
+    of = paused("ccfp", StepFailed("put", "no", retryable=False, suggested_tool="put"))
+    put = {"tool": "put", "arguments": {"a": "<output from get>", "b": LONG}, "guidance": 'For "A-17".'}
+    assert remaining(of) == [put, LET_THE_SERVER_CONTINUE]
+
+
+def test_a_resource_that_cannot_be_read_leaves_all_calls_to_the_model() -> None:
+    of = paused("cfpp", StepFailed("read", "gone", retryable=False, suggested_tool="", resource="docs://one"))
+    assert [entry.get("tool") for entry in remaining(of)] == [None, "put", None, "end", None, "flow"]
 
 
 def test_with_every_step_settled_the_workflow_tool_is_next() -> None:
@@ -91,7 +118,7 @@ def test_nothing_remains_without_a_workflow_tool_or_once_the_task_is_over(of: Pl
 
 
 def test_calls_have_the_task_id_if_their_tools_accept_it() -> None:
-    of, handle = plan("ccpp"), Handle("T-1", {"put"}.__contains__, "flow")
+    of, handle = plan("ccpp", workflow=flow(tool=False)), Handle("T-1", {"put"}.__contains__, None)
     named = [entry["arguments"] for entry in remaining(of, handle) if "tool" in entry]
     assert named == [
         {"a": "<output from get>", "b": LONG, "task_id": "T-1"},
@@ -101,24 +128,27 @@ def test_calls_have_the_task_id_if_their_tools_accept_it() -> None:
 
 def test_resources_to_read_come_before_the_next_call() -> None:
     call = f'call put with {{"a": "<output from get>", "b": "{LONG}", "task_id": "T-1"}}'
-    assert text(plan("cppp"), wrote("get")) == (
+    assert text(plan("cppp", workflow=flow(tool=False)), wrote("get")) == (
         f"Recorded as step 'get' (1 of 4 done). Next: read the resource docs://one, then {call}\nNote: For \"A-17\"."
     )
 
 
 def test_a_tool_that_does_not_accept_the_task_id_does_not_get_it() -> None:
-    assert text(plan("cscp"), wrote("put")) == (
+    assert text(plan("cscp", workflow=flow(tool=False)), wrote("put")) == (
         "Recorded as step 'put' (3 of 4 done). Next: read the resource docs://before, then call end with "
         '{"of": "<output from put>", "n": "A-17"}'
     )
 
 
 def test_if_only_resources_remain_the_server_can_go_on() -> None:
-    of = plan("cpcc")
-    recorded = "Recorded as step 'end' (3 of 4 done). Next: read the resource docs://one."
-    assert text(of, wrote("end")) == f'{recorded} Call flow with {{"task_id": "T-1"}} to let the server go on.'
+    recorded = "Recorded as step 'end' (3 of 4 done). Next:"
+    next_call = f'{recorded} call flow with {{"task_id": "T-1"}}: the server continues.'
+    assert text(plan("cpcc"), wrote("end")) == next_call
     without = plan("cpcc", workflow=flow(tool=False))
-    assert text(without, wrote("end")) == f"{recorded} No call is left; the client completes the task."
+    assert (
+        text(without, wrote("end"))
+        == f"{recorded} read the resource docs://one. No call is left; the client completes the task."
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,10 +156,10 @@ def test_if_only_resources_remain_the_server_can_go_on() -> None:
     [(True, "This step is retryable."), (False, "This step is not retryable: correct the cause first.")],
 )
 def test_a_failure_says_whether_the_call_may_be_repeated(retryable: bool, hint: str) -> None:
-    pause = SetPause(StepFailed("get", "no", retryable, "get").to_json())
-    assert text(plan("fppp"), wrote("get", FAILED), pause=pause) == (
-        f'Recorded as step \'get\', which failed (0 of 4 done). {hint} Next: call get with {{"task_id": "T-1"}}'
-    )
+    pause = StepFailed("get", "no", retryable, "get")
+    call = 'flow with {"task_id": "T-1"}: the server continues.' if retryable else 'get with {"task_id": "T-1"}'
+    said = text(paused("fppp", pause), wrote("get", FAILED), pause=SetPause(pause.to_json()))
+    assert said == f"Recorded as step 'get', which failed (0 of 4 done). {hint} Next: call {call}"
 
 
 def test_an_extra_call_also_says_that_all_steps_are_done() -> None:
@@ -151,5 +181,5 @@ def test_without_its_workflow_a_task_has_steps_and_no_next_call() -> None:
 def test_a_step_that_was_added_to_the_definition_is_open() -> None:
     longer = flow(steps=[*STEPS, Step("more", tool="get")])
     assert text(plan("cccc", workflow=longer), wrote("end")) == (
-        'Recorded as step \'end\' (4 of 5 done). Next: call get with {"task_id": "T-1"}'
+        'Recorded as step \'end\' (4 of 5 done). Next: call flow with {"task_id": "T-1"}: the server continues.'
     )

@@ -19,9 +19,11 @@ from mcp_baton.workflow.handoff import handoff
 from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.pause import (
     REASONS,
+    AnswersRequired,
     DeadlineExceeded,
     Interrupted,
     PauseReason,
+    Question,
     Reason,
     Remedy,
     SchemaMismatch,
@@ -80,6 +82,15 @@ from tests.fakes import ScriptedHost
                 "suggestedTool": "t",
             },
         ),
+        (
+            AnswersRequired("one", (Question("one", "Who?", {"type": "string"}, "user"),), "flow"),
+            {
+                "type": "answersRequired",
+                "blockedStep": "one",
+                "questions": [{"name": "one", "question": "Who?", "schema": {"type": "string"}, "of": "user"}],
+                "suggestedTool": "flow",
+            },
+        ),
         (DeadlineExceeded("one", "t"), {"type": "deadlineExceeded", "blockedStep": "one", "suggestedTool": "t"}),
         (Interrupted("one", ""), {"type": "interrupted", "blockedStep": "one", "suggestedTool": ""}),
     ],
@@ -117,6 +128,8 @@ def test_long_lists_of_invalid_fields_are_cut_in_the_stored_form() -> None:
 def sample(kind: type[Reason]) -> PauseReason:
     """A reason of this class with a value for each member."""
     values: dict[object, Json] = {str: "text", bool: False, tuple[str, ...]: ["a", "b"], str | None: "optional"}
+    question: Json = {"name": "reader", "question": "Who?", "schema": {"type": "string"}, "of": "user"}
+    values[tuple[Question, ...]] = [question]
     values[tuple[InvalidField, ...]] = [{"field": "c", "problem": "no"}]
     members = {it.encode_name: values[it.type] for it in structs.fields(kind)}
     members |= dict.fromkeys(members.keys() & PAUSED_STEP, "pay")

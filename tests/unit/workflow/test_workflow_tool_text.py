@@ -23,8 +23,8 @@ from tests.fakes import ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 TASK = TaskRecord("alice", "t-1", TaskStatus.WORKING, "", "", 1, 1, {}, workflow="refund_order")
-REFUSED = StepFailed("refund", "no", retryable=True, suggested_tool="refund")
-GO_ON = 'Or call refund_order with {"task_id": "t-1"} to let the server go on.'
+REFUSED = StepFailed("refund", "no", retryable=False, suggested_tool="refund")
+GO_ON = 'Call refund_order with {"task_id": "t-1"} to let the server continue.'
 STEPS = [
     Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
     Step(
@@ -72,22 +72,36 @@ def told(
 
 def test_the_text_of_a_pause_has_the_reason_and_the_remaining_calls() -> None:
     assert told() == (
-        """Step 'refund' failed: "no". This step is retryable.
+        """Step 'refund' failed: "no". This step is not retryable: correct the cause first.
 
 To continue the workflow, make these tool calls:
 
 1. Read the resource docs://policy, then call refund with {"amount": 30.0, "task_id": "t-1"}
    Note: Mind it.
 
-2. Call send_mail with {"text": "<output from refund>", "task_id": "t-1"}
-
-Or call refund_order with {"task_id": "t-1"} to let the server go on."""
+Then call refund_order with {"task_id": "t-1"} to let the server continue."""
     )
+
+
+@pytest.mark.parametrize(
+    "pause", [StepFailed("refund", "no", retryable=True, suggested_tool="refund"), DeadlineExceeded("refund", "refund")]
+)
+def test_a_step_that_the_server_can_run_is_left_to_the_server(pause: PauseReason) -> None:
+    text = told(pause)
+    assert text.endswith(f"\n\n{GO_ON}")
+    assert "Call refund with" not in text
+
+
+def test_without_a_workflow_tool_all_remaining_calls_are_listed() -> None:
+    text = told(DeadlineExceeded("refund", "refund"), named=handle(tool=None))
+    assert '2. Call send_mail with {"text": "<output from refund>", "task_id": "t-1"}' in text
 
 
 def test_a_tool_with_its_own_task_id_does_not_get_the_tasks() -> None:
     assert ', then call refund with {"amount": 30.0}\n' in told(named=handle("refund"))
-    assert '"task_id": "t-1"}\n\nOr call' in told(named=handle("refund"))
+    assert told(named=handle("refund")).endswith(
+        '\n\nThen call refund_order with {"task_id": "t-1"} to let the server continue.'
+    )
 
 
 def test_without_a_task_nothing_names_one() -> None:
@@ -109,13 +123,13 @@ def test_without_a_task_nothing_names_one() -> None:
 def test_a_run_that_is_not_recorded_does_not_offer_to_go_on(persisted: object, last: str) -> None:
     text = told(persisted=persisted, stored=False, lost=(Repeat("fetch", "k"),))
     assert text.endswith(last)
-    assert "Or call" not in text
+    assert "hen call refund_order" not in text
 
 
 def test_the_server_may_go_on_if_only_an_earlier_write_is_unknown() -> None:
     text = told(persisted="unknown", stored=True)
     assert '"task_action": "show"} to see what is recorded.' in text
-    assert "Or call refund_order" in text
+    assert "Then call refund_order" in text
 
 
 def test_a_completed_run_says_so_and_shows_the_last_result() -> None:
@@ -139,31 +153,32 @@ def test_a_long_result_is_a_resource_or_cut() -> None:
 
 def test_calls_that_do_not_fit_are_counted() -> None:
     steps = [Step(f"s{number}", tool="work", arguments={"text": constant("x" * 80)}) for number in range(100)]
-    text = told(DeadlineExceeded("s1", "work"), steps=steps)
+    text = told(DeadlineExceeded("s1", "work"), steps=steps, named=None)
     shown = text.count("Call work")
     assert 5 < shown < 20
     assert f"\n\n{shown}. Call work" in text
-    assert text.endswith(f"\n\nAnd {99 - shown} more after these.")
-    assert f" Nothing failed.\n\n{GO_ON.removeprefix('Or c').replace('all', 'Call', 1)}\n\nOr make these" in text
+    assert f"\n\nAnd {99 - shown} more after these.\n\n" in text
     assert len(text.encode()) <= LIMIT
 
 
 def test_a_first_call_that_does_not_fit_has_placeholders() -> None:
     sources = {f"a{number}": prompt_arg("order_id") for number in range(5)}
     steps = [Step("fetch", tool="fetch_order"), Step("x", tool="work", arguments=sources)]
-    text = told(DeadlineExceeded("x", "work"), steps=steps, order_id="y" * 450)
+    text = told(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps, order_id="y" * 450)
     assert '1. Call work with {"a0": "<prompt arg order_id>", ' in text
 
 
 def test_the_server_makes_a_first_call_with_a_long_constant() -> None:
     steps = [Step("fetch", tool="fetch_order"), Step("x", tool="work", arguments={"text": constant("z" * 3_000)})]
-    text = told(DeadlineExceeded("x", "work"), steps=steps)
-    assert text.endswith("\n\n1. A call of work, whose arguments are too long to stand here: let the server make it")
+    text = told(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps)
+    assert "\n\n1. A call of work, whose arguments are too long to stand here: let the server make it\n\n" in text
 
 
 def test_a_step_that_another_call_completed_meanwhile_has_not_failed() -> None:
     text = told(statuses=[COMPLETED, COMPLETED, PENDING])
-    assert text.startswith("Another call has completed step 'refund' while this run was under way.\n\nTo continue")
+    assert text.startswith(
+        "Another call has completed step 'refund' while this run was under way.\n\nCall refund_order"
+    )
     assert "Call refund with" not in text
     assert told(statuses=[COMPLETED] * 3).endswith(
         'All 3 steps are done. Call refund_order with {"task_id": "t-1"} to finish.'
@@ -183,7 +198,7 @@ def test_a_stopped_run_says_why_and_how_to_read_the_task(stop: object, first: st
     text = told(stop=stop)
     assert text.startswith(first)
     assert "Or call" not in text
-    assert text.endswith(' Call refund_order with {"task_id": "t-1"} to let the server go on.') is goes_on
+    assert text.endswith(' Call refund_order with {"task_id": "t-1"} to let the server continue.') is goes_on
 
 
 def test_the_text_of_a_held_task_says_when_to_call_again() -> None:

@@ -208,7 +208,9 @@ def _argument_node(argument: Argument) -> Node:
 def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
     inputs = [_input(name, "tool", source) for name, source in step.arguments.items()]
     inputs += [_input(name, "resource", source) for name, source in step.template_bindings.items()]
-    notes = [f"output is called {step.binding}"] if step.binding != step.name and step.tool else []
+    notes = [f"output is called {step.binding}"] if step.binding != step.name and step.has_value else []
+    if step.ask:
+        notes.append(f"asks the {step.ask.of}: {step.ask.question}")
     if step.checkpoint:
         notes.append("checkpoint: written before the next step")
     if step.retry:

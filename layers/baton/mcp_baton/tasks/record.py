@@ -72,11 +72,18 @@ class StepStatus(StrEnum):
 
 
 class StepProgress(TypedDict):
-    """One step in `_workflow.progress`; `tool` is absent for a step that only fetches resources."""
+    """One step in `_workflow.progress`. A step that only fetches resources has neither `tool` nor `ask`."""
 
     name: str
     status: str
     tool: NotRequired[str]
+    ask: NotRequired[str]
+    """Who answers the question: `model` or `user`."""
+
+
+def has_value(step: StepProgress) -> bool:
+    """Whether a step has a result once it is completed: it calls a tool or asks a question."""
+    return "tool" in step or "ask" in step
 
 
 class Progress(TypedDict):

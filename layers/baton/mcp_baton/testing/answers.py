@@ -41,12 +41,15 @@ class Answers:
     Attributes:
         able: Whether the client can answer questions.
         keys: The keys of the questions that functions have asked.
+        workflow_questions: The names of the workflows' questions to the user. A form for such questions that has no
+            answer is declined: the workflow then pauses, and `Run.answer` answers it.
         open: Requests of the server without an answer, by id. The server does not repeat them soon.
     """
 
     able: bool = True
     keys: dict[str, str] = field(default_factory=dict)
     open: dict[str, JsonObject] = field(default_factory=dict)
+    workflow_questions: frozenset[str] = frozenset()
     _given: dict[str, Json] = field(default_factory=dict)
 
     def give(self, answers: Mapping[str, Json] | None) -> None:
@@ -84,7 +87,14 @@ class Answers:
         for name in (key, text):
             if name is not None and name in self._given:
                 return self._made(method, params, self._given[name], Unanswered(key, text, WRONG.get(method, "")))
+        if self._is_of_workflow(params):
+            return {"action": "decline"}
         raise Unanswered(key, text)
+
+    def _is_of_workflow(self, params: JsonObject) -> bool:
+        schema = params.get("requestedSchema")
+        fields = schema.get("properties") if isinstance(schema, Mapping) else None
+        return isinstance(fields, Mapping) and bool(fields) and fields.keys() <= self.workflow_questions
 
     def _made(self, method: str, params: JsonObject, given: Json, wrong: Unanswered) -> JsonObject:
         match method, given:

@@ -2,13 +2,25 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.testing.client import Client, Controls, StartedTask
 from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState
 from mcp_baton.testing.workers import WorkerRun
+
+
+def _awaitable(run: Run) -> Run:
+    """A run whose `answer` is awaited."""
+    continued = run.continued
+    if continued is None:
+        return run
+
+    async def answer(answers: JsonObject) -> Run:
+        return _awaitable(await asyncio.to_thread(continued, answers))
+
+    return replace(run, continued=answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +57,15 @@ class AsyncClient(Controls):
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, task: str | None = None) -> Run:
         """Get a prompt: run a workflow, or resume a task."""
-        return await asyncio.to_thread(self._client.get_prompt, name, arguments, task)
+        return _awaitable(await asyncio.to_thread(self._client.get_prompt, name, arguments, task))
 
     async def call_workflow(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Run:
         """Call a workflow's tool: run the workflow, or resume a task."""
-        return await asyncio.to_thread(self._client.call_workflow, name, arguments, task)
+        return _awaitable(await asyncio.to_thread(self._client.call_workflow, name, arguments, task))
 
     async def resume(self, task_id: str, arguments: Mapping[str, str] | None = None) -> Run:
         """Resume a task, with arguments in addition to those of its first run."""
-        return await asyncio.to_thread(self._client.resume, task_id, arguments)
+        return _awaitable(await asyncio.to_thread(self._client.resume, task_id, arguments))
 
     async def call_tool(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Result:
         """Call a tool. With a task, the call is a continuation of it."""

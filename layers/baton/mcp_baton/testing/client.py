@@ -18,7 +18,7 @@ from mcp_baton.testing.script import Script
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import ROUNDS, Era, JsonRpcError, Wire
 from mcp_baton.testing.workers import WaitingEvent, Worker, WorkerRun
-from mcp_baton.workflow.definition import TASK_ID
+from mcp_baton.workflow.definition import ANSWERS, TASK_ID
 
 
 def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: str) -> list[dict[str, Any]]:
@@ -394,9 +394,11 @@ class Client(Controls):
         return self._begun(name, Run.of_tool(self._called(name, given, None)[0]))
 
     def _begun(self, workflow: str, run: Run) -> Run:
-        if "task_id" in run.meta:
-            self.stage.started[run.task_id] = workflow
-        return run
+        if "task_id" not in run.meta:
+            return run
+        task_id = run.task_id
+        self.stage.started[task_id] = workflow
+        return replace(run, continued=lambda answers: self.call_workflow(workflow, {ANSWERS: answers}, task_id))
 
     def resume(self, task_id: str, arguments: Mapping[str, str] | None = None) -> Run:
         """Resume a task, with arguments in addition to those of its first run."""

@@ -92,7 +92,9 @@ def _database() -> "DynamoDBClient":
 
 
 def _stage(server: Server, settings: Settings, database: "DynamoDBClient", workers: Workers) -> Stage:
-    clock, answers = Clock(), Answers()
+    questions = (step for workflow in server.workflows.values() for step in workflow.steps if step.ask)
+    users = frozenset(step.name for step in questions if step.ask and step.ask.of == "user")
+    clock, answers = Clock(), Answers(workflow_questions=users)
     invocations, events = Invocations(clock), Events(clock)
     store, started = Store(database, invocations), dict[str, str]()
 

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -96,12 +96,14 @@ class Run:
         meta: The reply's `_meta`, without the server's name and version. Empty for a run without a task.
         structured: The structured content of a tool's result; `None` for none.
         is_error: Whether a tool's result is an error.
+        continued: Continues the task with answers: see `answer`.
     """
 
     messages: tuple[Message, ...]
     meta: JsonObject
     structured: JsonObject | None = None
     is_error: bool = False
+    continued: Callable[[JsonObject], Any] | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, result: JsonObject) -> "Run":
@@ -116,6 +118,19 @@ class Run:
         structured = cast("JsonObject | None", result.get("structuredContent"))
         told = tuple(Message("assistant", block) for block in content)
         return cls(told, own_meta(result), structured, bool(result.get("isError", False)))
+
+    def answer(self, **answers: Json) -> Any:
+        """Answer the workflow's questions: `run.answer(reader="Kim")`.
+
+        Returns:
+            The next run; with an `AsyncClient`, an awaitable of it.
+
+        Raises:
+            AttributeError: The run has no task.
+        """
+        if self.continued is None:
+            raise AttributeError("the run has no task, so no later call can answer its questions")
+        return self.continued(answers)
 
     @property
     def text(self) -> str:

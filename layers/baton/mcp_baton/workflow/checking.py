@@ -10,6 +10,7 @@ from mcp_baton.exceptions import WorkflowError
 from mcp_baton.hints import closest, meant
 from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import (
+    ANSWERS,
     NAME,
     TASK_ACTION,
     TASK_ID,
@@ -70,6 +71,8 @@ def _taken(workflow: Workflow) -> dict[str, str]:
     if not workflow.durable:
         return {}
     of_tool = dict.fromkeys((TASK_ACTION, TASK_RESULT), "by the workflow's tool") if workflow.tool else {}
+    if any(step.ask for step in workflow.steps):
+        of_tool[ANSWERS] = "by the answers to its questions"
     return {TASK_ID: "by the task to go on with", **of_tool}
 
 
@@ -339,6 +342,7 @@ def errors_in(
             _tool_faults(step, tools, workflow_tools),
             _source_faults(step, arguments, before),
             _placeholder_faults(step, arguments),
+            _question_faults(step, workflow, arguments) if step.ask else (),
             _secret_faults(step, workflow.secrets),
             _reference_faults(workflow, step, before, tools),
         ):
@@ -386,6 +390,8 @@ def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
 
 
 def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Container[str]) -> Iterator[str]:
+    if step.ask is not None:
+        return
     if step.tool is None:
         if not step.resources:
             yield "it has neither a tool nor resources; give it one of them"
@@ -429,6 +435,20 @@ def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
             yield f"the resource placeholder {{{name}}} has no template binding{meant(name, known)}"
 
 
+def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> Iterator[str]:
+    if not workflow.has_workflow_tool:
+        yield "its question is answered through the workflow's tool; leave out tool=False and durable=False"
+    if step.tool is not None or step.resources or step.arguments:
+        yield "it asks a question, so it has no tool, resources or arguments; make two steps"
+    if step.name in arguments:
+        yield "it asks a question and has the name of an argument; give it another"
+    if not hosts_take(step.name):
+        yield f"it asks a question, and its name is the answer's name: {NAME}"
+    known = [*step.template_bindings, *arguments]
+    for name in sorted(placeholders(step.ask.question).difference(known)) if step.ask else ():
+        yield f"nothing fills {{{name}}} in its question{meant(name, known)}"
+
+
 def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
     """A URI names a resource: it is shown, and what reads it logs it."""
     for uri in step.resources:
@@ -453,7 +473,7 @@ def _reference_faults(
 
 
 def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee]) -> Iterator[str]:
-    if not source.path or (producing.tool and producing.tool not in tools):
+    if not source.path or producing.ask or (producing.tool and producing.tool not in tools):
         return
     schema = tools[producing.tool].output() if producing.tool else _NULL
     wrong = None if schema is None else astray(schema, source.path)

@@ -357,12 +357,14 @@ def _next(written: RecordedCall) -> str:
     if call is not None:
         guidance = call.get("guidance")
         note = f"\nNote: {guidance}" if guidance else ""
-        return f"Next: {', then '.join([*resources, _lower(_call(call))])}{note}"
+        own = written.plan.workflow is not None and call["tool"] == written.plan.workflow.name
+        then = ": the server continues." if own else ""
+        return f"Next: {', then '.join([*resources, _lower(_call(call))])}{then}{note}"
     if not resources:
         return ""
     go_on = written.handle.going_on() if written.handle else []
     if go_on:
-        return f"Next: {', then '.join(resources)}. {_call(go_on[0])} to let the server go on."
+        return f"Next: {', then '.join(resources)}. {_call(go_on[0])} to let the server continue."
     return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."
 
 

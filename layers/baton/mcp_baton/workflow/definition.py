@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from mcp_baton.definition_errors import collector, refuse
 from mcp_baton.exceptions import RegistrationError, ToolError, WorkflowError
@@ -23,6 +23,9 @@ TASK_ID: Final = "task_id"
 
 TASK_ACTION: Final = "task_action"
 """The argument of a workflow's tool that selects another action than running it (docs/console.md)."""
+
+ANSWERS: Final = "answers"
+"""The argument of a workflow's tool that has the answers to the workflow's questions (docs/workflows.md, Questions)."""
 
 TASK_RESULT: Final = "task_result"
 """The argument beside it that holds the result with which a task is completed."""
@@ -156,6 +159,30 @@ class Argument:
         return " ".join(text for text in (self.description, note) if text)
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question whose answer is a step's result (docs/workflows.md, Questions).
+
+    Attributes:
+        question: The question. `{name}` is replaced from the step's `template_bindings`, else by a prompt argument.
+        returns: The type of the answer: any type that pydantic knows.
+        of: Who answers: `model` or `user`.
+
+    Raises:
+        RegistrationError: The question is empty, or `of` has another value.
+    """
+
+    question: str
+    returns: Any = str
+    of: Literal["model", "user"] = "model"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.question, str) or not self.question:
+            raise RegistrationError("Ask: the question is missing; write Ask('Who borrows the book?')")
+        if self.of not in ("model", "user"):
+            raise RegistrationError(f"Ask: of={self.of!r} is not possible; write of='model' or of='user'")
+
+
 class _Kept:
     """Cached values. They are not fields, so copies compute them again."""
 
@@ -183,6 +210,8 @@ class Step(_Kept):
         retryable: Whether the same call may succeed if it is made again.
         checkpoint: Write all results right after this step. For effects that must not happen twice.
         retry: How often, and after which waits, the tool is called again within a run; `None` for one call.
+        ask: A question to the model or the user, for a step that has neither a tool nor resources. The answer is the
+            step's output.
 
     Raises:
         RegistrationError: an argument has the wrong type. The message names the step and the correction.
@@ -198,6 +227,7 @@ class Step(_Kept):
     retryable: bool
     checkpoint: bool
     retry: Retry | None
+    ask: Ask | None
 
     def __init__(
         self,
@@ -212,6 +242,7 @@ class Step(_Kept):
         retryable: bool = False,
         checkpoint: bool = False,
         retry: Retry | None = None,
+        ask: Ask | None = None,
     ) -> None:
         if callable(name) and tool is None:
             name, tool = getattr(name, "__name__", ""), name
@@ -233,11 +264,17 @@ class Step(_Kept):
             retryable=retryable,
             checkpoint=checkpoint,
             retry=retry,
+            ask=ask,
         )
 
     def __getitem__(self, field: str | int) -> Reference:
         """A field of this step's output, as a source for a later step: `find["shelf"]`."""
         return Reference(StepOutput(self.binding))[field]
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the step has a result once it is completed: it calls a tool or asks a question."""
+        return self.tool is not None or self.ask is not None
 
     def calling(self, tool: str) -> "Step":
         """The step with this tool: the one that its function is published as."""
@@ -247,6 +284,11 @@ class Step(_Kept):
         """Whether a resource of the step is fetched after its tool, because its URI needs the tool's output."""
         sources = (self.template_bindings.get(name) for name in placeholders(resource))
         return any(isinstance(source, StepOutput) and source.binding == self.binding for source in sources)
+
+    def uses(self, binding: str) -> bool:
+        """Whether one of the step's sources is the output of the step with this binding."""
+        sources = (*self.arguments.values(), *self.template_bindings.values())
+        return any(isinstance(source, StepOutput) and source.binding == binding for source in sources)
 
     @property
     def fingerprint(self) -> str:
@@ -259,6 +301,8 @@ class Step(_Kept):
                 for given in (self.arguments, self.template_bindings)
             )
             parts = [self.name, self.tool, sources, self.binding, list(self.resources), bindings]
+            if self.ask is not None:
+                parts.append(str(self.ask.returns))
             _freeze(self, _fingerprint=sha256(dumps(parts).encode()).hexdigest()[:8])
         return self._fingerprint
 
@@ -313,6 +357,13 @@ class Workflow(_Kept):
         """The names of the secret arguments."""
         return frozenset(argument.name for argument in self.arguments if argument.secret)
 
+    @property
+    def questions(self) -> tuple[Argument, ...]:
+        """The questions, each with its type, as arguments of the workflow's tool."""
+        return tuple(
+            Argument(step.name, step.ask.question, type=step.ask.returns) for step in self.steps if step.ask is not None
+        )
+
     def bound(self, binding: str) -> Step:
         """The step that a binding names. The definition was checked, so the step exists."""
         if not hasattr(self, "_by_binding"):
@@ -335,6 +386,8 @@ class Workflow(_Kept):
 
 
 def _step_progress(step: Step, status: StepStatus) -> StepProgress:
+    if step.ask is not None:
+        return {"name": step.name, "ask": step.ask.of, "status": status.value}
     if step.tool is None:
         return {"name": step.name, "status": status.value}
     return {"name": step.name, "tool": step.tool, "status": status.value}

@@ -38,6 +38,7 @@ from mcp_baton.workflow.host import (
 from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver, lease_end
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, pause_after
+from mcp_baton.workflow.questions import unanswered
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready, decide, resolve_uri
 from mcp_baton.workflow.run import (
@@ -149,7 +150,8 @@ class Engine:
         completed = [step for step in workflow.steps if statuses[step.name] is StepStatus.COMPLETED]
         read_ahead(task.variables, [f"{RESULT_PREFIX}{step.name}" for step in completed])
         for step in completed:
-            self._replay(run, step)
+            if step.name not in invocation.answers:  # otherwise the answer is replaced
+                self._replay(run, step)
         run.written = len(run.traces)
         return self._finish(run)
 
@@ -186,6 +188,7 @@ class Engine:
     # The steps, then the last write
 
     def _finish(self, run: Run) -> EndedRun:
+        run.take_answers()
         stop = self._run_steps(run)
         if isinstance(stop, TaskOver | Superseded):
             run.not_written(over=True)
@@ -233,7 +236,11 @@ class Engine:
         fetched = fetch_before(step, run.workflow, run.known, self._host) if step.resources else NOTHING_FETCHED
         if fetched.error is not None:
             return self._failed(run, step, Failed(fetched.error, error_id=fetched.error_id), tool, fetched=fetched)
-        decision = decide(step, run.workflow, run.known, self._host)
+        decision = (
+            unanswered(step, run.workflow, run.known, self._host)
+            if step.ask
+            else decide(step, run.workflow, run.known, self._host)
+        )
         if not isinstance(decision, Ready):
             run.blocked = Blocked(step, fetched.contents, fetched.read)
             return decision.without_secrets(run.secrets.hide_text)

@@ -13,6 +13,7 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, Step, Workflow
 from mcp_baton.workflow.pause import PauseReason, Remedy, UnresolvedDependency, refused_arguments
 from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.questions import answer_call
 from mcp_baton.workflow.quoting import (
     LONGEST,
     encoded_uri,
@@ -78,15 +79,15 @@ class Handle(Struct, frozen=True):
         return {**arguments, TASK_ID: self.task_id} if self.taken_by(tool) else dict(arguments)
 
     def going_on(self) -> list[JsonObject]:
-        """The call that lets the server go on, for `next`; none without a workflow tool."""
-        return [] if self.tool is None else [{"tool": self.tool, "arguments": self._arguments}]
+        """The call that lets the server continue, for `next`; none without a workflow tool."""
+        return [] if self.tool is None else [{"tool": self.tool, "arguments": self.arguments}]
 
     def finishing(self) -> list[JsonObject]:
         """The call that completes a task whose steps are all settled, for `next`; none without a workflow tool."""
         return [] if self.tool is None else [{"tool": self.tool, "arguments": {TASK_ID: self.task_id}}]
 
     def offer(self, prompt: str, secrets: Sequence[str] = (), *, begin: str = "Or ") -> str:
-        """The sentence that says how to let the server go on: by the workflow's tool, otherwise by its prompt.
+        """The sentence that says how to let the server continue: by the workflow's tool, otherwise by its prompt.
 
         Args:
             prompt: The prompt.
@@ -96,7 +97,7 @@ class Handle(Struct, frozen=True):
         again = f" Give {', '.join(secrets)} again with it: secrets are not stored." if secrets else ""
         how = f"get the prompt {prompt}" if self.tool is None else f"call {self.tool}"
         begun = f"{begin}{how}"
-        return f"{begun[0].upper()}{begun[1:]} with {self._named} to let the server go on.{again}"
+        return f"{begun[0].upper()}{begun[1:]} with {self._named} to let the server continue.{again}"
 
     def finish(self) -> str:
         """The sentence that says how to complete a task whose steps are all settled."""
@@ -106,10 +107,11 @@ class Handle(Struct, frozen=True):
 
     @property
     def _named(self) -> str:
-        return dumps_spaced(self._arguments)
+        return dumps_spaced(self.arguments)
 
     @property
-    def _arguments(self) -> dict[str, Json]:
+    def arguments(self) -> dict[str, Json]:
+        """The arguments by which the workflow's tool continues the task."""
         return naming(self.task_id, self.secrets)
 
 
@@ -131,7 +133,6 @@ def secrets_of(workflow: Workflow) -> tuple[str, ...]:
 
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
-OR_MAKE_THESE_CALLS: Final = "Or make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
 
 
@@ -144,7 +145,7 @@ def handoff(
     handle: Handle | None = None,
     notes: Sequence[str] = (),
 ) -> str:
-    """What happened, then each remaining step in order, the failed or blocked one first.
+    """What happened, and what to do next: at best one call that lets the server continue.
 
     Args:
         workflow: The workflow.
@@ -155,13 +156,13 @@ def handoff(
         handle: Names the task in the text; `None` for a text that does not name it.
         notes: More sentences about the run.
     """
+    frame = frame_of(pause, workflow, known, handle)
     calls = [
         f"{number}. {call_of(step, workflow, known, pause, tools, read, handle)}"
-        for number, step in enumerate(remaining_steps(workflow, known), 1)
+        for number, step in enumerate(frame.steps, 1)
     ]
-    frame = frame_of(pause, workflow, known, handle)
     head = [pause.what_happened(), *lost_results(known, pause), *notes, *frame.before]
-    return "\n\n".join([*head, *(calls if frame.lists else []), *frame.after])
+    return "\n\n".join([*head, *calls, *frame.after])
 
 
 def lost_results(known: Known, pause: PauseReason) -> Iterator[str]:
@@ -172,35 +173,68 @@ def lost_results(known: Known, pause: PauseReason) -> Iterator[str]:
 
 
 class Frame(Struct, frozen=True):
-    """The texts before and after the remaining calls, and whether the calls are listed."""
+    """How a handoff presents what to do next.
+
+    Attributes:
+        before: The sentences before the calls.
+        steps: The steps whose calls the model has to make.
+        after: The sentences after the calls.
+    """
 
     before: list[str]
-    lists: bool
+    steps: list[Step]
     after: list[str]
 
 
 def frame_of(pause: PauseReason, workflow: Workflow, known: Known, handle: Handle | None) -> Frame:
-    """How the remaining calls are presented. The best way to continue comes first.
+    """How the next calls are presented.
 
     Args:
         pause: Why the run stopped.
         workflow: The workflow.
-        known: The values that are known at the end of the run.
+        known: What the run knows at its end.
         handle: Names the task; `None` if the server cannot continue it, or the text does not name it.
     """
-    secrets = secrets_given(workflow, known)
-    if pause.is_for_the_operator:
-        if handle is None:
-            return Frame([CORRECTED_MAKE_THESE_CALLS], lists=True, after=[])
-        return Frame(
-            [handle.offer(workflow.name, secrets, begin="When the cause is corrected, ")], lists=False, after=[]
-        )
+    answer = (
+        answer_call(workflow, known, handle.arguments if handle else None) if pause.remedy is Remedy.ANSWERS else None
+    )
+    if answer is not None:
+        call = f"Call {answer['tool']} with {one_line(answer['arguments'])}"
+        return Frame([f"{call} to let the server continue."], [], [])
+    steps = steps_to_call(workflow, known, pause, can_continue=_has_tool(handle))
     if handle is None:
-        return Frame([MAKE_THESE_CALLS], lists=True, after=[])
-    if pause.remedy is Remedy.SERVER:
-        return Frame([handle.offer(workflow.name, secrets, begin=""), OR_MAKE_THESE_CALLS], lists=True, after=[])
-    begin = "Then " if pause.remedy is Remedy.VALUES else "Or "
-    return Frame([MAKE_THESE_CALLS], lists=True, after=[handle.offer(workflow.name, secrets, begin=begin)])
+        return Frame([CORRECTED_MAKE_THESE_CALLS if pause.is_for_the_operator else MAKE_THESE_CALLS], steps, [])
+    secrets = secrets_given(workflow, known)
+    if not steps:
+        begin = "When the cause is corrected, " if pause.is_for_the_operator else ""
+        return Frame([handle.offer(workflow.name, secrets, begin=begin)], [], [])
+    begin = "Or " if handle.tool is None else "Then "
+    return Frame([MAKE_THESE_CALLS], steps, [handle.offer(workflow.name, secrets, begin=begin)])
+
+
+def _has_tool(handle: Handle | None) -> bool:
+    return handle is not None and handle.tool is not None
+
+
+def steps_to_call(workflow: Workflow, known: Known, pause: PauseReason | None, *, can_continue: bool) -> list[Step]:
+    """The remaining steps that the model has to do itself. The server runs all others when it continues.
+
+    Args:
+        workflow: The workflow.
+        known: What is known by now.
+        pause: Why the last run stopped; `None` if nothing stops the next one.
+        can_continue: Whether a call of the workflow's tool lets the server continue.
+    """
+    left = remaining_steps(workflow, known)
+    if not can_continue:
+        return [step for step in left if step.ask is None]
+    if pause is None or pause.is_for_the_operator or pause.server_can_continue or pause.remedy is Remedy.ANSWERS:
+        return []
+    stopped = next((step for step in left if step.name == pause.step), None)
+    if stopped is None:
+        return []
+    # The model's reading of a resource is not recorded, so the server would stop there again.
+    return [stopped] if stopped.tool is not None else left
 
 
 def secrets_given(workflow: Workflow, known: Known) -> list[str]:
@@ -352,51 +386,53 @@ def _preview_uri(resource: str, step: Step, workflow: Workflow, known: Known) ->
 
 
 def next_calls(plan: Plan, tools: Requirements, handle: Handle | None = None) -> list[JsonObject]:
-    """The remaining calls in order: `{"tool", "arguments", "guidance"?}`, or `{"resource"}` for a resource to read.
-
-    The arguments are those of the handoff. If all steps are settled, the only entry is the workflow's tool with the
-    task's id, if there is one. That tool also replaces a call whose placeholders exceed the limit.
+    """The suggested calls for a stored task, as in `suggestions`.
 
     Args:
-        plan: The plan for the task's present state. Without a workflow, the list is empty.
-        tools: Knows the required arguments.
-        handle: Names the task in each call's arguments; `None` for calls that name it in another way.
+        plan: The plan, against the task as it stands. Without a workflow nothing can be suggested.
+        tools: Knows what the tools require, for the placeholders.
+        handle: Names the task in each call's arguments; `None` for calls that name it otherwise.
     """
-    if plan.workflow is None or plan.known is None or plan.task.status.terminal:
+    workflow, known = plan.workflow, plan.known
+    if workflow is None or known is None or plan.task.status.terminal:
         return []
-    arguments = naming(plan.task.task_id, secrets_of(plan.workflow))
-    go_on: list[JsonObject] = (
-        [{"tool": plan.workflow.name, "arguments": arguments}] if plan.workflow.has_workflow_tool else []
-    )
-    remaining = entries(plan.workflow, plan.known, tools, plan.refused, handle, go_on)
-    if remaining or not plan.workflow.has_workflow_tool:
-        return remaining
-    return [{"tool": plan.workflow.name, "arguments": naming(plan.task.task_id, ())}]
+    naming_it = Handle(plan.task.task_id, lambda _: False, workflow.name, secrets_of(workflow))
+    go_on = naming_it if workflow.has_workflow_tool else None
+    return suggestions(workflow, known, plan.pause, tools, plan.refused, handle, go_on)
 
 
-def entries(
+def suggestions(
     workflow: Workflow,
     known: Known,
+    pause: PauseReason | None,
     tools: Requirements,
     refused: Callable[[Step], frozenset[str]],
-    handle: Handle | None = None,
-    go_on: Sequence[JsonObject] = (),
+    handle: Handle | None,
+    go_on: Handle | None,
 ) -> list[JsonObject]:
-    """The remaining calls, as in `next_calls`.
+    """The suggested calls, in order: `{"tool", "arguments", "guidance"?}` for a call, `{"resource"}` for a resource to
+    read, before or after its step's call as the step has it. Arguments are those of the handoff. The last one is a call
+    of the workflow's tool, which lets the server continue, or complete the task.
 
     Args:
         workflow: The workflow.
-        known: The known values.
-        tools: Knows the required arguments.
-        refused: The arguments of a step whose values do not satisfy the tool's schema.
-        handle: As in `next_calls`.
-        go_on: The call that lets the server go on, if there is one.
+        known: What is known by now.
+        pause: Why the last run stopped; `None` if nothing stops the next one.
+        tools: Knows what the tools require.
+        refused: The arguments of a step whose values the tool's schema has refused.
+        handle: Names the task in the calls of tools; `None` for calls that name it otherwise.
+        go_on: Names the task in the call of the workflow's tool; `None` if the server cannot continue the task.
     """
-    return [
-        entry
-        for step in remaining_steps(workflow, known)
-        for entry in entries_of(step, workflow, known, tools, refused(step), handle, go_on)
-    ]
+    left = remaining_steps(workflow, known)
+    if not left:
+        return go_on.finishing() if go_on else []
+    if pause is not None and pause.remedy is Remedy.ANSWERS:
+        answer = answer_call(workflow, known, go_on.arguments if go_on else None)
+        return [answer] if answer else []
+    steps = steps_to_call(workflow, known, pause, can_continue=_has_tool(go_on))
+    last = go_on.going_on() if go_on else []
+    calls = [it for step in steps for it in entries_of(step, workflow, known, tools, refused(step), handle, last)]
+    return [*(call for call in calls if call not in last), *last]
 
 
 def entries_of(
@@ -411,7 +447,10 @@ def entries_of(
     """The remaining calls of one step, as in `next_calls`."""
     uris = preview_uris(step, workflow, known)
     yield from ({"resource": uri} for it, uri in uris.items() if not step.read_after(it))
-    if step.tool is not None and go_on and not tools.carries(carried_bytes(step, workflow, known)):
+    if step.ask is not None:
+        answer = answer_call(workflow, known, handle.arguments if handle else None)
+        yield from [answer] if answer else []
+    elif step.tool is not None and go_on and not tools.carries(carried_bytes(step, workflow, known)):
         yield from go_on
     elif step.tool is not None:
         arguments = preview_arguments(step, workflow, known, tools)

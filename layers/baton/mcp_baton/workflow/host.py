@@ -11,6 +11,7 @@ from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.keys import Key
 
 
@@ -158,6 +159,9 @@ class Host(Protocol):
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         """Validate the arguments against the tool's input schema. This is done once for a step."""
+
+    def answer_schema(self, question: Argument) -> JsonObject:
+        """The JSON Schema of an answer to a question."""
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         """The arguments as the tool receives them, as JSON, without those that equal their defaults."""

@@ -30,11 +30,13 @@ class Remedy(StrEnum):
         CALLS: The model makes the remaining calls, or the server tries the step again.
         VALUES: The model or the user supplies a value. Without it, the server would pause at the same step again.
         SERVER: The server continues. Nothing has to be corrected first.
+        ANSWERS: One call of the workflow's tool has the answers, and the server continues.
     """
 
     CALLS = "calls"
     VALUES = "values"
     SERVER = "server"
+    ANSWERS = "answers"
 
 
 class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
@@ -79,6 +81,11 @@ class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_default
     def is_for_the_operator(self) -> bool:
         """Whether neither the model nor the user can correct the cause, nor even read it."""
         return False
+
+    @property
+    def server_can_continue(self) -> bool:
+        """Whether the server can run the step, if it is called again."""
+        return self.remedy is Remedy.SERVER
 
     @property
     def missing_arguments(self) -> tuple[str, ...]:
@@ -216,6 +223,10 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
         return f": {self.error}"
 
     @property
+    def server_can_continue(self) -> bool:
+        return self.retryable and not self.asks_client
+
+    @property
     def is_for_the_operator(self) -> bool:
         return self.error_id is not None and not self.retryable
 
@@ -240,6 +251,48 @@ class UnresolvedDependency(Reason, frozen=True, tag="unresolvedDependency"):
         has = f"is not available: {self.reason}" if self.reason else "does not exist"
         needed = f"the output '{self.missing_output}' of step '{self.producing_step}'"
         return f"Step '{self.step}' could not start: it needs {needed}, which {has}."
+
+
+class Question(Struct, frozen=True):
+    """A question of the workflow that has no answer yet.
+
+    Attributes:
+        name: The name of its step, and of the answer.
+        question: The question, with its values.
+        schema: The JSON Schema of the answer.
+        of: Who answers: `model` or `user`.
+    """
+
+    name: str
+    question: str
+    schema: dict[str, Any]
+    of: str
+
+
+class AnswersRequired(Reason, frozen=True, tag="answersRequired"):
+    """Questions to the model or the user have no answers.
+
+    Attributes:
+        questions: Every open question whose values are known.
+    """
+
+    remedy = Remedy.ANSWERS
+    short = ("needs an answer",)
+
+    step: str = field(name="blockedStep")
+    questions: tuple[Question, ...]
+    suggested_tool: str
+
+    def what_happened(self) -> str:
+        asked = [_asked(question) for question in self.questions]
+        return " ".join([f"Step '{self.step}' needs an answer.", *asked])
+
+
+def _asked(question: Question) -> str:
+    text = quoted_error(question.question)
+    if question.of == "model":
+        return f"Question '{question.name}': {text}."
+    return f"Question '{question.name}' to the user: {text}. Ask the user, unless the conversation has the answer."
 
 
 class DeadlineExceeded(Reason, frozen=True, tag="deadlineExceeded"):
@@ -273,7 +326,13 @@ class Interrupted(Reason, frozen=True, tag="interrupted"):
 
 
 type PauseReason = (
-    UnresolvableParams | SchemaMismatch | StepFailed | UnresolvedDependency | DeadlineExceeded | Interrupted
+    UnresolvableParams
+    | SchemaMismatch
+    | StepFailed
+    | UnresolvedDependency
+    | AnswersRequired
+    | DeadlineExceeded
+    | Interrupted
 )
 """The registry: every reason that Baton knows."""
 

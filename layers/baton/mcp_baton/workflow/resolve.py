@@ -11,7 +11,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.host import InvalidField, Mismatch, Prepared
 from mcp_baton.workflow.pause import PauseReason, SchemaMismatch, UnresolvableParams, UnresolvedDependency
 from mcp_baton.workflow.quoting import one_line, placeholder
@@ -215,6 +215,16 @@ def resolve_uri(template: str, step: Step, workflow: Workflow, known: Known) -> 
     return fill_uri(template, texts)
 
 
+def resolve_texts(
+    sources: Mapping[str, Source], step: Step, workflow: Workflow, known: Known
+) -> dict[str, str] | PauseReason:
+    """Sources as texts, with secrets hidden; or why they cannot be resolved."""
+    values = _resolve_all(sources, step, workflow, known, step.tool or "")
+    if not isinstance(values, dict):
+        return values
+    return {name: as_text(known.shown_value(value, sources[name])) for name, value in values.items()}
+
+
 def _resolve_all(
     sources: Mapping[str, Source], step: Step, workflow: Workflow, known: Known, tool: str
 ) -> dict[str, Json] | PauseReason:
@@ -251,6 +261,9 @@ class Schemas(Protocol):
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         """Validate the arguments against the tool's input schema."""
+
+    def answer_schema(self, question: Argument) -> JsonObject:
+        """The JSON Schema of an answer."""
 
 
 @dataclass(frozen=True, slots=True)

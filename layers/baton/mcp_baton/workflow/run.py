@@ -311,6 +311,13 @@ class Run(Struct):
             self.statuses[trace.step.name] = StepStatus.FAILED
         self.traces.append(trace)
 
+    def take_answers(self) -> None:
+        """Settle the questions that this invocation answers. An answer counts as the step's result."""
+        for step in self.workflow.steps:
+            given = self.invocation.answers.get(step.name)
+            if step.ask is not None and given is not None:
+                self.settle(StepTrace(step, None, (), Succeeded(given[step.name])))
+
     def ended(self, stop: Stop | None) -> EndedRun:
         """The ended run, which stopped for this reason."""
         places = {step.name: place for place, step in enumerate(self.workflow.steps)}

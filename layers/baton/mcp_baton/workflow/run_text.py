@@ -27,8 +27,9 @@ from mcp_baton.workflow.handoff import (
 from mcp_baton.workflow.host import Failed, FetchedResource, Succeeded
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import PauseReason
+from mcp_baton.workflow.questions import question_text
 from mcp_baton.workflow.quoting import LONGEST as LONG
-from mcp_baton.workflow.quoting import called_with, one_line, quoted_guidance
+from mcp_baton.workflow.quoting import called_with, one_line, quoted_error, quoted_guidance
 from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice, named
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, Persisted, StepTrace, UnreadResource
@@ -134,7 +135,9 @@ def _intent(run: EndedRun) -> str:
 def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
     lines = ["Here is the plan:", ""]
     for number, step in enumerate(run.workflow.steps, 1):
-        if step.tool is None:
+        if step.ask is not None:
+            lines.append(f"{number}. {_asking(step)}: {step.ask.question}")
+        elif step.tool is None:
             lines.append(f"{number}. Read {', '.join(step.resources)}")
         else:
             description = describe(step.tool)
@@ -145,6 +148,11 @@ def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
 def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
     if trace.step.guidance and not trace.replayed:
         yield Message("assistant", quoted_guidance(trace.step.guidance, run.known.shown_texts))
+    if trace.step.ask is not None:
+        question = question_text(trace.step, run.workflow, run.known)
+        yield Message("assistant", f"{_asking(trace.step)}: {quoted_error(question or trace.step.ask.question)}")
+        yield Message("user", f"Answer to '{trace.step.name}': {_answer(trace)}")
+        return
     if trace.step.tool is None:
         uris = preview_uris(trace.step, run.workflow, run.known)
         yield Message("assistant", f"Reading {', '.join(uris.values())}")
@@ -158,6 +166,14 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
         yield Message("user", f"Result from {trace.step.tool}: {as_text(trace.outcome.value)}")
     for resource in trace.after:
         yield _resource(resource, run)
+
+
+def _asking(step: Step) -> str:
+    return "Ask the user" if step.ask and step.ask.of == "user" else "Decide"
+
+
+def _answer(trace: StepTrace) -> str:
+    return as_text(trace.outcome.value) if isinstance(trace.outcome, Succeeded) else ""
 
 
 def _source_of_error(trace: StepTrace) -> str:
@@ -285,8 +301,7 @@ def _going_on(run: EndedRun, over: Over, known: Known, handle: Handle | None) ->
 
 
 def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
-    steps = remaining_steps(run.workflow, known)
-    if not steps:
+    if not remaining_steps(run.workflow, known):
         finish = [f"All {len(known.statuses)} steps are done. {handle.finish()}"] if handle else []
         return "\n\n".join([_event(pause, known), *may_have_run_twice(run.twice), *finish])
     frame = frame_of(pause, run.workflow, known, handle if run.stored else None)
@@ -295,11 +310,11 @@ def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements
     head = [_event(pause, known), *([cut(lost, LIMIT_OF_EVENT)] if lost else [])]
     head += [*may_have_run_twice(run.twice), *may_have_run(before), *frame.before]
     tail = [*_notes(run), *frame.after]
-    if not frame.lists:
+    if not frame.steps:
         return "\n\n".join([*head, *tail])
     room = LIMIT - _size("\n\n".join([*head, *tail])) - _ROOM_FOR_COUNT
     calls: list[str] = []
-    for number, step in enumerate(steps, 1):
+    for number, step in enumerate(frame.steps, 1):
         wordings = _wordings(step, run.workflow, known, pause, tools, handle)
         fitting = (text for text in wordings if _size(text) + 6 <= room)
         # The first call must be in the text. Later results show the others.
@@ -308,7 +323,7 @@ def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements
             break
         calls.append(f"{number}. {text}")
         room -= _size(calls[-1]) + 2
-    left = len(steps) - len(calls)
+    left = len(frame.steps) - len(calls)
     more = [f"And {left} more after {'this' if len(calls) == 1 else 'these'}."] if left else []
     return "\n\n".join([*head, *calls, *more, *tail])
 

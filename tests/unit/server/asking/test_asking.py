@@ -288,17 +288,6 @@ def test_nobody_waits_for_an_answer_when_nobody_waits_for_the_tool() -> None:
     assert notebook.log.count("answered q1") == 2
 
 
-def test_nobody_waits_longer_for_an_answer_than_the_limit() -> None:
-    notebook, clock, looks = Notebook(), itertools.count(100.0, 2.5), itertools.count()
-    unbounded = meeting(notebook, lambda *_: None, lambda: next(looks) < 10)
-    asker = replace(unbounded, limit_s=7.5, clock=lambda: next(clock))
-
-    with pytest.raises(ToolError, match=r"The client did not answer elicitation/create within 7\.5 s"):
-        asker.ask((NAME, THOUGHT))
-    assert notebook.log.count("answered q1") == 2
-    assert notebook.open == {}
-
-
 def test_an_answer_is_looked_for_ever_more_slowly_but_never_too_slowly() -> None:
     notebook, pauses = Notebook({("alice", "q"): None}), list[float]()
 
@@ -345,15 +334,3 @@ def test_a_state_lives_as_long_as_the_shortest_limit_of_its_questions(
     now[0] += 1
     with pytest.raises(ProtocolError, match="expired"):
         rounds(params)
-
-
-def test_a_known_client_is_not_asked_what_it_has_not_declared() -> None:
-    notebook = Notebook()
-    handshake = Envelope(Era.HANDSHAKE, "2025-11-25", {}, {"roots": {}}, None, None)
-    asker = replace(meeting(notebook, lambda *_: {"result": {}}), envelope=handshake)
-
-    with pytest.raises(ToolError, match="has not declared the capability 'elicitation'") as refused:
-        asker.ask((FOLDERS, NAME))
-    assert refused.value.retryable is False
-    assert notebook.log == []
-    assert asker.ask((FOLDERS,)) == [{}]

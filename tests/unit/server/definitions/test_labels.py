@@ -1,12 +1,12 @@
-"""Labels: titles, descriptions, icons, annotations and `_meta` of what is published."""
+"""Labels of what is published, and the scopes that callers need."""
 
 from typing import Any
 
 import pytest
 
-from mcp_baton import Server
+from mcp_baton import RegistrationError, Server
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.definitions.labels import Labels, scopes_in
 from mcp_baton.server.definitions.prompt import definition_of_prompt
 
 ICON: dict[str, Json] = {"src": "https://example.com/a.png", "mimeType": "image/png", "sizes": ["48x48"]}
@@ -78,3 +78,35 @@ def test_a_schema_of_ones_own_is_published_and_the_signature_still_binds() -> No
 
     assert server.tools["work"].definition["inputSchema"] == own
     assert server.tools["work"].input.bind({"a": 10}) == {"a": 10}
+
+
+@pytest.mark.parametrize(
+    ("claims", "scopes"),
+    [
+        ({}, set()),
+        ({"scope": "orders:read  orders:write"}, {"orders:read", "orders:write"}),
+        ({"scp": ["orders:read", "orders:write", 7]}, {"orders:read", "orders:write"}),
+        ({"scp": "orders:read orders:write"}, {"orders:read", "orders:write"}),
+        ({"scp": "[orders:read orders:write]"}, {"[orders:read", "orders:write]"}),
+        ({"scopes": ["orders:read"]}, {"orders:read"}),
+        ({"scope": "a", "scp": ["b"]}, {"a", "b"}),
+        ({"scope": None, "scp": {"a": "b"}, "groups": "c"}, set()),
+    ],
+)
+def test_scopes_are_read_wherever_issuers_and_authorizers_write_them(claims: dict[str, Any], scopes: set[str]) -> None:
+    assert scopes_in(claims) == scopes
+
+
+@pytest.mark.parametrize(
+    ("requires", "cause"),
+    [("orders:write", r"requires=\['orders:write'\]"), (["a b"], "'a b'"), ([""], "''"), ([7], "7")],
+)
+def test_what_no_caller_can_have_is_refused(requires: Any, cause: str) -> None:
+    server = Server("shop")
+    for register in (
+        server.tool(name="refund", requires=requires),
+        server.resource("docs://a", name="a", requires=requires),
+        server.prompt(name="ask", requires=requires),
+    ):
+        with pytest.raises(RegistrationError, match=cause):
+            register(lambda: "")

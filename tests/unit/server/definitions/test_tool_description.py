@@ -26,7 +26,7 @@ def test_it_says_what_the_workflow_does_step_by_step_that_it_may_pause_and_how_t
         "Refund an order. The server runs 3 steps: 1. fetch: Fetch one order. "
         "2. policy: read docs://policy, docs://limits. 3. refund. "
         "It may pause, for instance where a step fails or a value is missing. The result then says which calls remain "
-        "and gives a task_id: make those calls, or call this tool again with task_id alone to let the server go on."
+        "and gives a task_id: make those calls, or call this tool again with task_id alone to let the server continue."
     )
 
 
@@ -56,7 +56,7 @@ def test_the_count_fits_too_whatever_room_the_names_leave(length: int) -> None:
 def test_it_has_fewer_than_600_characters_and_ends_with_how_to_go_on(goal: str, summary: str, names: list[str]) -> None:
     told = described(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)
     assert len(told) <= LONGEST
-    assert told.endswith("to let the server go on.")
+    assert told.endswith("to let the server continue.")
     assert "\n" not in told
 
 

@@ -141,13 +141,6 @@ def test_a_workflow_that_is_no_tool_may_have_a_tools_name(options: dict[str, Any
     assert (server.full_view.workflow_tool("flow"), server.full_view.workflow_tool_names) == (None, [])
 
 
-def test_a_name_shared_with_a_tool_is_refused() -> None:
-    server = server_of({})
-    server.tool(name="flow")(lambda: None)
-    with pytest.raises(WorkflowError, match=r"'flow': a tool has this name, .*tool=False"):
-        server.check()
-
-
 @pytest.mark.parametrize(("name", "called"), [("outer", "flow"), ("flow", "flow"), ("outer", "outer")])
 def test_a_step_cannot_call_a_workflow(name: str, called: str) -> None:
     server = server_of({})

@@ -24,7 +24,7 @@ from tests.examples import JSON, TEXT
 
 
 @given(TEXT)
-def test_any_text_becomes_one_that_utf8_can_carry_and_comes_back(text: str) -> None:
+def test_any_text_becomes_valid_utf8_and_comes_back(text: str) -> None:
     stored = to_text(text)
     assert stored.encode()
     assert from_text(stored) == text
@@ -57,11 +57,11 @@ def test_native_values_come_back_exactly(value: Json) -> None:
         ({"a": [None, True]}, {"M": {"a": {"L": [{"NULL": True}, {"BOOL": True}]}}}),
     ],
 )
-def test_a_value_has_dynamodbs_own_form_where_that_is_exact(value: Json, attribute: Attribute) -> None:
+def test_a_value_has_a_native_form_if_that_is_exact(value: Json, attribute: Attribute) -> None:
     assert native(value) == attribute
 
 
-def test_what_is_nested_too_deep_for_an_item_is_text_inside_a_native_value() -> None:
+def test_a_deeply_nested_value_is_text_inside_a_native_value() -> None:
     value: Json = 1
     for _ in range(60):
         value = [value]
@@ -87,7 +87,7 @@ def test_a_progress_that_is_not_json_is_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "kind"), [("x" * 10, "S"), ("x" * 11, "S"), ("x" * 200, "B"), ("abcdefghijklmnop", "S")]
 )
-def test_text_is_compressed_above_the_threshold_where_that_is_smaller(text: str, kind: str) -> None:
+def test_a_long_text_is_compressed_if_that_is_smaller(text: str, kind: str) -> None:
     assert list(encode_text(text, 10)) == [kind]
 
 
@@ -101,5 +101,5 @@ def test_a_damaged_value_is_an_error(attribute: Attribute) -> None:
 
 
 @pytest.mark.parametrize(("length", "kind"), [(90, "M"), (120, "B")])
-def test_arguments_are_zipped_where_their_json_is_longer_than_the_threshold(length: int, kind: str) -> None:
+def test_long_arguments_are_compressed(length: int, kind: str) -> None:
     assert [*encode_arguments({"a": "x" * length}, compress_over=100)] == [kind]

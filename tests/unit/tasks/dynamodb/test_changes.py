@@ -89,7 +89,7 @@ def test_the_size_after_a_batch_counts_what_it_replaces_and_removes() -> None:
     assert after == before - 97 - (len("removed") + 102 + 1) + 64
 
 
-def test_what_a_batch_makes_too_large_is_told_exactly_and_of_a_small_one_only_that_it_is() -> None:
+def test_the_excess_after_a_batch_is_exact_if_it_is_positive() -> None:
     item = stored(kept="k" * 100)
     for batch in (Batch(variables={'"' * 90: "x"}, definition="y" * 90), Batch(result={"z": "z" * 90})):
         changes = plan(item, batch, PLAIN)
@@ -104,7 +104,7 @@ def test_the_size_after_a_batch_counts_a_new_definition() -> None:
     assert sizes[1] - sizes[0] == 899
 
 
-def test_where_nothing_can_be_moved_the_largest_value_gives_way_first_and_only_as_many_as_must() -> None:
+def test_if_nothing_can_be_moved_notes_replace_the_largest_values() -> None:
     item = stored()
     batch = Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000})
     changes = plan(item, batch, PLAIN)
@@ -116,14 +116,7 @@ def test_where_nothing_can_be_moved_the_largest_value_gives_way_first_and_only_a
     assert fitted(item, changes, item_size(item) + 9000, nowhere()) == changes
 
 
-def test_a_compressed_value_is_reported_with_its_own_length() -> None:
-    item = stored()
-    fit = fitted(item, plan(item, Batch(variables={"a": "x" * 500_000}), 8192), 500, nowhere())
-    with pytest.raises(ValueNotKept, match="result of 500002 bytes could not be written outside the task's item"):
-        decode(fit.variables["a"])
-
-
-def test_progress_and_pause_never_give_way_and_a_final_result_only_to_a_pointer() -> None:
+def test_progress_and_pause_reason_stay_and_a_result_may_become_a_pointer() -> None:
     item = stored()
     batch = Batch(
         steps=(StepWrite(0, "s0", PENDING, COMPLETED, "small"),),
@@ -146,7 +139,7 @@ def test_a_value_smaller_than_the_note_stays() -> None:
     assert without_largest(plan(item, Batch(), PLAIN)) is None
 
 
-def test_values_that_do_not_fit_move_largest_first_and_only_as_many_as_must() -> None:
+def test_values_that_do_not_fit_move_largest_first() -> None:
     item, shelf = stored(), Shelf()
     changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}), PLAIN)
     fit = fitted(item, changes, item_size(item) + 3500, mover(shelf))
@@ -164,43 +157,12 @@ def test_values_of_more_than_4096_bytes_leave_the_item_in_one_bundle() -> None:
     assert (outside(fit), fit.oversized, len(shelf.items)) == ({"a", "b"}, (), 1)
 
 
-def test_with_a_bucket_the_values_of_a_write_are_one_object() -> None:
-    item, shelf = stored(), Shelf()
-    changes = plan(item, Batch(variables={"a": "x" * 9_000, "b": "y" * 5_000}), PLAIN)
-    fit = fitted(item, changes, 400_000, mover(shelf, bucket=True))
-    assert (outside(fit), len(shelf.objects), len(shelf.items)) == ({"a", "b"}, 1, 0)
-    assert [fetcher(shelf).value(fit.variables[name]) for name in "ab"] == ["x" * 9_000, "y" * 5_000]
-
-
-def test_what_could_not_be_moved_stays_where_there_is_room() -> None:
-    item = stored()
-    changes = plan(item, Batch(variables={"a": "x" * 10_000}), PLAIN)
-    assert fitted(item, changes, 400_000, nowhere()) == changes
-
-
-def test_of_a_write_that_could_be_moved_in_part_the_rest_gives_way() -> None:
-    item, shelf = stored(), Shelf(room=1)
-    changes = plan(item, Batch(variables={"a": "x" * 340_000, "b": "y" * 340_000}), PLAIN)
-    fit = fitted(item, changes, item_size(item) + 400, mover(shelf))
-    assert (len(outside(fit)), len(fit.oversized), shelf.asked) == (1, 1, 2)
-    assert {*outside(fit), *fit.oversized} == {"a", "b"}
-
-
-def test_nothing_moves_twice_and_nothing_that_a_pointer_would_outweigh() -> None:
+def test_pointers_and_tiny_values_do_not_move() -> None:
     item, shelf = stored(), Shelf()
     changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 30}, result={"large": "r" * 5000}), PLAIN)
     fit = fitted(item, changes, 1, mover(shelf))
     assert (outside(fit), fit.oversized, fit.variables["b"]) == ({"a"}, (), changes.variables["b"])
     assert lighter(fit, mover(shelf)) is None
-
-
-def test_what_a_lost_race_has_written_is_not_written_again() -> None:
-    item, shelf = stored(), Shelf()
-    moving = mover(shelf)
-    changes = plan(item, Batch(variables={"a": "x" * 5000}), PLAIN)
-    first = fitted(item, changes, 400_000, moving)
-    assert fitted(item, changes, 400_000, moving) == first
-    assert shelf.asked == 1
 
 
 @pytest.mark.parametrize(
@@ -214,7 +176,7 @@ def test_what_a_lost_race_has_written_is_not_written_again() -> None:
     ],
     ids=["small values", "a large one", "a large result", "a pause reason", "a removal"],
 )
-def test_a_write_of_small_values_needs_no_place_outside(batch: Batch, stays: bool) -> None:
+def test_only_large_values_leave_the_item(batch: Batch, stays: bool) -> None:
     item, shelf = stored(kept="k" * 1000), Shelf()
     changes = plan(item, batch, PLAIN)
     assert fits(item, changes, 400_000) is stays
@@ -222,7 +184,7 @@ def test_a_write_of_small_values_needs_no_place_outside(batch: Batch, stays: boo
     assert (shelf.asked == 0) is stays
 
 
-def test_a_write_that_fills_the_item_does_not_stay_however_small_its_values_are() -> None:
+def test_a_write_that_fills_the_item_does_not_fit() -> None:
     item = stored(kept="k" * 1000)
     changes = plan(item, Batch(variables={"a": "x"}), PLAIN)
     after = size_after(item, changes)
@@ -240,7 +202,7 @@ def test_a_write_that_fills_the_item_does_not_stay_however_small_its_values_are(
     ],
     ids=["small values", "a large variable", "a large argument", "a small item"],
 )
-def test_a_new_task_of_small_values_is_written_as_it_is(
+def test_a_new_task_with_small_values_is_written_unchanged(
     variables: dict[str, Json], arguments: dict[str, Json], limit: int, whole: bool
 ) -> None:
     progress: Json = {"goal": "g" * 1_000, "steps": [], "schemaVersion": 1}
@@ -250,7 +212,7 @@ def test_a_new_task_of_small_values_is_written_as_it_is(
     assert fitted_new(item, 400_000, mover(shelf)) == item or not whole
 
 
-def test_names_are_stored_as_their_texts_and_told_as_they_are() -> None:
+def test_oversized_names_are_decoded() -> None:
     item, name = stored(), '"quoted" \ud800'
     changes = plan(item, Batch(variables={name: "x" * 3_000}, removed=frozenset({'"gone"'})), PLAIN)
     assert (set(changes.variables), set(changes.removed)) == ({to_text(name)}, {to_text('"gone"')})

@@ -54,7 +54,7 @@ def tables(draw: st.DrawFn) -> Table:
 
 
 @given(tables(), st.integers(1, 12), st.integers(1, 9))
-def test_the_pages_of_a_list_hold_every_task_once_and_newest_first(table: Table, most: int, wanted: int) -> None:
+def test_the_pages_of_a_list_contain_every_task_once_newest_first(table: Table, most: int, wanted: int) -> None:
     shards = Shards(table, most)
     seen: list[str] = []
     page = shards.page(None, wanted)
@@ -68,12 +68,12 @@ def test_the_pages_of_a_list_hold_every_task_once_and_newest_first(table: Table,
     assert seen == [named(number) for number in listed]
 
 
-def test_a_page_is_filled_from_behind_tasks_that_are_not_listed() -> None:
+def test_a_page_is_filled_after_expired_tasks() -> None:
     table: Table = {"00": [(number, number < 6) for number in range(10)]}
     assert ids(Shards(table, most=3).page(None, 3).items) == ["0005", "0004", "0003"]
 
 
-def test_a_page_that_would_take_too_many_reads_is_short_and_goes_on() -> None:
+def test_a_page_with_too_many_reads_is_short_and_has_a_cursor() -> None:
     table: Table = {"00": [(number, number == 0) for number in range(100)]}
     shards = Shards(table, most=3)
     page = shards.page(None, 3)
@@ -82,7 +82,7 @@ def test_a_page_that_would_take_too_many_reads_is_short_and_goes_on() -> None:
     assert shards.reads == MOST_QUERIES_PER_SHARD
 
 
-def test_only_the_shard_that_holds_a_page_up_is_read_again() -> None:
+def test_only_the_shard_with_missing_tasks_is_read_again() -> None:
     table: Table = {
         "00": [(number, True) for number in range(100, 140)],
         "01": [(number, True) for number in range(40)],

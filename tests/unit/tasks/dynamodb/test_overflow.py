@@ -33,7 +33,7 @@ NAME = "Zk3q_-8yTn0aAbBcCdDeEf"
         (LONGEST_TTL_MS, 366),
     ],
 )
-def test_an_object_is_kept_for_at_least_a_day_more_than_its_tasks_lifetime(ttl_ms: int, days: int) -> None:
+def test_an_object_is_kept_at_least_a_day_longer_than_its_task(ttl_ms: int, days: int) -> None:
     assert retention_days(ttl_ms) == days
     assert days * DAY_MS >= ttl_ms + DAY_MS
 
@@ -63,7 +63,7 @@ def test_a_pointer_is_read_as_it_was_written(pointer: Pointer) -> None:
         *(encode_text(text, 10**9) for text in ("true", "false", "null", "-1", "[]", "{}")),
     ],
 )
-def test_nothing_else_is_a_pointer(attribute: Attribute) -> None:
+def test_other_attributes_are_not_pointers(attribute: Attribute) -> None:
     assert pointer_in(attribute) is None
 
 
@@ -83,7 +83,7 @@ def test_no_owner_task_or_bundle_shares_a_key_with_another() -> None:
     assert all(key.startswith("2d/") for key in objects)
 
 
-def test_values_are_put_together_as_long_as_they_fit_into_one_item() -> None:
+def test_bundles_are_filled_up_to_the_size_of_an_item() -> None:
     sizes = {"a": 100_000, "b": 200_000, "c": 120_000, "d": BUNDLE_BYTES + 1, "e": 10, "f": 10}
     made = bundled([Part(name, size, name.encode() * size) for name, size in sizes.items()])
     assert [[part.name for part in bundle.parts] for bundle in made] == [["d"], ["b", "c"], ["a", "e", "f"]]
@@ -95,7 +95,7 @@ def test_values_are_put_together_as_long_as_they_fit_into_one_item() -> None:
             assert bundle.data[pointer.offset : pointer.offset + pointer.stored_bytes] == part.data
 
 
-def test_what_is_stored_outside_is_the_text_as_it_was_encoded() -> None:
+def test_a_value_outside_is_stored_as_it_was_encoded() -> None:
     text = '"' + "é" * 1000 + '"'
     assert stored_form(encode_text(text, 10**9)) == text.encode()
     assert len(stored_form(encode_text(text, 10))) < 100

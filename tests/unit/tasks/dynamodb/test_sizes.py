@@ -16,7 +16,7 @@ from tests.examples import JSON, TEXT
 
 
 @given(st.dictionaries(TEXT, JSON, max_size=4), st.binary(), st.lists(st.binary(), max_size=3))
-def test_an_item_never_weighs_more_than_is_said_at_once(values: dict[str, Json], data: bytes, tokens: Any) -> None:
+def test_the_upper_bound_of_a_size_holds(values: dict[str, Json], data: bytes, tokens: Any) -> None:
     item: dict[str, Any] = {to_text(name): native(value) for name, value in values.items()}
     item |= {"data": {"B": data}, "tokens": {"BS": tokens}, "version": {"N": "-1"}, "é": {"S": "中🎉"}}
     assert item_size(item) <= at_most(item)
@@ -24,7 +24,7 @@ def test_an_item_never_weighs_more_than_is_said_at_once(values: dict[str, Json],
     assert item_size(large) <= at_most(large)
 
 
-def test_what_an_item_weighs_too_much_is_told_exactly_and_of_one_that_is_small_only_that_it_is() -> None:
+def test_the_excess_of_an_item_is_exact_if_it_is_positive() -> None:
     item: dict[str, Any] = {"a": {"S": "x" * 100}}
     assert excess(item, 90) == 11
     assert excess(item, 101) == 0
@@ -50,18 +50,18 @@ def test_what_an_item_weighs_too_much_is_told_exactly_and_of_one_that_is_small_o
         ({"BS": [b"123", b"4567"]}, 3 + 4),
     ],
 )
-def test_an_attribute_weighs_what_dynamodb_counts(attribute: Attribute, expected: int) -> None:
+def test_the_size_of_an_attribute_is_what_dynamodb_counts(attribute: Attribute, expected: int) -> None:
     assert size(attribute) == expected
 
 
-def test_an_item_weighs_its_names_too() -> None:
+def test_the_size_of_an_item_includes_names() -> None:
     assert item_size({"pk": {"S": "OWNER#é"}, "n": {"N": "1"}}) == 2 + 8 + 1 + 2
 
 
 @pytest.mark.parametrize(
     "attribute", [encode_text('"é"', 10**9), encode_text('"' + "é" * 999 + '"', 10), native({"a": "é"})]
 )
-def test_a_text_is_weighed_and_read_in_pieces_in_whichever_form_it_is(attribute: Attribute) -> None:
+def test_text_length_and_pieces_are_the_same_in_every_form(attribute: Attribute) -> None:
     text = "".join(text_pieces(attribute))
     assert json.loads(text) == decode(attribute)
     assert text_bytes(attribute) == len(text.encode())

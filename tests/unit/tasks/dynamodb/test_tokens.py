@@ -9,7 +9,7 @@ from mcp_baton.tasks.dynamodb.table import has_token
 
 
 @pytest.mark.parametrize("minute", range(30))
-def test_the_set_that_is_dropped_is_neither_this_minutes_nor_one_of_the_last_fourteen(minute: int) -> None:
+def test_the_dropped_set_is_fifteen_minutes_old(minute: int) -> None:
     now_ms = minute * SPAN_MS + 59_999
     assert old_set_at(now_ms) not in {set_at(now_ms - ago * SPAN_MS) for ago in range(15)}
     assert old_set_at(now_ms) == set_at(now_ms - 15 * SPAN_MS) == set_at(now_ms + 14 * SPAN_MS)
@@ -17,9 +17,7 @@ def test_the_set_that_is_dropped_is_neither_this_minutes_nor_one_of_the_last_fou
 
 @pytest.mark.parametrize("ahead", [-10, -9, -5, -1, 0, 1, 5, 9, 10])
 @pytest.mark.parametrize("now_ms", [0, 59_999])
-def test_a_writer_whose_clock_is_ten_minutes_apart_drops_no_token_that_may_be_asked_for(
-    now_ms: int, ahead: int
-) -> None:
+def test_a_clock_that_differs_by_ten_minutes_drops_no_needed_token(now_ms: int, ahead: int) -> None:
     """One clock is five minutes fast, the other five minutes slow; what is written now may have been named before."""
     now_ms += 60 * SPAN_MS
     mine, other = set_at(now_ms), set_at(now_ms + ahead * SPAN_MS)
@@ -35,7 +33,7 @@ def test_no_write_of_the_next_minute_drops_a_token(now_ms: int) -> None:
 
 
 @pytest.mark.parametrize("minutes", [1, 2, 5, 10, 13, 15, 20, 29, 30, 58, 60, 61, 120, 1_440])
-def test_writes_on_a_schedule_come_by_every_set_and_so_drop_it(minutes: int) -> None:
+def test_regular_writes_drop_every_set(minutes: int) -> None:
     held = Counter[str]()
     for write in range(10_000):
         now_ms = write * minutes * 60_000
@@ -44,7 +42,7 @@ def test_writes_on_a_schedule_come_by_every_set_and_so_drop_it(minutes: int) -> 
     assert held.total() < 1_000
 
 
-def test_a_token_is_found_in_whichever_set_it_is() -> None:
+def test_a_token_is_found_in_any_set() -> None:
     for now_ms in (0, SPAN_MS, 2 * SPAN_MS):
         item = first_token(now_ms, "aa")
         assert (has_token(item, "aa"), has_token(item, "bb")) == (True, False)

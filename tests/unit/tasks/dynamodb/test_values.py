@@ -16,7 +16,7 @@ def test_variables_are_decoded_when_they_are_read() -> None:
         _ = variables["bad"]
 
 
-def test_a_value_that_was_read_can_be_changed_without_harm() -> None:
+def test_changing_a_read_value_does_not_change_the_stored_one() -> None:
     variables = Variables({"list": {"S": "[1]"}})
     first = variables["list"]
     assert isinstance(first, list)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED
 from mcp_baton.server.workflows.task_view import NEXT_KEY, OMITTED_KEY, RESULT_BY_KEY, TIMINGS_KEY
-from mcp_baton.tasks.record import ENGINE_PREFIX, EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX
+from mcp_baton.tasks.record import ENGINE_PREFIX, EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, has_value
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 
@@ -111,7 +111,7 @@ def state_of(result: Mapping[str, Any]) -> TaskState:
             step.get("tool"),
             timings.get(step["name"], {}).get("at"),
             timings.get(step["name"], {}).get("ms"),
-            sizes.get(RESULT_PREFIX + step["name"]) if step.get("tool") else None,
+            sizes.get(RESULT_PREFIX + step["name"]) if has_value(step) else None,
         )
         for step in progress.get("steps", ())
     )

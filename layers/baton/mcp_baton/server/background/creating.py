@@ -42,7 +42,7 @@ from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_invocation, resumed_invocation
 from mcp_baton.server.workflows.task_view import options_of, task_summary
 from mcp_baton.tasks.record import ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
-from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.definition import ANSWERS, Workflow
 from mcp_baton.workflow.host import Failed, Prepared
 from mcp_baton.workflow.keys import own_key
 from mcp_baton.workflow.run import new_task
@@ -272,7 +272,8 @@ def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, 
     invocation = new_invocation(request, tool.workflow, arguments, own_ttl_ms)
     own = _store(request, new_task(tool.workflow, invocation, request.owner or "", None))
     try:
-        return _start_job(request, tool, own.task_id, {})
+        answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
+        return _start_job(request, tool, own.task_id, answers)
     except ProtocolError:
         _cancel(request, own)
         raise

@@ -1,5 +1,5 @@
-"""The engine's surroundings in a worker: no client waits, both claims are renewed, and a hop costs little
-(docs/background.md, Workflows in the background)."""
+"""Workflows in the background: a worker runs steps, and hands over to the next invocation (docs/background.md,
+Workflows in the background)."""
 
 import logging
 import math
@@ -19,21 +19,25 @@ from mcp_baton.exceptions import (
     TaskFinished,
     TaskHeld,
     TaskNotFound,
+    ToolError,
     ValueLost,
 )
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.asking.questions import Elicited, elicitation
 from mcp_baton.server.background.dispatching import dispatch
 from mcp_baton.server.background.job import JobExecution
+from mcp_baton.server.background.questions import TaskAsker
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.server.workflows.client_questions import unanswered_in
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow
-from mcp_baton.server.workflows.workflow_tool_results import result_of_run
-from mcp_baton.server.workflows.workflow_tools import not_run
+from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow, with_answers
+from mcp_baton.server.workflows.workflow_tools import not_run, result_of_run
+from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
@@ -54,14 +58,15 @@ from mcp_baton.workflow.pause import Remedy
 from mcp_baton.workflow.run import EndedRun
 
 FRESH_SHARE: Final = 0.1
-"""A further step is begun while no more than this share of the invocation's time is used up, so that each step has
-nearly all of it: how long a step takes is not known before."""
+"""The next step starts in the same invocation only if no more than this share of its time is used. So each step has
+nearly all of the time."""
 
 STOPPED: Final = "stopped, as the task that it ran for was cancelled or taken over; it may still have happened"
 
 
 class WorkerHost(ServerHost):
-    """Implements `workflow.host.Host` for a worker's invocation.
+    """Implements `workflow.host.Host` for a background job. It renews the claims on both tasks: that of the call, and
+    that of the workflow.
 
     Args:
         execution: The background job.
@@ -75,7 +80,7 @@ class WorkerHost(ServerHost):
         self._failed = False
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
-        """Run a tool. It is stopped when one of the two tasks is over, or another's."""
+        """Run a tool. It is stopped if one of the two tasks has ended or was taken over."""
         try:
             outcome = super().run(prepared, variables, attempt)
         except CallerGone:
@@ -89,7 +94,7 @@ class WorkerHost(ServerHost):
         """Fetch a resource of this server.
 
         Raises:
-            ResourceUnavailable: there is none at this URI, or reading it failed or was stopped.
+            ResourceUnavailable: the URI is unknown, or reading it failed or was stopped.
         """
         try:
             return super().read(uri)
@@ -97,19 +102,19 @@ class WorkerHost(ServerHost):
             raise ResourceUnavailable(STOPPED) from gone
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
-        """Say in the status of the call's task which step is about to run."""
+        """Set the status message of the call's task to the next step."""
         super().announce(begun, total, step, task_id)
         self._monitor.say(f"Step {begun}/{total}: {step}")
 
     def may_start(self, after_s: float = 0.0) -> bool:
-        """Whether a step may begin, or a failed one be tried again. A step that follows another begins in a fresh
-        invocation, unless this one still is nearly that."""
+        """Whether a step may start or be retried. A step after another one starts in a new invocation, unless most of
+        this invocation's time is left."""
         if self._monitor.gone or not super().may_start(after_s):
             return False
         return self._failed or not self._begun or self._is_fresh()
 
     def wait(self, seconds: float) -> None:
-        """Let this much time pass, or less where the run is to stop."""
+        """Wait, or return early if the run has to stop."""
         while seconds > 0:
             part = min(seconds, self._both())
             if self._monitor.gone:
@@ -127,7 +132,7 @@ class WorkerHost(ServerHost):
         return structs.replace(super()._options(variables, attempt), stay=False, pulse=self._both)
 
     def _both(self) -> float:
-        """Renew the claims on both tasks, where that is due."""
+        """Renew the claims on both tasks, if due. Returns the seconds until the next renewal."""
         own_s = self.pulse()
         if own_s == math.inf:  # the workflow's task is over, or another run's
             self._monitor.stop()
@@ -136,19 +141,19 @@ class WorkerHost(ServerHost):
 
 
 MOST_DISPATCHES: Final = 1_000
-"""A call is handed over no more once it has been dispatched so often: a hundred steps, each with ten dispatches."""
+"""After this many dispatches, a call is not handed over again: a hundred steps with ten dispatches each."""
 
 TAKE_AGAIN_S: Final = 5.0
-"""How long a worker waits before it tries again to take the workflow's task from another run."""
+"""How long a worker waits before it tries again to claim the workflow's task, seconds."""
 
 logger = logging.getLogger(__name__)
 
 type Write = Callable[[str, Callable[[], object]], str]
-"""Makes a worker's last write; says what became of the call, which is the text unless the write came too late."""
+"""Makes the last write of a worker. Takes and returns the outcome; returns another one if the write came too late."""
 
 
 class WorkflowJob:
-    """A worker's attempt at a call of a workflow.
+    """An attempt at a call of a workflow.
 
     Args:
         execution: The background job.
@@ -166,23 +171,28 @@ class WorkflowJob:
         self._lives_ms = max(execution.services.settings.default_ttl_ms, 2 * (execution.exchange.remaining_ms() or 0))
 
     def run(self, write: Write) -> str:
-        """Go on with the workflow, and write what became of the call; what that was, for the log.
+        """Run the workflow and write the outcome of the call. Returns the outcome, for the log.
+
+        After `TaskHeld`, `NotDispatched` and `StoreError`, Lambda delivers the event again.
 
         Raises:
-            ProtocolError: there is no such workflow any more.
-            TaskHeld: another run holds the workflow's task: the event is to be delivered again.
-            NotDispatched: the call was handed over, and nobody could be sent for: as above.
-            StoreError: the store does not answer, or the run could not be written: as above.
+            ProtocolError: the workflow does not exist any more.
+            TaskHeld: another run holds the workflow's task.
+            NotDispatched: the call was handed over, but the worker could not be invoked.
+            StoreError: the store does not answer, or the run could not be written.
         """
-        twin, store = self._execution.server.workflow_tool(self._job.work.tool), self._execution.store
-        if twin is None or store is None:
+        tool, store = self._execution.server.workflow_tool(self._job.work.tool), self._execution.store
+        if tool is None or store is None:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
         try:
             self._lease.task = store.jobs.extend(self._lease.task, self._lives_ms)
         except (ClaimLost, TaskFinished, TaskNotFound) as over:
             return f"stopped: {over}"
         host = WorkerHost(self._execution)
-        ended = self._run(twin, host)
+        ended = self._run(tool, host)
+        while isinstance(ended, EndedRun) and (answers := self._user_answers(ended)):
+            self._arguments = with_answers(self._arguments, answers)
+            ended = self._run(tool, host)
         if self._monitor.ended:
             return "stopped: it is over, or another worker's"
         if isinstance(ended, EndedRun):
@@ -191,9 +201,9 @@ class WorkflowJob:
             ended = result_of_run(self._execution, ended, host)
         return self._completed(store, ended, write)
 
-    def _run(self, twin: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
-        """The run, which has ended; or, where nothing could be run, what the workflow's tool returns then."""
-        workflow, task_id = twin.workflow, self._job.work.workflow_task or ""
+    def _run(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
+        """Run the workflow. Returns the run; or, if nothing could be run, the result of the workflow's tool."""
+        workflow, task_id = tool.workflow, self._job.work.workflow_task or ""
         while True:
             try:
                 return run_workflow(self._execution, workflow, self._arguments, task_id, host, lives_ms=self._lives_ms)
@@ -203,18 +213,37 @@ class WorkflowJob:
                 if not self._is_last():
                     self._give_back()
                     raise
-                return not_run(self._execution, twin, task_id, held)
+                return not_run(self._execution, tool, task_id, held)
             except StoreBusy:
                 raise
             except NotRead as refused:
                 if not isinstance(refused.error, ValueLost):
                     raise refused.error from refused
-                return not_run(self._execution, twin, task_id, refused)
+                return not_run(self._execution, tool, task_id, refused)
             except (ArgumentRefused, *NOT_RESUMED) as refused:
-                return not_run(self._execution, twin, task_id, refused)
+                return not_run(self._execution, tool, task_id, refused)
+
+    def _user_answers(self, run: EndedRun) -> JsonObject:
+        """The user's answers to the open questions; empty if there are none to ask, or the user cannot be asked.
+
+        Raises:
+            InputRequired: The user has not answered yet. The questions become questions of the call's task.
+        """
+        missing = unanswered_in(run) if run.stored else None
+        if missing is None:
+            return {}
+        question = elicitation(f"answers-{digest_of(dumps(missing.schema))}", missing.message, missing.schema)
+        try:
+            [answer] = TaskAsker(self._job, self._execution.envelope).ask((question,))
+            elicited: Elicited = question.read(answer)
+        except ToolError as error:
+            logger.info("task %s: the user was not asked: %s", self._lease.task.task_id, error)
+            return {}
+        return missing.answers(elicited.content)
 
     def _may_wait(self, host: WorkerHost, held: TaskHeld) -> bool:
-        """Let some time pass, if there is time: the other run may give the task up, or have died."""
+        """Wait, if there is time, for the other run to release the task or its claim to expire. Returns whether to
+        try again."""
         until_s = (held.until_ms - self._execution.now_ms()) / 1000
         wait_s = min(max(until_s, 0) + 0.1, TAKE_AGAIN_S)
         if not host.may_start(wait_s):
@@ -227,14 +256,14 @@ class WorkflowJob:
         return self._monitor.gone or (claim is not None and claim.number >= self._job.allowed)
 
     def _give_back(self) -> None:
-        """Give the call's claim up, so that the next delivery of the event need not wait for its end."""
+        """Release the claim on the call's task, so that the next delivery need not wait until it expires."""
         if self._execution.store is None:
             return
         try:
             self._execution.store.renew(self._lease.task, replace(self._lease.claim(), until_ms=0))
         except StoreError:
             task_id = self._lease.task.task_id
-            logger.warning("task %s: its claim could not be given back; it will run out", task_id, exc_info=True)
+            logger.warning("task %s: its claim could not be released; it will expire", task_id, exc_info=True)
 
     def _goes_on(self, run: EndedRun) -> bool:
         """Whether the run has paused only because its time was over, after it completed at least one step.
@@ -248,7 +277,7 @@ class WorkflowJob:
         if not run.stored:
             raise StoreUnavailable("the run could not be written; it is to be run again")
         if self._execution.services.dispatcher is None or self._job.dispatches >= MOST_DISPATCHES:
-            logger.error("task %s: it is handed over no more; set BATON_WORKER", self._lease.task.task_id)
+            logger.error("task %s: it is not handed over again; set BATON_WORKER", self._lease.task.task_id)
             return False
         return True
 
@@ -262,7 +291,7 @@ class WorkflowJob:
         for task in handed:
             self._execution.services.telemetry.add(TASKS_HANDED_OVER)
             if not dispatch(self._execution.services, task):
-                raise NotDispatched(f"task {task.task_id}: it was handed over, and no worker could be sent for")
+                raise NotDispatched(f"task {task.task_id}: it was handed over, but the worker could not be invoked")
         return outcome
 
     def _completed(self, store: TaskStore, result: JsonObject, write: Write) -> str:
@@ -271,7 +300,7 @@ class WorkflowJob:
 
 
 def _of_call(result: JsonObject) -> JsonObject:
-    """A workflow's result as that of the call's task, which relates to this task and no other."""
+    """The result of a workflow as that of the call's task: without the reference to the workflow's task."""
     meta = result.get("_meta")
     if not isinstance(meta, Mapping):
         return result

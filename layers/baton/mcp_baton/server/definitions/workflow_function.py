@@ -14,7 +14,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.labels import name_of
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Parameter, is_async, read_signature
-from mcp_baton.workflow.definition import Argument, Retry, Step, Workflow
+from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.reference import Reference, as_source, author_line, reference_to, workflow_of
 from mcp_baton.workflow.sources import PromptArg, StepOutput
 
@@ -203,6 +203,50 @@ def fetch(name: str, uri: str, /, **values: object) -> None:
     recording = _current("fetch(…)")
     bindings = {each: recording.source(each, value) for each, value in values.items()}
     recording.add(Step(name, resources=[uri], template_bindings=bindings))
+
+
+@overload
+def ask_model[T](name: str, question: str, /, returns: type[T], **values: object) -> T: ...  # type: ignore[overload-overlap]
+@overload
+def ask_model(name: str, question: str, /, returns: object, **values: object) -> Any: ...
+@overload
+def ask_model(name: str, question: str, /, **values: object) -> str: ...
+def ask_model(name: str, question: str, /, returns: object = str, **values: object) -> Any:
+    """Describe a step whose result is an answer of the client's model.
+
+    Args:
+        name: The step's name, and the answer's.
+        question: The question; `{name}`s are replaced by `values`.
+        returns: The type of the answer.
+        values: Values or references.
+
+    Returns:
+        A reference to the answer.
+
+    Raises:
+        WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
+    """
+    return _ask("ask_model(…)", name, Ask(question, returns, "model"), values)
+
+
+@overload
+def ask_user[T](name: str, question: str, /, returns: type[T], **values: object) -> T: ...  # type: ignore[overload-overlap]
+@overload
+def ask_user(name: str, question: str, /, returns: object, **values: object) -> Any: ...
+@overload
+def ask_user(name: str, question: str, /, **values: object) -> str: ...
+def ask_user(name: str, question: str, /, returns: object = str, **values: object) -> Any:
+    """Describe a step whose result is an answer of the client's user: as `ask_model`.
+
+    A client that supports elicitation shows a form, if the type fits into one. Otherwise the model asks its user.
+    """
+    return _ask("ask_user(…)", name, Ask(question, returns, "user"), values)
+
+
+def _ask(function: str, name: str, ask: Ask, values: Mapping[str, object]) -> Reference:
+    recording = _current(function)
+    bindings = {each: recording.source(each, value) for each, value in values.items()}
+    return recording.add(Step(name, ask=ask, template_bindings=bindings))
 
 
 def workflow_of_function(

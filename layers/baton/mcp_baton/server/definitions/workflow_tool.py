@@ -10,7 +10,7 @@ from mcp_baton.server.definitions.tool import NO_TASK, TaskSupport, Tool
 from mcp_baton.server.schema.plain import Definitions, NotPlain, plain_type
 from mcp_baton.server.schema.prompt_arguments import convert
 from mcp_baton.server.schema.schema import schema_generator
-from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Argument, Step, Workflow
+from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT, Argument, Step, Workflow
 
 if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaMode
@@ -24,7 +24,7 @@ LONGEST_TITLE: Final = 60
 
 _HOW: Final = (
     "It may pause, for instance where a step fails or a value is missing. The result then says which calls remain and "
-    "gives a task_id: make those calls, or call this tool again with task_id alone to let the server go on."
+    "gives a task_id: make those calls, or call this tool again with task_id alone to let the server continue."
 )
 
 type Summarise = Callable[[str], str]
@@ -68,7 +68,10 @@ def _sentence(text: str) -> str:
 
 def _described_step(step: Step, summarise: Summarise) -> str:
     name = shortened(step.name, LONGEST_SUMMARY)
-    what = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)
+    if step.ask is not None:
+        what = f"asks {'the user' if step.ask.of == 'user' else 'you'}: {step.ask.question}"
+    else:
+        what = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)
     summary = shortened(what, LONGEST_SUMMARY).rstrip(".")
     return f"{name}: {summary}." if summary else f"{name}."
 
@@ -260,10 +263,20 @@ class WorkflowTool:
     @property
     def input_schema(self) -> dict[str, Json]:
         """The input schema. Nothing is required, because a call with `task_id` needs no other argument."""
-        schemas, definitions = argument_schemas(self.workflow.arguments)
+        questions = self.workflow.questions
+        schemas, definitions = argument_schemas((*self.workflow.arguments, *questions))
         properties: dict[str, Json] = {
             argument.name: _property(argument, schemas[argument.name]) for argument in self.workflow.arguments
         }
+        if questions:
+            asked: dict[str, Json] = {each.name: _property(each, schemas[each.name]) for each in questions}
+            about = "Answers to the workflow's questions, if they are known. The result says which questions are open."
+            properties[ANSWERS] = {
+                "type": "object",
+                "description": about,
+                "properties": asked,
+                "additionalProperties": False,
+            }
         properties[TASK_ID] = {"type": "string", "description": TO_GO_ON}
         made: dict[str, Json] = {"type": "object", "properties": properties, "additionalProperties": False}
         return {"$defs": definitions, **made} if definitions else made

@@ -60,6 +60,39 @@ def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[di
     return {name: as_text(value) for name, value in given.items()}, converted
 
 
+def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str, Json]:
+    """Check and convert answers to the questions of a workflow.
+
+    Raises:
+        ArgumentRefused: Answers are unknown or do not convert; names all of them.
+    """
+    by_name = {question.name: question for question in questions}
+    converted: dict[str, Json] = {}
+    problems: list[str] = []
+    for name, value in given.items():
+        if name not in by_name:
+            problems.append(f"there is no question {name!r}; the questions are {', '.join(by_name)}")
+            continue
+        if _is_placeholder(value, by_name[name].description):
+            problems.append(f"the answer {name!r} is the placeholder; replace it with the answer")
+            continue
+        try:
+            converted[name] = convert(value, by_name[name].type)
+        except ValueError as error:
+            problems.append(f"the answer {name!r} does not convert: {error}")
+    if problems:
+        raise ArgumentRefused("; ".join(problems))
+    return converted
+
+
+def _is_placeholder(value: Json, question: str) -> bool:
+    """Whether a value is what stands for the answer in a suggested call: `<Who borrows the book?>`."""
+    if not isinstance(value, str) or not (value.startswith("<") and value.endswith(">")):
+        return False
+    pattern = re.sub(r"\\{[^{}]+\\}", ".*", re.escape(question))
+    return re.fullmatch(pattern, value[1:-1], re.DOTALL) is not None
+
+
 def _defaults(declared: Sequence[Argument]) -> dict[str, Json]:
     """The defaults of optional arguments, as a client would send them."""
     return {argument.name: as_text(argument.default) for argument in declared if argument.default is not None}

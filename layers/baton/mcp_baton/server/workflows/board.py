@@ -213,6 +213,8 @@ def described(plan: Plan, timings: Mapping[str, Json]) -> list[dict[str, Json]]:
         entry: dict[str, Json] = {"name": step["name"]}
         if "tool" in step:
             entry["tool"] = step["tool"]
+        elif "ask" in step:
+            entry["ask"] = step["ask"]
         else:
             entry |= _resource(plan, step["name"])
         entry["status"] = step["status"]

@@ -1,4 +1,4 @@
-"""What a paused run lacks, as a form for the client's user (docs/workflows.md, Asking for what is missing). Pure."""
+"""Asking the client's user for the values that a paused run lacks (docs/workflows.md, Asking for what is missing)."""
 
 import logging
 import math
@@ -21,7 +21,7 @@ from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.pause import PauseReason, UnresolvableParams
+from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
 from mcp_baton.workflow.resolve import Known, resolve
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.secrets import mentions
@@ -35,7 +35,7 @@ MEMBERS: Final[Mapping[str, frozenset[str]]] = {
     "boolean": frozenset(),
     "array": frozenset({"items", "minItems", "maxItems"}),
 }
-"""What MCP's forms say of a field, by its type (MCP client/elicitation, Requested Schema)."""
+"""The members of a form's fields, by type (MCP client/elicitation, Requested Schema)."""
 
 
 class Missing(Struct, frozen=True):
@@ -43,19 +43,39 @@ class Missing(Struct, frozen=True):
 
     Attributes:
         step: The step's name.
-        fields: The names of the missing arguments of its tool.
+        fields: The names of the missing arguments of its tool, or of the questions.
         message: What to tell the person.
         schema: The form.
+        questions: Whether the fields are questions of the workflow, and not arguments of the step's tool.
     """
 
     step: str
     fields: tuple[str, ...]
     message: str
     schema: JsonObject
+    questions: bool = False
 
     def answers(self, content: JsonObject) -> dict[str, Json]:
         """The arguments in a person's answer: those that were asked for, and nothing else."""
         return {name: content[name] for name in self.fields if content.get(name) is not None}
+
+
+def unanswered_in(run: EndedRun) -> Missing | None:
+    """The open questions to the user, as one form; `None` if no question fits into a form."""
+    if not isinstance(run.pause, AnswersRequired):
+        return None
+    fields: dict[str, Json] = {}
+    texts: list[str] = []
+    for question in run.pause.questions:
+        field = _field(question.schema, question.schema.get("$defs", {})) if question.of == "user" else None
+        if field is not None:
+            fields[question.name] = {**field, "description": question.question}
+            texts.append(question.question)
+    if not fields:
+        return None
+    message = texts[0] if len(texts) == 1 else f"To {run.workflow.description.rstrip('.')}, answer these questions."
+    schema: JsonObject = {"type": "object", "properties": fields, "required": list(fields)}
+    return Missing(run.pause.step, tuple(fields), message, schema, questions=True)
 
 
 def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
@@ -132,16 +152,25 @@ class Round(Struct, frozen=True):
         step: The step that does.
         answers: The arguments that a person has given for it so far.
         declined: The person has not said what was asked for, and is not asked again.
+        questions: Whether these are answers to questions of the workflow.
     """
 
     task_id: str
     step: str
     answers: Answers = field(default_factory=dict)
     declined: bool = False
+    questions: bool = False
+
+    @property
+    def by_step(self) -> dict[str, Answers]:
+        """The answers by the steps that they are for."""
+        if self.questions:
+            return {name: {name: value} for name, value in self.answers.items()}
+        return {self.step: self.answers}
 
 
 def run_asking(request: Request, task_id: str | None, host: ServerHost, run: Run) -> EndedRun:
-    """Run a workflow; where it pauses for what a person can say, ask, and go on.
+    """Run a workflow. If it pauses for values that a person can give, ask for them and continue.
 
     Args:
         request: On whose behalf.
@@ -154,7 +183,7 @@ def run_asking(request: Request, task_id: str | None, host: ServerHost, run: Run
         ProtocolError: the request's `requestState` cannot be used.
     """
     earlier = _earlier_round(request)
-    record = run(task_id, {}) if earlier is None else run(earlier.task_id, {earlier.step: earlier.answers})
+    record = run(task_id, {}) if earlier is None else run(earlier.task_id, earlier.by_step)
     while earlier is None or not earlier.declined:
         missing = _missing(request, record)
         if missing is None or record.task is None:
@@ -165,9 +194,9 @@ def run_asking(request: Request, task_id: str | None, host: ServerHost, run: Run
         new = _ask(request, host, missing)
         if not new.keys() - given.keys():
             break
-        earlier = Round(record.task.task_id, missing.step, given | new)
+        earlier = Round(record.task.task_id, missing.step, given | new, questions=missing.questions)
         try:
-            record = run(earlier.task_id, {earlier.step: earlier.answers})
+            record = run(earlier.task_id, earlier.by_step)
         except BatonError:
             # Somebody else has gone on with the task meanwhile, or it cannot be read. What this run did still stands.
             logger.info("task %s: it was not resumed with the answers", earlier.task_id, exc_info=True)
@@ -177,11 +206,13 @@ def run_asking(request: Request, task_id: str | None, host: ServerHost, run: Run
 
 def _missing(request: Request, run: EndedRun) -> Missing | None:
     """What the client's user can be asked for now."""
-    tool = request.server.tools.get(_tool_of(run))
     stored = run.task is not None and run.stored
     able = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
-    if tool is None or not stored or not able or not (request.stateless or request.reply.may_ask):
+    if not stored or not able or not (request.stateless or request.reply.may_ask):
         return None
+    tool = request.server.tools.get(_tool_of(run))
+    if tool is None or not run.workflow.ask:
+        return unanswered_in(run)
     return missing_in(run, tool.input_schema)
 
 
@@ -199,6 +230,7 @@ def _asking(request: Request, task: TaskRecord, missing: Missing, given: Answers
         "fields": list(missing.fields),
         "key": question.key,
         "answers": given,
+        "questions": missing.questions,
     }
     ends_ms = datetime.fromisoformat(task.created_at).timestamp() * 1_000 + task.ttl_ms
     lifetime_s = max(math.ceil((ends_ms - request.now_ms()) / 1_000), 1)
@@ -225,14 +257,15 @@ def _earlier_round(request: Request) -> Round | None:
             "fields": [*fields],
             "key": str(key),
             "answers": Mapping() as given,
+            "questions": bool(questions),
         }:
             missing = Missing(step, tuple(str(name) for name in fields), "", {})
             response = request.object("inputResponses").get(key)
             if response is None:  # it will be asked again
-                return Round(task_id, step, dict(given))
+                return Round(task_id, step, dict(given), questions=questions)
             answer = _read(response, key)
             new = missing.answers(answer.content)
-            return Round(task_id, step, dict(given) | new, declined=not new)
+            return Round(task_id, step, dict(given) | new, declined=not new, questions=questions)
         case _:
             raise ProtocolError(INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it is of another kind")
 
@@ -248,7 +281,7 @@ def _read(response: Json, key: str) -> Elicited:
 
 
 def _binding(request: Request) -> str:
-    """What a state is bound to: the caller, and the request with the task that it names."""
+    """The binding of a state: the caller, the request, and the task that it names."""
     meta = request.envelope.meta
     named: list[Json] = ["workflow", meta.get(TASK_ID_KEY, meta.get(PREFIXED_TASK_ID_KEY)), meta.get(RELATED_TASK_KEY)]
     name, arguments = request.called()
@@ -256,20 +289,20 @@ def _binding(request: Request) -> str:
 
 
 def _ask(request: Request, host: ServerHost, missing: Missing) -> Answers:
-    """Ask over the request's stream, and wait (revisions up to 2025-11-25); nothing where nobody answers."""
+    """Ask over the request's stream, and wait (revisions up to 2025-11-25). Without an answer the result is empty."""
     question = elicitation(missing.step, missing.message, missing.schema)
     asker = request.asking(None)(request.reply.request, _Waiting(request, host))
     try:
         answer: Elicited = question.read(asker.ask((question,))[0])
     except (ToolError, Abandoned) as error:
-        logger.info("request %s: nobody said what is missing: %s", request.exchange.request_id, error)
+        logger.info("request %s: the missing values were not given: %s", request.exchange.request_id, error)
         return {}
     return missing.answers(answer.content)
 
 
 class _Waiting:
-    """Whether an answer is still waited for: while the client is there, and the workflow could go on with it. Keeps the
-    quiet stream alive meanwhile."""
+    """Whether to wait for an answer any longer: the client is connected, and a step could still start. Keeps the quiet
+    stream alive."""
 
     def __init__(self, request: Request, host: ServerHost) -> None:
         self._request = request

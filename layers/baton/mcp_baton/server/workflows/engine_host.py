@@ -1,4 +1,4 @@
-"""The server as the engine sees it: its tools, its resources, its clock, and progress for the client."""
+"""The engine's host: it runs the server's tools, reads its resources, and reports progress."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.resource import Resource
+from mcp_baton.server.definitions.workflow_tool import argument_schemas
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
 from mcp_baton.server.running.bound_function import BoundFunction, BoundTools, bound_resource
 from mcp_baton.server.running.runner import CallOptions, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, no_pulse
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, FetchedResource, Outcome, Prepared, ResourceUnavailable
 
 START_MARGIN_MS = 1_000
-"""Time beyond the write reserve without which no step is started, milliseconds."""
+"""No step starts with less time than this before the write reserve, milliseconds."""
 
 
 class ServerHost:
@@ -42,19 +44,24 @@ class ServerHost:
         self._shown = 0.0
 
     def required(self, tool: str) -> frozenset[str]:
-        """The names of the arguments that a tool cannot do without."""
+        """The names of a tool's required arguments."""
         return self._execution.server.tools[tool].signature.required
 
     def carries(self, size: int) -> bool:
-        """Whether placeholders may put so many bytes into one call that the client makes."""
+        """Whether placeholders may put this many bytes into one call."""
         return size <= self._execution.server.options.placeholder_bytes
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
-        """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
+        """The arguments as the tool gets them, as JSON, without those that equal their defaults."""
         return self._execution.server.tools[tool].canonical(arguments)
 
+    def answer_schema(self, question: Argument) -> JsonObject:
+        """The JSON Schema of an answer to a question."""
+        schemas, definitions = argument_schemas((question,))
+        return {**schemas[question.name], "$defs": definitions} if definitions else schemas[question.name]
+
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
-        """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""
+        """Run a tool. It continues when the client goes away: its result is recorded in the task."""
         target = self._tools[prepared.name]
         options = self._options(variables, attempt)
         try:
@@ -68,7 +75,7 @@ class ServerHost:
         """Fetch a resource of this server.
 
         Raises:
-            ResourceUnavailable: there is none at this URI, or reading it failed.
+            ResourceUnavailable: the URI is unknown, or reading it failed.
         """
         found = find_resource(self._execution.server, uri)
         if found is None:
@@ -87,14 +94,14 @@ class ServerHost:
         return CallOptions(variables, self._within_step, stay=True, attempt=attempt, pulse=self.pulse)
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
-        """Send `notifications/progress`, when the client asked for it.
+        """Send `notifications/progress`, if the client asked for it.
 
-        The first one names the task in `_meta`, so that a client that is cut off can ask and resume.
+        The first one has the task's id in `_meta`, so that a client that loses its connection can resume the task.
         """
         first = self._begun == 0
         self._begun, self._total = begun, total
         if not begun > self._shown:
-            # The step was announced already: the workflow goes on with what a person has answered.
+            # The step was announced before: the run continues with the answers of a person.
             return
         self._shown = float(begun)
         token = self._execution.envelope.progress_token
@@ -107,15 +114,14 @@ class ServerHost:
         self._execution.listener.notify("notifications/progress", params)
 
     def may_start(self, after_s: float = 0.0) -> bool:
-        """Whether enough of the function's time, and of the reply's, is left to start a step, or will be after so many
-        seconds."""
+        """Whether enough time is left to start a step, after this many seconds."""
         if self._until_s < math.inf and self._execution.services.clock() + after_s >= self._until_s:
             return False
         left = self._execution.exchange.remaining_ms()
         return left is None or left - after_s * 1000 > self._kept_ms
 
     def wait(self, seconds: float) -> None:
-        """Let this much time pass, and keep the client's stream alive meanwhile."""
+        """Wait, and keep the client's stream alive."""
         while seconds > 0:
             part = min(seconds, KEEP_ALIVE_S, self.pulse())
             self._execution.services.sleep(part)
@@ -128,17 +134,17 @@ class ServerHost:
         return self._execution.client_error_text(name, error)
 
     def error_id(self, error: Exception) -> str | None:
-        """What finds an exception in the server's log, if its text is hidden from clients."""
+        """The id of an exception in the log. `None` if its text may be shown to clients."""
         return self._execution.error_id(error)
 
     def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
-        """A function's progress as a fraction of its step; `None` unless the request's progress grows by it.
+        """A function's progress as a fraction of its step. `None` if the request's progress would not increase.
 
-        A step may call several functions, and one may change its mind about its total (MCP basic/utilities/progress:
-        the value must increase with each notification).
+        A step may call several functions, and a function may change its total. The value must increase with each
+        notification (MCP basic/utilities/progress).
         """
         if not self._total:
-            # Before its first step, a resume shows the resources of earlier ones.
+            # Before its first step, a resume reads the resources of earlier steps.
             return None
         of = total if total is not None and total > 0 else progress + 1
         fraction = min(max(progress / of, 0.0), 1.0) * 0.99 if of > 0 else 0.0
@@ -149,6 +155,6 @@ class ServerHost:
 
 
 def _anew[T](prepared: Prepared, target: BoundFunction[T]) -> Prepared:
-    """A call that is made again gets arguments of its own: the tool may have changed those of the first."""
+    """Bind the arguments again for a retry: the tool may have changed those of the first call."""
     again = target.prepare(prepared.arguments)
     return again if isinstance(again, Prepared) else prepared

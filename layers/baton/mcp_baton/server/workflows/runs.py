@@ -1,4 +1,4 @@
-"""Running a workflow for a request, from its start or from where a task stands: what a prompt and a tool both do."""
+"""Runs of workflows: starting one, and resuming a task."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -18,11 +18,11 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
-from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, check_arguments, stored_arguments
+from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, check_answers, check_arguments, stored_arguments
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
-from mcp_baton.workflow.definition import Argument, Workflow
+from mcp_baton.workflow.definition import ANSWERS, Argument, Workflow
 from mcp_baton.workflow.definition_changes import carried, declared_arguments, differing, given_secrets
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed
@@ -32,10 +32,10 @@ from mcp_baton.workflow.secrets import stand_in
 
 
 class NotOfWorkflow(BatonError):
-    """The task is not one of this workflow. Nothing was run.
+    """The task belongs to another workflow, to a tool or to a background call. Nothing was run.
 
     Args:
-        task: The task, which is another workflow's, a tool's, or a call's in the background.
+        task: The task.
     """
 
     def __init__(self, task: TaskRecord) -> None:
@@ -44,10 +44,10 @@ class NotOfWorkflow(BatonError):
 
 
 class Drifted(BatonError):
-    """The workflow was changed in what the task has completed. Nothing was run.
+    """The workflow has changed in steps that the task has completed. Nothing was run.
 
     Args:
-        steps: The completed steps that differ.
+        steps: The names of the changed steps.
     """
 
     def __init__(self, steps: list[str]) -> None:
@@ -56,10 +56,10 @@ class Drifted(BatonError):
 
 
 class NotRead(BatonError):
-    """A task's state could not be read, so nothing was run: completed steps would have been run again.
+    """The state of a task could not be read. Nothing was run: completed steps would have been repeated.
 
     Args:
-        error: What the store said.
+        error: The error of the store.
     """
 
     def __init__(self, error: StoreError) -> None:
@@ -68,7 +68,7 @@ class NotRead(BatonError):
 
 
 type NotResumed = StoreBusy | TaskNotFound | TaskFinished | TaskHeld | NotOfWorkflow | Drifted | NotRead
-"""Why a run was not begun, besides its arguments."""
+"""Why a run was not started, except for its arguments."""
 
 NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, NotOfWorkflow, Drifted, NotRead)
 
@@ -96,14 +96,25 @@ def answer_with_run(
         InputRequired: the client must ask its user first.
         ProtocolError: the request does not continue its earlier rounds correctly.
     """
-    if not workflow.ask:
+    if not workflow.ask and not any(step.ask and step.ask.of == "user" for step in workflow.steps):
         return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms)
     from mcp_baton.server.workflows.client_questions import run_asking
 
     def run(task_id: str | None, answers: Mapping[str, JsonObject]) -> EndedRun:
-        return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms, answers=answers)
+        questions = {
+            name: answer[name] for name, answer in answers.items() if (step := workflow.step(name)) and step.ask
+        }
+        if not questions:
+            return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms, answers=answers)
+        return run_workflow(request, workflow, with_answers(given, questions), task_id, host, ttl_ms=ttl_ms)
 
     return run_asking(request, task_id, host, run)
+
+
+def with_answers(given: JsonObject, answers: JsonObject) -> JsonObject:
+    """The arguments of the workflow's tool with more answers."""
+    earlier = given.get(ANSWERS)
+    return {**given, ANSWERS: {**(earlier if isinstance(earlier, Mapping) else {}), **answers}}
 
 
 def run_workflow(
@@ -147,12 +158,34 @@ def run_workflow(
 def new_invocation(
     execution: Execution, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None
 ) -> Invocation:
-    """How a workflow is invoked with these arguments.
+    """How a workflow is invoked with these arguments, answers to its questions included.
 
     Raises:
-        ArgumentRefused: an argument is missing, unknown or does not convert.
+        ArgumentRefused: an argument or an answer is missing, unknown or does not convert.
     """
-    return _invocation(execution, workflow.arguments, given, {}, ttl_ms)
+    arguments, answers = split_answers(workflow, given)
+    return _invocation(execution, workflow.arguments, arguments, {}, answers, ttl_ms)
+
+
+def split_answers(workflow: Workflow, given: JsonObject) -> tuple[JsonObject, dict[str, JsonObject]]:
+    """Take the answers to the workflow's questions out of its arguments.
+
+    Returns:
+        The other arguments; and the converted answers, each as `{question: answer}` by the name of the question's step.
+
+    Raises:
+        ArgumentRefused: an answer is unknown or does not convert.
+    """
+    questions = workflow.questions
+    if not questions or ANSWERS not in given:
+        return given, {}
+    answers = given[ANSWERS]
+    if not isinstance(answers, Mapping):
+        names = ", ".join(question.name for question in questions)
+        raise ArgumentRefused(f"{ANSWERS} is an object with one value for each question: {names}")
+    converted = check_answers(questions, {name: value for name, value in answers.items() if value is not None})
+    rest = {name: value for name, value in given.items() if name != ANSWERS}
+    return rest, {name: {name: value} for name, value in converted.items()}
 
 
 def _invocation(
@@ -160,11 +193,40 @@ def _invocation(
     declared: Sequence[Argument],
     given: JsonObject,
     stand_ins: Mapping[str, str],
+    answers: Mapping[str, JsonObject],
     ttl_ms: int | None = None,
 ) -> Invocation:
     texts, converted = check_arguments(declared, given)
     nulls = frozenset(name for name, value in given.items() if value is None)
-    return Invocation({**texts, **stand_ins}, {**converted, **stand_ins}, execution.owner, ttl_ms, nulls)
+    return Invocation({**texts, **stand_ins}, {**converted, **stand_ins}, execution.owner, ttl_ms, nulls, answers)
+
+
+def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+    """The answers that the task does not have yet.
+
+    Raises:
+        ArgumentRefused: an answer differs from one that a step has used.
+        StoreError: a stored answer cannot be read.
+    """
+    statuses = carried(task, workflow)
+    new: dict[str, JsonObject] = {}
+    for name, answer in answers.items():
+        if statuses[name] is StepStatus.COMPLETED:
+            if task.variables[f"{RESULT_PREFIX}{name}"] == answer[name]:
+                continue
+            question = workflow.step(name)
+            users = [
+                step.name
+                for step in workflow.steps
+                if question and step.uses(question.binding) and statuses[step.name] is not StepStatus.PENDING
+            ]
+            if users:
+                raise ArgumentRefused(
+                    f"the answer {name!r} cannot be changed: the step {users[0]!r} has used it; leave it out, "
+                    "or give the same answer"
+                )
+        new[name] = answer
+    return new
 
 
 def _resume(
@@ -176,17 +238,17 @@ def _resume(
     answers: Mapping[str, JsonObject],
     lives_ms: int | None,
 ) -> EndedRun:
-    """Take the task, and go on with it. A claim under which nothing can be run is given back at once."""
+    """Claim the task and resume it. If it cannot be resumed, the claim is released at once."""
     task = _taken(execution, workflow, engine, task_id)
     try:
         invocation = resumed_invocation(execution, workflow, task, given)
         if lives_ms is not None and execution.store is not None:
             task = execution.store.jobs.extend(task, lives_ms)
-        return engine.resume(workflow, replace(invocation, answers=answers), task)
+        return engine.resume(workflow, replace(invocation, answers={**invocation.answers, **answers}), task)
     except (TaskFinished, TaskNotFound):
         raise
     except ClaimLost as lost:
-        # It was late, and another run has taken the task since.
+        # This run was late, and another one has claimed the task.
         raise TaskHeld(lost.current.claim.until_ms if lost.current.claim else 0, lost.current) from lost
     except Exception as error:
         engine.give_back(task)
@@ -196,28 +258,30 @@ def _resume(
 
 
 def resumed_invocation(execution: Execution, workflow: Workflow, task: TaskRecord, given: JsonObject) -> Invocation:
-    """How a workflow goes on with a task: with the arguments of the first call, and those that are given again.
+    """The invocation of a resume: the stored arguments, replaced by those that are given again.
 
     Raises:
-        Drifted: the workflow was changed in what the task has completed.
+        Drifted: the workflow has changed in steps that the task has completed.
         ArgumentRefused: an argument is unknown, missing or does not convert.
-        StoreError: the task's arguments cannot be had.
+        StoreError: the stored arguments cannot be read.
     """
     changed = differing(workflow, task)
     if changed:
-        # A task goes on only where all that it has completed is still there (docs/workflows.md).
+        # A task is resumed only if its completed steps have not changed (docs/workflows.md).
         raise Drifted(changed)
+    given, answers = split_answers(workflow, given)
+    answers = _new_answers(workflow, task, answers)
     arguments = stored_arguments(declared_arguments(workflow, task), given)
     lost = sorted(given_secrets(workflow, task) - given.keys())
     if lost and all(status.settled for status in carried(task, workflow).values()):
         # The run only completes the task: no call is left that needs a secret.
         stand_ins = {name: stand_in(name) for name in lost}
         kept = [argument for argument in workflow.arguments if argument.name not in stand_ins]
-        return _invocation(execution, kept, arguments, stand_ins)
+        return _invocation(execution, kept, arguments, stand_ins, answers)
     if lost:
         names = ", ".join(map(repr, lost))
         raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", lost)
-    return new_invocation(execution, workflow, arguments)
+    return _invocation(execution, workflow.arguments, arguments, {}, answers)
 
 
 def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
@@ -235,7 +299,7 @@ def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: st
 
 
 def _note(execution: Execution, run: EndedRun) -> None:
-    """What operators count of runs (docs/operating.md)."""
+    """Add the metrics of a run (docs/operating.md)."""
     ran = [trace.outcome for trace in run.traces if not trace.replayed]
     if ran:
         execution.services.telemetry.add(STEPS_RUN, len(ran))

@@ -16,8 +16,7 @@ from mcp_baton.server.workflows.result_meta import task_meta
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead
 from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
 from mcp_baton.server.workflows.task_view import listed_meta, status_message_of
-from mcp_baton.server.workflows.workflow_tool_results import error
-from mcp_baton.server.workflows.workflow_tools import NOTHING_RUN, Unusable, not_run, sentence
+from mcp_baton.server.workflows.workflow_tools import NOTHING_RUN, Unusable, error, not_run, sentence
 from mcp_baton.tasks.record import PAUSED, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT
@@ -70,7 +69,7 @@ def _asked(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
         raise Unusable(f"{TASK_RESULT} must be an object, as every MCP result is")
     if action == "complete" and not request.envelope.shows_apps:
         raise Unusable(
-            f"{TASK_ACTION} complete is for clients that show the page of MCP Apps; to let the server go on, call "
+            f"{TASK_ACTION} complete is for clients that show the page of MCP Apps; to let the server continue, call "
             f"{tool.name} with {TASK_ID} alone"
         )
     return action, task_id or "", result or {}

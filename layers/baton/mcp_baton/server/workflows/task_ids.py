@@ -1,4 +1,4 @@
-"""A task that is named by an argument, and the texts that name it so (docs/workflows.md, As a tool)."""
+"""Task ids in arguments and in texts (docs/workflows.md, As a tool)."""
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
@@ -8,15 +8,15 @@ from mcp_baton.workflow.handoff import Handle, secrets_of
 
 
 class NamedWrongly(Exception):
-    """A call names a task in a way that cannot be meant; says what is wrong, for whoever called."""
+    """A call names a task incorrectly. The text is for the caller."""
 
 
 def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[str, Json]]:
-    """The task that a request names, by its argument or in `_meta`, and the other arguments.
+    """The task that a request names, in its arguments or in `_meta`, and the other arguments.
 
     Raises:
-        NamedWrongly: the argument is no text, or it names another task than `_meta`.
-        ProtocolError: `_meta` names none in a way that cannot be meant, or two.
+        NamedWrongly: the argument is not a string, or `_meta` names another task.
+        ProtocolError: `_meta` is invalid, or names two tasks.
     """
     others = {name: value for name, value in given.items() if name != TASK_ID}
     named, bound = given.get(TASK_ID), request.bound_task()
