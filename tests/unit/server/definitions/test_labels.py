@@ -14,7 +14,7 @@ HINTS: dict[str, Json] = {"readOnlyHint": True}
 ALL = Labels("A", "It.", [ICON], HINTS, {"example.com/a": 1})
 
 
-def test_labels_have_the_names_of_the_wire() -> None:
+def test_labels_have_the_names_of_the_protocol() -> None:
     assert ALL.to_json() == {
         "title": "A",
         "description": "It.",
@@ -24,7 +24,7 @@ def test_labels_have_the_names_of_the_wire() -> None:
     }
 
 
-def test_what_is_not_said_is_not_there_and_hints_that_say_no_are() -> None:
+def test_missing_labels_are_left_out_and_false_hints_are_kept() -> None:
     assert Labels().to_json() == {}
     assert Labels(title="", description="", icons=[], annotations={}, meta={}).to_json() == {}
     assert Labels(annotations={"destructiveHint": False}).to_json() == {"annotations": {"destructiveHint": False}}
@@ -68,7 +68,7 @@ def test_tools_resources_and_prompts_show_their_labels() -> None:
     }
 
 
-def test_a_schema_of_ones_own_is_published_and_the_signature_still_binds() -> None:
+def test_a_given_schema_is_published_and_the_signature_still_binds() -> None:
     server = Server("s")
     own: dict[str, Json] = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}}}
 
@@ -93,7 +93,7 @@ def test_a_schema_of_ones_own_is_published_and_the_signature_still_binds() -> No
         ({"scope": None, "scp": {"a": "b"}, "groups": "c"}, set()),
     ],
 )
-def test_scopes_are_read_wherever_issuers_and_authorizers_write_them(claims: dict[str, Any], scopes: set[str]) -> None:
+def test_scopes_are_read_from_all_known_claims(claims: dict[str, Any], scopes: set[str]) -> None:
     assert scopes_in(claims) == scopes
 
 
@@ -101,7 +101,7 @@ def test_scopes_are_read_wherever_issuers_and_authorizers_write_them(claims: dic
     ("requires", "cause"),
     [("orders:write", r"requires=\['orders:write'\]"), (["a b"], "'a b'"), ([""], "''"), ([7], "7")],
 )
-def test_what_no_caller_can_have_is_refused(requires: Any, cause: str) -> None:
+def test_invalid_scopes_are_refused(requires: Any, cause: str) -> None:
     server = Server("shop")
     for register in (
         server.tool(name="refund", requires=requires),

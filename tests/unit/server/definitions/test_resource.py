@@ -140,7 +140,7 @@ def test_variables_are_listed_in_order() -> None:
 
 
 @pytest.mark.parametrize("template", ["x://{a", "x://a}", "x://{}", "x://{a b}", "x://{?a}", "x://{a,b}", "x://{a}{a}"])
-def test_what_is_not_supported_is_refused(template: str) -> None:
+def test_unsupported_expressions_are_refused(template: str) -> None:
     with pytest.raises(RegistrationError, match="x://"):
         variables_of(template, "resource")
 
@@ -207,5 +207,5 @@ def test_every_variables_uri_leads_back_to_it(name: str) -> None:
 @pytest.mark.parametrize(
     "uri", ["docs://tasks/a/b", "baton://tasks/a", "baton://tasks/a/b/c", "baton://tasks/a/%ff", ""]
 )
-def test_no_other_uri_names_a_value(uri: str) -> None:
+def test_other_uris_name_no_value(uri: str) -> None:
     assert value_at(uri) is None

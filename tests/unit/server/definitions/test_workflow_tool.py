@@ -98,7 +98,7 @@ def test_types_with_parts_are_defined_beside_the_arguments() -> None:
     assert plain["$defs"]["Address"]["properties"] == {"street": {"type": "string"}}
 
 
-def test_a_type_that_no_schema_can_say_may_be_anything_and_spoils_no_other() -> None:
+def test_a_type_without_a_schema_gets_an_empty_one() -> None:
     assert properties(Annotated[Any, PlainValidator(lambda value: value)], Item)[0] == {}
     assert properties(type("Odd", (), {}), int) == [{}, {"type": "integer"}]
 
@@ -158,7 +158,7 @@ def test_an_argument_called_task_id_is_refused_where_there_are_tasks() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_a_budget_of_no_time_is_refused(seconds: float) -> None:
+def test_a_reply_budget_of_zero_is_refused(seconds: float) -> None:
     with pytest.raises(RegistrationError, match="reply_budget_s="):
         Server("s", reply_budget_s=seconds)
 
