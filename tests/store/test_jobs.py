@@ -654,10 +654,10 @@ def test_extending_a_task_after_a_takeover_raises_claim_lost(
         claim()
     else:
         lost.times, lost.meanwhile = 1, claim
-    with pytest.raises(ClaimLost) as lost:
+    with pytest.raises(ClaimLost) as conflict:
         store.jobs.extend(mine, 100_000)
-    assert lost.value.current == store.get(owner, created.task_id)
-    assert lost.value.current.ttl_ms == (100_000 if when == "before" else 151_000)
+    assert conflict.value.current == store.get(owner, created.task_id)
+    assert conflict.value.current.ttl_ms == (100_000 if when == "before" else 151_000)
 
 
 def test_a_worker_that_knows_of_a_takeover_asks_nothing(
