@@ -1,8 +1,7 @@
-"""A DynamoDB in memory behind botocore's client: what a client sends and reads is the real thing, the engine is the
-simulation's.
+"""A DynamoDB in memory behind botocore's client. Requests and responses are real; the engine is the simulation's.
 
-It answers some twenty times as fast as moto. `tests/simulation/test_expressions.py` holds it to AWS's own engine, and
-`tests/store` asks of it what it asks of every other.
+It is about twenty times as fast as moto. `tests/simulation/test_expressions.py` compares it with AWS's own engine, and
+`tests/store` runs over it as over every other engine.
 """
 
 import json
@@ -29,7 +28,7 @@ PREFIX = "com.amazonaws.dynamodb.v20120810#"
 
 
 class Body(BytesIO):
-    """What botocore reads an answer from, without moto's: workers that are killed load neither."""
+    """The body of a response for botocore. moto's class is not used, because killed workers do not load moto."""
 
     def stream(self, **_: object) -> Iterator[bytes]:
         """All of it at once."""
@@ -57,7 +56,7 @@ def _with_bytes(found: dict[str, Any]) -> dict[str, Any]:
 
 
 class MemoryDynamoDB:
-    """Tables that live as long as this object. One request is answered at a time."""
+    """Tables that live as long as this object. It processes one request at a time."""
 
     def __init__(self) -> None:
         self._tables: dict[str, Database] = {}

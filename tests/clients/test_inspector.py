@@ -99,7 +99,7 @@ def test_the_inspector_finds_every_schema_portable(inspector: Inspector) -> None
     assert inspector.result("tools/list", "--strict")["tools"]
 
 
-def test_the_inspector_takes_a_workflow_from_its_pause_to_its_last_step(inspector: Inspector) -> None:
+def test_the_inspector_continues_a_workflow_to_its_last_step(inspector: Inspector) -> None:
     paused = inspector.result("prompts/get", "--prompt-name", "refund_order", "--prompt-args", ORDER)
     assert paused["_meta"]["pause_reason"]["type"] == "toolError"
     arguments = ("--tool-arg", ORDER, "amount=240", "approved_by=Ada")
@@ -110,7 +110,7 @@ def test_the_inspector_takes_a_workflow_from_its_pause_to_its_last_step(inspecto
     assert [step["status"] for step in continued["_meta"]["steps"]] == ["completed", "completed"]
 
 
-def test_the_inspector_finishes_a_paused_workflow_with_tools_and_their_arguments_alone(inspector: Inspector) -> None:
+def test_the_inspector_finishes_a_paused_workflow_with_tool_calls_only(inspector: Inspector) -> None:
     begun = inspector.call("refund_order", "--tool-arg", ORDER)
     named = f"task_id={begun['structuredContent']['task_id']}"
     made = inspector.call("refund", "--tool-arg", ORDER, "amount=240", "approved_by=Ada", named)
@@ -119,18 +119,18 @@ def test_the_inspector_finishes_a_paused_workflow_with_tools_and_their_arguments
     assert done["content"][0]["text"].startswith("Done: 2 of 2 steps.")
 
 
-def test_the_inspector_copes_with_a_stream_before_the_result_though_it_shows_none_of_it(inspector: Inspector) -> None:
+def test_the_inspector_reads_a_result_after_a_stream(inspector: Inspector) -> None:
     wishes = ("--metadata", "progressToken=p", "io.modelcontextprotocol/logLevel=info")
     assert inspector.call("count", "--tool-arg", "to=3", *wishes)["structuredContent"] == {"result": 3}
 
 
-def test_the_inspector_tells_a_tools_error_by_its_exit_code(inspector: Inspector) -> None:
+def test_the_inspector_reports_a_tools_error_with_its_exit_code(inspector: Inspector) -> None:
     done = inspector.run("tools/call", "--tool-name", "fetch_order", "--tool-arg", "order_id=B-1")
     assert done.returncode == TOOL_FAILED
     assert json.loads(done.stdout)["result"]["content"][0]["text"] == "there is no order B-1"
 
 
-def test_the_inspector_cannot_be_asked_anything_and_says_so(inspector: Inspector) -> None:
+def test_the_inspector_declares_that_it_cannot_answer_questions(inspector: Inspector) -> None:
     """It declares no capability: -32021 in the 2026 era, a tool's error in the 2025 era."""
     done = inspector.run("tools/call", "--tool-name", "interview")
     assert done.returncode == (TOOL_FAILED if inspector.era == "legacy" else NOT_SUPPORTED)

@@ -63,13 +63,13 @@ def test_the_newest_revision_of_each_era_is_agreed_on(session: Session) -> None:
     assert session.seen["revision"] == ("2026-07-28" if session.stateless else "2025-11-25")
 
 
-def test_the_client_learns_whom_it_speaks_to_but_fastmcp_does_not_tell_in_the_2026_era(session: Session) -> None:
+def test_the_client_knows_the_server_except_fastmcp_in_the_2026_era(session: Session) -> None:
     known = not (session.client == "fastmcp" and session.stateless)
     assert session.seen["server"] == (["clients", "1.2.3"] if known else None)
     assert session.seen["instructions"] == ("Refund orders." if known else None)
 
 
-def test_the_client_finds_everything_that_is_published(session: Session) -> None:
+def test_the_client_lists_everything_that_is_published(session: Session) -> None:
     assert {"fetch_order", "refund", "count", "interview"} <= set(session.seen["tools"])
     assert session.seen["prompts"] == ["apology", "refund_order"]
     assert session.seen["resources"] == ["terms://refunds"]
@@ -82,11 +82,11 @@ def test_the_client_reads_completes_and_calls(session: Session) -> None:
     assert session.seen["call"] == {"order_id": "A-17", "total": 240.0}
 
 
-def test_the_client_takes_a_tools_error_for_one(session: Session) -> None:
+def test_the_client_recognizes_a_tools_error(session: Session) -> None:
     assert session.seen["failed"] is True
 
 
-def test_the_client_copes_with_a_stream_of_progress_and_logs_before_the_result(session: Session) -> None:
+def test_the_client_reads_progress_and_logs_before_the_result(session: Session) -> None:
     assert session.seen["progress"] == [[1, 3, "at 1"], [2, 3, "at 2"], [3, 3, "at 3"]]
     assert session.seen["logs"] == ["counted 1", "counted 2", "counted 3"]
 
@@ -113,7 +113,7 @@ def test_the_client_continues_the_workflow_by_naming_its_task_in_meta(session: S
     assert steps_in(continued["_meta"]) == ["completed", "completed"]
 
 
-def test_the_client_finishes_a_paused_workflow_with_tools_and_their_arguments_alone(session: Session) -> None:
+def test_the_client_finishes_a_paused_workflow_with_tool_calls_only(session: Session) -> None:
     """Each client has held the structured content against the schemas that were listed, too."""
     begun, made, done = session.seen["hosted"]
     task_id = begun["structuredContent"]["task_id"]
@@ -146,7 +146,7 @@ def test_the_client_cancels_a_task(session: Session) -> None:
     assert session.tasks["gone"]["taskId"] != session.task_id
 
 
-def test_the_client_is_told_of_an_unknown_task(session: Session) -> None:
+def test_the_client_gets_an_error_for_an_unknown_task(session: Session) -> None:
     assert session.tasks["unknown"] == {"error": INVALID_PARAMS}
 
 

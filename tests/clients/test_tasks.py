@@ -43,15 +43,15 @@ def driven(request: pytest.FixtureRequest, seen: Seen) -> Driven:
     return Driven(client, seen("fastmcp-tasks" if client == "fastmcp" else f"ext-tasks-{client}"))
 
 
-def test_each_client_speaks_the_revision_that_it_is_here_for(driven: Driven) -> None:
+def test_each_client_uses_its_revision(driven: Driven) -> None:
     assert driven.seen["revision"] == ("2025-11-25" if driven.client == "legacy" else "2026-07-28")
 
 
-def test_a_tool_is_driven_to_its_result(driven: Driven) -> None:
+def test_a_tools_task_is_followed_to_its_result(driven: Driven) -> None:
     assert driven.result("added") == {"error": False, "text": "6", "structured": {"result": 6}}
 
 
-def test_fastmcp_has_the_result_by_its_handle_of_the_task_too(seen: Seen) -> None:
+def test_fastmcp_also_has_the_result_in_its_task_handle(seen: Seen) -> None:
     assert seen("fastmcp-tasks")["handled"] == {"result": 9}
 
 
@@ -59,18 +59,18 @@ def test_a_tools_error_is_its_result(driven: Driven) -> None:
     assert driven.result("lost") == {"error": True, "text": "the order is lost", "structured": None}
 
 
-def test_a_tool_that_asks_before_its_task_begins_has_the_answer_in_it(driven: Driven) -> None:
+def test_an_answer_before_the_task_starts_is_available_in_the_task(driven: Driven) -> None:
     assert driven.result("packed")["text"] == "Packed by Kim 1"
 
 
-def test_a_tool_that_asks_in_its_task_gets_every_answer_and_asks_each_person_once(driven: Driven) -> None:
+def test_a_tool_that_asks_in_its_task_gets_every_answer_once(driven: Driven) -> None:
     assert driven.result("booked")["text"] == "Kim 2, Kim 3, Kim 4"
     asked = driven.seen["asked"]
     messages = asked if driven.client == "fastmcp" else [message for _kind, message, _delivery in asked]
     assert messages == ["Who packs?", "Who travels?", "Where to?", "Which room?"]
 
 
-def test_questions_travel_as_their_era_has_them(driven: Driven) -> None:
+def test_questions_are_sent_in_the_form_of_the_era(driven: Driven) -> None:
     """By requests of the server in the 2025 era; in the 2026 era by a retry, and by `tasks/update` in the task."""
     if driven.client != "fastmcp":
         expected = {"legacy": ["peer-request"] * 4, "auto": ["request-retry", *["task-update"] * 3]}

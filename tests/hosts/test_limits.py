@@ -54,12 +54,12 @@ def called(client: Client, tool: str, arguments: JsonDict) -> JsonDict:
     return dict(client.request("tools/call", params))
 
 
-def test_no_listed_tool_is_left_out_by_a_host(listed: list[JsonDict]) -> None:
+def test_no_host_omits_a_listed_tool(listed: list[JsonDict]) -> None:
     assert listed
     assert {tool["name"]: refused(tool) for tool in listed if refused(tool)} == {}
 
 
-def test_a_description_of_a_workflow_is_short_and_says_how_to_go_on(listed: list[JsonDict]) -> None:
+def test_the_description_of_a_workflow_is_short_and_names_the_way_to_continue(listed: list[JsonDict]) -> None:
     [twin] = [tool for tool in listed if tool["name"] == "refund_order"]
     assert len(twin["description"]) < MOST_DESCRIPTION
     assert "task_id" in twin["description"]
@@ -67,7 +67,7 @@ def test_a_description_of_a_workflow_is_short_and_says_how_to_go_on(listed: list
     assert not twin["inputSchema"].get("required")
 
 
-def test_the_message_is_the_text_word_for_word(baton: Connect, era: Era) -> None:
+def test_the_message_equals_the_text(baton: Connect, era: Era) -> None:
     client = baton(Shop().server(without("approved_by")), era=era)
     paused = called(client, "refund_order", BEGIN)
     assert paused["structuredContent"]["message"] == text_alone(paused)
@@ -76,7 +76,7 @@ def test_the_message_is_the_text_word_for_word(baton: Connect, era: Era) -> None
     assert done["structuredContent"]["message"] == text_alone(done)
 
 
-def test_what_became_of_a_call_stands_last_in_the_text_and_in_the_structure(baton: Connect, era: Era) -> None:
+def test_the_outcome_of_a_call_is_last_in_the_text_and_in_the_structure(baton: Connect, era: Era) -> None:
     client = baton(Shop().server(without("approved_by")), era=era)
     [call, *_] = read(text_alone(called(client, "refund_order", BEGIN))).calls
     made = called(client, call.tool, {**call.arguments, "approved_by": "Ada"})
@@ -84,7 +84,7 @@ def test_what_became_of_a_call_stands_last_in_the_text_and_in_the_structure(bato
     assert read(made["content"][-1]["text"]).calls[0].tool == "refund_order"
 
 
-def test_a_tool_of_plain_text_says_it_too(baton: Connect) -> None:
+def test_a_tool_that_returns_text_also_has_the_outcome(baton: Connect) -> None:
     client = baton(Shop().server(Step("mark", tool="mark"), refund()))
     [call, *_] = read(text_alone(called(client, "refund_order", BEGIN))).calls
     made = called(client, call.tool, {**call.arguments, "colour": "red"})
@@ -102,7 +102,7 @@ def test_a_tool_of_plain_text_says_it_too(baton: Connect) -> None:
         ("refund", {"order_id": "A-17", "amount": 30.0, "task_id": "TASK"}, "approval"),
     ],
 )
-def test_an_error_is_text_alone_and_its_first_block_says_what_is_wrong(
+def test_an_error_is_text_and_its_first_block_has_the_problem(
     baton: Connect, era: Era, tool: str, arguments: JsonDict, named: str
 ) -> None:
     client = baton(Shop().server(without("approved_by")), era=era)
@@ -115,7 +115,7 @@ def test_an_error_is_text_alone_and_its_first_block_says_what_is_wrong(
     assert named in failed["content"][0]["text"]
 
 
-def test_no_result_of_a_workflow_is_too_long_for_a_host_though_its_tools_are(baton: Connect) -> None:
+def test_the_result_of_a_workflow_fits_a_host_even_if_its_tools_do_not(baton: Connect) -> None:
     server = Server("long")
 
     @server.tool
@@ -176,7 +176,7 @@ def slow(client_of: list[Client]) -> Server:
     return server
 
 
-def test_a_host_that_gives_up_after_a_minute_gets_each_answer_in_time(baton: Connect, era: Era) -> None:
+def test_a_host_with_a_time_limit_of_a_minute_gets_each_answer(baton: Connect, era: Era) -> None:
     """Three steps fit into a call: the budget of 50 s is used up after them, and the host has waited 54 s."""
     clients: list[Client] = []
     clients.append(baton(slow(clients), era=era))
@@ -192,7 +192,7 @@ def test_a_host_that_gives_up_after_a_minute_gets_each_answer_in_time(baton: Con
     assert task.status == "completed"
 
 
-def test_without_a_reply_budget_that_host_would_have_given_up(baton: Connect) -> None:
+def test_without_a_reply_budget_that_host_times_out(baton: Connect) -> None:
     clients: list[Client] = []
     server = slow(clients)
     clients.append(baton(with_budget(server, 600.0)))

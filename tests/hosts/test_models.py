@@ -102,7 +102,7 @@ def assert_completed(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("scenario", "way"), CASES)
-def test_a_model_finishes_every_workflow_in_the_fewest_calls_and_is_shown_no_large_value(
+def test_a_model_finishes_every_workflow_with_the_fewest_calls_and_without_large_values(
     baton: Connect, scenario: Scenario, way: Way
 ) -> None:
     shop = Shop([ToolError(text) for text in scenario.fails])
@@ -122,7 +122,7 @@ def test_a_model_finishes_every_workflow_in_the_fewest_calls_and_is_shown_no_lar
 
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)
-def test_a_model_whose_connection_breaks_with_the_function_goes_on_with_its_task(baton: Connect, way: Way) -> None:
+def test_a_model_continues_its_task_after_the_function_is_killed(baton: Connect, way: Way) -> None:
     """The killed call may have paid, and nothing was written of it; the step's key pays once all the same."""
     shop = Shop([ToolError(DOWN)])
     client = baton(shop.server(refund(retryable=True)), era=way.era)
@@ -136,9 +136,7 @@ def test_a_model_whose_connection_breaks_with_the_function_goes_on_with_its_task
 
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)
-def test_a_model_supplies_what_a_step_that_was_skipped_has_not_made(
-    baton: Connect, tables: list[Table], way: Way
-) -> None:
+def test_a_model_supplies_the_output_of_a_skipped_step(baton: Connect, tables: list[Table], way: Way) -> None:
     shop = Shop([ToolError(DOWN)])
     mail = Step("tell", tool="send_mail", arguments={"to": step_output("refund", "refund_id"), "text": constant("x")})
     client = baton(shop.server(refund(retryable=True), mail), era=way.era)
@@ -155,7 +153,7 @@ def test_a_model_supplies_what_a_step_that_was_skipped_has_not_made(
 
 
 @pytest.mark.parametrize(("answers", "calls"), [({"amount": 12.5}, 1), (None, 3)], ids=["a form", "no form"])
-def test_a_host_that_shows_a_form_spares_its_model_the_calls(
+def test_a_host_with_forms_needs_no_calls_of_the_model(
     baton: Connect, era: Era, answers: dict[str, float] | None, calls: int
 ) -> None:
     server = Server("ask")
@@ -174,7 +172,7 @@ def test_a_host_that_shows_a_form_spares_its_model_the_calls(
 
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)
-def test_a_model_finishes_what_somebody_began_by_picking_the_prompt(baton: Connect, way: Way) -> None:
+def test_a_model_finishes_a_workflow_that_a_person_started_as_a_prompt(baton: Connect, way: Way) -> None:
     client = baton(Shop().server(without("approved_by"), task_ids="text"), era=way.era)
     model = model_of(client, way, situation("picked", knows={"approved_by": "Ada"}))
     model.follow(client.get_prompt("refund_order", {"order_id": "A-17"}).handoff)
@@ -182,7 +180,7 @@ def test_a_model_finishes_what_somebody_began_by_picking_the_prompt(baton: Conne
     assert_completed(client)
 
 
-def test_without_a_tool_of_its_own_a_workflow_is_finished_by_picking_its_prompt_again(baton: Connect) -> None:
+def test_a_workflow_without_a_tool_is_finished_with_its_prompt(baton: Connect) -> None:
     client = baton(Shop().server(without("approved_by"), tool=False, task_ids="text"))
     model = model_of(client, Way(text_alone), situation("picked", knows={"approved_by": "Ada"}))
     picked = client.get_prompt("refund_order", {"order_id": "A-17"})
@@ -194,7 +192,7 @@ def test_without_a_tool_of_its_own_a_workflow_is_finished_by_picking_its_prompt_
     assert_completed(client)
 
 
-def test_a_model_is_told_of_a_lost_result_at_the_first_pause_and_why_a_later_step_lacks_it(baton: Connect) -> None:
+def test_a_lost_result_is_reported_at_the_pause_and_at_the_step_that_needs_it(baton: Connect) -> None:
     host = Host(baton(Shop().server(HUGE, without("approved_by"), FILED_WHOLE)), text_alone)
     lost = "result of 6000003 bytes exceeds the task's size limit"
     paused = host.call(BEGIN)
@@ -211,7 +209,7 @@ def test_a_model_is_told_of_a_lost_result_at_the_first_pause_and_why_a_later_ste
     assert [call.arguments["document"] for call in read(blocked).calls[:1]] == ["<missing: document>"]
 
 
-def test_two_models_on_one_task_both_see_it_done_in_whatever_order_they_call(baton: Connect) -> None:
+def test_two_models_with_one_task_both_see_it_completed_in_any_order(baton: Connect) -> None:
     """A call that comes after the other model's last is made all the same, and has the key of the one that paid."""
     shop = Shop()
     client = baton(shop.server(without("approved_by")))
@@ -232,7 +230,7 @@ def test_two_models_on_one_task_both_see_it_done_in_whatever_order_they_call(bat
         assert len(first.host.calls) + len(second.host.calls) <= 9, story
 
 
-def test_two_models_on_one_task_at_once_both_see_it_done(baton: Connect) -> None:
+def test_two_models_with_one_task_at_once_both_see_it_completed(baton: Connect) -> None:
     shop = Shop()
     client = baton(shop.server(without("approved_by")))
     scenario = situation("two", knows={"approved_by": "Ada"})

@@ -19,7 +19,7 @@ Or call refund_order with {"task_id": "t"} to let the server continue."""
 GO_ON = Call("refund_order", {"task_id": "t"})
 
 
-def test_a_handoff_has_its_calls_in_order_and_the_one_that_lets_the_server_go_on() -> None:
+def test_a_handoff_has_its_calls_in_order_and_the_call_that_continues() -> None:
     reading = read(HANDOFF)
     assert [call.tool for call in reading.calls] == ["refund", "send_mail"]
     assert reading.calls[0].arguments == {"order_id": "A-17", "task_id": "t"}
@@ -43,18 +43,20 @@ def test_a_handoff_has_its_calls_in_order_and_the_one_that_lets_the_server_go_on
         ('"1. Call wire with {}"', [], None, False),
     ],
 )
-def test_other_texts_have_these_calls(text: str, calls: list[Call], go_on: Call | None, *, finished: bool) -> None:
+def test_the_calls_in_other_texts_are_found(
+    text: str, calls: list[Call], go_on: Call | None, *, finished: bool
+) -> None:
     reading = read(text)
     assert (list(reading.calls), reading.go_on, reading.finished) == (calls, go_on, finished)
 
 
-def test_done_is_said_in_one_phrase() -> None:
+def test_completion_is_always_the_same_phrase() -> None:
     assert read("Done: 4 of 4 steps.\nResult of refund: 5").done
     assert read("Done: 1 of 1 step.").done
     assert not read("Another run holds this task; 3 of 4 steps are done so far.").done
 
 
-def test_a_held_task_says_when_to_call_again_and_a_call_why_it_was_not_recorded() -> None:
+def test_a_running_task_has_the_time_to_call_again_and_an_unrecorded_call_the_reason() -> None:
     assert read("Another run holds the task. Call again in 12 s.").again_s == 12.0
     assert read("5\nNot recorded: unknown task. The call itself was made.").not_recorded is not None
 
@@ -74,19 +76,19 @@ RESULT = {
         (first_of_an_error, '{"a": 1}', "text"),
     ],
 )
-def test_a_host_shows_what_such_hosts_show(show: Show, shown: str, of_an_error: str) -> None:
+def test_the_hosts_show_the_same_as_real_hosts(show: Show, shown: str, of_an_error: str) -> None:
     assert show(RESULT) == shown
     assert show({**RESULT, "isError": True}) == of_an_error
 
 
-def test_a_model_that_is_shown_json_reads_what_is_written_for_it() -> None:
+def test_a_model_that_gets_json_reads_the_text_for_it() -> None:
     assert prose('{"message": "Done: 1 of 1 steps.", "steps": []}') == "Done: 1 of 1 steps."
     assert prose('{"result": 1, "baton_next": "Next: call b with {}"}') == "Next: call b with {}"
     assert prose('{"result": "5"}') == '{"result": "5"}'
     assert prose('{"a": 1}\nRecorded as step') == '{"a": 1}\nRecorded as step'
 
 
-def test_a_host_leaves_out_what_real_hosts_leave_out() -> None:
+def test_the_hosts_omit_the_same_tools_as_real_hosts() -> None:
     schema = {"type": "object", "properties": {"a": {"anyOf": []}}}
     assert not refused({"name": "refund", "inputSchema": schema})
     assert refused({"name": "refund", "inputSchema": {"type": "object", "anyOf": []}}) == ["anyOf"]

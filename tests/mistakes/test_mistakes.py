@@ -75,7 +75,7 @@ def write_mistake(mistake: Mistake) -> str:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_a_mistake_is_named_with_its_line_and_its_remedy_and_in_two_lines_where_it_cannot_be_served(
+def test_a_mistake_is_reported_with_its_line_and_remedy(
     mistake: Mistake, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in mistake.environment.items():
@@ -99,7 +99,7 @@ def test_a_mistake_is_named_with_its_line_and_its_remedy_and_in_two_lines_where_
         assert mistake.line is None or f"shop_app.py:{mistake.line}: " in text
 
 
-def test_all_mistakes_are_told_at_once(check: Check) -> None:
+def test_all_mistakes_are_reported_at_once(check: Check) -> None:
     """A tool that was refused is not missed once more where a step calls it, and the file is read on."""
     text = (
         PRELUDE
@@ -129,7 +129,7 @@ def test_all_mistakes_are_told_at_once(check: Check) -> None:
     assert found["whole"] is True
 
 
-def test_a_server_that_is_right_is_told_nothing(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_correct_server_has_no_faults(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = check(write(RIGHT))
 
     assert (code, found["ok"], found["errors"], found["warnings"]) == (0, True, [], [])
@@ -143,14 +143,14 @@ def test_a_server_that_is_right_is_told_nothing(check: Check, capsys: pytest.Cap
 @pytest.mark.parametrize(
     "server", [pytest.param(SERVER, marks=needs_the_starter, id="starter"), pytest.param(SAMPLE, id="sample")]
 )
-def test_the_servers_that_are_shown_to_readers_are_told_nothing(server: Path, check: Check) -> None:
+def test_example_servers_have_no_faults(server: Path, check: Check) -> None:
     code, found = check(str(server), "--strict")
 
     assert (code, found["errors"], found["warnings"]) == (0, [], [])
     assert found["published"]["workflows"] > 0
 
 
-def test_the_server_on_the_first_page_is_told_nothing(check: Check) -> None:
+def test_the_server_in_the_readme_has_no_faults(check: Check) -> None:
     code = next(block.code for block in blocks(ROOT / "README.md") if block.language == "python")
 
     found = check(write(code), "--strict")[1]
@@ -158,13 +158,13 @@ def test_the_server_on_the_first_page_is_told_nothing(check: Check) -> None:
     assert (found["errors"], found["warnings"]) == ([], [])
 
 
-def test_warnings_are_refused_where_that_is_asked_for(check: Check) -> None:
+def test_strict_mode_fails_for_warnings(check: Check) -> None:
     target = write(PRELUDE + f"@server.tool\ndef stock() -> int:\n{COUNT}".replace('"""Count."""', "...") + EPILOGUE)
 
     assert (check(target)[0], check(target, "--strict")[0]) == (0, 1)
 
 
-def test_people_read_each_fault_in_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_shows_each_fault_in_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
     target = write(PRELUDE + "@server.tool\ndef stock(sku: str, ctx) -> int:\n" + COUNT + EPILOGUE)
     line = PRELUDE.count("\n") + 1
 
@@ -176,7 +176,7 @@ def test_people_read_each_fault_in_two_lines(capsys: pytest.CaptureFixture[str])
     )
 
 
-def test_where_the_file_ends_early_it_is_said_so(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_import_that_stops_early_is_reported(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     text = PRELUDE + "@server.tool\ndef stock(*skus) -> int:\n" + COUNT + "\nimport no_such_module_anywhere\n"
 
     code, found = check(write(text))
@@ -189,7 +189,7 @@ def test_where_the_file_ends_early_it_is_said_so(check: Check, capsys: pytest.Ca
     assert "not read to its end" in capsys.readouterr().out
 
 
-def test_a_file_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "absent.py", "--json"]) == 2
     assert capsys.readouterr().err == "baton: no such file: absent.py\n"
 
@@ -211,7 +211,7 @@ def test_a_syntax_error_is_named_with_its_line(check: Check) -> None:
 
 
 @pytest.mark.parametrize("returned", RETURNED, ids=lambda returned: returned.name)
-def test_what_a_tool_returned_that_is_no_result_is_logged_in_a_line_with_the_tools_place(
+def test_an_invalid_return_value_is_logged_with_the_line_of_the_tool(
     returned: Returned, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = PRELUDE + returned.source + EPILOGUE
@@ -227,7 +227,7 @@ def test_what_a_tool_returned_that_is_no_result_is_logged_in_a_line_with_the_too
     assert capsys.readouterr().out.startswith("internal error in stock (id ")
 
 
-def test_what_a_tool_raises_in_a_command_is_shown_with_the_users_own_frames() -> None:
+def test_an_exception_of_a_tool_is_shown_with_the_authors_frames() -> None:
     text = PRELUDE + '@server.tool\ndef stock() -> int:\n    """Count."""\n    return {}["left"]\n' + EPILOGUE
     baton = Path(sys.executable).parent / "baton"
 
@@ -254,7 +254,7 @@ ROWS = '@server.tool\ndef rows() -> list[Order]:\n    """Rows."""\n    return [O
     ],
     ids=["a text for a number", "a list's index that is not there"],
 )
-def test_a_value_that_a_step_cannot_have_is_told_with_its_source_when_the_workflow_runs(
+def test_an_invalid_step_argument_is_reported_with_its_source(
     source: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", write(PRELUDE + source + EPILOGUE), "refund_order", "order_id=A"]) == 3
@@ -262,7 +262,7 @@ def test_a_value_that_a_step_cannot_have_is_told_with_its_source_when_the_workfl
     assert told in " ".join(capsys.readouterr().out.split())
 
 
-def test_all_arguments_that_are_missing_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_missing_arguments_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     reason = 'Argument("reason", "Why", required=True)'
 
     main(["run", write(PRELUDE + added("FETCH", arguments=f"[ORDER_ID, {reason}]") + EPILOGUE), "refund_order"])

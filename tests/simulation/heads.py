@@ -1,4 +1,4 @@
-"""A task's head, as the judge reads it: straight from the item, so that Baton's own reading is not trusted for it."""
+"""Reads a task's item for the judge, without Baton's own code for that."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ def paused_at(item: Item) -> str | None:
 
 
 def claim_of(item: Item) -> tuple[str, int, int] | None:
-    """Who holds the run, the how manyth taker that is, and until when, epoch milliseconds."""
+    """The claim: its id, its number, and when it ends, epoch milliseconds."""
     run = item.get("run")
     if run is None:
         return None

@@ -171,7 +171,7 @@ def _unconditional_counts(sent: str, request: Mapping[str, Any]) -> Mapping[str,
 
 
 def _silent_streams(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(subscriptions, "_state", lambda _task: "as it was")
+    patch.setattr(subscriptions, "_notified_state", lambda _task: "as it was")
 
 
 def _values_of_all_tasks(patch: pytest.MonkeyPatch) -> None:

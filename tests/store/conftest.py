@@ -1,4 +1,4 @@
-"""The task store over every engine, with a clock that the tests turn."""
+"""Fixtures: task stores over every engine, with a clock that tests set."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -50,7 +50,7 @@ WORK = JobSpec(
 
 @dataclass(slots=True)
 class Clock:
-    """A clock that stands still until it is moved. It shows 2096, so that no engine's own TTL gets ahead of a test."""
+    """A clock that a test moves. It shows 2096, so that no engine deletes items by its own TTL."""
 
     ms: int = 4_000_000_000_000
 
@@ -61,7 +61,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A DynamoDB with the task table, and how further clients of it are made."""
+    """A DynamoDB with the task table."""
 
     name: str
     client: "DynamoDBClient"
@@ -71,12 +71,12 @@ class Engine:
 
 @dataclass(slots=True)
 class LostReplies:
-    """Lets requests land and loses their replies.
+    """Applies requests, but loses their responses.
 
     Attributes:
-        url: Where to send them; `None` where an engine in this process has answered already.
-        times: How many more replies are lost.
-        meanwhile: Runs once, between the request that landed and its repetition.
+        url: Where to send them; `None` if an engine in this process has applied them already.
+        times: How many more responses are lost.
+        meanwhile: Runs once, between the applied request and its retry.
     """
 
     url: str | None
@@ -116,7 +116,7 @@ def ministack_engine(ministack_url: str) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def dynamodb_local_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """DynamoDB Local over HTTP, beside an S3 in this process; MiniStack where this machine cannot have it."""
+    """DynamoDB Local over HTTP, with an S3 in this process; MiniStack if this machine cannot run it."""
     if left_out() is not None:
         yield request.getfixturevalue("ministack_engine")
         return
@@ -137,7 +137,7 @@ def memory_engine() -> Iterator[Engine]:
 
 @pytest.fixture(params=["memory", "embedded", "dynamodb_local"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """Each engine that keeps tasks for somebody, in turn."""
+    """Each engine in turn."""
     chosen: Engine = request.getfixturevalue(f"{request.param}_engine")
     return chosen
 
@@ -150,7 +150,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def owner() -> str:
-    """An owner whom no other test has."""
+    """An owner of this test only."""
     return f"owner-{next(OWNERS)}"
 
 
@@ -165,7 +165,7 @@ def stores(engine: Engine, clock: Clock, pauses: Pauses) -> Stores:
     """Makes stores on the engine; keyword arguments go to the constructor."""
 
     def make(**options: Any) -> Store:
-        # However slow this machine is: what is not done in time has tests of its own.
+        # Generous time limits, because the machine may be slow. Other tests are about time limits.
         options.setdefault("limits", Limits(zip_ms=60_000, values_ms=60_000))
         times: dict[str, Any] = {"clock_ms": clock, "monotonic": pauses.monotonic, "sleep": pauses.sleep}
         for name in TaskTable.__struct_fields__:
@@ -186,7 +186,7 @@ def store(stores: Stores) -> Store:
 
 @pytest.fixture
 def bucket(engine: Engine) -> Bucket:
-    """A bucket of the test's own on the engine, empty."""
+    """A new bucket on the engine."""
     return new_bucket(engine.s3)
 
 
@@ -210,14 +210,14 @@ def begin(store: Store, owner: str) -> Begin:
 
 @pytest.fixture
 def requests(engine: Engine) -> Iterator[Requests]:
-    """What is sent from here on, repetitions included."""
+    """The requests that are sent from here on, including retries."""
     with noted(engine.client, engine.s3) as sent:
         yield sent
 
 
 @pytest.fixture
 def lost(engine: Engine) -> Iterator[LostReplies]:
-    """Loses as many replies as the test asks for."""
+    """Loses responses."""
     replies = LostReplies(engine.url)
     events = engine.client.meta.events
     events.register_last("before-send", replies.lose)
@@ -227,10 +227,10 @@ def lost(engine: Engine) -> Iterator[LostReplies]:
 
 @dataclass(slots=True)
 class AfterRead:
-    """Lets somebody else get on between a read of an item and the write that is decided on it.
+    """Runs another writer between a read of an item and the write that depends on it.
 
     Attributes:
-        run: What they do after the next read, once.
+        run: The other writer. It runs once, after the next read.
     """
 
     run: Callable[[], object] | None = None
@@ -244,7 +244,7 @@ class AfterRead:
 
 @pytest.fixture
 def after_read(engine: Engine) -> Iterator[AfterRead]:
-    """What somebody else does after the next `GetItem`."""
+    """Runs another writer after the next `GetItem`."""
     made = AfterRead()
     engine.client.meta.events.register("after-call.dynamodb.GetItem", made.came)
     yield made
@@ -260,7 +260,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def rounds(engine: Engine) -> Rounds:
-    """How often a race is run: most often in memory, where a round costs least; once on moto, which answers in turn."""
+    """How often a race is run: most often in memory, which is fast; once on moto, which processes requests in turn."""
     return lambda most: range({"memory": most, "embedded": 1}.get(engine.name, most // 4))
 
 

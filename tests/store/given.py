@@ -1,7 +1,7 @@
-"""What the fixtures give, and on which engines a test runs.
+"""Types of the fixtures, and marks for the engines of a test.
 
-Without a mark it runs on the DynamoDB in memory that other tests run over, on the embedded one of `baton serve`, and on
-Amazon's DynamoDB Local. MiniStack stands in for the last where a machine cannot have it.
+Without a mark a test runs on the DynamoDB in memory that other tests use, on moto, which `baton serve` embeds, and on
+DynamoDB Local, or MiniStack if the machine cannot run DynamoDB Local.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ def on(*engines: str) -> pytest.MarkDecorator:
 
 
 ON_MEMORY = on("memory")
-"""For what the store decides by itself: the engine has no say in it."""
+"""For rules that do not depend on the engine."""
 BUT_EMBEDDED = on("memory", "dynamodb_local")
-"""For what takes long on the embedded engine, which is asked the same in less."""
+"""For tests that are slow on moto."""
 OVER_S3 = on("memory", "ministack")
-"""For values in a bucket: S3 is moto's, and then MiniStack's over HTTP."""
+"""For values in a bucket: moto's S3, and MiniStack's over HTTP."""

@@ -1,4 +1,4 @@
-"""Writes of steps, what became of them, and calls that are made at the same moment."""
+"""Helpers: writes of steps, their results, and simultaneous calls."""
 
 from collections.abc import Callable, Sequence
 from threading import Barrier
@@ -19,7 +19,7 @@ def done(index: int, result: Json = "value", name: str | None = None) -> StepWri
 
 
 def result(task: TaskRecord, index: int) -> Json:
-    """The stored result of a step, or why it was not kept."""
+    """The stored result of a step, or why it was not stored."""
     try:
         return task.variables[f"_workflow.result.s{index}"]
     except ValueNotKept as error:
@@ -32,7 +32,7 @@ def statuses(task: TaskRecord) -> list[str]:
 
 
 def note(value: str) -> Json:
-    """Why a result was not kept: it is longer than is read, or could not be written outside the item."""
+    """Why a result was not stored: it is too long, or could not be written outside the item."""
     size = len(value) + 2
     why = "exceeds the task's size limit" if size > VALUE_BYTES else "could not be written outside the task's item"
     return {"error": f"result of {size} bytes {why}"}
@@ -43,7 +43,7 @@ def at_once(
     calls: Sequence[Callable[[], TaskRecord | None]],
     caught: tuple[type[StoreError], ...] = (StoreError,),
 ) -> list[Outcome]:
-    """Run the calls at the same moment; what each returned, or raised of these kinds."""
+    """Run calls at the same moment. Returns the result or the exception of each."""
     barrier = Barrier(len(calls))
 
     def run(call: Callable[[], TaskRecord | None]) -> Outcome:

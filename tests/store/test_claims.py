@@ -1,4 +1,4 @@
-"""Who may write: one run at a time holds a task, and only as long as its claim lasts (docs/storage.md, Claims)."""
+"""Claims: one run at a time owns a task, until its claim ends (docs/storage.md, Claims)."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What every method of a task store does, over every engine (docs/http.md, docs/storage.md)."""
+"""The methods of the task store, over every engine (docs/http.md, docs/storage.md)."""
 
 from itertools import cycle, islice
 from threading import Barrier

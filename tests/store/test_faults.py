@@ -1,4 +1,4 @@
-"""The network fails, or the store: what was written is known, what was not is said (docs/storage.md)."""
+"""Network errors, lost responses and throttling (docs/storage.md, Lost answers, Throttling)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -362,31 +362,31 @@ def refusing(engine: Engine, operation: str, code: str, during: Callable[[], boo
 
 
 @pytest.fixture
-def nobody() -> Iterator["DynamoDBClient"]:
-    """A client of an endpoint where nobody listens, which tries once."""
+def unreachable() -> Iterator["DynamoDBClient"]:
+    """A client of an endpoint without a server. It makes one attempt."""
     with closing(http_client("http://127.0.0.1:9", Config(retries={"total_max_attempts": 1}))) as client:
         yield client
 
 
-def unconnected(nobody: "DynamoDBClient", pauses: Pauses) -> Store:
-    table = TaskTable("tasks", Connection(lambda: nobody), monotonic=pauses.monotonic, sleep=pauses.sleep)
+def unconnected(unreachable: "DynamoDBClient", pauses: Pauses) -> Store:
+    table = TaskTable("tasks", Connection(lambda: unreachable), monotonic=pauses.monotonic, sleep=pauses.sleep)
     return DynamoDBTaskStore(TaskItems(table))
 
 
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])
 def test_a_store_that_is_down_is_unavailable(
-    nobody: "DynamoDBClient", call: Callable[[TaskStore], object], pauses: Pauses
+    unreachable: "DynamoDBClient", call: Callable[[TaskStore], object], pauses: Pauses
 ) -> None:
     with pytest.raises(StoreUnavailable) as unavailable:
-        call(unconnected(nobody, pauses))
+        call(unconnected(unreachable, pauses))
     assert isinstance(unavailable.value.__cause__, BotoCoreError)
 
 
 @ON_MEMORY
 def test_a_batch_for_a_store_that_is_down_is_unavailable(
-    nobody: "DynamoDBClient", begin: Begin, pauses: Pauses
+    unreachable: "DynamoDBClient", begin: Begin, pauses: Pauses
 ) -> None:
-    store = unconnected(nobody, pauses)
+    store = unconnected(unreachable, pauses)
     with pytest.raises(StoreUnavailable) as unavailable:
         store.write(begin(), Batch(steps=(done(0),)))
     assert not isinstance(unavailable.value, OutcomeUnknown)

@@ -1,4 +1,4 @@
-"""Jobs when many come at once, and when answers of the store are lost (docs/storage.md, Jobs)."""
+"""Jobs with simultaneous writers, and with lost responses (docs/storage.md, Jobs)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.store.steps import Outcome, at_once
 
 ROUNDS = 20
 CROWDED = 8
-"""Rounds in which so many come that they are in each other's way every time."""
+"""Rounds with so many writers that they conflict every time."""
 MANY = 16
 WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
 COMPLETED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.CANCELLED

@@ -1,4 +1,4 @@
-"""Jobs: who may begin one, who ends it, and what becomes of questions and answers (docs/storage.md, Jobs)."""
+"""Jobs: beginning and ending them, questions and answers, dispatches and lifetimes (docs/storage.md, Jobs)."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -654,10 +654,10 @@ def test_extending_a_task_after_a_takeover_raises_claim_lost(
         claim()
     else:
         lost.times, lost.meanwhile = 1, claim
-    with pytest.raises(ClaimLost) as told:
+    with pytest.raises(ClaimLost) as conflict:
         store.jobs.extend(mine, 100_000)
-    assert told.value.current == store.get(owner, created.task_id)
-    assert told.value.current.ttl_ms == (100_000 if when == "before" else 151_000)
+    assert conflict.value.current == store.get(owner, created.task_id)
+    assert conflict.value.current.ttl_ms == (100_000 if when == "before" else 151_000)
 
 
 def test_a_worker_that_knows_of_a_takeover_asks_nothing(

@@ -1,4 +1,4 @@
-"""How `costs/scale.py` counts: what DynamoDB Local says, and the same from items' sizes where it is missing."""
+"""The units of `benchmarks/metering.py`: DynamoDB Local reports them, and item sizes give the same."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Large values are kept in a bucket, exactly, and by nobody else's leave (docs/storage.md, Values outside the head)."""
+"""Large values in a bucket (docs/storage.md, Values outside the head)."""
 
 from collections.abc import Callable
 from typing import Any

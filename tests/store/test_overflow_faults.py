@@ -1,4 +1,4 @@
-"""S3 is down, refuses, has lost what it had, or the run is killed between it and DynamoDB (docs/storage.md)."""
+"""S3 fails or loses objects, or the run is killed between S3 and DynamoDB (docs/storage.md)."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ class Killed(BaseException):
 
 @contextmanager
 def killed_before_the_update(engine: Engine) -> Iterator[None]:
-    """Expect a run to get as far as its `UpdateItem`, and stop it there."""
+    """Kill a run before its `UpdateItem`."""
 
     def stop(**_: object) -> None:
         raise Killed
@@ -56,8 +56,8 @@ def killed_before_the_update(engine: Engine) -> Iterator[None]:
 
 
 @pytest.fixture
-def nobody() -> Iterator["S3Client"]:
-    """A client of an endpoint where nobody listens, which tries once."""
+def unreachable() -> Iterator["S3Client"]:
+    """A client of an endpoint without a server. It makes one attempt."""
     config = Config(retries={"total_max_attempts": 1})
     with closing(
         boto3.Session("x", "x", region_name="us-east-1").client("s3", endpoint_url="http://127.0.0.1:9", config=config)
@@ -117,8 +117,8 @@ def test_if_s3_fails_values_go_to_items(
     assert bucket.keys == []
 
 
-def test_if_s3_cannot_be_reached_values_go_to_items(stores: Stores, nobody: "S3Client", begin: Begin) -> None:
-    store = stores(objects=S3ObjectStore("bucket", lambda: nobody))
+def test_if_s3_cannot_be_reached_values_go_to_items(stores: Stores, unreachable: "S3Client", begin: Begin) -> None:
+    store = stores(objects=S3ObjectStore("bucket", lambda: unreachable))
     written = store.write(begin(), Batch(steps=(done(0, BIG),)))
     assert (written.oversized, result(written.task, 0)) == ((), BIG)
 

@@ -1,4 +1,4 @@
-"""Values in items of their own: any size up to 6 MB without a bucket, and what can be missing (docs/storage.md)."""
+"""Large values in items of their own: up to 6 MB, with missing and damaged pieces (docs/storage.md)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

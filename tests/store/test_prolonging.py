@@ -1,5 +1,4 @@
-"""Values outside the head outlive their task, however much longer it is made to live (docs/storage.md, Values outside
-the head)."""
+"""Values outside the item outlive their task, even if it is extended (docs/storage.md, Expiry)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Many writers at once: nothing that was reported as written is lost (docs/workflows.md, docs/storage.md)."""
+"""Simultaneous writers: no result that was reported as written is lost (docs/storage.md)."""
 
 import json
 import subprocess
@@ -98,7 +98,7 @@ def test_a_task_is_ended_once_and_nothing_is_written_after_it(
 
 @pytest.fixture
 def writers(ministack_engine: Engine) -> "Iterator[list[Writer]]":
-    """Processes that write to the engine what they are told, four steps at once each."""
+    """Processes that write steps to the engine on request, four at once each."""
     command = [sys.executable, str(Path(__file__).parent / "writer.py"), str(ministack_engine.url)]
     with ExitStack() as stack:
         yield [

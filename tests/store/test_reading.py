@@ -1,4 +1,4 @@
-"""Reading values outside the heads, and what a store remembers of those that it wrote (docs/storage.md)."""
+"""Reading values outside the items, and remembering those that were just written (docs/storage.md, Reads)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What happens at DynamoDB's limits: 400 KB an item, 4 KB an expression (docs/storage.md)."""
+"""DynamoDB's limits: 400 KB for an item, 4 KB for an expression (docs/storage.md)."""
 
 import random
 from itertools import count

@@ -1,4 +1,4 @@
-"""What the store notes of its requests: times, lost races, failures."""
+"""Telemetry of the store: durations, lost races and failures of requests."""
 
 import pytest
 

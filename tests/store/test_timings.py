@@ -1,4 +1,4 @@
-"""When a task's steps ran, as it is kept with it (docs/storage.md)."""
+"""Stored timings of steps (docs/storage.md)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""JSON values survive the store exactly, in every place that holds one (docs/storage.md)."""
+"""JSON values come back exactly from every place in the store (docs/storage.md)."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""A process that completes steps: started by test_races.py with an endpoint, told by lines of JSON what to write."""
+"""A process that completes steps. test_races.py starts it and sends it orders as lines of JSON."""
 
 import json
 import sys

@@ -90,7 +90,7 @@ def test_axe_finds_nothing_in_light_and_dark_and_nothing_is_wider_than_a_phone(
     assert findings(page, axe) == []
 
 
-def test_axe_finds_nothing_in_the_form_that_asks_who_one_is(browser: Browser, wire_of_ada: Wire, axe: str) -> None:
+def test_axe_finds_nothing_in_the_sign_in_form(browser: Browser, wire_of_ada: Wire, axe: str) -> None:
     console = opened(browser, wire_of_ada, viewport=PHONE)
     console.page.goto(console.address)
     expect(console.page.get_by_role("heading", level=1)).to_have_text("Connect")
@@ -101,7 +101,7 @@ def test_axe_finds_nothing_in_the_form_that_asks_who_one_is(browser: Browser, wi
     console.page.close()
 
 
-def test_a_pause_is_resolved_by_the_keyboard_alone(console: Console) -> None:
+def test_a_pause_can_be_resolved_with_the_keyboard(console: Console) -> None:
     task = console.wire.begin("refund_order", order_id="A-17")
     console.open()
     keyboard = console.page.keyboard
@@ -137,7 +137,7 @@ def test_a_pause_is_resolved_by_the_keyboard_alone(console: Console) -> None:
     expect(console.page.get_by_role("heading", level=1)).to_have_text("Tasks")
 
 
-def test_what_is_typed_and_open_stays_when_the_task_is_drawn_again(console: Console) -> None:
+def test_typed_text_and_open_values_stay_when_the_task_is_drawn_again(console: Console) -> None:
     task = console.wire.begin("monthly_report", month="2026-09")
     console.open(task)
     page = console.page

@@ -55,7 +55,7 @@ def test_the_app_introduces_itself_then_waits_for_the_tool(show: Show) -> None:
     assert app.calls == []
 
 
-def test_a_pause_is_filled_in_goes_on_and_the_model_hears_of_it(show: Show) -> None:
+def test_a_pause_is_filled_in_and_continued_and_the_model_is_informed(show: Show) -> None:
     app = show()
     task = app.begin("refund_order", {"order_id": "A-17"})["structuredContent"]["task_id"]
     app.frame.locator("form").get_by_label("approved_by").fill("Ada")
@@ -77,14 +77,14 @@ def test_a_pause_is_filled_in_goes_on_and_the_model_hears_of_it(show: Show) -> N
     assert f"The user acted on task {task} of the workflow refund_order" in context["content"][0]["text"]
 
 
-def test_the_tool_is_found_in_its_result_and_no_step_is_run_to_look_at_a_task(show: Show) -> None:
+def test_the_tool_is_found_in_its_result_and_no_step_runs(show: Show) -> None:
     app = show(tool=None)
     app.begin("payout", {"pin": PIN})
     expect(app.frame.get_by_role("button", name="Call pay")).to_be_visible()
     assert [(call["name"], call["arguments"]["task_action"]) for call in app.calls] == [("payout", "show")]
 
 
-def test_where_nothing_says_which_tool_it_was_nothing_is_offered(show: Show) -> None:
+def test_without_the_tools_name_no_action_is_offered(show: Show) -> None:
     app = show(tool=None)
     app.begin("refund_order", {"order_id": "A-18"})
     expect(app.frame.locator(".state").first).to_have_text("Completed")
@@ -92,7 +92,7 @@ def test_where_nothing_says_which_tool_it_was_nothing_is_offered(show: Show) -> 
     assert app.calls == []
 
 
-def test_a_secret_goes_to_the_server_alone(show: Show) -> None:
+def test_a_secret_is_sent_only_to_the_server(show: Show) -> None:
     app = show(tool="payout")
     task = app.begin("payout", {"pin": PIN})["structuredContent"]["task_id"]
     app.wire.call("pay", task_id=task, pin=PIN, amount=3)
@@ -125,7 +125,7 @@ def test_the_list_leads_to_a_task_which_can_be_completed_and_cancelled(show: Sho
     ]
 
 
-def test_a_tools_own_task_is_never_run_by_looking_at_it(show: Show, wire: Wire) -> None:
+def test_showing_a_tools_task_does_not_run_the_tool(show: Show, wire: Wire) -> None:
     app = show()
     task = wire.in_background("extract_sales", month="2026-09")
     app.begin("refund_order", {"task_action": "list"})
@@ -136,7 +136,7 @@ def test_a_tools_own_task_is_never_run_by_looking_at_it(show: Show, wire: Wire) 
     assert {call["name"] for call in app.calls} == {"refund_order"}
 
 
-def test_without_calls_the_app_shows_what_the_tool_returned_and_offers_nothing(show: Show) -> None:
+def test_without_calls_the_app_shows_only_the_tools_result(show: Show) -> None:
     app = show(capabilities={}, tool=None)
     app.begin("refund_order", {"order_id": "A-17"})
     expect(app.frame.get_by_role("heading", name="Paused at refund: the step failed")).to_be_visible()
@@ -145,7 +145,7 @@ def test_without_calls_the_app_shows_what_the_tool_returned_and_offers_nothing(s
     assert app.calls == []
 
 
-def test_links_go_through_the_host_and_only_where_it_opens_them(show: Show) -> None:
+def test_links_are_opened_by_the_host_if_it_can(show: Show) -> None:
     for capabilities, count in ((ALL, 1), ({"serverTools": {}}, 0)):
         app = show(tool="hostile", capabilities=capabilities)
         app.begin("hostile", {"text": "<b>bold</b>"})
@@ -160,7 +160,7 @@ def test_links_go_through_the_host_and_only_where_it_opens_them(show: Show) -> N
         assert app.frame.locator("main b").count() == 0
 
 
-def test_the_hosts_theme_and_colours_are_taken_and_followed(show: Show) -> None:
+def test_the_app_follows_the_hosts_theme_and_colours(show: Show) -> None:
     names = schemas()["McpUiHostStyles"]["properties"]["variables"]["required"]
     colours = dict.fromkeys(names, "") | {"--color-background-primary": "rgb(1, 2, 3)"}
     app = show(context={"theme": "dark", "styles": {"variables": colours}})
@@ -171,7 +171,7 @@ def test_the_hosts_theme_and_colours_are_taken_and_followed(show: Show) -> None:
     expect(app.frame.locator("html")).to_have_css("color-scheme", "light")
 
 
-def test_the_app_reports_its_height_fits_a_phone_and_answers_the_end(show: Show) -> None:
+def test_the_app_reports_its_height_fits_a_phone_and_answers_the_teardown(show: Show) -> None:
     app = show(viewport=PHONE)
     app.begin("refund_order", {"order_id": "A-17"})
     expect(app.frame.get_by_role("button", name="Call issue_refund")).to_be_visible()

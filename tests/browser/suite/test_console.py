@@ -33,14 +33,14 @@ def test_the_list_has_the_tasks_newest_first_and_filters_them_by_status(console:
     expect(console.page.get_by_role("button", name="Completed")).to_have_attribute("aria-pressed", "true")
 
 
-def test_refreshing_shows_what_came_meanwhile(console: Console) -> None:
+def test_refreshing_shows_new_tasks(console: Console) -> None:
     console.open()
     later = console.wire.begin("book_room")
     console.page.get_by_role("button", name="Refresh").click()
     expect(console.page.locator(f"[href='#{later}']")).to_be_visible()
 
 
-def test_a_board_shows_steps_arguments_results_and_why_it_paused(console: Console) -> None:
+def test_a_board_shows_steps_arguments_results_and_the_pause_reason(console: Console) -> None:
     task = console.wire.begin("refund_order", order_id="A-17")
     console.open(task)
     page = console.page
@@ -66,7 +66,7 @@ def test_a_board_shows_steps_arguments_results_and_why_it_paused(console: Consol
     expect(page.get_by_text("2 of 4 steps done")).to_be_visible()
 
 
-def test_what_is_missing_is_filled_in_and_the_server_goes_on(console: Console) -> None:
+def test_missing_values_are_filled_in_and_the_server_continues(console: Console) -> None:
     task = console.wire.begin("monthly_report", month="2026-09")
     console.open(task)
     page = console.page
@@ -84,7 +84,7 @@ def test_what_is_missing_is_filled_in_and_the_server_goes_on(console: Console) -
     assert results["announce"]["to"] == "managers@example.com"
 
 
-def test_a_call_may_be_made_without_going_on_and_the_server_goes_on_later(console: Console) -> None:
+def test_a_call_can_be_made_without_continuing_the_workflow(console: Console) -> None:
     task = console.wire.begin("refund_order", order_id="A-17")
     console.open(task)
     page = console.page
@@ -98,7 +98,7 @@ def test_a_call_may_be_made_without_going_on_and_the_server_goes_on_later(consol
     assert console.wire.board("refund_order", task)["task"]["status"] == "completed"
 
 
-def test_what_the_tool_refuses_stands_at_the_form_and_what_was_typed_stays(console: Console) -> None:
+def test_the_tools_error_is_shown_at_the_form_and_typed_text_stays(console: Console) -> None:
     console.open(console.wire.begin("refund_order", order_id="A-17"))
     page = console.page
     field(page, "amount").fill("500.5")
@@ -107,7 +107,7 @@ def test_what_the_tool_refuses_stands_at_the_form_and_what_was_typed_stays(conso
     expect(field(page, "amount")).to_have_value("500.5")
 
 
-def test_a_secret_is_asked_for_again_sent_and_kept_nowhere(console: Console) -> None:
+def test_a_secret_is_requested_again_and_not_stored(console: Console) -> None:
     task = console.wire.begin("payout", pin=PIN)
     console.open(task)
     page = console.page
@@ -156,7 +156,7 @@ def fill_in(page: Any) -> None:
     field(page, "address").fill('{"street": "Main Street 1", "city": "Ulm"}')
 
 
-def test_a_form_has_every_kind_of_field_and_sends_what_the_schema_says(console: Console) -> None:
+def test_a_form_has_every_kind_of_field_and_sends_values_of_the_schemas_types(console: Console) -> None:
     task = console.wire.begin("book_room")
     console.open(task)
     fill_in(console.page)
@@ -188,7 +188,7 @@ def test_a_form_has_every_kind_of_field_and_sends_what_the_schema_says(console: 
         ("address", '{"street": 7}', "City is missing; street: a text is needed."),
     ],
 )
-def test_a_wrong_value_is_told_at_its_field_and_nothing_is_sent(
+def test_an_invalid_value_is_shown_at_its_field_and_nothing_is_sent(
     console: Console, name: str, value: str, problem: str
 ) -> None:
     console.open(console.wire.begin("book_room"))
@@ -204,7 +204,7 @@ def test_a_wrong_value_is_told_at_its_field_and_nothing_is_sent(
     assert sent == []
 
 
-def test_completing_keeps_a_result_and_cancelling_asks_first(console: Console) -> None:
+def test_completing_stores_a_result_and_cancelling_asks_first(console: Console) -> None:
     completed, cancelled = (console.wire.begin("refund_order", order_id="A-17") for _ in range(2))
     page = console.page
     console.open(completed)
@@ -226,7 +226,7 @@ def test_completing_keeps_a_result_and_cancelling_asks_first(console: Console) -
     assert statuses == ["completed", "cancelled"]
 
 
-def test_values_that_try_to_be_markup_are_shown_as_text(console: Console) -> None:
+def test_markup_in_values_is_shown_as_text(console: Console) -> None:
     task = console.wire.begin("hostile", text=HOSTILE)
     console.open(task)
     page = console.page
@@ -241,7 +241,7 @@ def test_values_that_try_to_be_markup_are_shown_as_text(console: Console) -> Non
     expect(link).to_have_attribute("rel", "noopener noreferrer")
 
 
-def test_a_long_value_is_read_when_it_is_asked_for(console: Console) -> None:
+def test_a_long_value_is_loaded_on_request(console: Console) -> None:
     console.open(console.wire.begin("write_report"))
     console.page.get_by_role("button", name="Load result").click()
     shown = console.page.get_by_role("group", name="Result")
@@ -274,7 +274,7 @@ def test_a_task_of_a_tool_is_followed_until_it_ends_and_its_result_is_shown(cons
     expect(console.page.get_by_role("group", name="Result")).to_contain_text("moss guide")
 
 
-def test_a_task_that_there_is_not_is_told_and_the_list_is_a_step_away(console: Console) -> None:
+def test_an_unknown_task_is_reported_with_a_link_to_the_list(console: Console) -> None:
     console.page.goto(f"{console.address}#{'0' * 34}")
     expect(console.page.locator(".notice.bad")).to_be_visible()
     console.page.get_by_role("link", name="All tasks").click()
@@ -283,9 +283,7 @@ def test_a_task_that_there_is_not_is_told_and_the_list_is_a_step_away(console: C
     console.wrong[:] = [wrong for wrong in console.wrong if "400 (Bad Request)" not in wrong]
 
 
-def test_a_server_that_wants_to_know_who_asks_is_told_and_forgets_on_request(
-    browser: Browser, wire_of_ada: Wire
-) -> None:
+def test_credentials_are_sent_and_deleted_on_request(browser: Browser, wire_of_ada: Wire) -> None:
     console = opened(browser, wire_of_ada)
     page = console.page
     task = wire_of_ada.begin("refund_order", order_id="A-17")

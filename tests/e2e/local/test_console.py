@@ -26,11 +26,11 @@ def page(client: Client, method: str = "GET", path: str = "/console", headers: d
     return client.as_owner(None).post(None, sent, httpMethod=method, resource=path, path=path)
 
 
-def test_it_is_off_unless_it_is_switched_on(make_client: MakeClient) -> None:
+def test_the_console_is_off_by_default(make_client: MakeClient) -> None:
     assert page(client_of(make_client)).status == 404
 
 
-def test_whoever_opens_it_gets_the_page_and_nothing_of_anybodys(make_client: MakeClient) -> None:
+def test_the_page_contains_no_data(make_client: MakeClient) -> None:
     answer = page(client_of(make_client, console=True))
 
     assert (answer.status, answer.body) == (200, text())
@@ -41,14 +41,14 @@ def test_whoever_opens_it_gets_the_page_and_nothing_of_anybodys(make_client: Mak
 @pytest.mark.parametrize(
     ("method", "status"), [("HEAD", 200), ("POST", 405), ("PUT", 405), ("DELETE", 405), ("OPTIONS", 405)]
 )
-def test_it_can_be_looked_at_and_nothing_else(make_client: MakeClient, method: str, status: int) -> None:
+def test_the_console_accepts_only_get_and_head(make_client: MakeClient, method: str, status: int) -> None:
     answer = page(client_of(make_client, console=True), method)
 
     assert (answer.status, "html>" in answer.body) == (status, False)
 
 
 @pytest.mark.parametrize("path", ["/console/", "/console/page.html", "/", "/Console"])
-def test_nothing_else_is_there(make_client: MakeClient, path: str) -> None:
+def test_other_paths_are_not_found(make_client: MakeClient, path: str) -> None:
     assert page(client_of(make_client, console=True), path=path).status == 404
 
 
@@ -58,7 +58,7 @@ def test_other_pages_cannot_read_it(make_client: MakeClient) -> None:
     assert (answer.status, "html>" in answer.body) == (403, False)
 
 
-def test_under_another_name_than_this_machines_a_local_server_does_not_show_it(make_client: MakeClient) -> None:
+def test_a_local_server_shows_the_console_only_under_local_names(make_client: MakeClient) -> None:
     client = client_of(make_client, console=True, local_only=True)
 
     assert page(client, headers={"Host": "rebound.example:8000"}).status == 403
@@ -77,7 +77,7 @@ def test_under_another_name_than_this_machines_a_local_server_does_not_show_it(m
         ({"console": True}, "null", 403),
     ],
 )
-def test_the_page_may_call_its_own_host_and_others_still_may_not(
+def test_only_pages_of_the_same_host_may_call(
     make_client: MakeClient, settings: dict[str, Any], origin: str, status: int
 ) -> None:
     client = client_of(make_client, **settings)
@@ -85,7 +85,7 @@ def test_the_page_may_call_its_own_host_and_others_still_may_not(
     assert client.post(PING, {"Host": HOST, "Origin": origin}).status == status
 
 
-def test_who_calls_from_the_page_still_needs_an_identity(make_client: MakeClient) -> None:
+def test_callers_from_the_page_need_an_identity(make_client: MakeClient) -> None:
     client = client_of(make_client, console=True).as_owner(None)
 
     assert client.post(PING, {"Host": HOST, "Origin": f"https://{HOST}"}).status == 403
@@ -110,7 +110,7 @@ print(send("GET", "/console", None), "mcp_baton.console" in sys.modules)
 """
 
 
-def test_nothing_of_it_is_loaded_until_somebody_opens_it() -> None:
+def test_the_console_is_loaded_when_it_is_first_opened() -> None:
     command = [sys.executable, "-c", REQUESTS_AND_REPORT]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
 

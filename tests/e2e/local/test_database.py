@@ -83,9 +83,7 @@ def client(database: Database) -> "DynamoDBClient":
     )
 
 
-def test_it_says_where_it_listens_and_who_may_come_and_has_the_table(
-    database: Database, client: "DynamoDBClient"
-) -> None:
+def test_the_command_prints_its_url_warns_and_has_the_table(database: Database, client: "DynamoDBClient") -> None:
     assert "listening on 0.0.0.0: everyone who can connect can change every table" in database.log.read_text()
     assert database.line == f"DynamoDB is listening on {client.meta.endpoint_url} with the table tasks\n"
     assert client.list_tables()["TableNames"] == ["tasks"]
@@ -95,7 +93,7 @@ def test_it_says_where_it_listens_and_who_may_come_and_has_the_table(
     ]
 
 
-def test_a_handler_that_is_given_its_client_keeps_tasks_there(client: "DynamoDBClient") -> None:
+def test_a_handler_with_its_client_stores_tasks_there(client: "DynamoDBClient") -> None:
     create_table(client, "served")
     # What is loaded here is forgotten: another test's command loads the same file.
     with patch.dict(sys.modules):
@@ -120,7 +118,7 @@ def sam_local() -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_under_sam_local_an_anonymous_call_of_the_sample_keeps_its_task_there_with_the_template_as_it_is(
+def test_under_sam_local_the_sample_stores_its_task_there(
     client: "DynamoDBClient", sam_local: "subprocess.CompletedProcess[str]"
 ) -> None:
     environment: dict[str, str] = json.loads(sam_local.stdout)["environment"]
@@ -150,7 +148,7 @@ def test_under_sam_local_an_anonymous_call_of_the_sample_keeps_its_task_there_wi
     assert "anonymous" in item["pk"]["S"]
 
 
-def test_sam_local_takes_what_samconfig_says_to_it(sam_local: "subprocess.CompletedProcess[str]") -> None:
+def test_sam_local_accepts_the_options_in_samconfig(sam_local: "subprocess.CompletedProcess[str]") -> None:
     config = tomllib.loads((ROOT / "samconfig.toml").read_text())["default"]
     # Options are read before Docker is looked for, and a wrong one ends the command with 2.
     assert json.loads(sam_local.stdout)["ended"] == [1, 1], sam_local.stderr
@@ -163,7 +161,7 @@ def test_sam_local_takes_what_samconfig_says_to_it(sam_local: "subprocess.Comple
         assert said["add_host"] == ["host.docker.internal:host-gateway"]
 
 
-def test_an_error_of_dynamodbs_comes_back_as_one(client: "DynamoDBClient") -> None:
+def test_an_error_of_dynamodb_reaches_the_client(client: "DynamoDBClient") -> None:
     key = {"pk": {"S": "kim"}, "sk": {"S": "1"}}
     client.put_item(TableName="tasks", Item=key)
 
@@ -189,14 +187,14 @@ SDK = {"X-Amz-Target": "DynamoDB_20120810.ListTables", "Content-Type": "applicat
         ({"Sec-Fetch-Site": "same-origin"}, 403),
     ],
 )
-def test_no_page_reaches_the_tables(client: "DynamoDBClient", headers: dict[str, str], status: int) -> None:
+def test_pages_cannot_use_the_tables(client: "DynamoDBClient", headers: dict[str, str], status: int) -> None:
     answer = httpx.post(client.meta.endpoint_url, headers={**SDK, **headers}, content=b"{}")
 
     assert answer.status_code == status
     assert ("tasks" in answer.text) is (status == 200)
 
 
-def test_a_browser_is_told_what_it_came_upon(client: "DynamoDBClient") -> None:
+def test_a_browser_gets_an_explanation(client: "DynamoDBClient") -> None:
     answer = httpx.get(client.meta.endpoint_url)
 
     assert (answer.status_code, answer.text) == (400, "this is a DynamoDB: use an AWS SDK\n")

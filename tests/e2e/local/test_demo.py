@@ -90,7 +90,7 @@ def positions(beats: list[str], output: str) -> list[int]:
     return found
 
 
-def test_the_demo_tells_both_workflows_to_the_end(told: tuple[int, str]) -> None:
+def test_the_demo_completes_both_workflows(told: tuple[int, str]) -> None:
     code, output = told[0], " ".join(told[1].replace("│", " ").split())
 
     assert code == 0, output
@@ -106,7 +106,7 @@ def test_the_recording_shows_what_the_demo_prints(told: tuple[int, str]) -> None
     assert record.shown(record.PICTURE.read_text()) == record.words("\n".join(line.plain for line in lines))
 
 
-def test_the_demo_says_what_is_not_as_expected(tmp_path: Path) -> None:
+def test_the_demo_reports_an_unexpected_answer(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text(
         'from mcp_baton import Server\n\nserver = Server("other", title="Other")\n\n\n'
         '@server.tool\ndef hello() -> str:\n    """Say hello."""\n    return "hello"\n'
@@ -159,7 +159,7 @@ class NothingRequired:
         return True
 
 
-def test_the_demo_reads_a_handoff_as_it_is_written() -> None:
+def test_the_demo_parses_a_handoff() -> None:
     awkward = 'a "quoted" {brace}\nand 2. Call x with {"y": 1}'
     workflow = Workflow(
         name="w",
@@ -199,7 +199,7 @@ def test_the_demo_reads_a_handoff_as_it_is_written() -> None:
         "<prompt arg left_out>",
     ],
 )
-def test_the_demo_makes_no_call_with_a_placeholder_in_it(value: str) -> None:
+def test_the_demo_makes_no_call_with_a_placeholder(value: str) -> None:
     call = PlannedCall("second", {"argument": value}, "")
 
     with pytest.raises(Unfilled):

@@ -27,7 +27,7 @@ def block(language: str, page: str = README) -> str:
     return found[1]
 
 
-def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_path: Path, baton: Connect) -> None:
+def test_the_server_in_twenty_lines_pauses_with_the_shown_handoff(tmp_path: Path, baton: Connect) -> None:
     code = block("python")
     file = tmp_path / "readme_server.py"
     file.write_text(code)
@@ -41,24 +41,19 @@ def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_pa
     assert run.answer(reader="Kim").completed
 
 
-def test_the_workflow_on_the_page_about_workflows_pauses_with_the_handoff_that_is_shown(
-    tmp_path: Path, baton: Connect
-) -> None:
+def test_the_workflow_of_the_workflows_page_pauses_with_the_shown_handoff(tmp_path: Path, baton: Connect) -> None:
     page = (ROOT / "docs" / "workflows.md").read_text()
     file = tmp_path / "workflows_server.py"
     file.write_text(block("python", page))
 
-    client = baton(load(str(file), Server))
-    prompt, tool = (start("refund_order", {"order_id": "A-17"}) for start in (client.get_prompt, client.call_workflow))
+    run = baton(load(str(file), Server)).call_workflow("refund_order", {"order_id": "A-17"})
 
     shown = block("text", page.partition("\n## Pausing\n")[2]).rstrip("\n")
-    assert shown in (prompt.handoff, tool.text.replace(str(tool.task_id), "01m8…"))
+    assert run.text.replace(str(run.task_id), "01m8…") == shown
 
 
 @mock_aws
-def test_the_client_on_the_page_about_storage_has_the_patience_of_batons_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_client_of_the_storage_page_has_batons_timeouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     file = tmp_path / "clients.py"
     file.write_text(block("python", (ROOT / "docs" / "storage.md").read_text()))
@@ -71,7 +66,7 @@ def test_the_client_on_the_page_about_storage_has_the_patience_of_batons_own(
         assert getattr(shown.meta.config, name) == getattr(own.meta.config, name)
 
 
-def test_what_sam_local_is_told_to_run_is_there() -> None:
+def test_the_events_for_sam_local_exist() -> None:
     under_sam = LOCALLY.partition("\n## Under `sam local`\n")[2]
     first, second = re.findall(r"^```sh\n(.*?)^```", under_sam, re.MULTILINE | re.DOTALL)
     template = (ROOT / "template.yaml").read_text()
@@ -89,7 +84,7 @@ def test_what_sam_local_is_told_to_run_is_there() -> None:
     assert "http://127.0.0.1:3000/mcp" in second
 
 
-def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Path, baton: Connect) -> None:
+def test_the_server_of_the_tools_page_works(tmp_path: Path, baton: Connect) -> None:
     file = tmp_path / "tools_server.py"
     file.write_text(block("python", TOOLS))
 
@@ -102,7 +97,7 @@ def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Pa
     assert baton(server).get_prompt("greeting", {"name": "Kim"}).messages[1].role == "assistant"
 
 
-def test_the_resource_of_paths_on_the_page_about_tools_stays_in_its_folder(tmp_path: Path, baton: Connect) -> None:
+def test_the_resource_of_the_tools_page_stays_in_its_folder(tmp_path: Path, baton: Connect) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", TOOLS, re.MULTILINE | re.DOTALL)
     code = "\n".join([blocks[0], *(block for block in blocks if "manual://" in block)])
     folder = tmp_path / "manual"
@@ -122,7 +117,7 @@ def test_the_resource_of_paths_on_the_page_about_tools_stays_in_its_folder(tmp_p
         assert "secret" not in str(refused.value).replace(path, ""), path
 
 
-def test_the_parameters_that_are_named_are_the_templates() -> None:
+def test_the_named_parameters_exist_in_the_template() -> None:
     template = (ROOT / "template.yaml").read_text()
     rows = re.findall(r"^\| (`[A-Z][A-Za-z]+`(?:, `[A-Z][A-Za-z]+`)*) \|", README, re.MULTILINE)
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]

@@ -63,7 +63,7 @@ def test_a_workflow_that_completes_is_shown_step_by_step(baton: Run) -> None:
     assert {"at", "ms"} <= step.keys()
 
 
-def test_a_workflow_goes_on_by_a_call_and_a_resume(baton: Run) -> None:
+def test_a_workflow_is_continued_by_a_call_and_a_resume(baton: Run) -> None:
     code, run = baton("run", "paused", "order=A-1")
     assert (code, run["pause"]["failedStep"]) == (3, "refund")
     assert [entry["tool"] for entry in run["next"]] == ["refund", "notify"]
@@ -100,7 +100,7 @@ def test_tasks_are_listed_newest_first_and_ended_once(baton: Run) -> None:
     assert (code, told["error"]["message"].split(":")[0]) == (2, "no task begins with 'zz'")
 
 
-def test_what_people_read_fits_80_columns_and_says_what_the_server_said_as_text(baton: Run) -> None:
+def test_output_fits_80_columns_and_texts_are_not_markup(baton: Run) -> None:
     code, out = baton("run", "paused", "order=A-1", json_=False)
     assert code == 3
     assert max(map(len, out.splitlines())) <= 80
@@ -119,15 +119,12 @@ def test_what_people_read_fits_80_columns_and_says_what_the_server_said_as_text(
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_the_calls_that_come_next_stand_in_one_line_each_and_can_be_pasted(
+def test_each_next_call_is_one_line_that_can_be_pasted(
     baton: Run, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task = baton("run", "pay", "account=A 1", "pin=4711")[1]["taskId"]
     called = ["call", url, "sign", "account=A 1", "kind=now", "--task", task]
-    assert (
-        main([*called, "--header", "X-Owner: test_the_calls_that_come_next_stand_in_one_line_each_and_can_be_pasted"])
-        == 0
-    )
+    assert main([*called, "--header", "X-Owner: test_each_next_call_is_one_line_that_can_be_pasted"]) == 0
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Next: ")]
     monkeypatch.setenv("COLUMNS", "20")
     told += [line for line in baton("show", task, json_=False)[1].splitlines() if " transfer " in line]
@@ -138,7 +135,7 @@ def test_the_calls_that_come_next_stand_in_one_line_each_and_can_be_pasted(
     assert pasted.split("\n") == ["transfer\0pin=<secret pin>\0note=A 1 signed it's now\0"] * 2
 
 
-def test_steps_are_told_while_they_run(baton: Run, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_are_printed_while_they_run(baton: Run, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", url, "paused", "order=A-1", *KIM]) == 3
     *steps, last = capsys.readouterr().err.splitlines()
     assert steps == ["Step 1/3: fetch", "Step 2/3: refund"]
@@ -162,15 +159,13 @@ def test_steps_are_told_while_they_run(baton: Run, url: str, capsys: pytest.Capt
         (("show", "0", "--table", "tasks"), 2, "with --table there is no WHERE"),
     ],
 )
-def test_what_cannot_be_done_is_said_with_the_remedy(
-    words: tuple[str, ...], code: int, complaint: str, baton: Run
-) -> None:
+def test_errors_name_the_remedy(words: tuple[str, ...], code: int, complaint: str, baton: Run) -> None:
     ended, told = baton(*words)
     assert ended == code
     assert complaint in told["error"]["message"]
 
 
-def test_a_tool_that_fails_or_a_call_that_was_not_recorded_ends_with_code_1(baton: Run) -> None:
+def test_a_failed_tool_or_an_unrecorded_call_ends_with_code_1(baton: Run) -> None:
     code, told = baton("call", "refund", "order=A-1")
     assert (code, told["isError"]) == (1, True)
     task = baton("run", "done", "order=A-1")[1]["taskId"]
@@ -178,13 +173,13 @@ def test_a_tool_that_fails_or_a_call_that_was_not_recorded_ends_with_code_1(bato
     assert (code, told["_meta"]["recorded"]) == (1, False)
 
 
-def test_a_prompt_that_is_no_workflow_is_shown_and_parameters_travel_in_headers(baton: Run) -> None:
+def test_a_plain_prompt_is_shown_and_parameters_are_sent_in_headers(baton: Run) -> None:
     code, told = baton("run", "greeting", "name=Kim")
     assert (code, told["messages"][0]["content"]["text"]) == (0, "Greet Kim.")
     assert baton("call", "region", "where=nördlich")[1]["content"][0]["text"] == "nördlich"
 
 
-def test_a_server_that_is_not_there_ends_with_code_4(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_does_not_answer_ends_with_code_4(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks", "http://127.0.0.1:9/mcp"]) == 4
     assert "cannot be reached" in (said := capsys.readouterr().err)
     assert "is `baton serve` running" in said
@@ -215,7 +210,7 @@ def test_continue_makes_the_clients_calls_until_the_workflow_is_done(
 
 
 @pytest.mark.parametrize("lines", [("s",), ()])
-def test_continue_stops_when_it_is_told_to(
+def test_continue_stops_on_request(
     url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str], lines: tuple[str, ...]
 ) -> None:
     typed(*lines)
@@ -225,7 +220,7 @@ def test_continue_stops_when_it_is_told_to(
     assert "To continue here, with the same --header: baton resume" in captured.err
 
 
-def test_continue_keeps_a_secret_that_the_command_was_given_and_shows_it_nowhere(
+def test_continue_uses_a_given_secret_and_does_not_show_it(
     url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     # A choice that is none; one that the tool refuses, and then, at an empty line, another one.
@@ -282,7 +277,7 @@ class Typist:
             self.screen += read.decode()
 
 
-def test_the_command_that_goes_on_asks_for_the_secret_and_does_not_show_it(
+def test_resume_asks_for_the_secret_and_does_not_show_it(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "profiles.toml").write_text(f'[bank]\nurl = "{url}"\nheaders = {{X-Owner = "ada"}}\n')
@@ -300,7 +295,7 @@ def test_the_command_that_goes_on_asks_for_the_secret_and_does_not_show_it(
     assert "4711" not in typist.screen
 
 
-def test_a_call_that_needs_a_secret_asks_for_it_again_when_it_was_wrong(url: str) -> None:
+def test_a_call_asks_again_for_a_wrong_secret(url: str) -> None:
     typist = Typist(f"baton run {url} pay account=A-1 --header 'X-Owner: wrong' --continue")
 
     code = typist.types(
@@ -321,7 +316,7 @@ def test_a_call_that_needs_a_secret_asks_for_it_again_when_it_was_wrong(url: str
     assert not re.search("1234|4711|many", typist.screen)
 
 
-def test_a_secret_is_not_asked_for_where_nobody_can_answer(baton: Run) -> None:
+def test_without_a_terminal_a_secret_is_not_asked_for(baton: Run) -> None:
     code, told = baton("run", "pay", "account=A-1")
     assert (code, told["error"]["code"], told["error"]["data"]) == (2, -32602, {"secretArguments": ["pin"]})
     task = baton("run", "pay", "account=A-1", "pin=4711")[1]["taskId"]
@@ -339,7 +334,7 @@ def test_a_secret_is_not_asked_for_where_nobody_can_answer(baton: Run) -> None:
         ((), "cancel"),
     ],
 )
-def test_a_servers_question_is_asked_at_the_terminal(
+def test_a_question_of_the_server_is_asked_at_the_terminal(
     url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str], lines: tuple[str, ...], answer: str
 ) -> None:
     typed(*lines)
@@ -352,7 +347,7 @@ def test_without_a_terminal_a_question_is_declined(baton: Run) -> None:
     assert (code, told["content"][0]["text"]) == (0, "decline")
 
 
-def test_a_file_is_served_in_this_process_and_its_background_tasks_are_waited_for(
+def test_a_file_is_served_in_this_process_with_its_background_tasks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["call", str(APP), "count", "to=4"]) == 0

@@ -68,9 +68,7 @@ def test_a_task_is_shown_from_its_item(baton: Callable[..., tuple[int, Any]], ta
     assert refund == {"name": "refund", "tool": "refund", "status": "pending"}
 
 
-def test_an_owners_tasks_are_listed_and_found_by_their_beginnings(
-    baton: Callable[..., tuple[int, Any]], task: str
-) -> None:
+def test_an_owners_tasks_are_listed_and_found_by_prefix(baton: Callable[..., tuple[int, Any]], task: str) -> None:
     code, told = baton("tasks")
     [listed] = [each for each in told["tasks"] if each["taskId"] == task]
     assert (code, listed["_meta"]["step"]) == (0, "refund")
@@ -82,7 +80,7 @@ def test_an_owners_tasks_are_listed_and_found_by_their_beginnings(
 @pytest.mark.parametrize(
     ("words", "status"), [(("cancel",), "cancelled"), (("complete", "--result", '{"by": "hand"}'), "completed")]
 )
-def test_a_task_is_ended_once(
+def test_a_task_ends_once(
     baton: Callable[..., tuple[int, Any]], task: str, words: tuple[str, ...], status: str
 ) -> None:
     code, told = baton(words[0], task, *words[1:])
@@ -93,7 +91,7 @@ def test_a_task_is_ended_once(
     assert (code, told) == (1, {"error": {"message": f"the task is {status} and cannot be changed"}})
 
 
-def test_a_table_needs_an_owner_and_a_dynamodb_that_answers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_needs_an_owner_and_an_available_dynamodb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks", "--table", TABLE]) == 2
     assert "--table needs --owner" in capsys.readouterr().err
     assert main(["tasks"]) == 2

@@ -33,7 +33,7 @@ print(*(name for name in sys.argv[2:] if name in sys.modules))
 """
 
 
-def test_importing_the_sample_defines_it_and_does_nothing_slow() -> None:
+def test_importing_the_sample_is_fast() -> None:
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_AND_REPORT, str(FUNCTION), *SLOW],
         capture_output=True,
@@ -56,12 +56,12 @@ def test_a_refund_within_the_policy_needs_no_approval(baton: Connect, order: ord
 
 
 @pytest.mark.parametrize("amount", [0.0, -1.0, 240.01, float("nan")])
-def test_no_approval_covers_what_an_order_did_not_cost(amount: float) -> None:
+def test_a_refund_above_the_total_is_refused_even_with_approval(amount: float) -> None:
     with pytest.raises(ToolError, match=r"cannot be refunded: order A-17 came to EUR 240\.00"):
         orders.issue_refund(UNUSED, "A-17", amount, approved_by="supervisor@example.com")
 
 
-def test_a_refund_that_is_asked_for_again_is_paid_once(baton: Connect) -> None:
+def test_a_repeated_refund_is_paid_once(baton: Connect) -> None:
     server = Server("refunds")
     server.include(shop.server)
     # Whoever has imported the application has put its workflows there.
@@ -82,7 +82,7 @@ def test_a_refund_that_is_asked_for_again_is_paid_once(baton: Connect) -> None:
     assert len(orders.PAYMENTS) == paid + 3
 
 
-def test_what_does_not_exist_is_named(baton: Connect) -> None:
+def test_an_unknown_order_or_month_is_named(baton: Connect) -> None:
     client = baton(shop.server)
 
     assert client.call_tool("fetch_order", {"order_id": "A-99"}).text == "there is no order 'A-99'"
@@ -92,13 +92,13 @@ def test_what_does_not_exist_is_named(baton: Connect) -> None:
         client.read_resource("policy://refunds/toys")
 
 
-def test_returns_are_set_aside_and_the_rest_is_added_up() -> None:
+def test_returns_are_rejected_and_the_other_rows_added() -> None:
     rows = [sales.Row("desk", 5, 945.0), *[sales.Row("lamp", 2, 40.1)] * 4, sales.Row("desk", -1, -189.0)]
 
     assert sales.validate_sales(rows) == sales.Figures(1105.4, 13, "lamp", [rows[-1]])
 
 
-def test_an_extract_that_is_mostly_wrong_is_refused() -> None:
+def test_an_extract_with_many_wrong_rows_is_refused() -> None:
     with pytest.raises(ToolError, match="only 1 of 2 rows are sales"):
         sales.validate_sales([sales.Row("desk", 5, 945.0), sales.Row("desk", -1, -189.0)])
 
@@ -132,7 +132,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[Topic]:
     shop.sns.cache_clear()
 
 
-def test_a_message_goes_to_the_stacks_topic_with_whom_it_is_for_by_a_client_that_is_made_once(topic: Topic) -> None:
+def test_a_message_is_published_to_the_topic_with_its_recipient(topic: Topic) -> None:
     with patch("boto3.client", wraps=boto3.client) as made:
         sent = shop.send_message("kim@example.com", "Your refund is on its way.", "R-A-17")
         assert made.call_count == 1
@@ -147,7 +147,7 @@ def test_a_message_goes_to_the_stacks_topic_with_whom_it_is_for_by_a_client_that
     assert sent.message_id == received["MessageId"]
 
 
-def test_a_subject_is_made_what_sns_takes_and_the_tool_tells_what_was_meant(topic: Topic) -> None:
+def test_a_subject_is_shortened_for_sns_and_returned_in_full(topic: Topic) -> None:
     subjects = {
         "Bücher 😀": "News from the shop (B?cher ?)",
         "one\r\ntwo\tthree": "News from the shop (one two three)",
@@ -163,7 +163,7 @@ def test_a_subject_is_made_what_sns_takes_and_the_tool_tells_what_was_meant(topi
     assert {received["Message"]: received["Subject"] for received in topic.messages()} == subjects
 
 
-def test_a_message_that_sns_refuses_is_told_as_not_sent_without_the_accounts_names(
+def test_a_message_that_sns_rejects_is_reported_without_the_accounts_names(
     topic: Topic, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("TOPIC_ARN", f"{topic.arn}-that-is-gone")
@@ -175,7 +175,7 @@ def test_a_message_that_sns_refuses_is_told_as_not_sent_without_the_accounts_nam
     assert "NotFound" in caplog.text
 
 
-def test_a_message_is_published_once_and_one_that_sns_may_have_sent_is_not_told_as_not_sent(topic: Topic) -> None:
+def test_a_message_with_an_unknown_outcome_is_not_reported_as_unsent(topic: Topic) -> None:
     client = shop.sns()
     config: Any = client.meta.config
     assert config.retries["total_max_attempts"] == 1

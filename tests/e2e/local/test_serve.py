@@ -97,7 +97,7 @@ def failed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
     return said.err
 
 
-def test_one_line_on_stdout_says_where_it_listens(baton: Baton) -> None:
+def test_one_line_on_stdout_has_the_url(baton: Baton) -> None:
     assert baton.line.startswith("Baton is listening on http://127.0.0.1:")
     assert baton.line.endswith("/mcp\n")
     assert [tool["name"] for tool in baton.call("tools/list")["tools"]][:3] == ["wait", "meet", "broken"]
@@ -127,9 +127,7 @@ def test_calls_run_in_parallel(baton: Baton) -> None:
         assert sorted(places) == [0, 1]
 
 
-def test_what_a_tool_raises_is_in_the_terminal_with_its_traceback_and_the_client_reads_its_id(
-    baton: Baton, terminal: Path
-) -> None:
+def test_an_exception_of_a_tool_is_logged_and_the_client_gets_its_id(baton: Baton, terminal: Path) -> None:
     [block] = baton.call("tools/call", name="broken", arguments={})["content"]
     found = re.fullmatch(r"internal error in broken \(id ([0-9a-f-]{36})\)", block["text"])
     assert found
@@ -140,14 +138,14 @@ def test_what_a_tool_raises_is_in_the_terminal_with_its_traceback_and_the_client
     assert "RuntimeError: the bank at https://bank.example.com/?api_key=k-1 said no" in traceback
 
 
-def test_a_timeout_that_leaves_no_time_to_work_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_timeout_without_time_to_work_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     said = failed(capfd, SERVED, "--timeout", "6", "--port", "0")
     assert "--timeout 6" in said
     assert "BATON_WRITE_RESERVE_MS" in said
     assert "more than 6 seconds" in said
 
 
-def test_pages_of_this_machine_may_call_and_others_may_not(baton: Baton) -> None:
+def test_only_pages_of_this_machine_may_call(baton: Baton) -> None:
     asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
 
     page = {"Origin": "http://localhost:6274"}
@@ -176,7 +174,7 @@ def test_callers_are_anonymous_and_own_tasks(baton: Baton) -> None:
     assert baton.call("prompts/get", name="asking")["_meta"]["task_status"] == "completed"
 
 
-def test_options_say_which_object_is_served_for_whom_in_how_much_time_and_over_which_dynamodb() -> None:
+def test_options_select_the_object_the_owner_the_timeout_and_the_dynamodb() -> None:
     kim, lee = {"X-User": "kim"}, {"X-User": "lee"}
     memory = MemoryDynamoDB()
     database = loopback_server(memory)
@@ -234,7 +232,7 @@ lambda_handler = handler(server)
         ("total", "amuont", "the tool 'pay' has no parameter 'amuont'", "amount"),
     ],
 )
-def test_a_workflow_that_cannot_work_is_two_lines(
+def test_an_invalid_workflow_is_reported_in_two_lines(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], path: str, argument: str, told: str, meant: str
 ) -> None:
     file = tmp_path / f"unservable_{path}.py"
@@ -243,7 +241,7 @@ def test_a_workflow_that_cannot_work_is_two_lines(
     assert said == f"baton: {file}:20: workflow 'flow', step 'pay': {told}\n  did you mean '{meant}'?\n"
 
 
-def test_what_cannot_be_served_is_one_line_and_exit_code_2(
+def test_an_invalid_target_is_reported_in_one_line_with_exit_code_2(
     baton: Baton, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     port = baton.line.rpartition(":")[2].removesuffix("/mcp\n")

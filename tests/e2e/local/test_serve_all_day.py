@@ -64,7 +64,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_line_tells_of_each_request_and_changed_files_are_served_without_losing_a_task(project: Path) -> None:
+def test_each_request_is_logged_and_changed_files_are_served_without_losing_tasks(project: Path) -> None:
     app, rates, data = project / "app.py", project / "rates.py", project / "tasks.db"
     with serving(str(app), "--reload", "--data", str(data), folder=project) as (baton, log):
         task = baton.call("prompts/get", name="buy")["_meta"]["task_id"]

@@ -103,9 +103,7 @@ def test_an_unknown_tool_is_named(client: Client, era: Era) -> None:
 
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("arguments", [{}, {"amount": "many"}, {"amount": None}, {"amount": 1, "colour": "red"}])
-def test_arguments_that_a_tool_does_not_take_are_an_error_of_the_tools(
-    client: Client, era: Era, arguments: dict[str, Any]
-) -> None:
+def test_invalid_arguments_are_an_error_of_the_tool(client: Client, era: Era, arguments: dict[str, Any]) -> None:
     result = client.in_era(era).call_tool("work", arguments).result
     assert result["isError"] is True
     assert ("colour" if "colour" in arguments else "amount") in result["content"][0]["text"]
@@ -133,7 +131,7 @@ def test_an_unknown_method_is_no_method(client: Client, era: Era, method: str) -
         ("prompts/get", {"name": "flow", "arguments": {"amount": "1"}}),
     ],
 )
-def test_a_task_that_is_named_in_a_way_that_cannot_be_meant_is_refused_before_anything_is_run(
+def test_a_request_that_names_two_tasks_is_refused_before_anything_runs(
     client: Client, era: Era, method: str, params: dict[str, Any]
 ) -> None:
     answer = client.in_era(era).request(method, params, {TASK_ID_KEY: NOBODYS, RELATED_TASK_KEY: {"taskId": OTHER}})
@@ -143,7 +141,7 @@ def test_a_task_that_is_named_in_a_way_that_cannot_be_meant_is_refused_before_an
 
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("ttl", ["soon", 0, -1, 1.5, True, []])
-def test_a_lifetime_that_is_none_is_refused(client: Client, ttl: Any) -> None:
+def test_an_invalid_ttl_is_refused(client: Client, ttl: Any) -> None:
     params = {"name": "flow", "arguments": {"amount": "1"}, "task": {"ttl": ttl}}
     assert client.request("prompts/get", params).refusal == (200, INVALID_PARAMS)
 
@@ -168,7 +166,7 @@ def test_a_batch_of_the_first_revision_is_answered_message_by_message(client: Cl
 
 
 @pytest.mark.usefixtures("untouched")
-def test_a_batch_of_nothing_but_notifications_is_accepted_without_a_word(client: Client) -> None:
+def test_a_batch_of_notifications_has_an_empty_reply(client: Client) -> None:
     notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     answer = client.post(json.dumps([notification, notification]))
     assert (answer.status, answer.body) == (202, "")
@@ -216,7 +214,7 @@ STRANGE: list[dict[str, Any]] = [
 
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("method", METHODS)
-def test_no_params_however_strange_are_an_internal_error(client: Client, era: Era, method: str) -> None:
+def test_invalid_params_are_never_an_internal_error(client: Client, era: Era, method: str) -> None:
     for params in STRANGE:
         answer: Answer = client.in_era(era).request(method, params)
         assert answer.status in {200, 400, 404}, params

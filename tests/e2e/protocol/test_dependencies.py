@@ -545,7 +545,7 @@ def test_a_factory_that_hung_ten_times_is_not_called_again_until_one_of_them_end
 
 @pytest.mark.parametrize(
     ("options", "cause"),
-    [({"timeout_s": 5}, "only scope='process'"), ({"scope": "process", "timeout_s": 0}, "above 0")],
+    [({"timeout_s": 5}, "timeout_s needs scope='process'"), ({"scope": "process", "timeout_s": 0}, "above 0")],
 )
 def test_a_time_limit_that_cannot_be_is_refused(options: dict[str, Any], cause: str) -> None:
     with pytest.raises(RegistrationError, match=cause):

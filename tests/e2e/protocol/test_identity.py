@@ -77,7 +77,7 @@ def test_a_page_may_read_why_its_call_without_an_identity_is_refused(client: Cli
     assert answer.headers["Access-Control-Allow-Origin"] == PAGE
 
 
-def test_on_a_machine_of_ones_own_the_header_is_asked_for(server: Server) -> None:
+def test_a_local_server_asks_for_the_owner_header(server: Server) -> None:
     client = Client(handler(server, settings=Settings(local_only=True)), owner=None)
     assert "--owner-header" in client.request("tools/list").error["message"]
 

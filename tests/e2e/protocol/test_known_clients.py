@@ -70,9 +70,7 @@ def test_a_tool_knows_what_the_client_declared_in_its_handshake(
 
 
 @pytest.mark.parametrize("headers", [{}, {HEADER: "nonsense"}, {HEADER: "x" * 500}])
-def test_a_client_without_a_readable_id_may_be_able_to_anything(
-    make_client: MakeClient, headers: dict[str, str]
-) -> None:
+def test_without_a_session_id_all_capabilities_are_assumed(make_client: MakeClient, headers: dict[str, str]) -> None:
     assert len(able(make_client(asking_server()), headers)) == 4
 
 
@@ -83,7 +81,7 @@ def test_two_handshakes_have_two_ids_and_what_is_no_capabilities_is_refused(make
     assert client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": 5}).error["code"] == -32602
 
 
-def test_a_client_that_has_not_declared_it_is_not_asked_and_nobody_waits(
+def test_a_question_that_the_client_has_not_declared_fails_at_once(
     make_client: MakeClient, streaming: Streaming, table: Table
 ) -> None:
     client, sink = make_client(asking_server()), Sink()

@@ -123,7 +123,7 @@ def test_one_text_is_no_list_of_suggestions(client: Client) -> None:
         ("tool", "ask", "tone"),
     ],
 )
-def test_what_is_no_argument_has_no_completion(client: Client, era: Era, kind: str, of: str, argument: str) -> None:
+def test_an_unknown_argument_has_no_completion(client: Client, era: Era, kind: str, of: str, argument: str) -> None:
     assert complete(client, kind, of, argument).refusal == (wire_status(era, 400), INVALID_PARAMS)
 
 
@@ -162,7 +162,7 @@ def test_every_log_level_can_be_set_in_2025(make_client: MakeClient, level: str)
 
 
 @pytest.mark.parametrize("level", ["loud", "INFO", "", None, 5, ["info"]], ids=repr)
-def test_what_is_no_log_level_cannot_be_set(make_client: MakeClient, level: Any) -> None:
+def test_an_unknown_log_level_is_refused(make_client: MakeClient, level: Any) -> None:
     answer = make_client(shop_server()).request("logging/setLevel", {"level": level})
 
     assert answer.refusal == (200, INVALID_PARAMS)
@@ -177,7 +177,7 @@ def test_a_subscription_to_a_resource_is_acknowledged_in_2025(make_client: MakeC
 
 
 @pytest.mark.parametrize("method", ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"])
-def test_what_needs_a_session_is_unknown_in_2026(make_client: MakeClient, method: str) -> None:
+def test_methods_that_need_a_session_are_unknown_in_2026(make_client: MakeClient, method: str) -> None:
     client = make_client(shop_server(), era="2026")
 
     assert client.request(method, {"level": "info", "uri": "docs://shoes"}).refusal == (404, -32601)

@@ -87,7 +87,7 @@ def test_a_question_goes_out_on_the_stream_and_its_answer_comes_with_another_req
     assert questions_in(table) == 0
 
 
-def test_a_question_that_nobody_answers_in_time_is_the_tools_failure(
+def test_a_question_without_an_answer_in_time_is_an_error_of_the_tool(
     make_client: MakeClient, streaming: Streaming, table: Table
 ) -> None:
     client, sink = make_client(asking_server(), question_ms=1), Sink()
@@ -101,7 +101,7 @@ def test_a_question_that_nobody_answers_in_time_is_the_tools_failure(
     assert respond(client, question, result=ACCEPTED).refusal == (400, -32600)
 
 
-def test_only_the_one_who_was_asked_can_answer_and_only_once(make_client: MakeClient, streaming: Streaming) -> None:
+def test_only_the_asked_owner_can_answer_and_only_once(make_client: MakeClient, streaming: Streaming) -> None:
     client, sink = make_client(asking_server()), Sink()
 
     streaming(sink, lambda: client.call_tool("both"))
@@ -171,7 +171,7 @@ def test_a_step_of_a_workflow_and_a_continuation_may_ask(make_client: MakeClient
     assert client.variables(task)["_workflow.result.ask"] == "Kim"
 
 
-def test_where_nobody_can_be_asked_the_tool_fails_and_says_why(
+def test_a_tool_that_cannot_ask_fails_with_the_reason(
     make_client: MakeClient, streaming: Streaming, table: Table
 ) -> None:
     client, call = make_client(asking_server()), {"name": "who", "arguments": {}}

@@ -168,7 +168,7 @@ def test_a_limit_of_tasks_costs_a_read_and_a_write_a_creation_and_a_write_an_end
     assert requests.take() == ["GetItem", "UpdateItem", *RUN, "UpdateItem"]
 
 
-def test_what_needs_no_task_asks_nothing(make_client: MakeClient, requests: Requests, era: Era) -> None:
+def test_calls_without_a_task_make_no_request(make_client: MakeClient, requests: Requests, era: Era) -> None:
     client = make_client(flows_server(), era=era)
     for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):
         assert client.request(method).status == 200

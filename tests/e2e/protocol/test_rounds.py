@@ -169,7 +169,7 @@ def test_without_a_key_a_state_is_good_for_one_process_which_says_so_once(
     assert other.round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
 
 
-def test_a_state_is_of_no_use_to_another_or_for_anything_else(make_client: MakeClient) -> None:
+def test_a_state_is_valid_only_for_its_caller_and_request(make_client: MakeClient) -> None:
     runs: list[str] = []
     client = make_client(asking_server(runs), era="2026", state_key=NEW)
     _, state = asked(talk(client, name="who", arguments={"greeting": "Hi"}).round())
@@ -198,7 +198,7 @@ def test_a_state_that_was_tampered_with_is_refused(client: Client) -> None:
     assert who.round(changed, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
 
 
-def test_a_step_that_asks_pauses_and_its_tool_can_be_called_with_the_task(make_client: MakeClient) -> None:
+def test_a_step_that_asks_pauses_and_its_tool_can_be_called_directly(make_client: MakeClient) -> None:
     client = make_client(asking_server(), era="2026", state_key=NEW)
     paused = client.get_prompt("who-flow")
     assert paused.statuses == ["failed"]

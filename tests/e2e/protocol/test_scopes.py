@@ -79,7 +79,7 @@ def everything(client: Client) -> list[str]:
         (f"{READ} {WRITE}", ["fetch", "refund", "refund_order", "index", "docs", "greeting", "refund_order"]),
     ],
 )
-def test_lists_show_what_a_caller_has_the_scopes_for(
+def test_lists_show_only_what_the_callers_scopes_allow(
     baton: Connect, orders: Server, era: Era, scope: str, seen: list[str]
 ) -> None:
     assert everything(baton(orders, era=era).with_claims(scope=scope)) == seen
@@ -101,7 +101,7 @@ def test_lists_show_what_a_caller_has_the_scopes_for(
         ),
     ],
 )
-def test_what_a_caller_lacks_the_scopes_for_is_refused_as_if_it_were_unknown(
+def test_without_the_scopes_a_name_is_refused_as_unknown(
     baton: Connect, orders: Server, era: Era, method: str, params: dict[str, Any], unknown: dict[str, Any]
 ) -> None:
     client = baton(orders, era=era)
@@ -129,7 +129,7 @@ def test_a_tool_takes_a_task_where_the_caller_sees_a_workflow_that_uses_it(baton
     assert able.call_tool("fetch", named).recorded
 
 
-def test_a_resume_is_held_against_its_own_caller(baton: Connect, orders: Server) -> None:
+def test_a_resume_uses_the_scopes_of_its_own_caller(baton: Connect, orders: Server) -> None:
     client = baton(orders)
     able = client.with_claims(scp=[READ, WRITE])
     run = able.get_prompt("refund_order", {"order_id": "A"})
@@ -150,7 +150,7 @@ def test_lists_are_private_once_anything_requires_scopes(baton: Connect, orders:
     assert other.request(method)["cacheScope"] == "public"
 
 
-def test_claims_are_read_by_tools_and_set_by_nobody(baton: Connect, orders: Server) -> None:
+def test_tools_can_read_claims_and_not_change_them(baton: Connect, orders: Server) -> None:
     @orders.tool
     def tamper(ctx: Context) -> str:
         claims: Any = ctx.claims

@@ -23,7 +23,7 @@ from mcp_baton.telemetry import RECORDINGS_LOST, Collector
 from mcp_baton.testing.store import refusal
 from mcp_baton.transport.adapter import LambdaAdapter
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.run import EndedRun, Invocation
+from mcp_baton.workflow.run import EndedRun, RunInput
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Script, Table
 from tests.fakes import Pauses, services_of
@@ -247,7 +247,7 @@ def test_a_task_is_named_and_its_results_are_linked_where_the_last_write_was_mad
 ) -> None:
     start = Engine.start
 
-    def unsure(engine: Engine, workflow: Workflow, invocation: Invocation) -> EndedRun:
+    def unsure(engine: Engine, workflow: Workflow, invocation: RunInput) -> EndedRun:
         return replace(start(engine, workflow, invocation), persisted="unknown", stored=stored)
 
     monkeypatch.setattr(Engine, "start", unsure)

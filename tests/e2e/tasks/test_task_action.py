@@ -434,7 +434,7 @@ def test_secrets_stand_in_nothing_that_is_shown(baton: Connect) -> None:
     assert login_step["arguments"] == {"pin": "<secret pin>"}
     assert pay_step["arguments"] == {"pin": "<secret pin>", "note": "by <secret pin>"}
     assert structure["board"]["secrets"] == ["pin"]
-    assert told.text.endswith("Give pin again with it: what is secret is not stored.")
+    assert told.text.endswith("Give pin again with it: secrets are not stored.")
 
 
 def test_a_board_never_takes_more_than_a_host_shows(baton: Connect) -> None:

@@ -28,7 +28,7 @@ from mcp_baton import (
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.testing import connect
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.run import EndedRun, Invocation
+from mcp_baton.workflow.run import EndedRun, RunInput
 from tests.e2e.conftest import MakeClient, Streaming
 from tests.e2e.protocol.test_known_clients import handshake
 from tests.e2e.protocol.test_questions import questions_in, respond
@@ -368,7 +368,7 @@ def test_a_run_that_is_not_stored_does_not_ask(make_client: MakeClient) -> None:
 def test_a_run_asks_only_if_its_last_write_was_made(flow: Asked, monkeypatch: pytest.MonkeyPatch, stored: bool) -> None:
     start = Engine.start
 
-    def unsure(engine: Engine, workflow: Workflow, invocation: Invocation) -> EndedRun:
+    def unsure(engine: Engine, workflow: Workflow, invocation: RunInput) -> EndedRun:
         return replace(start(engine, workflow, invocation), persisted="unknown", stored=stored)
 
     monkeypatch.setattr(Engine, "start", unsure)

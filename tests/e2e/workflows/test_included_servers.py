@@ -66,8 +66,8 @@ def test_an_included_server_works_under_its_prefix(billing: Server) -> None:
     with connect(shop) as anybody:
         client = anybody.with_claims(scope="write")
         assert anybody.list_tools() == []
-        tool, twin = client.list_tools()
-        assert twin["name"] == "billing_refund_order"
+        tool, workflow_tool = client.list_tools()
+        assert workflow_tool["name"] == "billing_refund_order"
         assert (tool["name"], tool["title"], tool["description"]) == ("billing_refund", "Refund", "Refund an order.")
         assert list(tool["inputSchema"]["properties"]) == ["order_id", "task_id"]
         with anybody.override(tone, lambda: "coldly"):

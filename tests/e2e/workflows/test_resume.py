@@ -50,7 +50,7 @@ def orders_server(**refund: Any) -> Server:
         Step("notify", tool="send_mail", arguments={"text": constant("{order_id} {note}")}),
     ]
     arguments = [Argument("order_id", required=True), Argument("note"), Argument("amount", type=float)]
-    for name in ("refund_order", "its_twin"):
+    for name in ("refund_order", "second_flow"):
         server.add_workflow(Workflow(name=name, description="refund an order", arguments=arguments, steps=steps))
     return server
 
@@ -214,7 +214,7 @@ def test_a_task_of_another_workflow_is_refused(baton: Connect) -> None:
     task_id = paused_at(client, "refund")
     # Even one with the very same steps.
     with pytest.raises(JsonRpcError, match="-32602"):
-        client.get_prompt("its_twin", task=task_id)
+        client.get_prompt("second_flow", task=task_id)
     assert calls(client) == [1, 1, 0]
 
 

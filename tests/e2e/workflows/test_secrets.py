@@ -233,15 +233,15 @@ def test_the_workflow_tool_shows_no_secret_and_needs_it_again(make_client: MakeC
     nothing_is_stored(table)
     structure = paused.result["structuredContent"]
     assert '"pin": "<secret pin>"' in structure["message"]
-    assert structure["message"].endswith("continue. Give pin again with it: what is secret is not stored.")
+    assert structure["message"].endswith("continue. Give pin again with it: secrets are not stored.")
     again = client.call_tool("flow", {"task_id": structure["task_id"]})
     assert again.result["isError"] is True
     told = again.result["content"][0]["text"]
     assert told.startswith("Secret arguments are not stored; give them again to resume the task: 'pin'.")
     went_on = client.call_tool("flow", {"task_id": structure["task_id"], "pin": PIN})
     assert went_on.statuses == ["completed", "completed", "pending"]
-    (twin,) = (tool for tool in client.request("tools/list").result["tools"] if tool["name"] == "flow")
-    assert "Secret: it is not stored" in twin["inputSchema"]["properties"]["pin"]["description"]
+    (workflow_tool,) = (tool for tool in client.request("tools/list").result["tools"] if tool["name"] == "flow")
+    assert "Secret: it is not stored" in workflow_tool["inputSchema"]["properties"]["pin"]["description"]
     prompt = client.request("prompts/list").result["prompts"][0]
     assert prompt["arguments"][1]["description"] == (
         "The bank's PIN. Secret: it is not stored, and must be given again when the task is resumed."

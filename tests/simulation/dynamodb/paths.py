@@ -1,4 +1,4 @@
-"""Document paths: how they are written, what is found there, and an item with something else there."""
+"""Document paths: parsing them, and reading and replacing the value at a path."""
 
 from collections.abc import Mapping
 from typing import Any

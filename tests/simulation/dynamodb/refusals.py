@@ -1,4 +1,4 @@
-"""What DynamoDB refuses a request with."""
+"""Errors with which DynamoDB refuses a request."""
 
 from typing import Any
 

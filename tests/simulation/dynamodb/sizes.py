@@ -1,4 +1,4 @@
-"""What values weigh (AWS: DynamoDB item sizes and formats)."""
+"""Sizes of values (AWS: DynamoDB item sizes and formats)."""
 
 from tests.simulation.dynamodb.paths import Attribute, Item
 

@@ -1,4 +1,4 @@
-"""DynamoDB's expressions as tokens, with what every expression is checked for (AWS: Using expressions in DynamoDB)."""
+"""DynamoDB's expressions as tokens, with the checks for all expressions (AWS: Using expressions in DynamoDB)."""
 
 import re
 from collections.abc import Iterator

@@ -1,11 +1,19 @@
-"""The page of the tasks as it is served: what its policy allows, and when it is sent again."""
+"""The page of the tasks: its policy, its headers, its size, and constructs that it must not use."""
 
 import base64
 import hashlib
 import re
 from html.parser import HTMLParser
 
+import pytest
+
 from mcp_baton.console import page
+
+MOST_BYTES = 90_000
+NAMESPACE = "http://www.w3.org/2000/svg"
+EXAMPLES = "https://example.com"
+
+SOURCE = page.text()
 
 
 def source_of(content: str) -> str:
@@ -43,7 +51,7 @@ class Elements(HTMLParser):
             self.contents[self._in][-1] += data
 
 
-def test_the_policy_names_each_script_and_style_of_the_file_and_nothing_else_that_runs() -> None:
+def test_the_policy_allows_only_the_scripts_and_styles_of_the_page() -> None:
     found, allowed = Elements(page.text()), directives(page.page_headers()["Content-Security-Policy"])
 
     assert found.contents["script"]
@@ -55,7 +63,7 @@ def test_the_policy_names_each_script_and_style_of_the_file_and_nothing_else_tha
     assert "unsafe" not in page.page_headers()["Content-Security-Policy"]
 
 
-def test_a_changed_script_has_another_hash_and_several_have_one_each() -> None:
+def test_each_script_has_its_own_hash() -> None:
     html = "<script>one()</script><SCRIPT type=module>\ntwo()\n</SCRIPT ><style>p {}</style>"
 
     allowed = directives(page.policy(html))
@@ -65,7 +73,7 @@ def test_a_changed_script_has_another_hash_and_several_have_one_each() -> None:
     assert directives(page.policy("<p>nothing"))["script-src"] == ["'none'"]
 
 
-def test_the_page_has_nothing_that_its_policy_forbids() -> None:
+def test_the_page_obeys_its_policy() -> None:
     found = Elements(page.text())
 
     assert [name for name in found.attributes if name == "style" or name.startswith("on")] == []
@@ -73,7 +81,7 @@ def test_the_page_has_nothing_that_its_policy_forbids() -> None:
     assert "\r" not in page.text()  # browsers hash what they parse, in which each line ends with \n
 
 
-def test_the_page_is_sent_with_what_protects_it() -> None:
+def test_the_page_is_sent_with_security_headers() -> None:
     answer = page.answer("GET", {})
 
     assert (answer.status, answer.body) == (200, page.text().encode())
@@ -84,7 +92,7 @@ def test_the_page_is_sent_with_what_protects_it() -> None:
     assert re.fullmatch(r'"[0-9a-f]{32}"', answer.headers["ETag"])
 
 
-def test_a_browser_that_has_the_page_is_told_so_and_asks_each_time() -> None:
+def test_a_browser_revalidates_the_page_and_gets_304() -> None:
     tag = page.answer("GET", {}).headers["ETag"]
 
     for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
@@ -95,10 +103,35 @@ def test_a_browser_that_has_the_page_is_told_so_and_asks_each_time() -> None:
     assert page.answer("GET", {}).headers["Cache-Control"] == "no-cache"
 
 
-def test_a_head_is_the_same_without_the_page_and_nothing_can_be_sent_to_it() -> None:
+def test_head_has_no_body_and_other_methods_are_refused() -> None:
     head = page.answer("HEAD", {})
 
     assert (head.status, head.body, head.headers) == (200, b"", page.answer("GET", {}).headers)
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
         answer = page.answer(method, {})
         assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
+
+
+def test_the_page_is_one_file_of_less_than_90_kb() -> None:
+    assert len(SOURCE.encode()) < MOST_BYTES
+    assert SOURCE.startswith("<!doctype html>\n<html lang=")
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment",
+        r"\beval\b|new Function|import\(|\bimport\s",
+        r"\b(?:confirm|alert|prompt)\(",  # hosts block them
+        r"localStorage|indexedDB|document\.cookie",  # credentials are kept no longer than the tab
+        r"setAttribute\(\"style\"|cssText",  # the policy forbids them
+    ],
+)
+def test_the_page_does_not_use(used: str) -> None:
+    assert re.findall(used, SOURCE) == []
+
+
+def test_the_page_contains_no_other_address() -> None:
+    addresses = set(re.findall(r"https?://[\w./-]+", SOURCE))
+    assert addresses <= {NAMESPACE, EXAMPLES}
+    assert re.findall(r"\burl\((?!/i)", SOURCE.replace(r"url\(", "")) == []

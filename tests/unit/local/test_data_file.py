@@ -48,7 +48,7 @@ def tasks_in(path: Path) -> list[str]:
         return [found["sk"]["S"] for _, found in file.items()]
 
 
-def test_items_of_every_kind_outlive_the_process_that_wrote_them(tmp_path: Path) -> None:
+def test_items_of_every_kind_survive_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     first = opened(path)
     first.client.put_item(TableName="baton", Item={**KEY, **VALUES})
@@ -73,7 +73,7 @@ def test_items_of_every_kind_outlive_the_process_that_wrote_them(tmp_path: Path)
     third.close()
 
 
-def test_an_item_whose_time_is_over_is_gone_and_leaves_the_file(tmp_path: Path) -> None:
+def test_an_expired_item_is_removed_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     first = opened(path)
     first.client.put_item(TableName="baton", Item={**KEY, "expires_at": {"N": "1"}})
@@ -95,7 +95,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_killed_process_loses_no_write_that_was_answered(tmp_path: Path) -> None:
+def test_a_killed_process_loses_no_answered_write(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, timeout=60)
     assert killed.returncode == -9
@@ -144,7 +144,7 @@ def cut_off(path: Path) -> None:
         (newer, f"version {VERSION + 1}, and this Baton supports version {VERSION}"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_and_left_as_it_is(tmp_path: Path, make: Any, why: str) -> None:
+def test_an_unusable_file_is_refused_and_not_changed(tmp_path: Path, make: Any, why: str) -> None:
     path = tmp_path / "tasks.db"
     make(path)
     before = path.read_bytes()
@@ -153,9 +153,7 @@ def test_a_file_that_cannot_be_used_is_refused_and_left_as_it_is(tmp_path: Path,
     assert path.read_bytes() == before
 
 
-def test_the_file_and_its_journals_are_for_this_user_alone_from_the_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_this_user_can_read_the_file_and_its_journals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     connect = sqlite3.connect
 
@@ -176,7 +174,7 @@ def test_the_file_and_its_journals_are_for_this_user_alone_from_the_beginning(
     assert modes == {"tasks.db": 0o600, "tasks.db-wal": 0o600}
 
 
-def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_a_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataFileError, match="it is a folder"):
         DataFile(tmp_path)
     with pytest.raises(DataFileError, match="no folder"):
@@ -203,7 +201,7 @@ LARGE = {"S": "x" * 300_000}
 
 
 @pytest.mark.parametrize("operation", ["put_item", "update_item", "delete_item", "new item"])
-def test_on_a_full_disk_a_write_fails_and_changes_nothing_and_reads_go_on(
+def test_on_a_full_disk_writes_fail_without_changes_and_reads_work(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, operation: str
 ) -> None:
     path = tmp_path / "tasks.db"

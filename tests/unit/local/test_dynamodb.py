@@ -45,13 +45,13 @@ def broken_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("broken_configuration")
-def test_engines_need_no_network_and_no_configuration_and_share_nothing() -> None:
+def test_engines_are_independent_and_need_no_network_or_configuration() -> None:
     first, second = embedded_client(), embedded_client()
     create_table(first, "tasks")
     assert (first.list_tables()["TableNames"], second.list_tables()["TableNames"]) == (["tasks"], [])
 
 
-def test_the_users_own_mocks_and_clients_are_left_alone(client: "DynamoDBClient") -> None:
+def test_other_mocks_and_clients_are_not_affected(client: "DynamoDBClient") -> None:
     with mock_aws():
         other = boto3.client("dynamodb", "us-east-1")
         assert other.list_tables()["TableNames"] == []
@@ -85,14 +85,12 @@ def test_without_moto_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch
         ("REMOVE a REMOVE b SET c = :0", "REMOVE"),
     ],
 )
-def test_clauses_that_meet_or_come_twice_are_refused_wherever_they_stand(
-    client: "DynamoDBClient", expression: str, fault: str
-) -> None:
+def test_overlapping_and_repeated_clauses_are_refused(client: "DynamoDBClient", expression: str, fault: str) -> None:
     with pytest.raises(ClientError, match=fault):
         client.update_item(**OF_TASK, UpdateExpression=expression, ExpressionAttributeValues={":0": {"S": ""}})
 
 
-def test_an_expression_as_long_as_dynamodb_takes_is_understood(client: "DynamoDBClient") -> None:
+def test_an_expression_of_the_maximum_length_is_parsed(client: "DynamoDBClient") -> None:
     names = [f"{first}{second}" for first in "qxyz" for second in "0123456789abcdefghijklmnopqrstuvwxyz" * 5]
     clauses = [f"{name}{place}=:0" for place, name in enumerate(names)]
     expression = "SET " + ",".join(clauses)[:4080].rpartition(",")[0]
@@ -103,7 +101,7 @@ def test_an_expression_as_long_as_dynamodb_takes_is_understood(client: "DynamoDB
     assert sys.getrecursionlimit() == limit
 
 
-def test_no_update_is_lost_however_many_threads_write(client: "DynamoDBClient") -> None:
+def test_no_update_of_several_threads_is_lost(client: "DynamoDBClient") -> None:
     client.put_item(TableName="tasks", Item={**KEY, "count": {"N": "0"}})
 
     def increase(_: int) -> int:
@@ -127,7 +125,7 @@ def test_no_update_is_lost_however_many_threads_write(client: "DynamoDBClient") 
     assert client.get_item(**OF_TASK)["Item"]["count"]["N"] == "64"
 
 
-def test_an_update_over_the_item_limit_is_refused_and_undone(client: "DynamoDBClient") -> None:
+def test_an_update_over_the_item_limit_changes_nothing(client: "DynamoDBClient") -> None:
     client.put_item(TableName="tasks", Item={**KEY, "map": {"M": {}}})
 
     def grow(size: int) -> None:
@@ -146,7 +144,7 @@ def test_an_update_over_the_item_limit_is_refused_and_undone(client: "DynamoDBCl
 
 
 @pytest.mark.usefixtures("broken_configuration")
-def test_a_local_endpoint_gets_made_up_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_endpoint_gets_invented_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_PROFILE")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")

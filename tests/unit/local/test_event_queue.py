@@ -29,23 +29,23 @@ def taken(queue: EventQueue) -> Delivery:
 
 
 @pytest.mark.parametrize(("attempt", "due_s"), [(1, 160.0), (2, 220.0), (3, None)])
-def test_a_failed_delivery_is_tried_again_after_one_minute_and_after_two(attempt: int, due_s: float | None) -> None:
+def test_a_failed_delivery_is_retried_after_one_minute_and_after_two(attempt: int, due_s: float | None) -> None:
     assert next_attempt_s(Delivery(EVENT, "r", 90.0, attempt), Retries(), 100.0) == due_s
 
 
 @pytest.mark.parametrize(("age_s", "due_s"), [(3540.0, 3600.0), (3541.0, None)])
-def test_an_event_that_would_be_too_old_is_not_tried_again(age_s: float, due_s: float | None) -> None:
+def test_an_event_that_would_be_too_old_is_not_retried(age_s: float, due_s: float | None) -> None:
     assert next_attempt_s(Delivery(EVENT, "r", 0.0), Retries(), age_s) == due_s
 
 
-def test_events_leave_in_the_order_in_which_they_came() -> None:
+def test_events_are_delivered_in_order() -> None:
     queue = EventQueue(Retries(), Time())
     queue.put({"number": 1})
     queue.put({"number": 2})
     assert [taken(queue).event, taken(queue).event] == [{"number": 1}, {"number": 2}]
 
 
-def test_a_retry_has_the_id_of_the_first_attempt_and_waits_for_its_time() -> None:
+def test_a_retry_has_the_same_id_and_waits_for_its_time() -> None:
     time = Time()
     queue = EventQueue(Retries(), time)
     queue.put(EVENT)
@@ -58,7 +58,7 @@ def test_a_retry_has_the_id_of_the_first_attempt_and_waits_for_its_time() -> Non
     assert (again.event, again.request_id, again.attempt) == (EVENT, first.request_id, 2)
 
 
-def test_an_event_is_given_up_after_three_attempts_and_logged_whole(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_event_is_discarded_and_logged_after_three_attempts(caplog: pytest.LogCaptureFixture) -> None:
     time = Time()
     queue = EventQueue(Retries(), time)
     queue.put(EVENT)
@@ -72,7 +72,7 @@ def test_an_event_is_given_up_after_three_attempts_and_logged_whole(caplog: pyte
     assert queue.close() == 0
 
 
-def test_an_event_that_waited_too_long_is_given_up_unworked(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_event_that_waited_too_long_is_discarded(caplog: pytest.LogCaptureFixture) -> None:
     time = Time()
     queue = EventQueue(Retries(max_age_s=60), time)
     queue.put(EVENT)
@@ -82,7 +82,7 @@ def test_an_event_that_waited_too_long_is_given_up_unworked(caplog: pytest.LogCa
     assert "it is older than 60 s" in caplog.text
 
 
-def test_a_closed_queue_takes_and_gives_nothing() -> None:
+def test_a_closed_queue_accepts_and_delivers_nothing() -> None:
     queue = EventQueue(Retries(), Time())
     queue.put(EVENT)
     failed = taken(queue)

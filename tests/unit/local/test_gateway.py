@@ -27,7 +27,7 @@ def owner(headers: Sequence[tuple[str, str]], *, allow_anonymous: bool = False) 
 
 
 @given(st.binary())
-def test_every_body_arrives_as_it_was_sent(body: bytes) -> None:
+def test_every_body_arrives_unchanged(body: bytes) -> None:
     assert parse_event(event(body=body)).body == body
 
 
@@ -42,31 +42,31 @@ def test_every_body_arrives_as_it_was_sent(body: bytes) -> None:
         ("/a%20b", "/a%20b"),
     ],
 )
-def test_the_path_is_the_targets(target: str, path: str) -> None:
+def test_the_path_is_that_of_the_target(target: str, path: str) -> None:
     assert parse_event(event(target)).path == path
 
 
-def test_the_query_is_there_once_and_whole() -> None:
+def test_the_query_has_all_parameters() -> None:
     made = event("/mcp?a=1&a=2&b=")
     assert made["queryStringParameters"] == {"a": "2", "b": ""}
     assert made["multiValueQueryStringParameters"] == {"a": ["1", "2"], "b": [""]}
 
 
-def test_repeated_headers_of_any_case_are_joined_and_the_connections_own_left_out() -> None:
+def test_repeated_headers_are_joined_and_hop_by_hop_headers_removed() -> None:
     headers = [("Accept", "a"), ("accept", "b"), ("Transfer-Encoding", "chunked"), ("Connection", "close")]
     assert parse_event(event(headers=headers)).headers == {"accept": "a, b"}
 
 
-def test_the_owner_headers_value_is_what_an_authorizer_would_have_found() -> None:
+def test_the_owner_header_sets_the_owner() -> None:
     assert owner([("x-USER", "kim")]) == "kim"
 
 
 @pytest.mark.parametrize("headers", [[], [("X-User", "")], [("X-User", "kim"), ("x-user", "mallory")]])
-def test_without_one_value_of_the_owner_header_there_is_no_owner(headers: list[tuple[str, str]]) -> None:
+def test_no_value_or_two_values_of_the_owner_header_give_no_owner(headers: list[tuple[str, str]]) -> None:
     assert owner(headers) is None
 
 
-def test_without_an_owner_header_nobody_can_name_an_owner() -> None:
+def test_without_an_owner_header_every_caller_is_anonymous() -> None:
     made = event(headers=[("X-User", "kim"), ("Authorization", "Bearer kim")])
     assert resolve_owner(made["requestContext"], allow_anonymous=True) == "anonymous"
 

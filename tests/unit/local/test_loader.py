@@ -47,18 +47,18 @@ def refusal(target: object) -> str:
         ),
     ],
 )
-def test_one_is_found_in_a_file(tmp_path: Path, text: str, attribute: str, found: Fraction) -> None:
+def test_the_only_server_of_a_file_is_loaded(tmp_path: Path, text: str, attribute: str, found: Fraction) -> None:
     write(tmp_path, "half = Fraction(1, 2)", "orders_neighbour.py")
     assert load(f"{write(tmp_path, text)}{attribute}", Fraction) == found
     assert sys.path[0] == str(tmp_path)  # neighbours come before everything else
 
 
 @pytest.mark.parametrize("name", ["my-server.py", "v1.2.py", "with space.py"])
-def test_a_file_need_not_have_a_modules_name(tmp_path: Path, name: str) -> None:
+def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert load(str(write(tmp_path, "server = Fraction(1)", name)), Fraction) == 1
 
 
-def test_what_is_no_python_file_is_named(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_python_file_is_an_error(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "absent.py")
     assert "absent.py" in refusal(f"{tmp_path / 'absent.py'}:server")
     assert "is a directory" in refusal(tmp_path)
@@ -74,7 +74,7 @@ def test_what_is_no_python_file_is_named(tmp_path: Path) -> None:
         ("1 / 0", "ZeroDivisionError"),
     ],
 )
-def test_a_file_that_cannot_be_imported_shows_its_own_traceback(tmp_path: Path, text: str, cause: str) -> None:
+def test_a_file_that_cannot_be_imported_shows_its_traceback(tmp_path: Path, text: str, cause: str) -> None:
     message = refusal(write(tmp_path, text))
     assert cause in message
     assert 'orders_app.py", line 2' in message
@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_imported_shows_its_own_traceback(tmp_path: Path, 
     assert "orders_app" not in sys.modules
 
 
-def test_a_file_that_would_hide_a_loaded_module_is_to_be_renamed(tmp_path: Path) -> None:
+def test_a_file_with_the_name_of_a_loaded_module_is_refused(tmp_path: Path) -> None:
     assert "rename the file" in refusal(write(tmp_path, "server = Fraction(1)", "fractions.py"))
     assert sys.modules["fractions"].Fraction is Fraction
 
@@ -107,7 +107,7 @@ ONE_AND_OTHER = "one = Fraction(1)\nother = 5"
         ),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(
+def test_a_missing_object_is_an_error_that_lists_the_others(
     tmp_path: Path, text: str, attribute: str, complaints: list[str]
 ) -> None:
     message = refusal(f"{write(tmp_path, text)}{attribute}")
@@ -137,9 +137,7 @@ def test_a_file_whose_name_ends_like_an_attribute_is_a_file(tmp_path: Path) -> N
     assert split_target(str(path)) == (path, None)
 
 
-def test_a_module_is_found_by_its_name_from_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_is_loaded_relative_to_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "orders_package"
     package.mkdir()
     write(package, "server = Fraction(1)\nother = Fraction(2)", "main.py")
@@ -161,7 +159,7 @@ def test_a_file_of_a_package_may_import_from_its_package(tmp_path: Path) -> None
     assert sys.modules["orders_pack.inner.main"].__file__ == str(path)
 
 
-def test_a_module_that_a_module_needs_is_named_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_import_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "import no_such_thing", "orders_needing.py")
     monkeypatch.chdir(tmp_path)
     said = refusal("orders_needing:server")
@@ -169,7 +167,7 @@ def test_a_module_that_a_module_needs_is_named_as_missing(tmp_path: Path, monkey
     assert "No module named 'no_such_thing'" in said
 
 
-def test_a_typo_in_a_files_name_is_answered_with_what_is_there(tmp_path: Path) -> None:
+def test_a_mistyped_file_name_gets_a_suggestion(tmp_path: Path) -> None:
     path = write(tmp_path, "server = Fraction(1)")
     assert f"did you mean {path}?" in refusal(tmp_path / "order_app.py")
     assert f"did you mean {path}?" in refusal(str(path).removesuffix(".py"))

@@ -65,14 +65,14 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def test_a_change_of_a_file_that_is_imported_is_served(project: Project) -> None:
+def test_a_changed_imported_file_is_reloaded(project: Project) -> None:
     assert (project.served.look(), project.number) == (False, 1)
     project.write("reload_numbers", "number = 22")
     assert (project.served.look(), project.number, project.renewed) == (True, 22, 1)
     assert project.served.look() is False
 
 
-def test_a_file_that_nothing_imports_changes_nothing(project: Project) -> None:
+def test_a_file_that_is_not_imported_does_not_reload(project: Project) -> None:
     other = project.write("reload_other", "number = 3")
     assert project.served.look([other]) is False
     assert project.renewed == 0
@@ -85,7 +85,7 @@ def test_a_file_that_nothing_imports_changes_nothing(project: Project) -> None:
         ("\nnumber = nothing", "reload_numbers.py, line 2, NameError: name 'nothing' is not defined"),
     ],
 )
-def test_code_that_cannot_be_loaded_is_told_in_two_lines_and_the_old_is_served_until_it_is_mended(
+def test_code_that_cannot_be_loaded_is_logged_and_the_old_code_serves(
     project: Project, caplog: pytest.LogCaptureFixture, text: str, cause: str
 ) -> None:
     caplog.set_level(logging.INFO, "mcp_baton.local.reload")
@@ -99,14 +99,14 @@ def test_code_that_cannot_be_loaded_is_told_in_two_lines_and_the_old_is_served_u
     assert (project.served.look(), project.number, project.renewed) == (True, 333, 1)
 
 
-def test_a_module_that_was_missing_is_looked_for_again_when_a_file_appears(project: Project) -> None:
+def test_a_new_file_lets_a_missing_import_succeed(project: Project) -> None:
     project.write("reload_app", "from reload_later import number\nnumbers = [number]")
     assert project.served.look() is False
     later = project.write("reload_later", "number = 4")
     assert (project.served.look([later]), project.number) == (True, 4)
 
 
-def test_a_request_that_has_begun_ends_with_its_code(project: Project) -> None:
+def test_a_running_request_ends_with_its_code(project: Project) -> None:
     begun, go = threading.Event(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(project.served, {"begun": begun, "go": go}, InvocationContext(1.0, "id-1"))
@@ -117,7 +117,7 @@ def test_a_request_that_has_begun_ends_with_its_code(project: Project) -> None:
         assert (answer.result(60)["number"], project.number) == (1, 22)
 
 
-def test_a_mistake_and_its_remedy_stand_in_one_line() -> None:
+def test_a_mistake_and_its_remedy_are_logged_in_one_line() -> None:
     assert in_brief(LoadError("app.py:53: no 'raeder'\n  did you mean 'reader'?")) == (
         "app.py:53: no 'raeder'; did you mean 'reader'?"
     )

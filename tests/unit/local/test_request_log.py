@@ -95,7 +95,7 @@ def served(caplog: pytest.LogCaptureFixture) -> Served:
     return Served(caplog)
 
 
-def test_a_workflow_that_pauses_says_where_and_for_want_of_what(served: Served) -> None:
+def test_a_pause_is_logged_with_its_step_and_reason(served: Served) -> None:
     meta = served.call("prompts/get", name="refunds", arguments={"order": "A-1"})["result"]["_meta"]
     paused = ("prompts/get", "refunds", Status.WAITING, "paused at refund: missing approved_by")
     assert served.told() == paused
@@ -103,7 +103,7 @@ def test_a_workflow_that_pauses_says_where_and_for_want_of_what(served: Served) 
     assert served.last.short_task == f"…{meta['task_id'][-8:]}"
 
 
-def test_a_continuation_says_as_which_step_it_was_recorded(served: Served) -> None:
+def test_a_continuation_is_logged_with_its_step(served: Served) -> None:
     task = served.call("prompts/get", name="refunds", arguments={"order": "A-1"})["result"]["_meta"]["task_id"]
     arguments = {"order": "A-1", "approved_by": "kim"}
     served.call("tools/call", name="refund", arguments=arguments, _meta={"_task_id": task})
@@ -115,7 +115,7 @@ def test_a_continuation_says_as_which_step_it_was_recorded(served: Served) -> No
     assert served.told() == ("tools/call", "fetch", Status.FAILED, "not recorded: unknown task")
 
 
-def test_other_requests_say_what_they_gave(served: Served) -> None:
+def test_other_requests_are_logged_with_their_outcome(served: Served) -> None:
     served.call("tools/list")
     assert served.told() == ("tools/list", "", Status.DONE, "4 tools")
     served.call("prompts/list")
@@ -131,14 +131,14 @@ def test_other_requests_say_what_they_gave(served: Served) -> None:
     assert served.told() == ("initialize", "claude-code", Status.DONE, "done")
 
 
-def test_a_request_that_reaches_no_method_says_why(served: Served) -> None:
+def test_a_refused_request_is_logged_with_the_reason(served: Served) -> None:
     served.post({}, **{"Content-Type": "text/plain"})
     words = "415 Unsupported media type: send application/json"
     assert served.told() == ("POST /mcp", "", Status.FAILED, words)
     assert served.last.request_id != ""
 
 
-def test_a_ping_is_told_of_at_the_debug_level_alone(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_ping_is_logged_at_the_debug_level_only(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     served.call("ping")
     assert caplog.records == []
     caplog.set_level(logging.DEBUG, "baton.requests")
@@ -174,7 +174,7 @@ def test_the_log_says_why_a_workflow_paused(reason: PauseReason, cause: str) -> 
         ({"_meta": {"recorded": "unknown", "record_error": "lost"}}, (Status.FAILED, "may not be recorded: lost")),
     ],
 )
-def test_what_became_of_a_request_is_read_off_its_result(result: dict[str, Any], told: tuple[Status, str]) -> None:
+def test_the_outcome_is_read_from_the_result(result: dict[str, Any], told: tuple[Status, str]) -> None:
     assert outcome_of("tools/call", result, None, OVER) == told
 
 
@@ -185,7 +185,7 @@ def test_a_workflow_without_time_names_its_limit(caplog: pytest.LogCaptureFixtur
     assert served.last.words == f"paused at fetch: out of time ({limit})"
 
 
-def test_a_text_from_outside_stays_one_short_line() -> None:
+def test_a_text_of_a_client_becomes_one_short_line() -> None:
     assert one_line("a\nb\tc") == "a b c"
     assert one_line("x" * 300) == f"{'x' * 200} …"
 
@@ -203,7 +203,7 @@ def error_in_user_code(tmp_path: Path) -> Exception:
     raise AssertionError
 
 
-def test_a_traceback_has_the_users_frames_and_says_how_many_are_left_out(tmp_path: Path) -> None:
+def test_a_traceback_has_the_users_frames_and_the_number_of_the_others(tmp_path: Path) -> None:
     trace = own_frames(error_in_user_code(tmp_path))
     assert own_frames(error_in_user_code(tmp_path), "").endswith("of Python left out)")
     assert f'File "{tmp_path / "tools.py"}", line 4, in read' in trace
@@ -211,7 +211,7 @@ def test_a_traceback_has_the_users_frames_and_says_how_many_are_left_out(tmp_pat
     assert trace.endswith("(3 frames of Baton, of packages and of Python left out; --log-level debug shows all)")
 
 
-def test_causes_keep_the_users_frames_too(tmp_path: Path) -> None:
+def test_causes_also_keep_the_users_frames(tmp_path: Path) -> None:
     try:
         raise RuntimeError("outer") from error_in_user_code(tmp_path)
     except RuntimeError as error:
@@ -241,7 +241,7 @@ def test_the_debug_level_shows_every_frame(tmp_path: Path) -> None:
 ENTRY = Entry("tools/call", "[red]pay", "0123456789abcdef", 12.4, Status.FAILED, "no", "r-1")
 
 
-def test_a_line_is_plain_without_a_terminal_and_coloured_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_has_colours_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -277,7 +277,7 @@ def test_no_text_in_the_log_controls_the_terminal() -> None:
     assert json.loads(log.getvalue().splitlines()[1])["words"] == text
 
 
-def test_as_json_a_line_is_an_object(tmp_path: Path) -> None:
+def test_with_json_a_line_is_an_object(tmp_path: Path) -> None:
     formatter = JsonFormatter(in_full=False)
     made = json.loads(formatter.format(record(entry=ENTRY)))
     shown = {"method": ENTRY.method, "name": ENTRY.name, "task": ENTRY.task, "words": "no", "request_id": "r-1"}

@@ -37,7 +37,7 @@ def test_a_local_server_lets_in_listed_pages_and_those_of_this_machine() -> None
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "localhost:80@evil.example", "localhost:", ""]
 )
-def test_a_local_server_answers_to_no_other_name_whoever_asks(host: str) -> None:
+def test_a_local_server_refuses_other_host_names(host: str) -> None:
     assert LOCAL.caller({"host": host}) == ForeignPage()
     assert LOCAL.caller({"host": host, "origin": APP}) == ForeignPage()
 
@@ -57,7 +57,7 @@ def test_a_local_server_answers_to_no_other_name_whoever_asks(host: str) -> None
         "http://[::1].evil.example:1",
     ],
 )
-def test_what_only_resembles_this_machine_is_not_local(origin: str) -> None:
+def test_names_that_resemble_this_machine_are_not_local(origin: str) -> None:
     assert not is_local(origin)
 
 
@@ -99,7 +99,7 @@ def test_a_page_may_send_what_clients_of_both_eras_signers_and_tracers_send(name
 
 
 @pytest.mark.parametrize("asked", ["", " ", ",", "a b", "a:b", "é", "x\r\nSet-Cookie: a=b", "a;b"])
-def test_what_cannot_be_a_headers_name_is_not_repeated(asked: str) -> None:
+def test_invalid_header_names_are_left_out_of_the_reply(asked: str) -> None:
     assert "Access-Control-Allow-Headers" not in Page(APP).preflight({"access-control-request-headers": asked}).headers
     mixed = Page(APP).preflight({"access-control-request-headers": f"accept, {asked},x-api-key"})
     assert mixed.headers["Access-Control-Allow-Headers"] == "accept, x-api-key"

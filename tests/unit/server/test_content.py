@@ -108,7 +108,7 @@ def test_an_ordinary_value_stays_one(value: object) -> None:
     ],
     ids=["everything", "no structure", "nothing", "an empty structure"],
 )
-def test_a_full_result_says_what_models_see_what_programs_see_and_its_meta(
+def test_a_tool_result_sets_content_structure_and_meta(
     given: ToolResult, members: dict[str, Json], value: Json
 ) -> None:
     outcome, result = returned(given)

@@ -113,7 +113,7 @@ def test_each_common_level_has_a_call_of_its_own() -> None:
     ]
 
 
-def test_nobody_who_did_not_ask_is_told_anything() -> None:
+def test_clients_that_did_not_ask_get_no_progress_or_logs() -> None:
     desk = Desk(token=None, level=None)
 
     desk.context.report_progress(1)

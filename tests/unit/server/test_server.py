@@ -1,4 +1,4 @@
-"""Registration: what users write, and what is refused while a server is put together."""
+"""Registration: publishing functions, and the definitions that are refused."""
 
 import functools
 import re
@@ -38,7 +38,7 @@ def server() -> Server:
     return Server("orders", version="1.0.0")
 
 
-def test_what_is_published_with_and_without_parentheses_is_returned_unchanged(server: Server) -> None:
+def test_decorators_with_and_without_parentheses_return_the_function(server: Server) -> None:
     def bare(order_id: str) -> dict[str, str]:
         """Fetch one order."""
         return {"id": order_id}
@@ -106,7 +106,7 @@ async def sell_later(count: int, sku: str) -> int:
         pytest.param(logged(Shop().price), "The price of one.", False, id="decorated"),
     ],
 )
-def test_whatever_can_be_called_can_be_a_tool(function: Any, description: str, is_async: bool) -> None:
+def test_any_callable_can_be_a_tool(function: Any, description: str, is_async: bool) -> None:
     tool = Tool(function, "sell", Labels())
 
     assert (tool.labels.description, tool.signature.is_async) == (description, is_async)
@@ -123,7 +123,7 @@ def test_a_partials_keyword_is_an_optional_argument() -> None:
 
 
 @pytest.mark.parametrize("nameless", [Shop(), lambda: None], ids=["callable", "lambda"])
-def test_what_has_no_name_needs_one(server: Server, nameless: Any) -> None:
+def test_a_callable_without_a_name_needs_one(server: Server, nameless: Any) -> None:
     with pytest.raises(RegistrationError, match="name="):
         server.tool(nameless)
     assert server.tool(name="fine")(nameless) is nameless

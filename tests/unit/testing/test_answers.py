@@ -19,9 +19,7 @@ def client(asking: Server, request: pytest.FixtureRequest) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("name", ["colour", "Which colour?"])
-def test_a_question_is_answered_by_its_key_or_its_text(
-    client: Client, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_answer_is_found_by_key_or_text(client: Client, name: str, caplog: pytest.LogCaptureFixture) -> None:
     client.answers({name: {"colour": "blue"}})
     assert client.call_tool("choose").value == "blue"
     assert client.get_prompt("paint").messages[0].text == "Paint it blue."
@@ -64,9 +62,7 @@ def test_a_call_that_asks_is_one_call(client: Client) -> None:
         lambda client: client.read_resource("docs://colour"),
     ],
 )
-def test_a_question_without_an_answer_is_the_tests_to_hear_of(
-    client: Client, request_: Callable[[Client], object]
-) -> None:
+def test_a_question_without_an_answer_raises_unanswered(client: Client, request_: Callable[[Client], object]) -> None:
     with pytest.raises(Unanswered, match=r"'Which colour\?' \(key 'colour'\); .*client.answers") as asked:
         request_(client)
     assert (asked.value.key, asked.value.text) == ("colour", "Which colour?")
@@ -80,7 +76,7 @@ def test_a_question_without_an_answer_is_the_tests_to_hear_of(
         ("look", "where", 5, "a list of URIs"),
     ],
 )
-def test_an_answer_of_the_wrong_kind_is_refused_with_the_right_one(
+def test_an_answer_of_the_wrong_type_is_refused_with_a_remedy(
     client: Client, tool: str, key: str, answer: str | int, wanted: str
 ) -> None:
     client.answers({key: answer})
@@ -88,7 +84,7 @@ def test_an_answer_of_the_wrong_kind_is_refused_with_the_right_one(
         client.call_tool(tool)
 
 
-def test_a_client_that_cannot_be_asked_is_not_asked(client: Client) -> None:
+def test_a_client_without_answers_gets_no_questions(client: Client) -> None:
     client.answers({"colour": {"colour": "blue"}})
     client.answers(None)
     if client.era == "2025":
@@ -102,7 +98,7 @@ def test_a_client_that_cannot_be_asked_is_not_asked(client: Client) -> None:
         client.call_tool("choose")
 
 
-def test_a_call_that_never_stops_asking_is_given_up(asking: Server) -> None:
+def test_a_call_that_asks_too_often_fails(asking: Server) -> None:
     with connect(asking) as client:
         client.answers({"Again?": {}})
         with pytest.raises(AssertionError, match=f"asked {ROUNDS} times"):
@@ -110,7 +106,7 @@ def test_a_call_that_never_stops_asking_is_given_up(asking: Server) -> None:
 
 
 @BOTH_ERAS
-def test_what_a_tool_says_on_the_way_does_not_hide_its_result(era: Era) -> None:
+def test_notifications_of_a_tool_do_not_hide_its_result(era: Era) -> None:
     server = Server("loud")
 
     @server.tool

@@ -22,7 +22,7 @@ REFUND: dict[str, Any] = {"order_id": "A-17", "amount": 30.0}
 INTERNAL_ERROR = -32603
 
 
-def test_calls_are_those_of_steps_and_clients_as_they_were_sent_without_those_that_were_refused(client: Client) -> None:
+def test_calls_has_the_accepted_calls_of_steps_and_clients(client: Client) -> None:
     assert client.call_tool("refund", {"amount": 1.0}).is_error
     assert client.calls("refund") == []
     task = client.get_prompt("refund_order", ORDER).task_id
@@ -37,7 +37,7 @@ class Money(BaseModel):
     amount: float
 
 
-def test_what_a_tool_does_to_its_arguments_is_not_seen_in_its_calls() -> None:
+def test_calls_is_not_changed_when_a_tool_changes_its_arguments() -> None:
     server = Server("s")
 
     @server.tool
@@ -78,7 +78,7 @@ def typed() -> Server:
     return server
 
 
-def test_a_tool_returns_what_it_is_told_to_as_an_object_or_as_json(typed: Server) -> None:
+def test_tool_returns_takes_an_object_or_json(typed: Server) -> None:
     with connect(typed) as client:
         client.tool_returns("money", Money(amount=1.5))
         assert client.call_tool("money").value == {"amount": 1.5}
@@ -91,7 +91,7 @@ def test_a_tool_returns_what_it_is_told_to_as_an_object_or_as_json(typed: Server
 
 
 @pytest.mark.enable_socket  # an event loop needs a pair of sockets
-def test_an_asynchronous_tool_returns_and_raises_what_it_is_told_to(typed: Server) -> None:
+def test_tool_returns_and_tool_raises_work_for_asynchronous_tools(typed: Server) -> None:
     with connect(typed) as client:
         client.tool_returns("receipt", {"number": 5})
         client.during("receipt", lambda: client.call_tool("receipt"))  # which may call another
@@ -102,14 +102,14 @@ def test_an_asynchronous_tool_returns_and_raises_what_it_is_told_to(typed: Serve
 
 
 @pytest.mark.parametrize("error", ["no", ToolError("no"), KeyError])
-def test_a_tool_raises_what_it_is_told_to(client: Client, error: str | Exception | type[Exception]) -> None:
+def test_tool_raises_takes_an_exception_or_a_text(client: Client, error: str | Exception | type[Exception]) -> None:
     client.tool_raises("fetch_order", error)
     run = client.get_prompt("refund_order", ORDER)
     assert (run.pause.type, run.pause.step) == ("toolError", "fetch")
     assert client.call_tool("fetch_order", ORDER).is_error
 
 
-def test_a_tool_can_be_told_for_some_calls_only(client: Client) -> None:
+def test_times_limits_the_number_of_calls(client: Client) -> None:
     client.tool_returns("fetch_order", {"total": 1.0}, times=2)
     totals = [client.call_tool("fetch_order", ORDER).value["total"] for _ in range(3)]
     assert totals == [1.0, 1.0, 30.0]
@@ -130,21 +130,19 @@ def test_a_tool_can_be_told_for_some_calls_only(client: Client) -> None:
         lambda client: client.during("refnd", lambda: None),
     ],
 )
-def test_a_tool_that_there_is_not_is_named_with_those_that_there_are(
-    orders: Server, arrange: Callable[[Client], object]
-) -> None:
+def test_an_unknown_tool_is_an_error_that_lists_the_tools(orders: Server, arrange: Callable[[Client], object]) -> None:
     with connect(orders) as client, pytest.raises(ValueError, match="'refnd'; it has fetch_order, refund, send_mail"):
         arrange(client)
 
 
-def test_something_happens_once_while_a_tool_is_called(client: Client) -> None:
+def test_during_runs_once_before_a_tool(client: Client) -> None:
     client.during("fetch_order", lambda: client.call_tool("fetch_order", {"order_id": "inner"}))
     assert client.call_tool("fetch_order", ORDER).value["total"] == 30.0
     client.call_tool("fetch_order", ORDER)
     assert client.calls("fetch_order") == [ORDER, {"order_id": "inner"}, ORDER]
 
 
-def test_another_version_finds_the_tasks_and_the_first_goes_on_with_its_own(client: Client) -> None:
+def test_a_deployed_version_finds_the_tasks_and_the_first_client_keeps_its_version(client: Client) -> None:
     later = Server("later")
 
     @later.tool
@@ -184,7 +182,7 @@ def test_a_tool_can_use_up_the_functions_time(by: str) -> None:
             assert client.resume(run.task_id).completed
 
 
-def test_a_tool_that_hangs_is_abandoned_when_the_time_is_over() -> None:
+def test_a_tool_that_hangs_is_abandoned_at_the_time_limit() -> None:
     server, end = Server("hung"), Event()
 
     @server.tool
@@ -200,7 +198,7 @@ def test_a_tool_that_hangs_is_abandoned_when_the_time_is_over() -> None:
     assert "timed out" in pause.error
 
 
-def test_a_task_that_cannot_be_created_is_done_without(client: Client) -> None:
+def test_a_run_works_without_a_task_if_it_cannot_be_created(client: Client) -> None:
     client.store.fails("PutItem", times=2, error="AccessDeniedException")
     assert [bool(client.get_prompt("refund_order", ORDER).meta) for _ in range(3)] == [False, False, True]
 
@@ -208,7 +206,7 @@ def test_a_task_that_cannot_be_created_is_done_without(client: Client) -> None:
 @pytest.mark.parametrize(
     "error", ["ServiceUnavailable", "ThrottlingException", EndpointConnectionError(endpoint_url="https://nowhere")]
 )
-def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(
+def test_a_failure_without_times_lasts_until_it_is_stopped(
     client: Client, error: str | Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     task_id = client.get_prompt("refund_order", ORDER).task_id
@@ -222,7 +220,7 @@ def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(
     assert client.task(task_id).status == "working"
 
 
-def test_a_resume_makes_the_requests_of_a_resume_alone(client: Client) -> None:
+def test_a_resume_makes_no_requests_of_a_new_run(client: Client) -> None:
     task_id = client.get_prompt("refund_order", ORDER).task_id
     client.store.fails("GetItem", times=None)
     assert client.resume(task_id).steps["fetch"] == "completed"
@@ -231,7 +229,7 @@ def test_a_resume_makes_the_requests_of_a_resume_alone(client: Client) -> None:
         client.resume(task_id)
 
 
-def test_an_operation_that_dynamodb_has_not_is_refused(orders: Server) -> None:
+def test_an_unknown_operation_is_refused(orders: Server) -> None:
     with connect(orders) as client, pytest.raises(ValueError, match=r"'updateItem'.*UpdateItem"):
         client.store.fails("updateItem")
 
@@ -245,7 +243,7 @@ def test_an_operation_that_dynamodb_has_not_is_refused(orders: Server) -> None:
         ("UpdateItem", ["completed"] * 3, ["fetch_order", "refund", "send_mail"]),
     ],
 )
-def test_a_run_that_is_killed_has_run_and_stored_what_came_before(
+def test_a_killed_run_keeps_the_effects_before_the_kill(
     client: Client, after: str, steps: list[str], calls: list[str]
 ) -> None:
     client.tool_returns("refund", {"refund_id": "R-1", "amount": 30.0})
@@ -256,7 +254,7 @@ def test_a_run_that_is_killed_has_run_and_stored_what_came_before(
     assert [tool for tool in ("fetch_order", "refund", "send_mail") if client.calls(tool)] == calls
 
 
-def test_a_kill_happens_once_and_only_after_what_succeeded(client: Client) -> None:
+def test_a_kill_happens_once_and_only_after_a_success(client: Client) -> None:
     client.store.fails("PutItem", error="AccessDeniedException")
     client.killed_after("PutItem")
     assert client.get_prompt("refund_order", ORDER).meta == {}
@@ -269,7 +267,7 @@ def test_a_kill_happens_once_and_only_after_what_succeeded(client: Client) -> No
         client.call_tool("fetch_order", ORDER)
 
 
-def test_a_block_in_which_nobody_was_killed_fails(client: Client) -> None:
+def test_a_block_without_a_kill_fails(client: Client) -> None:
     with pytest.raises(AssertionError, match=r"killed_after\('PutItem'\)"), client.killed_after("PutItem"):
         client.list_tools()
     assert client.get_prompt("refund_order", ORDER).meta
@@ -277,7 +275,7 @@ def test_a_block_in_which_nobody_was_killed_fails(client: Client) -> None:
         raise KeyError
 
 
-def test_nothing_of_a_killed_run_reaches_the_store_whatever_its_code_does_on_its_way_out(orders: Server) -> None:
+def test_a_killed_run_cannot_write_to_the_store(orders: Server) -> None:
     """A `finally` runs in this process; in a function that is killed it does not."""
     steps = [
         Step("one", tool="fetch_order", arguments={"order_id": constant("A")}, checkpoint=True),
@@ -292,7 +290,7 @@ def test_nothing_of_a_killed_run_reaches_the_store_whatever_its_code_does_on_its
         assert client.calls("fetch_order") == [{"order_id": "A"}]
 
 
-def test_a_killed_run_begins_nothing_more(orders: Server) -> None:
+def test_a_killed_run_calls_no_more_tools(orders: Server) -> None:
     with connect(orders) as client, client.stage.invocations.begin(again=False) as invocation:
         invocation.killed_after = "UpdateItem"
         with pytest.raises(Killed):
@@ -300,7 +298,7 @@ def test_a_killed_run_begins_nothing_more(orders: Server) -> None:
         assert client.calls("fetch_order") == []
 
 
-def test_a_killed_process_is_followed_by_a_new_one() -> None:
+def test_after_a_kill_a_new_process_starts() -> None:
     invocations, made = Invocations(Clock()), []
 
     def make() -> Handler:
@@ -322,7 +320,7 @@ def test_a_killed_process_is_followed_by_a_new_one() -> None:
     assert function.invoke({}, None)[0] == {}
 
 
-def test_a_kill_strikes_the_run_that_did_what_it_waits_for_and_no_other(orders: Server) -> None:
+def test_a_kill_affects_only_the_run_with_the_action(orders: Server) -> None:
     begun, go_on = Event(), Event()
 
     @orders.tool

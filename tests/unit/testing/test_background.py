@@ -67,7 +67,7 @@ def test_a_call_that_becomes_a_task_returns_its_result(
 
 
 @BOTH_ERAS
-def test_a_task_is_followed_step_by_step(client: Client) -> None:
+def test_a_task_can_be_polled(client: Client) -> None:
     task = client.start_task("report", {"year": 2025})
     assert task.status == "working"
     assert client.calls("report") == []
@@ -80,7 +80,7 @@ def test_a_task_is_followed_step_by_step(client: Client) -> None:
     assert client.worker_runs == [run]
 
 
-def test_a_worker_that_is_killed_leaves_its_event_to_be_delivered_again(client: Client) -> None:
+def test_the_event_of_a_killed_worker_is_delivered_again(client: Client) -> None:
     task = client.start_task("report", {"year": 2025})
     with client.killed_after("report"):
         client.run_worker()
@@ -90,7 +90,7 @@ def test_a_worker_that_is_killed_leaves_its_event_to_be_delivered_again(client: 
     assert [run.outcome for run in client.worker_runs] == ["killed", "completed"]
 
 
-def test_a_kill_reaches_whoever_waits_for_a_worker_that_works_at_once(baton: Connect, server: Server) -> None:
+def test_a_killed_worker_raises_in_the_call_that_waits_for_it(baton: Connect, server: Server) -> None:
     client = baton(server)
     with client.killed_after("report"):
         client.start_task("report", {"year": 2025})
@@ -103,7 +103,7 @@ def test_a_kill_reaches_whoever_waits_for_a_worker_that_works_at_once(baton: Con
 
 
 @BOTH_ERAS
-def test_a_tool_that_must_not_be_repeated_fails_when_its_worker_is_killed(client: Client) -> None:
+def test_a_tool_that_is_not_idempotent_fails_when_its_worker_is_killed(client: Client) -> None:
     task = client.start_task("pay", {"amount": 20})
     with client.killed_after("pay"):
         client.run_worker()
@@ -114,7 +114,7 @@ def test_a_tool_that_must_not_be_repeated_fails_when_its_worker_is_killed(client
         _ = state.result
 
 
-def test_an_event_that_comes_while_its_task_is_worked_on_is_delivered_again(client: Client) -> None:
+def test_an_event_for_a_running_task_is_delivered_again(client: Client) -> None:
     task = client.start_task("report", {"year": 2025})
     client.waiting_events.append(client.waiting_events[0])
     client.during("report", client.run_worker)
@@ -125,20 +125,20 @@ def test_an_event_that_comes_while_its_task_is_worked_on_is_delivered_again(clie
     assert task.status == "completed"
 
 
-def test_a_dispatch_that_fails_costs_a_poll_and_no_task(client: Client) -> None:
+def test_after_a_failed_dispatch_a_poll_dispatches_the_task(client: Client) -> None:
     client.dispatch_fails()
     task = client.start_task("report", {"year": 2025})
     assert client.waiting_events == []
     assert task.wait().result.value == REPORT
 
 
-def test_of_a_task_that_may_have_been_created_it_is_not_said_that_nothing_was_run(client: Client) -> None:
+def test_if_a_task_may_exist_the_error_does_not_deny_it(client: Client) -> None:
     client.store.fails("PutItem", times=None)
     with pytest.raises(JsonRpcError, match="not known whether the task was created; the call may still be made"):
         client.start_task("archive", {"year": 2026})
 
 
-def test_a_worker_whose_store_fails_is_invoked_again(client: Client) -> None:
+def test_a_worker_is_retried_after_a_store_failure(client: Client) -> None:
     task = client.start_task("report", {"year": 2025})
     client.store.fails("UpdateItem")
     run = client.run_worker()
@@ -147,7 +147,7 @@ def test_a_worker_whose_store_fails_is_invoked_again(client: Client) -> None:
     assert task.wait().result.value == REPORT
 
 
-def test_an_event_is_delivered_three_times_and_no_more(client: Client) -> None:
+def test_an_event_is_delivered_at_most_three_times(client: Client) -> None:
     client.start_task("report", {"year": 2025})
     client.store.fails("UpdateItem", times=None)
     assert [client.run_worker().event.attempt for _ in range(3)] == [1, 2, 3]
@@ -166,7 +166,7 @@ def test_a_task_is_cancelled(client: Client) -> None:
 
 
 @BOTH_ERAS
-def test_questions_are_answered_beforehand_and_one_without_an_answer_is_named(client: Client) -> None:
+def test_questions_get_the_prepared_answers_and_a_missing_answer_is_named(client: Client) -> None:
     with pytest.raises(Unanswered, match="Which colour"):
         client.start_task("wrap").wait()
     client.answers({"Which colour?": {"colour": "blue"}, "ribbon": {"ribbon": "red"}})
@@ -188,7 +188,7 @@ def test_questions_are_answered_one_by_one(client: Client) -> None:
     assert task.result.value == "not wrapped"
 
 
-def test_an_answer_of_the_wrong_kind_is_refused_by_the_client(client: Client) -> None:
+def test_the_client_refuses_an_answer_of_the_wrong_type(client: Client) -> None:
     task = client.start_task("wrap")
     client.run_worker()
     with pytest.raises(Unanswered, match="its answer is a dict"):
@@ -202,7 +202,7 @@ def test_a_tool_that_does_not_run_in_the_background_starts_no_task(client: Clien
     assert "start_task('plain')" in str(refused.value) or "does not run as a task" in str(refused.value)
 
 
-def test_a_worker_has_fifteen_minutes_and_what_a_test_gives_it(baton: Connect) -> None:
+def test_a_worker_has_fifteen_minutes_unless_a_test_sets_another_limit(baton: Connect) -> None:
     server, left_ms = Server("timed", version="1"), list[int]()
 
     @server.tool(task="optional")
@@ -217,7 +217,7 @@ def test_a_worker_has_fifteen_minutes_and_what_a_test_gives_it(baton: Connect) -
     assert left_ms[1] <= 60_000
 
 
-def test_another_version_of_the_server_works_on_what_waits(client: Client) -> None:
+def test_another_version_of_the_server_processes_waiting_events(client: Client) -> None:
     task = client.start_task("archive", {"year": 2025})
     mended = Server("reports", version="2.0.0")
     mended.add_tool(lambda year: f"archived {year} twice", name="archive", description="Archive.", task="required")

@@ -22,7 +22,7 @@ MAIL = {"to": "kim@example.com", "text": "Refunded A-17"}
 
 
 @BOTH_ERAS
-def test_a_run_its_pause_and_its_task_are_told_and_what_failed_can_be_done_by_hand(client: Client) -> None:
+def test_a_run_has_its_pause_and_task_and_can_be_continued(client: Client) -> None:
     run = client.get_prompt("refund_order", ORDER)
     task = client.task(run.task_id)
     assert (run.paused, run.completed, run.meta["task_status"]) == (True, False, "working")
@@ -71,7 +71,7 @@ def test_a_prompt_has_messages_and_no_task(client: Client) -> None:
 
 
 @BOTH_ERAS
-def test_a_result_has_its_value_whatever_form_it_travels_in(orders: Server, era: Era) -> None:
+def test_a_result_has_the_tools_value_in_every_form(orders: Server, era: Era) -> None:
     @orders.tool
     def names() -> list[str]:
         return ["Kim", "Sam"]
@@ -91,13 +91,13 @@ def test_a_result_has_its_value_whatever_form_it_travels_in(orders: Server, era:
 
 
 @BOTH_ERAS
-def test_a_call_that_names_nobodys_task_is_not_recorded(client: Client) -> None:
+def test_a_call_with_an_unknown_task_is_not_recorded(client: Client) -> None:
     result = client.call_tool("fetch_order", ORDER, task=NOBODYS)
     assert (result.recorded, result.is_error, result.steps) == (False, False, {})
 
 
 @BOTH_ERAS
-def test_a_refused_request_raises_what_the_server_said(client: Client) -> None:
+def test_a_rejected_request_raises_the_servers_error(client: Client) -> None:
     with pytest.raises(JsonRpcError) as refused:
         client.get_prompt("refund_order", {})
     assert (refused.value.code, refused.value.data) == (INVALID_PARAMS, None)
@@ -118,7 +118,7 @@ def test_a_task_can_be_cancelled_and_completed(client: Client) -> None:
     assert client.task(first).result is None
 
 
-def test_tasks_are_listed_newest_first_however_many(client: Client) -> None:
+def test_tasks_of_all_pages_are_listed_newest_first(client: Client) -> None:
     client.remaining_s(3)
     made = [client.get_prompt("refund_order", {"order_id": "A"}).task_id for _ in range(52)]
     assert [task.task_id for task in client.tasks()] == made[::-1]
@@ -135,13 +135,13 @@ def test_a_workflow_is_called_as_a_tool(client: Client) -> None:
     assert client.call_workflow("refund_order", {"order_id": "B"}).completed
 
 
-def test_a_workflow_that_was_not_run_says_why(client: Client) -> None:
+def test_a_workflow_that_did_not_run_has_the_reason(client: Client) -> None:
     run = client.call_workflow("refund_order")
     assert (run.is_error, run.paused, run.completed, run.structured, run.next) == (True, False, False, None, [])
     assert repr(run).startswith('Run(error "Missing: order_id')
 
 
-def test_a_caller_without_an_identity_is_anonymous_where_that_is_allowed(orders: Server) -> None:
+def test_an_unauthenticated_caller_is_anonymous_if_that_is_allowed(orders: Server) -> None:
     with connect(orders, owner=None, settings=Settings(allow_anonymous=True)) as client:
         task_id = client.get_prompt("refund_order", ORDER).task_id
         assert [task.task_id for task in client.as_owner("anonymous").tasks()] == [task_id]
@@ -159,7 +159,7 @@ def test_tools_and_resources_are_those_of_the_server(client: Client) -> None:
 
 
 @BOTH_ERAS
-def test_names_and_arguments_that_travel_in_headers_may_hold_any_character(era: Era) -> None:
+def test_names_and_arguments_in_headers_may_contain_any_character(era: Era) -> None:
     server = Server("s")
 
     @server.tool
@@ -176,7 +176,7 @@ def test_names_and_arguments_that_travel_in_headers_may_hold_any_character(era: 
         assert client.get_prompt("Grüße").messages[0].text == "Hallo"
 
 
-def test_a_task_of_another_connection_is_resumed_by_what_it_says_of_itself(orders: Server) -> None:
+def test_a_task_of_another_connection_can_be_resumed(orders: Server) -> None:
     orders.add_workflow(Workflow(name="r", description="r", steps=[Step("one", tool="send_mail")]))
     with connect(orders) as client:
         task_id = client.get_prompt("refund_order", ORDER).task_id
@@ -184,7 +184,7 @@ def test_a_task_of_another_connection_is_resumed_by_what_it_says_of_itself(order
         assert client.resume(task_id).completed
 
 
-def test_a_server_is_left_as_it_is_and_its_connections_share_nothing(orders: Server) -> None:
+def test_a_server_is_not_changed_and_its_connections_share_nothing(orders: Server) -> None:
     tools = dict(orders.tools)
     with connect(orders) as first, connect(orders) as second:
         first.tool_returns("fetch_order", {"total": 1.0})
@@ -199,19 +199,19 @@ def test_a_server_is_left_as_it_is_and_its_connections_share_nothing(orders: Ser
     assert orders.tools == tools
 
 
-def test_a_request_leaves_nothing_behind_where_it_was_made(orders: Server) -> None:
+def test_a_request_leaves_no_context_variables(orders: Server) -> None:
     with connect(orders, era="2025") as client:
         client.list_tools()
         assert stream_opener.get() is None
 
 
-def test_settings_are_the_operators(orders: Server) -> None:
+def test_settings_are_applied(orders: Server) -> None:
     with connect(orders, settings=Settings(max_tasks_per_owner=1)) as client:
         assert client.get_prompt("refund_order", ORDER).meta
         assert client.get_prompt("refund_order", ORDER).meta == {}
 
 
-def test_what_cannot_be_connected_is_refused(orders: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_arguments_of_connect_are_refused(orders: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="'2026' or '2025'"), connect(orders, era="2024"):  # type: ignore[arg-type]
         pass
     bucket = Settings(overflow_bucket="values")
@@ -224,7 +224,7 @@ def test_what_cannot_be_connected_is_refused(orders: Server, monkeypatch: pytest
 
 
 @pytest.mark.enable_socket  # an event loop needs a pair of sockets
-def test_the_asynchronous_client_does_the_same_awaited(orders: Server, era: Era) -> None:
+def test_the_asynchronous_client_has_the_same_methods(orders: Server, era: Era) -> None:
     async def talk() -> None:
         async with aconnect(orders, era=era) as client:
             run = await client.get_prompt("refund_order", ORDER)

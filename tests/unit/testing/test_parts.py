@@ -9,13 +9,13 @@ from mcp_baton.testing.function import TIMEOUT_S, Clock, Invocations, Killed
 from mcp_baton.testing.wire import Stream, in_event, result_in
 
 
-def test_no_two_readings_of_the_clock_are_the_same() -> None:
+def test_two_readings_of_the_clock_differ() -> None:
     clock = Clock()
     readings = [clock.now_ms() for _ in range(1000)]
     assert readings == sorted(set(readings))
 
 
-def test_time_passes_for_both_of_the_clocks_hands() -> None:
+def test_advance_changes_both_times() -> None:
     clock = Clock()
     day, moment = clock.now_ms(), clock.monotonic_s()
     clock.advance(1.5)
@@ -25,7 +25,7 @@ def test_time_passes_for_both_of_the_clocks_hands() -> None:
         clock.advance(-1)
 
 
-def test_each_invocation_has_all_of_its_time() -> None:
+def test_each_invocation_has_its_full_time() -> None:
     clock = Clock()
     invocations = Invocations(clock)
     clock.advance(1000)
@@ -39,7 +39,7 @@ def test_each_invocation_has_all_of_its_time() -> None:
         assert 40_000 < first.get_remaining_time_in_millis() <= 50_000
 
 
-def test_a_thread_that_says_nothing_of_its_invocation_works_for_the_one_begun_last() -> None:
+def test_a_thread_without_an_invocation_uses_the_newest() -> None:
     invocations, ends = Invocations(Clock()), []
 
     def work() -> None:
@@ -58,7 +58,7 @@ def test_a_thread_that_says_nothing_of_its_invocation_works_for_the_one_begun_la
         assert (ends, last.killed_after, kill.happened) == (["work"], "work", True)
 
 
-def test_a_stream_is_read_however_it_is_cut() -> None:
+def test_a_stream_can_be_read_in_any_pieces() -> None:
     questions: list[JsonObject] = []
     stream = Stream(questions.append)
     events = ['event: message\ndata: {"id": 1,\ndata: "method": "roots/list"}', ": keep-alive", 'data: {"result": "ü"}']
@@ -69,7 +69,7 @@ def test_a_stream_is_read_however_it_is_cut() -> None:
     assert list(in_event(": keep-alive")) == []
 
 
-def test_an_answer_that_is_none_is_not_taken_for_one() -> None:
+def test_an_invalid_answer_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="HTTP 500"):
         result_in([{"error": "internal error"}], 500)
     with pytest.raises(RuntimeError, match="HTTP 202"):

@@ -11,7 +11,7 @@ CLOSED = ("--disable-socket", "--allow-unix-socket")
 LOADED = "import sys, mcp_baton.testing.plugin; print(*(name for name in sys.modules if name.startswith('mcp_baton')))"
 
 
-def test_what_the_page_about_testing_shows_works_on_several_processors_without_a_network(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_work_in_parallel_without_a_network(tmp_path: Path) -> None:
     server, *tests = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert len(tests) == PAGE.count("```") // 2 - 1
     (tmp_path / "orders.py").write_text(server)
@@ -25,7 +25,7 @@ def test_what_the_page_about_testing_shows_works_on_several_processors_without_a
     assert f"{shown + again} passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_pytest_loads_next_to_nothing_where_the_fixture_is_not_used() -> None:
+def test_pytest_loads_little_if_the_fixture_is_not_used() -> None:
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.split() == ["mcp_baton", "mcp_baton.testing", "mcp_baton.testing.plugin"]

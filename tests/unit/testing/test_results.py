@@ -19,14 +19,14 @@ MISMATCH = Pause(
 )
 
 
-def test_a_pauses_fields_are_attributes_under_names_of_python() -> None:
+def test_the_fields_of_a_pause_are_attributes_in_snake_case() -> None:
     assert (MISMATCH.type, MISMATCH.step) == ("schemaMismatch", "lend")
     assert (MISMATCH.missing_fields, MISMATCH.invalid_fields, MISMATCH.suggested_tool) == (["reader"], [], "lend")
     assert MISMATCH.blocked_step == "lend"
 
 
 @pytest.mark.parametrize("name", ["error", "failed_step", "_fields", "__wrapped__"])
-def test_a_field_that_a_pause_has_not_is_named_with_those_that_it_has(name: str) -> None:
+def test_an_unknown_field_of_a_pause_is_an_error_that_lists_the_fields(name: str) -> None:
     with pytest.raises(AttributeError, match="has type, step, blocked_step, missing_fields, invalid_fields"):
         getattr(MISMATCH, name)
 
@@ -61,16 +61,16 @@ def test_a_field_that_a_pause_has_not_is_named_with_those_that_it_has(name: str)
         (Result("x" * 200, "", False, None, (), {}), f'Result(value "{"x" * 119}…)'),
     ],
 )
-def test_a_value_tells_what_matters_in_one_line(value: object, told: str) -> None:
+def test_the_repr_of_a_value_is_one_short_line(value: object, told: str) -> None:
     assert repr(value) == told
 
 
-def test_an_error_tells_its_code_its_message_and_its_data() -> None:
+def test_an_error_has_its_code_message_and_data() -> None:
     assert str(JsonRpcError({"code": -1, "message": "no", "data": {"a": 1}}, 400)) == '-1: no {"a":1}'
     assert str(JsonRpcError({"code": -1, "message": "no"}, 400)) == "-1: no"
 
 
-def test_a_messages_text_is_its_contents() -> None:
+def test_the_text_of_a_message_is_that_of_its_content() -> None:
     resource: JsonObject = {"type": "resource", "resource": {"uri": "docs://a", "text": "about a"}}
     image: JsonObject = {"type": "image", "data": "", "mimeType": "image/png"}
     assert [Message("user", content).text for content in (resource, image)] == ["about a", ""]

@@ -60,7 +60,7 @@ def test_a_paused_run_writes_what_ran_and_why_it_stopped() -> None:
     assert (batch.pause, batch.result) == (SetPause(FAILED_B.to_json()), None)
 
 
-def test_the_changed_and_removed_variables_go_along() -> None:
+def test_changed_and_removed_variables_are_written() -> None:
     variables = TaskVariables({"gone": 1, "kept": 2})
     variables["new"] = [3]
     del variables["gone"]
@@ -124,7 +124,7 @@ def by(definition: Workflow, task: TaskRecord) -> TaskRecord:
     return replace(task, definition=definition.fingerprint)
 
 
-def test_a_move_writes_the_new_steps_with_what_is_settled_and_drops_what_is_left_of_the_others() -> None:
+def test_a_move_writes_the_new_steps_and_deletes_the_data_of_removed_ones() -> None:
     current = by(WORKFLOW, task("cfp", LATE_C))
 
     batch = moved_batch(current, LATE_B, x=Succeeded(1))
@@ -135,7 +135,7 @@ def test_a_move_writes_the_new_steps_with_what_is_settled_and_drops_what_is_left
     assert batch.pause == SetPause(LATE_B.to_json())
 
 
-def test_a_move_clears_a_reason_whose_step_is_gone_at_a_checkpoint_too() -> None:
+def test_a_move_deletes_a_pause_reason_whose_step_was_removed() -> None:
     current = by(WORKFLOW, task("cpp", LATE_C))
 
     batch = run_batch(current, (), None, nothing(), finished=False, move=Move(WORKFLOW.fingerprint, NEXT))
@@ -143,13 +143,13 @@ def test_a_move_clears_a_reason_whose_step_is_gone_at_a_checkpoint_too() -> None
     assert batch.pause == ClearPause(LATE_C.to_json())
 
 
-def test_a_step_that_a_call_has_completed_meanwhile_keeps_its_result_though_its_step_is_gone() -> None:
+def test_a_removed_step_that_a_continuation_completed_keeps_its_result() -> None:
     batch = moved_batch(by(WORKFLOW, task("cpc")), LATE_B)
 
     assert batch.removed == frozenset()
 
 
-def test_a_task_that_is_moved_already_is_written_to_as_any_other() -> None:
+def test_a_task_that_was_moved_meanwhile_is_not_moved_back() -> None:
     current = by(NEXT, task("cpp"))
 
     batch = moved_batch(current, LATE_B, x=Succeeded(1), b=Failed("no"))
@@ -159,7 +159,7 @@ def test_a_task_that_is_moved_already_is_written_to_as_any_other() -> None:
     assert [write.name for write in batch.steps] == ["b"]
 
 
-def test_a_reason_that_names_no_step_is_cleared_by_a_finished_run_alone() -> None:
+def test_a_reason_without_a_step_is_deleted_only_by_a_finished_run() -> None:
     odd = task_of(WORKFLOW, "ccc", {PAUSE_REASON: {"type": "?"}})
 
     assert run_batch(odd, (), None, nothing(), finished=False).pause is None
@@ -175,7 +175,7 @@ def test_a_reason_that_names_no_step_is_cleared_by_a_finished_run_alone() -> Non
         ("cfp", {"c": Succeeded(1)}, None),
     ],
 )
-def test_a_task_is_complete_when_every_step_is_settled_and_skipped_ones_do_not_count(
+def test_a_task_is_completed_when_every_step_is_settled(
     statuses: str, ran: Mapping[str, Outcome], result: int | None
 ) -> None:
     batch = run_batch(task(statuses), traces(**ran), None, nothing(), finished=True)

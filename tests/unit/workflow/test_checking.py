@@ -48,7 +48,7 @@ def not_a_source(value: object) -> Source:
     return cast("Source", value)
 
 
-def test_a_workflow_that_can_work_is_accepted() -> None:
+def test_a_correct_workflow_is_accepted() -> None:
     made = workflow(
         FETCH,
         Step("policy", resources=["docs://{topic}/{order_id}"], template_bindings={"topic": step_output("order")}),
@@ -106,7 +106,7 @@ NOT_WORKING = {
 
 
 @pytest.mark.parametrize(("step", "cause"), NOT_WORKING.values(), ids=NOT_WORKING)
-def test_a_step_that_cannot_work_is_named_with_its_workflow_and_the_cause(step: Step, cause: str) -> None:
+def test_an_error_in_a_step_names_the_workflow_the_step_and_the_cause(step: Step, cause: str) -> None:
     error = refused(workflow(FETCH, step, Step("later", tool="ping")))
 
     assert (error.workflow, error.step) == ("refund_order", step.name)
@@ -129,27 +129,27 @@ def asking(*arguments: Argument) -> Workflow:
         pytest.param(asking(Argument("order_id", default=cast("Any", datetime.now(UTC)))), "is not JSON", id="no JSON"),
     ],
 )
-def test_a_workflow_that_cannot_work_is_named_with_the_cause(made: Workflow, cause: str) -> None:
+def test_an_error_in_a_workflow_names_it_and_the_cause(made: Workflow, cause: str) -> None:
     error = refused(made)
 
     assert (error.workflow, error.step) == ("refund_order", None)
     assert cause in error.cause
 
 
-def test_as_many_steps_as_are_allowed_are_allowed() -> None:
+def test_the_maximum_number_of_steps_is_allowed() -> None:
     made = workflow(*(Step(f"s{n}", tool="ping") for n in range(MAX_STEPS)))
 
     assert checked(made, TOOLS) is made
 
 
 @pytest.mark.parametrize("name", ["", "1st", "-a", "a.b", "größe", "a b", "n" * 65, "name\n"])
-def test_a_name_that_some_host_refuses_is_refused(name: str) -> None:
+def test_a_name_that_a_host_may_refuse_is_refused(name: str) -> None:
     assert "1 to 64" in refused(replace(workflow(FETCH), name=name)).cause
     assert refused(asking(Argument("order_id"), Argument(name))).cause.startswith(f"the argument {name!r}")
 
 
 @pytest.mark.parametrize("name", ["_", "A-1_b", "n" * 64])
-def test_a_name_that_every_host_takes_is_taken(name: str) -> None:
+def test_a_name_that_every_host_accepts_is_accepted(name: str) -> None:
     made = replace(asking(Argument("order_id"), Argument(name)), name=name)
 
     assert checked(made, TOOLS) is made
@@ -165,7 +165,7 @@ def test_a_name_that_every_host_takes_is_taken(name: str) -> None:
     ],
     ids=str,
 )
-def test_a_workflow_that_no_worker_could_run_is_not_for_the_background(changes: dict[str, Any], remedy: str) -> None:
+def test_a_workflow_that_workers_cannot_run_must_not_be_background(changes: dict[str, Any], remedy: str) -> None:
     ping = Step("ping", tool="ping")
     checked(replace(workflow(ping), background=True), TOOLS)
     checked(replace(workflow(ping), **changes), TOOLS)
@@ -194,13 +194,13 @@ def test_a_workflow_that_is_only_a_prompt_may_have_any_name(prompt: dict[str, An
     ],
     ids=["tool", "parameter", "binding", "prompt argument", "placeholder", "path"],
 )
-def test_a_name_that_is_nearly_right_gets_the_right_one(step: Step, hint: str) -> None:
+def test_an_error_suggests_a_similar_name(step: Step, hint: str) -> None:
     tools = {**TOOLS, "fetch": callee(fetch_order, "order_id", output=ORDER)}
 
     assert refused(workflow(FETCH, step), tools).cause.endswith(hint)
 
 
-def test_the_step_is_suggested_with_what_comes_after_the_mistake() -> None:
+def test_a_suggested_step_keeps_the_rest_of_the_path() -> None:
     order = {"type": "object", "properties": {"lines": {"type": "array", "items": ORDER}}}
     tools = {**TOOLS, "fetch": callee(fetch_order, "order_id", output=order)}
     step = Step("s", tool="ping", resources=["a://{t}"], template_bindings={"t": step_output("order", "linse.0.total")})
@@ -221,7 +221,7 @@ def test_a_step_that_only_fetches_has_no_fields() -> None:
     )
 
 
-def test_a_function_stands_for_the_tool_that_it_is_published_as() -> None:
+def test_a_function_is_resolved_to_its_tool() -> None:
     made = checked(workflow(replace(Step("s", tool=pay, checkpoint=True), guidance="g")), TOOLS)
 
     assert made.steps == (Step("s", tool="refund", checkpoint=True, guidance="g"),)
@@ -233,7 +233,7 @@ class Desk:
     def sell(self) -> None: ...
 
 
-def test_a_method_stands_for_the_tool_of_its_own_object() -> None:
+def test_a_method_is_resolved_to_the_tool_of_its_object() -> None:
     one, other = Desk(), Desk()
     tools = {"one": callee(one.sell), "other": callee(other.sell)}
 
@@ -278,7 +278,7 @@ def set_by(tools: dict[str, Callee]) -> list[tuple[str, ...]]:
     return [source.set_by for source in sources if isinstance(source, TaskVariable)]
 
 
-def test_a_task_variable_knows_the_tools_that_say_that_they_set_it() -> None:
+def test_a_task_variable_has_the_tools_that_declare_it() -> None:
     tools = {
         **TOOLS,
         "look": structs.replace(TOOLS["ping"], sets=("seen",)),
@@ -289,7 +289,7 @@ def test_a_task_variable_knows_the_tools_that_say_that_they_set_it() -> None:
     assert set_by({**TOOLS, "look": structs.replace(TOOLS["ping"], sets=("other",))}) == [()] * 2
 
 
-def test_a_tool_that_not_everybody_sees_who_sees_the_workflow_is_not_named() -> None:
+def test_a_tool_with_more_scopes_than_the_workflow_is_not_named() -> None:
     hidden = structs.replace(TOOLS["ping"], sets=("seen",), requires=frozenset({"admin"}))
 
     assert set_by({**TOOLS, "look": hidden}) == [()] * 2

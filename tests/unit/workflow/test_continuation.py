@@ -55,7 +55,7 @@ FITTING = {
 
 
 @pytest.mark.parametrize(("statuses", "outcome", "written"), FITTING.values(), ids=FITTING)
-def test_a_call_is_recorded_in_the_step_that_it_fits(statuses: str, outcome: Outcome, written: StepWrite) -> None:
+def test_a_call_is_recorded_as_the_step_that_it_matches(statuses: str, outcome: Outcome, written: StepWrite) -> None:
     batch = continued(task(statuses), "mail", outcome)
 
     assert (batch.steps, batch.variables, batch.result) == ((written,), {}, None)
@@ -70,47 +70,45 @@ EXTRA = {
 
 
 @pytest.mark.parametrize(("statuses", "tool", "outcome", "value"), EXTRA.values(), ids=EXTRA)
-def test_a_call_that_fits_no_step_is_an_extra_and_changes_nothing_else(
-    statuses: str, tool: str, outcome: Outcome, value: Json
-) -> None:
+def test_a_call_that_matches_no_step_is_an_extra_call(statuses: str, tool: str, outcome: Outcome, value: Json) -> None:
     batch = continued(task(statuses, BLOCKED_MAIL1), tool, outcome)
 
     assert batch == Batch(variables={f"_workflow.extra.{tool}": value})
 
 
-def test_a_call_against_a_task_without_progress_is_an_extra() -> None:
+def test_a_call_for_a_task_without_progress_is_an_extra_call() -> None:
     bare = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {})
 
     assert continued(bare, "mail", Succeeded(1)) == Batch(variables={"_workflow.extra.mail": 1})
 
 
-def test_a_completed_step_takes_the_reason_that_names_it_away() -> None:
+def test_a_completed_step_deletes_the_pause_reason_that_names_it() -> None:
     batch = continued(task("cppp", BLOCKED_MAIL1), "mail", Succeeded(1))
 
     assert batch.pause == ClearPause(BLOCKED_MAIL1.to_json())
 
 
 @pytest.mark.parametrize("pause", [None, DeadlineExceeded("mail2", "mail"), StepFailed("fetch", "x", True, "fetch")])
-def test_a_completed_step_leaves_another_steps_reason(pause: PauseReason | None) -> None:
+def test_a_completed_step_keeps_the_pause_reason_of_another_step(pause: PauseReason | None) -> None:
     batch = continued(task("fppp", pause), "mail", Succeeded(1))
 
     assert batch.pause is None
 
 
 @pytest.mark.parametrize(("statuses", "step", "retryable"), [("cppp", "mail1", False), ("ccpp", "mail2", True)])
-def test_a_step_that_fails_leaves_its_reason(statuses: str, step: str, retryable: bool) -> None:
+def test_a_failed_step_writes_its_pause_reason(statuses: str, step: str, retryable: bool) -> None:
     batch = continued(task(statuses, BLOCKED_MAIL1), "mail", Failed("no"))
 
     assert batch.pause == SetPause(StepFailed(step, "no", retryable, "mail").to_json())
 
 
-def test_a_step_is_not_retryable_where_its_tool_says_that_it_will_fail_again() -> None:
+def test_a_final_tool_error_is_not_retryable() -> None:
     failed = Failed("no", cause=ToolError("no", retryable=False))
     batch = continued(task("cccp"), "mail", failed)
     assert batch.pause == SetPause(StepFailed("mail2", "no", False, "mail").to_json())
 
 
-def test_what_the_tool_changed_goes_along() -> None:
+def test_variables_of_the_tool_are_written() -> None:
     variables = TaskVariables({"gone": 1})
     variables["new"] = 2
     del variables["gone"]
@@ -121,7 +119,7 @@ def test_what_the_tool_changed_goes_along() -> None:
     assert batch.removed == {"gone"}
 
 
-def test_every_continuation_has_attempts_for_all_that_others_can_change() -> None:
+def test_a_continuation_has_enough_attempts_for_all_changes_of_others() -> None:
     assert attempts_for(steps_of(task("pppp")), "mail") > 2 * 2
     assert attempts_for(steps_of(task("pppp")), "other") > 1
 
@@ -131,7 +129,7 @@ OUTCOMES = st.builds(Succeeded, st.integers()) | st.builds(Failed, st.text())
 
 
 @given(STATUSES, st.sampled_from(["fetch", "mail", "other"]), OUTCOMES)
-def test_no_call_takes_a_settled_step_back_or_completes_the_task(statuses: str, tool: str, outcome: Outcome) -> None:
+def test_a_continuation_never_reopens_a_step_or_completes_the_task(statuses: str, tool: str, outcome: Outcome) -> None:
     batch = continued(task(statuses), tool, outcome)
 
     assert batch.result is None

@@ -18,7 +18,7 @@ def workflow(*steps: Step, arguments: Sequence[Argument] = (Argument("order_id")
     return Workflow(name="refund_order", description="refund an order", arguments=arguments, steps=steps)
 
 
-def test_resources_given_as_one_string_are_refused_before_they_become_letters() -> None:
+def test_resources_given_as_one_string_are_refused() -> None:
     with pytest.raises(RegistrationError, match="list"):
         Step("s", resources="docs://faq")
 
@@ -36,7 +36,7 @@ def test_the_fields_of_steps_and_workflows_cannot_be_set(made: Step | Workflow, 
         setattr(made, field, None)
 
 
-def test_what_a_definition_was_made_of_does_not_change_it() -> None:
+def test_later_changes_of_its_parts_do_not_change_a_definition() -> None:
     sources: dict[str, Source] = {"order_id": constant("a")}
     bindings: dict[str, Source] = {"t": constant("a")}
     uris, steps, arguments = ["docs://{t}"], [FETCH], [Argument("order_id")]
@@ -56,7 +56,7 @@ def test_what_a_definition_was_made_of_does_not_change_it() -> None:
         cast("dict[str, Source]", step.arguments)["x"] = constant(1)
 
 
-def test_a_step_is_bound_under_its_name_unless_it_is_given_another() -> None:
+def test_a_steps_default_binding_is_its_name() -> None:
     assert Step("s", tool="ping").binding == "s"
     assert FETCH.binding == "order"
     assert workflow(FETCH).bound("order") is FETCH
@@ -64,7 +64,7 @@ def test_a_step_is_bound_under_its_name_unless_it_is_given_another() -> None:
     assert workflow(FETCH).step("order") is None
 
 
-def test_progress_lists_every_step_and_leaves_out_the_tool_of_one_without() -> None:
+def test_progress_lists_every_step_with_its_tool() -> None:
     made = workflow(FETCH, Step("policy", resources=["docs://faq"]))
 
     assert made.progress([StepStatus.COMPLETED, StepStatus.PENDING]) == {
@@ -111,7 +111,7 @@ def test_fingerprints_tell_the_kinds_of_sources_apart() -> None:
     assert len(prints) == len(sources)
 
 
-def test_a_workflows_fingerprint_has_one_part_a_step() -> None:
+def test_a_workflows_fingerprint_has_one_part_for_each_step() -> None:
     made = workflow(FETCH, Step("p", tool="ping"))
 
     assert made.fingerprint.split() == [step.fingerprint for step in made.steps]

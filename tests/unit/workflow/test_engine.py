@@ -50,7 +50,7 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.run import Blocked, EndedRun, Invocation, Persisted, UnreadResource
+from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, RunInput, UnreadResource
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output
 from tests.fakes import Behaviour, RecordingStore, ScriptedHost, plan_of
 from tests.memory_dynamodb import memory_database
@@ -86,7 +86,7 @@ THREE = workflow(
     Step("c", tool="finish", arguments={"it": step_output("b", "from")}),
 )
 CHECKED = workflow(*(replace(step, checkpoint=step.name == "a") for step in THREE.steps))
-INVOCATION = Invocation({"id": "7"}, {"id": "7"}, OWNER)
+RUN_INPUT = RunInput({"id": "7"}, {"id": "7"}, OWNER)
 
 
 def fail(error: str) -> Behaviour:
@@ -115,7 +115,7 @@ def test_too_little_time_pauses_before_the_next_step_is_announced(store: DynamoD
     host = ScriptedHost(starts=starts, resources={"docs://x": "x"})
     steps = [dataclasses.replace(step, resources=["docs://x"]) for step in THREE.steps]
 
-    run = Engine(host, store).start(workflow(*steps), INVOCATION)
+    run = Engine(host, store).start(workflow(*steps), RUN_INPUT)
 
     blocked = THREE.steps[starts]
     late = DeadlineExceeded(blocked.name, blocked.tool or "")
@@ -127,7 +127,7 @@ def test_too_little_time_pauses_before_the_next_step_is_announced(store: DynamoD
 def test_a_step_without_a_tool_completes_with_null_and_its_resources(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost(resources={"docs://7": "seven", "docs://b": "b"})
 
-    run = Engine(host, store).start(workflow(Step("r", resources=["docs://{id}", "docs://b"])), INVOCATION)
+    run = Engine(host, store).start(workflow(Step("r", resources=["docs://{id}", "docs://b"])), RUN_INPUT)
 
     task = stored(store, run)
     assert run.traces[0].resources == (text_at("docs://7", "seven"), text_at("docs://b", "b"))
@@ -154,7 +154,7 @@ def test_the_resources_of_a_blocked_step_are_fetched(
     definition = workflow(Step("a", tool="make"), step)
     task = with_status(paused(store, host, definition), 0, producer, definition)
 
-    run = Engine(host, store).resume(definition, INVOCATION, task)
+    run = Engine(host, store).resume(definition, RUN_INPUT, task)
 
     assert isinstance(run.pause, reason)
     assert host.calls == []
@@ -179,7 +179,7 @@ def test_an_unreadable_resource_fails_its_step_but_earlier_resources_stay(
     monkeypatch.setattr(host, "read", read)
 
     run = Engine(host, store).start(
-        workflow(Step("a", tool=tool, resources=["docs://1", "docs://2", "docs://3"])), INVOCATION
+        workflow(Step("a", tool=tool, resources=["docs://1", "docs://2", "docs://3"])), RUN_INPUT
     )
 
     assert isinstance(run.pause, StepFailed)
@@ -204,7 +204,7 @@ OWN_OUTPUT = workflow(
 def test_a_resource_that_needs_the_tools_output_is_fetched_after_the_tool(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost(resources={"docs://1": "one", "docs://make": "made"})
 
-    run = Engine(host, store).start(OWN_OUTPUT, INVOCATION)
+    run = Engine(host, store).start(OWN_OUTPUT, RUN_INPUT)
 
     assert host.log == [
         "announce 1/2 a",
@@ -229,7 +229,7 @@ def test_an_unreadable_resource_after_the_tool_does_not_fail_the_step(
 ) -> None:
     host = ScriptedHost({"make": give(output)}, resources={"docs://1": "one"})
 
-    run = Engine(host, store).start(OWN_OUTPUT, INVOCATION)
+    run = Engine(host, store).start(OWN_OUTPUT, RUN_INPUT)
 
     assert (run.pause, run.traces[0].after) == (None, (unread,))
     assert stored(store, run).status is TaskStatus.COMPLETED
@@ -243,7 +243,7 @@ def test_a_resume_fetches_the_resources_of_steps_without_a_tool_again(store: Dyn
     task = paused(store, host, READ_FIRST)
     host.resources = {"docs://b": "b, changed"}
 
-    run = Engine(host, store).resume(READ_FIRST, INVOCATION, task)
+    run = Engine(host, store).resume(READ_FIRST, RUN_INPUT, task)
 
     assert (run.pause, run.traces[0].replayed) == (None, True)
     assert run.traces[0].resources == (
@@ -257,7 +257,7 @@ def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBTaskStore) -
     task = paused(store, host, READ_FIRST)
     host.starts = 0
 
-    run = Engine(host, store).resume(READ_FIRST, INVOCATION, task)
+    run = Engine(host, store).resume(READ_FIRST, RUN_INPUT, task)
 
     assert run.pause == DeadlineExceeded("b", "change")
     assert host.log == []
@@ -273,7 +273,7 @@ def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(st
         Step("a", tool="make"), Step("b", tool="change", checkpoint=True), Step("c", tool="finish", checkpoint=True)
     )
 
-    run = Engine(host, recording).start(steps, INVOCATION)
+    run = Engine(host, recording).start(steps, RUN_INPUT)
 
     verbs = [entry for entry in host.log if not entry.startswith("announce")]
     assert verbs == ["create", "call make {}", "call change {}", "write", "call finish {}", "write"]
@@ -286,7 +286,7 @@ def test_a_failed_checkpoint_is_written_with_the_last_write(store: DynamoDBTaskS
     recording = RecordingStore(store, host, {2: StoreUnavailable("down")})
 
     run = Engine(host, recording).start(
-        workflow(Step("a", tool="make", checkpoint=True), Step("b", tool="b")), INVOCATION
+        workflow(Step("a", tool="make", checkpoint=True), Step("b", tool="b")), RUN_INPUT
     )
 
     assert (run.persisted, stored(store, run).status) == (True, TaskStatus.COMPLETED)
@@ -313,7 +313,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
         Step("a", tool="make", checkpoint=True), Step("b", tool="change", checkpoint=True), Step("c", tool="finish")
     )
 
-    run = Engine(host, recording).start(steps, INVOCATION)
+    run = Engine(host, recording).start(steps, RUN_INPUT)
 
     task = stored(store, run)
     assert (run.persisted, run.stored, run.stop, task.status) == (persisted, True, None, TaskStatus.COMPLETED)
@@ -327,7 +327,7 @@ def test_a_repeated_write_is_certain_even_if_a_value_was_too_large(
     recording = RecordingStore(store, host, {2: UNKNOWN})
     steps = workflow(*(Step(name, tool=name, checkpoint=True) for name in "abc"))
 
-    run = Engine(host, recording).start(steps, INVOCATION)
+    run = Engine(host, recording).start(steps, RUN_INPUT)
 
     assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"], ["c"], []]
     assert (run.persisted, run.oversized) == (True, ("_workflow.result.a",))
@@ -350,7 +350,7 @@ def test_an_uncertain_write_stays_unknown_if_the_task_was_cancelled(
     recording = RecordingStore(store, host, lost)
     steps = workflow(*(Step(name, tool=name, checkpoint=True) for name in "abc"))
 
-    run = Engine(host, recording, clock).start(steps, INVOCATION)
+    run = Engine(host, recording, clock).start(steps, RUN_INPUT)
 
     assert (run.persisted, run.stop) == (persisted, TaskOver(TaskStatus.CANCELLED))
 
@@ -374,7 +374,7 @@ def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
         return Written(replace(write(task, batch).task, **since))
 
     monkeypatch.setattr(recording, "write", late)
-    run = Engine(host, recording).start(CHECKED, INVOCATION)
+    run = Engine(host, recording).start(CHECKED, RUN_INPUT)
 
     assert (run.stop, run.persisted) == (stop, True)
     assert verbs(host) == ["create", "call", "write"]
@@ -386,7 +386,7 @@ def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBTas
     others = store.create(NewTask(OWNER, {}))
     host = ScriptedHost(starts=1 if kept else 2)
 
-    run = Engine(host, RecordingStore(store, host, {3: ClaimLost(others)})).start(CHECKED, INVOCATION)
+    run = Engine(host, RecordingStore(store, host, {3: ClaimLost(others)})).start(CHECKED, RUN_INPUT)
 
     assert (run.stop, run.persisted) == (Superseded(), kept)
 
@@ -410,7 +410,7 @@ def test_results_of_a_checkpoint_are_written_once(store: DynamoDBTaskStore) -> N
     recording = RecordingStore(store, host)
     steps = workflow(Step("a", tool="set", checkpoint=True), Step("b", tool="meanwhile"))
 
-    run = Engine(host, recording).start(steps, INVOCATION)
+    run = Engine(host, recording).start(steps, RUN_INPUT)
 
     assert run.persisted
     assert stored(store, run).variables["color"] == "blue"
@@ -438,7 +438,7 @@ def test_an_internal_error_becomes_a_pause_reason_and_results_are_written(
         original = host.read
         monkeypatch.setattr(host, "read", lambda uri: original(uri) if uri == "docs://x" else broken())
 
-    run = Engine(host, store).start(steps, INVOCATION)
+    run = Engine(host, store).start(steps, RUN_INPUT)
 
     task = stored(store, run)
     assert isinstance(run.pause, StepFailed)
@@ -454,7 +454,7 @@ def test_a_failed_last_write_does_not_change_the_reply(
     host = ScriptedHost({"finish": fail("no")})
 
     with caplog.at_level(logging.ERROR):
-        run = Engine(host, RecordingStore(store, host, {2: error})).start(THREE, INVOCATION)
+        run = Engine(host, RecordingStore(store, host, {2: error})).start(THREE, RUN_INPUT)
 
     task = stored(store, run)
     assert (run.persisted, list(run.statuses.values())) == (False, [COMPLETED, COMPLETED, FAILED])
@@ -469,7 +469,7 @@ def test_a_tool_that_changes_its_arguments_changes_no_result(store: DynamoDBTask
         spoilt["from"] = "spoilt"
         return Succeeded({"from": "b"})
 
-    run = Engine(ScriptedHost({"change": spoil}), store).start(THREE, INVOCATION)
+    run = Engine(ScriptedHost({"change": spoil}), store).start(THREE, RUN_INPUT)
 
     assert stored(store, run).variables["_workflow.result.a"] == {"from": "make"}
 
@@ -477,7 +477,7 @@ def test_a_tool_that_changes_its_arguments_changes_no_result(store: DynamoDBTask
 def test_a_result_that_is_too_large_does_not_affect_other_results(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"make": give({"from": noise(6_500_000)}), "change": give({"from": "small"})})
 
-    run = Engine(host, store).start(THREE, INVOCATION)
+    run = Engine(host, store).start(THREE, RUN_INPUT)
 
     task = stored(store, run)
     assert run.oversized == ("_workflow.result.a",)
@@ -491,7 +491,7 @@ def test_a_result_that_is_too_large_does_not_affect_other_results(store: DynamoD
 def paused(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
     """A task that has paused, as a resume has taken it."""
     engine = Engine(host, store)
-    run = engine.start(definition, INVOCATION)
+    run = engine.start(definition, RUN_INPUT)
     assert run.pause
     assert run.task
     taken = engine.take(definition, OWNER, run.task.task_id)
@@ -507,7 +507,7 @@ def test_a_resume_of_a_task_with_every_step_completed_completes_it(store: Dynamo
     task = store.write(task, called(task, "finish", Succeeded(1))).task
     assert task.status is TaskStatus.WORKING
 
-    run = Engine(host, store).resume(THREE, INVOCATION, task)
+    run = Engine(host, store).resume(THREE, RUN_INPUT, task)
 
     assert (host.calls, run.pause, stored(store, run).status) == ([], None, TaskStatus.COMPLETED)
 
@@ -530,7 +530,7 @@ def test_a_run_that_has_ended_does_not_renew_its_claim(
 ) -> None:
     host = ScriptedHost()
     recording = RecordingStore(store, host)
-    Engine(host, recording).start(THREE, INVOCATION)
+    Engine(host, recording).start(THREE, RUN_INPUT)
     asked = recording.requests
     monkeypatch.setattr(recording, "now_ms", lambda: store.now_ms() + LEASE_MS)
     assert host.pulse() == RENEW_MS / 1000
@@ -546,7 +546,7 @@ def test_a_task_that_was_cancelled_during_a_run_stays_cancelled(store: DynamoDBT
 
     recording = RecordingStore(store, host)
 
-    run = Engine(host, recording).start(THREE, INVOCATION)
+    run = Engine(host, recording).start(THREE, RUN_INPUT)
 
     assert (run.persisted, run.stop) == (False, TaskOver(TaskStatus.CANCELLED))
     assert run.task is not None
@@ -587,7 +587,7 @@ def test_a_run_checks_its_task_after_two_seconds(
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(first_s), "change": clock.passing(second_s)})
 
-    run = Engine(host, RecordingStore(store, host), clock).start(THREE, INVOCATION)
+    run = Engine(host, RecordingStore(store, host), clock).start(THREE, RUN_INPUT)
 
     seen = [host.log[place + 1].split()[-1] for place, entry in enumerate(host.log) if entry == "read_status"]
     assert (seen, run.stop, run.persisted) == (looks, None, True)
@@ -600,7 +600,7 @@ def test_a_checkpoint_renews_the_claim(store: DynamoDBTaskStore, monkeypatch: py
     recording = RecordingStore(store, host)
     steps = workflow(Step("a", tool="make", checkpoint=True), Step("b", tool="change"))
 
-    Engine(host, recording, clock).start(steps, INVOCATION)
+    Engine(host, recording, clock).start(steps, RUN_INPUT)
 
     assert verbs(host) == ["create", "call", "write", "call", "write"]
     taken, (renewed, last) = recording.created[0].claim, recording.batches
@@ -616,7 +616,7 @@ def test_a_run_whose_claim_cannot_be_renewed_starts_no_further_step(
     host = ScriptedHost({"make": clock.passing(LEASE_MS / 1000 - 4)})
     monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: store.now_ms() + round(clock() * 1000))
 
-    run = Engine(host, RecordingStore(store, host, {2: StoreUnavailable("down")}), clock).start(THREE, INVOCATION)
+    run = Engine(host, RecordingStore(store, host, {2: StoreUnavailable("down")}), clock).start(THREE, RUN_INPUT)
 
     assert verbs(host) == ["create", "call", "renew", "write"]
     assert (run.pause, run.persisted) == (DeadlineExceeded("b", "change"), True)
@@ -626,7 +626,7 @@ def test_a_run_without_time_for_another_step_does_not_check_its_task(store: Dyna
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(3)}, starts=1)
 
-    Engine(host, RecordingStore(store, host), clock).start(THREE, INVOCATION)
+    Engine(host, RecordingStore(store, host), clock).start(THREE, RUN_INPUT)
 
     assert verbs(host) == ["create", "call", "write"]
 
@@ -636,7 +636,7 @@ def test_deeply_nested_values_bind_and_are_kept(store: DynamoDBTaskStore) -> Non
     for _ in range(400):
         value = {"in": [value]}
 
-    run = Engine(ScriptedHost({"make": give(value)}), store).start(THREE, INVOCATION)
+    run = Engine(ScriptedHost({"make": give(value)}), store).start(THREE, RUN_INPUT)
 
     assert run.pause is None
     assert stored(store, run).variables["_workflow.result.a"] == value

@@ -57,7 +57,7 @@ def text(
     return handoff(workflow, known, pause, ScriptedHost(requires=frozenset(requires)), read)
 
 
-def test_the_handoff_is_the_contracts() -> None:
+def test_the_handoff_has_the_documented_text() -> None:
     pause = StepFailed("refund", "connection timeout", True, "refund")
 
     assert text([FETCH, REFUND, NOTIFY], "cfp", pause) == (
@@ -119,7 +119,7 @@ def test_the_handoff_is_the_contracts() -> None:
         ),
     ],
 )
-def test_every_pause_reason_has_its_own_words(pause: PauseReason, told: str) -> None:
+def test_every_pause_reason_has_its_own_sentence(pause: PauseReason, told: str) -> None:
     assert pause.what_happened() == told
     assert text([Step("s", tool="t")], "p", pause).startswith(f"{told}\n\n")
 
@@ -160,7 +160,7 @@ def test_an_argument_shows_its_value_or_a_placeholder(status: str, source: Sourc
 
 
 @pytest.mark.parametrize(("path", "what"), [(None, "output"), ("id", "field 'id'")])
-def test_a_placeholder_names_the_step_where_two_steps_share_the_tool(path: str | None, what: str) -> None:
+def test_a_placeholder_names_the_step_if_two_steps_use_the_tool(path: str | None, what: str) -> None:
     again = Step("fetch again", tool="fetch_order")
     step = Step("next", tool="do", arguments={"a": step_output("fetch again", path), "b": step_output("order", path)})
 
@@ -211,7 +211,7 @@ def test_a_long_error_is_cut() -> None:
     assert f'failed: "{"e" * 500} …". ' in told
 
 
-def test_a_tools_step_lists_the_resources_that_have_not_been_read_with_its_call() -> None:
+def test_a_call_lists_the_resources_that_are_not_read_yet() -> None:
     step = Step(
         "b",
         tool="do",
@@ -229,7 +229,7 @@ def test_a_tools_step_lists_the_resources_that_have_not_been_read_with_its_call(
     ]
 
 
-def test_what_was_read_of_one_step_is_not_taken_for_anothers() -> None:
+def test_read_resources_count_only_for_their_step() -> None:
     steps = [Step(name, resources=["docs://faq"]) for name in "ab"]
 
     told = text(steps, "pp", DeadlineExceeded("a", ""), read=frozenset({"docs://faq"}))
@@ -237,7 +237,7 @@ def test_what_was_read_of_one_step_is_not_taken_for_anothers() -> None:
     assert "2. Read the resource docs://faq" in told
 
 
-def test_a_producer_without_a_tool_is_called_by_its_name() -> None:
+def test_a_placeholder_of_a_step_without_a_tool_has_its_name() -> None:
     policy = Step("policy", resources=["docs://faq"])
     step = Step("next", tool="do", arguments={"a": step_output("policy")})
 
@@ -250,7 +250,7 @@ def test_an_absent_optional_argument_that_the_tool_does_not_require_is_left_out(
     assert 'Call do with {"b": 1}' in text([step], "p", LATE)
 
 
-def test_what_the_tool_requires_and_no_source_gives_is_missing() -> None:
+def test_a_required_argument_without_a_source_is_missing() -> None:
     step = Step("next", tool="do", arguments={"b": constant(1)})
 
     told = text([step], "p", LATE, requires="zbc")
@@ -295,7 +295,7 @@ def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
         ),
     ],
 )
-def test_a_remaining_resource_only_step_is_read(step: Step, lines: list[str]) -> None:
+def test_a_remaining_step_without_a_tool_is_read(step: Step, lines: list[str]) -> None:
     told = text([FETCH, step], "cp", DeadlineExceeded("r", ""))
 
     assert told.split("\n\n", 2)[2].splitlines() == lines
@@ -307,7 +307,7 @@ def test_a_variable_that_a_tool_has_set_is_shown() -> None:
     assert '{"a": 5}' in text([step], "p", LATE, variables={"seen": {"x": 5}})
 
 
-def test_a_preview_shares_nothing_with_what_is_known() -> None:
+def test_a_preview_is_a_copy() -> None:
     output: Json = {"list": []}
     step = Step("next", tool="do", arguments={"a": step_output("order")})
     workflow = Workflow(name="w", description="d", steps=[FETCH, step])

@@ -60,7 +60,7 @@ def test_a_lease_ends_with_the_function_at_the_latest(left_ms: int | None, end: 
     assert lease_end(Kept(ms=100), lambda: left_ms) == end
 
 
-def test_a_pulse_renews_every_fifteen_seconds_and_says_when_it_wants_to_be_called() -> None:
+def test_a_pulse_renews_every_fifteen_seconds() -> None:
     store, hold = held()
     waits = []
     for store.ms in (0, 5_000, 15_000, 29_000, 30_000):
@@ -69,7 +69,7 @@ def test_a_pulse_renews_every_fifteen_seconds_and_says_when_it_wants_to_be_calle
     assert waits == [15.0, 10.0, 15.0, 1.0, 15.0]
 
 
-def test_the_first_pulse_of_a_step_goes_by_the_look_that_let_it_begin_and_the_next_ones_by_the_clock() -> None:
+def test_the_first_pulse_of_a_step_uses_the_time_of_its_check() -> None:
     store, hold = held()
     store.ms = 1_000
     assert isinstance(hold.begin(), Began)
@@ -88,14 +88,14 @@ def test_a_claim_that_ends_with_the_function_is_not_renewed() -> None:
     assert hold.is_safe()
 
 
-def test_a_claim_that_was_given_up_is_not_renewed() -> None:
+def test_a_released_claim_is_not_renewed() -> None:
     store, hold = held()
     store.ms, hold.released = 60_000, True
     assert 0 < hold.pulse() < math.inf
     assert store.asked == []
 
 
-def test_a_renewal_that_fails_is_made_again_soon_and_not_at_each_call() -> None:
+def test_a_failed_renewal_is_repeated_after_a_wait() -> None:
     store, hold = held()
     store.fails = StoreUnavailable("down")
     for store.ms in (15_000, 15_001, 16_999, 17_000):
@@ -105,13 +105,13 @@ def test_a_renewal_that_fails_is_made_again_soon_and_not_at_each_call() -> None:
 
 
 @pytest.mark.parametrize(("ms", "sure"), [(40_000, True), (40_001, False)])
-def test_a_run_is_not_sure_of_its_task_in_the_last_five_seconds(ms: int, sure: bool) -> None:
+def test_a_claim_is_not_safe_in_its_last_five_seconds(ms: int, sure: bool) -> None:
     store, hold = held()
     store.ms = ms
     assert hold.is_safe() is sure
 
 
-def test_no_step_begins_where_the_claim_may_end_and_cannot_be_renewed() -> None:
+def test_no_step_begins_if_the_claim_cannot_be_renewed() -> None:
     store, hold = held()
     store.fails = StoreUnavailable("down")
     store.ms = 40_001
@@ -119,7 +119,7 @@ def test_no_step_begins_where_the_claim_may_end_and_cannot_be_renewed() -> None:
 
 
 @pytest.mark.parametrize("fails", [None, StoreUnavailable("down")], ids=repr)
-def test_a_run_looks_when_it_has_not_heard_of_its_task_for_two_seconds_and_goes_on_without_an_answer(
+def test_a_run_checks_its_task_after_two_seconds_and_continues_if_the_store_fails(
     caplog: pytest.LogCaptureFixture, fails: Exception | None
 ) -> None:
     store, hold = held()
@@ -130,7 +130,7 @@ def test_a_run_looks_when_it_has_not_heard_of_its_task_for_two_seconds_and_goes_
     assert ("cannot be read" in caplog.text) == (fails is not None)
 
 
-def test_a_renewal_that_is_due_takes_the_place_of_a_look() -> None:
+def test_a_renewal_that_is_due_replaces_a_check() -> None:
     store, hold = held()
     store.ms = 15_000
     assert hold.check() is None
@@ -138,13 +138,13 @@ def test_a_renewal_that_is_due_takes_the_place_of_a_look() -> None:
 
 
 @pytest.mark.parametrize(("number", "over"), [(1, None), (2, None), (3, Superseded())])
-def test_a_look_that_is_behind_the_runs_own_claim_is_no_takeover(number: int, over: Superseded | None) -> None:
+def test_an_old_read_is_not_a_takeover(number: int, over: Superseded | None) -> None:
     store, hold = held()
     store.ms, store.standing = 2_000, TaskStanding(TaskStatus.WORKING, Claim("other", 0, number))
     assert hold.check() == over
 
 
-def test_what_a_pulse_has_learnt_is_told_by_the_next_look_and_ends_the_renewals() -> None:
+def test_a_check_returns_what_a_pulse_has_found() -> None:
     store, hold = held()
     store.ms, store.fails = 15_000, ClaimLost(TASK)
     hold.pulse()
@@ -166,9 +166,7 @@ def test_what_a_pulse_has_learnt_is_told_by_the_next_look_and_ends_the_renewals(
     ],
     ids=["taken over", "taken over and completed", "cancelled", "as it was written"],
 )
-def test_a_write_whose_answer_came_late_tells_what_has_become_of_the_task_since(
-    found: dict[str, Any], over: Over | None
-) -> None:
+def test_a_late_write_response_shows_that_the_task_is_over(found: dict[str, Any], over: Over | None) -> None:
     store, hold = held()
     mine = hold.held
     hold.written(replace(TASK, **found))
@@ -177,9 +175,7 @@ def test_a_write_whose_answer_came_late_tells_what_has_become_of_the_task_since(
 
 
 @pytest.mark.parametrize(("unsure", "over"), [(False, TaskOver(None)), (True, None)])
-def test_a_task_that_may_not_have_been_created_is_not_taken_for_one_that_is_gone(
-    unsure: bool, over: TaskOver | None
-) -> None:
+def test_a_task_that_may_not_exist_is_not_treated_as_deleted(unsure: bool, over: TaskOver | None) -> None:
     store, hold = held(unsure=unsure)
     store.ms, store.fails = 2_000, TaskNotFound()
     assert hold.check() == over
@@ -188,7 +184,7 @@ def test_a_task_that_may_not_have_been_created_is_not_taken_for_one_that_is_gone
 
 @pytest.mark.parametrize("ask", [Lease.begin, Lease.is_safe], ids=["a step", "another attempt"])
 @pytest.mark.parametrize(("takes_ms", "wait_s"), [(39_000, 15.0), (41_000, math.inf)])
-def test_no_tool_begins_if_the_renewal_just_before_it_was_answered_when_its_claim_was_nearly_over(
+def test_no_tool_begins_after_a_late_renewal_response(
     ask: Callable[[Lease], object], takes_ms: int, wait_s: float
 ) -> None:
     store, hold = held()
@@ -198,14 +194,14 @@ def test_no_tool_begins_if_the_renewal_just_before_it_was_answered_when_its_clai
     assert hold.pulse() == wait_s
 
 
-def test_a_tool_that_runs_is_not_stopped_since_a_renewal_was_answered_late() -> None:
+def test_a_late_renewal_response_does_not_stop_a_running_tool() -> None:
     store, hold = held()
     assert hold.pulse() == 15.0
     store.ms, store.takes_ms = 15_000, 60_000
     assert hold.pulse() == 15.0
 
 
-def test_a_run_that_does_not_know_whether_its_task_was_created_begins_nothing_after_its_claim() -> None:
+def test_a_run_with_an_uncertain_task_starts_nothing_after_its_claim() -> None:
     store, hold = held(unsure=True)
     store.ms, store.fails = LEASE_MS + 1, StoreUnavailable("so it is")
     assert hold.begin() is None
@@ -214,7 +210,7 @@ def test_a_run_that_does_not_know_whether_its_task_was_created_begins_nothing_af
 
 
 @pytest.mark.parametrize(("unread", "variables"), [(False, {"by": "another run"}), (True, {})])
-def test_a_task_that_a_look_finds_over_is_told_as_it_was_ended(unread: bool, variables: dict[str, str]) -> None:
+def test_a_check_returns_a_finished_task_as_it_ended(unread: bool, variables: dict[str, str]) -> None:
     store, hold = held()
     store.ms, store.unread, store.standing = 2_000, unread, TaskStanding(TaskStatus.COMPLETED, TASK.claim)
     assert hold.check() == TaskOver(TaskStatus.COMPLETED)

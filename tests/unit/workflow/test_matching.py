@@ -94,19 +94,19 @@ def test_a_call_of_ann_comes_first_to(steps: Sequence[tuple[Step, StepStatus]], 
     assert ranked(plan(steps), ANN) == order
 
 
-def test_an_open_step_whose_known_arguments_are_all_the_calls_comes_before_everything() -> None:
+def test_an_open_step_with_equal_arguments_comes_first() -> None:
     steps = [(TO_ANN, PENDING), (TO_CARL, COMPLETED), (ANYTHING, FAILED), (TO_BOB, PENDING)]
 
     assert ranked(plan(steps, calls={"carl": BOB}), BOB)[0] == ("bob", Rank.EQUAL)
 
 
-def test_a_step_that_has_no_sources_is_as_equal_as_it_will_ever_be() -> None:
+def test_a_step_without_sources_counts_as_equal() -> None:
     made = plan([(Step("one", tool="mail"), COMPLETED), (ANYTHING, PENDING)], calls={"one": ANN})
 
     assert ranked(made, ANN) == [("anything", Rank.EQUAL), ("one", Rank.REPEAT)]
 
 
-def test_an_argument_becomes_known_with_the_output_that_it_comes_from() -> None:
+def test_an_argument_is_known_once_its_step_has_a_result() -> None:
     steps = [(TO_FOUND, PENDING), (FETCH, COMPLETED), (ANYTHING, PENDING)]
     made = plan(steps, results={"fetch": {"email": "ann"}})
 
@@ -120,13 +120,13 @@ def test_a_prompt_argument_is_known() -> None:
     assert ranked(made, BOB)[0] == ("whom", Rank.EQUAL)
 
 
-def test_a_call_that_leaves_out_what_is_planned_does_not_contradict_it() -> None:
+def test_a_call_that_omits_a_planned_argument_does_not_contradict_it() -> None:
     made = plan([(TO_BOB, PENDING), (TO_ANN, PENDING)])
 
     assert ranked(made, {"to": "ann"}) == [("ann", Rank.POSSIBLE), ("bob", Rank.PENDING)]
 
 
-def test_an_argument_that_the_schema_has_refused_is_not_held_against_the_call() -> None:
+def test_an_argument_that_the_schema_refused_is_not_compared() -> None:
     refused = SchemaMismatch("bob", (), (InvalidField("to", "no such person"),), "mail").to_json()
     made = plan([(TO_BOB, PENDING), (TO_CARL, PENDING)], **{PAUSE_REASON: refused})
 
@@ -134,21 +134,21 @@ def test_an_argument_that_the_schema_has_refused_is_not_held_against_the_call() 
 
 
 @pytest.mark.parametrize(("kept", "rank"), [(ANN, Rank.REPEAT), (BOB, Rank.LAST)])
-def test_what_a_continuation_was_called_with_counts_and_not_what_the_plan_says(kept: JsonObject, rank: Rank) -> None:
+def test_stored_arguments_count_before_planned_ones(kept: JsonObject, rank: Rank) -> None:
     made = plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": kept})
 
     assert dict(ranked(made, ANN))["ann"] is rank
 
 
 @pytest.mark.parametrize(("text", "rank"), [("x" * 9_000, Rank.REPEAT), ("y" * 9_000, Rank.LAST)])
-def test_a_call_of_which_only_a_digest_was_kept_is_told_from_another(text: str, rank: Rank) -> None:
+def test_calls_are_compared_by_stored_digests(text: str, rank: Rank) -> None:
     kept = stored_call({"to": "ann", "text": "x" * 9_000})
     made = plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": kept})
 
     assert dict(ranked(made, {"to": "ann", "text": text}))["ann"] is rank
 
 
-def test_secret_arguments_are_told_apart_by_the_others() -> None:
+def test_calls_with_secrets_are_compared_by_their_other_arguments() -> None:
     secret: dict[str, Source] = {"pin": prompt_arg("pin"), "head": constant("Pin {pin}")}
     steps = [
         Step(name, tool="mail", arguments={"to": constant(name), "text": constant("hi"), **secret})
@@ -176,12 +176,12 @@ LESS = [candidate(2, Rank.EQUAL, 1), candidate(3, Rank.PENDING)]
 
 
 @pytest.mark.parametrize(("drawn", "chosen"), [(0.0, 0), (0.49, 0), (0.5, 1), (0.99, 1)])
-def test_after_a_lost_race_any_step_that_fits_as_well_may_be_chosen_and_no_other(drawn: float, chosen: int) -> None:
+def test_after_a_lost_race_one_of_the_equally_good_steps_is_chosen(drawn: float, chosen: int) -> None:
     assert choose([*EQUALS, *LESS], lambda: drawn) == EQUALS[chosen]
     assert choose([*EQUALS, *LESS]) == EQUALS[0]
 
 
-def test_of_completed_steps_none_is_drawn() -> None:
+def test_completed_steps_are_not_chosen_at_random() -> None:
     completed = [candidate(4, Rank.LAST), candidate(3, Rank.LAST)]
 
     assert choose(completed, lambda: 0.99) == completed[0]
@@ -208,7 +208,7 @@ def test_of_completed_steps_none_is_drawn() -> None:
         pytest.param([], None, id="no step"),
     ],
 )
-def test_a_call_means_a_step_only_where_it_can_mean_no_other(ranks: list[Rank], step: str | None) -> None:
+def test_a_call_has_a_steps_key_only_if_exactly_one_step_matches(ranks: list[Rank], step: str | None) -> None:
     assert meant([candidate(index, rank) for index, rank in enumerate(ranks)]) == step
 
 
@@ -238,9 +238,7 @@ FIXED = {
 
 
 @pytest.mark.parametrize(("made", "order"), FIXED.values(), ids=FIXED)
-def test_a_fixed_argument_is_held_against_the_call_without_reading_or_converting_anything(
-    made: Plan, order: list[tuple[str, Rank]]
-) -> None:
+def test_a_constant_is_compared_without_reading_values(made: Plan, order: list[tuple[str, Rank]]) -> None:
     assert ranked(with_tools(made, DIFFERENT), BOB) == order
 
 

@@ -99,7 +99,7 @@ def test_a_resource_that_cannot_be_read_leaves_all_calls_to_the_model() -> None:
     assert [entry.get("tool") for entry in remaining(of)] == [None, "put", None, "end", None, "flow"]
 
 
-def test_with_every_step_settled_it_is_the_twin() -> None:
+def test_with_every_step_settled_the_workflow_tool_is_next() -> None:
     assert remaining(plan("cccs")) == [{"tool": "flow", "arguments": {"task_id": "T-1"}}]
 
 
@@ -111,13 +111,13 @@ def test_with_every_step_settled_it_is_the_twin() -> None:
         plan("cccc", status=TaskStatus.COMPLETED),
         plan("cccp", status=TaskStatus.CANCELLED),
     ],
-    ids=["no twin", "not durable", "completed", "cancelled"],
+    ids=["no workflow tool", "not durable", "completed", "cancelled"],
 )
-def test_nothing_remains_without_a_twin_or_once_the_task_is_over(of: Plan) -> None:
+def test_nothing_remains_without_a_workflow_tool_or_once_the_task_is_over(of: Plan) -> None:
     assert remaining(of) == []
 
 
-def test_each_call_carries_the_task_where_its_tool_takes_it() -> None:
+def test_calls_have_the_task_id_if_their_tools_accept_it() -> None:
     of, handle = plan("ccpp", workflow=flow(tool=False)), Handle("T-1", {"put"}.__contains__, None)
     named = [entry["arguments"] for entry in remaining(of, handle) if "tool" in entry]
     assert named == [
@@ -126,21 +126,21 @@ def test_each_call_carries_the_task_where_its_tool_takes_it() -> None:
     ]
 
 
-def test_the_next_call_stands_after_what_is_to_be_read_first() -> None:
+def test_resources_to_read_come_before_the_next_call() -> None:
     call = f'call put with {{"a": "<output from get>", "b": "{LONG}", "task_id": "T-1"}}'
     assert text(plan("cppp", workflow=flow(tool=False)), wrote("get")) == (
         f"Recorded as step 'get' (1 of 4 done). Next: read the resource docs://one, then {call}\nNote: For \"A-17\"."
     )
 
 
-def test_a_tool_that_does_not_take_the_task_is_not_given_it() -> None:
+def test_a_tool_that_does_not_accept_the_task_id_does_not_get_it() -> None:
     assert text(plan("cscp", workflow=flow(tool=False)), wrote("put")) == (
         "Recorded as step 'put' (3 of 4 done). Next: read the resource docs://before, then call end with "
         '{"of": "<output from put>", "n": "A-17"}'
     )
 
 
-def test_where_only_reading_is_left_the_server_can_go_on() -> None:
+def test_if_only_resources_remain_the_server_can_go_on() -> None:
     recorded = "Recorded as step 'end' (3 of 4 done). Next:"
     next_call = f'{recorded} call flow with {{"task_id": "T-1"}}: the server continues.'
     assert text(plan("cpcc"), wrote("end")) == next_call
@@ -162,7 +162,7 @@ def test_a_failure_says_whether_the_call_may_be_repeated(retryable: bool, hint: 
     assert said == f"Recorded as step 'get', which failed (0 of 4 done). {hint} Next: call {call}"
 
 
-def test_the_end_is_said_also_of_an_extra_call() -> None:
+def test_an_extra_call_also_says_that_all_steps_are_done() -> None:
     of = plan("ccsc")
     end = 'All 4 steps are done. Call flow with {"task_id": "T-1"} to finish.'
     assert text(of, wrote("get")) == end
@@ -178,7 +178,7 @@ def test_without_its_workflow_a_task_has_steps_and_no_next_call() -> None:
     assert text(done, wrote("get")) == "All 4 steps are done; the client completes the task."
 
 
-def test_a_step_that_the_definition_has_gained_is_to_be_done() -> None:
+def test_a_step_that_was_added_to_the_definition_is_open() -> None:
     longer = flow(steps=[*STEPS, Step("more", tool="get")])
     assert text(plan("cccc", workflow=longer), wrote("end")) == (
         'Recorded as step \'end\' (4 of 5 done). Next: call flow with {"task_id": "T-1"}: the server continues.'

@@ -128,7 +128,7 @@ def test_a_path_that_can_exist_is_accepted(returns: Any, path: str) -> None:
         (Literal["a"], "x", "x"),
     ],
 )
-def test_a_path_that_cannot_exist_is_told_up_to_where_it_goes_astray(returns: Any, path: str, up_to: str) -> None:
+def test_a_path_that_cannot_exist_is_shown_up_to_the_wrong_key(returns: Any, path: str, up_to: str) -> None:
     found = wrong(returns, path)
 
     assert found is not None
@@ -136,7 +136,7 @@ def test_a_path_that_cannot_exist_is_told_up_to_where_it_goes_astray(returns: An
     assert ".".join((found.path, *found.rest)) == path
 
 
-def test_what_can_exist_instead_is_told() -> None:
+def test_the_paths_that_can_exist_are_listed() -> None:
     found = wrong(Plain, "lines.0.totl.x")
 
     assert found == Astray("lines.0.totl", ("lines.0.total", "lines.0.note"), ("x",))
@@ -153,7 +153,7 @@ def test_what_can_exist_instead_is_told() -> None:
     ],
     ids=str,
 )
-def test_what_a_schema_leaves_open_is_open(schema: Schema) -> None:
+def test_parts_without_a_schema_may_have_any_path(schema: Schema) -> None:
     assert astray(schema, "a") is None
 
 

@@ -64,7 +64,7 @@ def sent(text: Any, of: Plan | None = None) -> Replaced:
         (task_variable("who", "mail"), "<field 'mail' from task variable who>", "kim@example.com"),
     ],
 )
-def test_what_a_handoff_shows_is_taken_back_for_its_value(source: Source, text: str, value: object) -> None:
+def test_a_placeholder_of_a_handoff_is_replaced_by_its_value(source: Source, text: str, value: object) -> None:
     assert placeholder(source, FLOW) == text
     assert sent(text).arguments == {"a": value, "b": 1}
     assert sent(text).unknown == ()
@@ -81,7 +81,7 @@ def test_what_a_handoff_shows_is_taken_back_for_its_value(source: Source, text: 
         ("<field 'mail' from task variable who (set by get or pay)>", "kim@example.com"),
     ],
 )
-def test_a_placeholder_that_no_handoff_shows_is_understood_as_well(text: str, value: object) -> None:
+def test_other_placeholders_are_replaced_too(text: str, value: object) -> None:
     assert sent(text).arguments["a"] == value
 
 
@@ -101,7 +101,7 @@ def test_a_placeholder_that_no_handoff_shows_is_understood_as_well(text: str, va
         ("<secret pin>", "is secret"),
     ],
 )
-def test_one_without_a_value_is_named_with_what_to_do(text: str, why: str) -> None:
+def test_a_placeholder_without_a_value_is_named_with_a_correction(text: str, why: str) -> None:
     [unknown] = sent(text).unknown
     assert (unknown.argument, unknown.placeholder) == ("a", text)
     assert why in unknown.why
@@ -109,7 +109,7 @@ def test_one_without_a_value_is_named_with_what_to_do(text: str, why: str) -> No
     assert refusal((unknown,)) == f"Nothing was run. The argument 'a' is \"{text}\": {unknown.why}."
 
 
-def test_a_value_that_was_not_kept_is_not_known() -> None:
+def test_a_lost_value_is_not_known() -> None:
     found = plan()
     lost = Unreadable(found.task.variables, ValueNotKept(9, "exceeds the task's size limit"))
     of = plan_of(replace(found.task, variables=lost), FLOW, {"order": "A-17"})
@@ -130,7 +130,7 @@ class Unreadable(dict[str, Any]):
         raise self._error
 
 
-def test_a_value_that_cannot_be_read_now_is_not_known_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_value_that_cannot_be_read_is_not_known_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     task = task_of(FLOW, STATUSES, {**VALUES, f"{CALL_PREFIX}fetch": {"id": "A-17"}})
     found = plan_of(replace(task, variables=Unreadable(task.variables, StoreUnavailable("down"))), FLOW)
     with caplog.at_level("WARNING"):
@@ -143,14 +143,14 @@ def test_a_value_that_cannot_be_read_now_is_not_known_and_the_log_says_why(caplo
     ]
 
 
-def test_the_stand_in_of_a_secret_is_not_its_value() -> None:
+def test_the_placeholder_of_a_secret_has_no_value() -> None:
     given = stored_arguments({"order": "A-17", "pin": "4711"}, ["pin"])
     of = plan_of(replace(plan().task, kept={"arguments": given}), FLOW, {"order": "A-17", "pin": "<secret pin>"})
     [unknown] = sent("<prompt arg pin>", of).unknown
     assert "is secret" in unknown.why
 
 
-def test_a_value_that_looks_like_the_stand_in_of_a_secret_is_a_value() -> None:
+def test_a_value_that_looks_like_a_secrets_placeholder_is_a_value() -> None:
     looks: dict[str, Any] = {"who": "<secret pin>"}
     assert sent("<task variable who>", plan(**looks)).arguments["a"] == "<secret pin>"
 
@@ -188,33 +188,33 @@ def test_every_placeholder_of_a_call_is_named() -> None:
         "",
     ],
 )
-def test_what_is_not_exactly_a_placeholder_is_left_alone(value: object) -> None:
+def test_texts_that_only_contain_a_placeholder_are_not_changed(value: object) -> None:
     made = sent(value)
     assert (made.arguments, made.unknown, made.names, made.digest) == ({"a": value, "b": 1}, (), (), None)
 
 
 @pytest.mark.parametrize("of", [None, plan(workflow=None)])
-def test_nothing_is_known_of_a_task_or_a_workflow_that_is_gone(of: Plan | None) -> None:
+def test_without_a_task_or_a_workflow_no_value_is_known(of: Plan | None) -> None:
     made = replaced({"a": "<prompt arg order>", "b": 1}, of, ROOM)
     assert [item.argument for item in made.unknown] == ["a"]
     assert replaced({"a": "order"}, of, ROOM).arguments == {"a": "order"}
 
 
-def test_a_digest_changes_with_the_values_alone() -> None:
+def test_a_digest_changes_only_with_the_values() -> None:
     text = "<output from get (step 'again')>"
     later: dict[str, Any] = {f"{RESULT_PREFIX}again": 8}
     assert sent(text).digest == replaced({"a": text, "b": 2}, plan(), ROOM).digest
     assert sent(text).digest != sent(text, plan(**later)).digest
 
 
-def test_a_value_shares_nothing_with_what_is_stored() -> None:
+def test_a_value_is_a_copy() -> None:
     value: Any = sent("<output from get (step 'again')>").arguments["a"]
     value["of"]["a"].append("changed")
     assert VALUES[f"{RESULT_PREFIX}again"] == {ODD: "odd", "of": {"a": [1.0, None]}}
 
 
 @given(st.text(max_size=40), st.text(min_size=1, max_size=20))
-def test_no_text_breaks_the_reading_of_placeholders(text: str, name: str) -> None:
+def test_any_text_can_be_checked_for_placeholders(text: str, name: str) -> None:
     for shape in ("<output from {}>", "<field '{}' from {}>", "<prompt arg {}>", "<task variable {}>", "<{}: {}>"):
         made = shape.format(*(text, name)[: shape.count("{}")])
         assert isinstance(is_placeholder(made), bool)

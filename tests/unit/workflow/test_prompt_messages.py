@@ -45,7 +45,7 @@ def told(
     return messages(EndedRun(WORKFLOW, known, traces, pause, None, blocked=blocked), ScriptedHost(), TOOLS.__getitem__)
 
 
-def test_a_run_is_told_from_its_intent_to_its_last_result_in_order() -> None:
+def test_the_messages_go_from_the_intent_to_the_last_result() -> None:
     conversation = told(
         StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded({"total": 30.0})),
         StepTrace(POLICY, None, (TEXT, BYTES), Succeeded(None)),
@@ -81,7 +81,7 @@ def test_without_arguments_the_intent_is_one_sentence() -> None:
     assert told()[0] == Message("user", "I want to refund an order.")
 
 
-def test_a_failed_step_tells_its_error_and_the_handoff_comes_last() -> None:
+def test_a_failed_step_shows_its_error_before_the_handoff() -> None:
     pause = StepFailed("fetch", "no route", True, "fetch_order")
 
     conversation = told(StepTrace(FETCH, {}, (), Failed("no route")), pause=pause)
@@ -95,9 +95,7 @@ def test_a_failed_step_tells_its_error_and_the_handoff_comes_last() -> None:
     ("step", "name", "announced"),
     [(POLICY, "policy", ["Reading docs://a, docs://faq"]), (REFUND, "refund", [])],
 )
-def test_a_step_whose_resource_failed_shows_what_was_fetched_and_announces_no_call(
-    step: Step, name: str, announced: list[str]
-) -> None:
+def test_a_step_with_an_unreadable_resource_shows_no_call(step: Step, name: str, announced: list[str]) -> None:
     conversation = told(StepTrace(step, None, (TEXT,), Failed("gone")), topic="a")
 
     assert [message.text for message in conversation[3:]] == [
@@ -107,7 +105,7 @@ def test_a_step_whose_resource_failed_shows_what_was_fetched_and_announces_no_ca
     ]
 
 
-def test_a_step_that_was_blocked_shows_what_was_fetched_for_it_before_the_handoff() -> None:
+def test_a_blocked_step_shows_its_resources_before_the_handoff() -> None:
     blocked = Blocked(REFUND, (TEXT,), frozenset({"docs://limits"}))
 
     *_, resource, last = told(pause=UnresolvableParams("refund", "amount", "refund"), blocked=blocked)
@@ -116,7 +114,7 @@ def test_a_step_that_was_blocked_shows_what_was_fetched_for_it_before_the_handof
     assert (last.role, "docs://limits" in last.text) == ("assistant", False)
 
 
-def test_what_could_not_be_read_and_what_was_read_after_the_tool_stand_in_the_users_messages() -> None:
+def test_resources_after_the_tool_are_in_the_users_messages() -> None:
     unread = UnreadResource("docs://a", "gone")
 
     conversation = told(StepTrace(FETCH, {}, (unread,), Succeeded(1), after=(TEXT,)))
@@ -129,13 +127,13 @@ def test_what_could_not_be_read_and_what_was_read_after_the_tool_stand_in_the_us
     ]
 
 
-def test_a_long_argument_is_announced_by_its_placeholder_and_a_long_constant_whole() -> None:
+def test_a_long_argument_is_shown_as_a_placeholder_and_a_long_constant_whole() -> None:
     conversation = told(StepTrace(REFUND, {"why": "x" * 600, "note": "y" * 600}, (), Succeeded(None)))
 
     assert conversation[-2].text == f'Calling refund with {{"why": "<prompt arg topic>", "note": "{"y" * 600}"}}'
 
 
-def test_without_time_a_step_leaves_nothing_but_the_handoff() -> None:
+def test_a_step_without_time_has_only_the_handoff() -> None:
     conversation = told(pause=DeadlineExceeded("fetch", "fetch_order"))
 
     assert len(conversation) == 3
@@ -185,7 +183,7 @@ def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple
         ("unknown", "Whether its results are recorded is not known"),
     ],
 )
-def test_a_run_that_was_superseded_says_whether_what_it_did_is_recorded(persisted: Persisted, told: str) -> None:
+def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persisted, told: str) -> None:
     known = Known({}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
     run = EndedRun(LETTERED, known, (), Superseded(), None, persisted)
     assert why_stopped(run, Superseded()) == (
@@ -204,7 +202,7 @@ def test_a_run_that_was_superseded_says_whether_what_it_did_is_recorded(persiste
     ],
     ids=["as planned", "a step failed", "nothing ran", "all had run"],
 )
-def test_which_step_ran_last_and_which_were_not_run(
+def test_a_stopped_run_names_its_last_step_and_the_open_steps(
     statuses: list[StepStatus], ran: dict[int, Outcome], replayed: tuple[int, ...], told: str
 ) -> None:
     last, left = told.split("|")

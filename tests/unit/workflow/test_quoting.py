@@ -12,7 +12,7 @@ from tests.examples import JSON
 
 
 @given(JSON)
-def test_a_value_stands_on_one_line_with_nothing_hidden_and_can_be_read_back(value: Any) -> None:
+def test_a_quoted_value_is_one_visible_line_of_json(value: Any) -> None:
     line = one_line(value)
 
     assert len(line.splitlines()) == 1
@@ -21,7 +21,7 @@ def test_a_value_stands_on_one_line_with_nothing_hidden_and_can_be_read_back(val
 
 
 @pytest.mark.parametrize("character", ["\u200b", "\u200d", "\u202e", "\u2069", "\u00ad", "\ufeff", "\U000e0041"])
-def test_characters_that_are_not_seen_are_escaped(character: str) -> None:
+def test_invisible_characters_are_escaped(character: str) -> None:
     assert character not in one_line({character: character})
     assert json.loads(one_line(character)) == character
 

@@ -16,7 +16,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
 )
 from mcp_baton.workflow.resolve import Known, Ready, decide, resolve, resolve_uri
-from mcp_baton.workflow.run import Invocation, Run
+from mcp_baton.workflow.run import Run, RunInput
 from mcp_baton.workflow.sources import Found, Source, constant, prompt_arg, step_output, task_variable
 from tests.fakes import ScriptedHost
 
@@ -97,7 +97,7 @@ def test_prompt_arguments_are_values_as_arguments_and_the_clients_text_in_string
     assert decision == ready({"a": 30.0, "b": "30.00"})
 
 
-def test_arguments_share_nothing_with_what_is_known() -> None:
+def test_resolved_arguments_are_copies() -> None:
     decision = decided(call(a=step_output("order"), b=step_output("order", "lines")))
 
     assert isinstance(decision, Ready)
@@ -108,7 +108,7 @@ def test_arguments_share_nothing_with_what_is_known() -> None:
     assert ORDER["lines"] == [{"sku": "x"}]
 
 
-def test_an_absent_prompt_argument_is_left_out_for_the_schema_to_judge() -> None:
+def test_a_missing_prompt_argument_is_omitted() -> None:
     assert decided(call(a=prompt_arg("id"), b=constant(1)), given={}) == ready({"b": 1})
 
 
@@ -145,7 +145,7 @@ def test_an_output_that_does_not_exist_is_an_unresolved_dependency(status: StepS
     assert decision == UnresolvedDependency("next", "order", "fetch", "refund")
 
 
-def test_an_output_that_was_not_kept_is_an_unresolved_dependency() -> None:
+def test_a_lost_output_is_an_unresolved_dependency() -> None:
     assert decided(call(a=step_output("order")), outputs={}) == UnresolvedDependency("next", "order", "fetch", "refund")
 
 
@@ -174,7 +174,7 @@ LOCATED = {
 
 
 @pytest.mark.parametrize(("step", "uris"), LOCATED.values(), ids=LOCATED)
-def test_resources_are_located_by_what_is_known(step: Step, uris: list[str]) -> None:
+def test_uris_are_filled_from_known_values(step: Step, uris: list[str]) -> None:
     workflow, known = situation(step)
 
     assert decided(step, verdict=Mismatch(("a",))) == Ready(None)
@@ -208,7 +208,7 @@ def test_resources_are_located_by_what_is_known(step: Step, uris: list[str]) -> 
         ),
     ],
 )
-def test_a_uri_with_a_hole_is_unresolvable(step: Step, reason: UnresolvableParams) -> None:
+def test_a_uri_without_a_value_is_unresolvable(step: Step, reason: UnresolvableParams) -> None:
     assert decided(step) == reason
 
 
@@ -226,9 +226,9 @@ def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:
     assert decided(step, status=StepStatus.FAILED) == UnresolvedDependency("next", "order", "fetch", "")
 
 
-def test_after_a_write_sources_draw_on_the_variables_that_the_run_goes_on_with() -> None:
+def test_after_a_write_sources_use_the_written_variables() -> None:
     workflow = Workflow(name="w", description="d", steps=[Step("one", tool="do")])
-    run = Run(workflow, Invocation({}, {}), None, TaskVariables({"who": "ann"}), {})
+    run = Run(workflow, RunInput({}, {}), None, TaskVariables({"who": "ann"}), {})
     assert resolve(task_variable("who"), workflow, run.known) == Found("ann")
 
     run.use_variables(TaskVariables({"who": "ann"}))

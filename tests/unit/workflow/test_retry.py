@@ -76,12 +76,12 @@ class Scene:
         *[("on", value) for value in ((), "ToolError", (5,), (BaseException,), (ToolError("x"),), None, 5)],
     ],
 )
-def test_a_value_that_cannot_be_meant_is_refused_by_its_name(field: str, value: Any) -> None:
+def test_an_invalid_retry_is_refused(field: str, value: Any) -> None:
     with pytest.raises(RegistrationError, match=rf"Retry\({field}="):
         Retry(**{field: value})
 
 
-def test_one_exception_type_and_a_list_of_them_are_taken() -> None:
+def test_on_accepts_one_exception_type_or_several() -> None:
     single: Any = OSError
     listed: Any = [OSError, ToolError]
 
@@ -90,12 +90,12 @@ def test_one_exception_type_and_a_list_of_them_are_taken() -> None:
 
 
 @pytest.mark.parametrize("retry", [3, {"attempts": 3}, Retry])
-def test_a_steps_retry_is_a_retry(retry: Any) -> None:
+def test_a_steps_retry_must_be_a_retry(retry: Any) -> None:
     with pytest.raises(RegistrationError, match="retry="):
         Step("s", tool="t", retry=retry)
 
 
-def test_a_step_without_a_tool_has_nothing_to_try_again() -> None:
+def test_a_step_without_a_tool_cannot_have_a_retry() -> None:
     with pytest.raises(RegistrationError, match="'s'"):
         Step("s", resources=["docs://a"], retry=Retry())
 
@@ -115,7 +115,7 @@ def test_each_wait_is_longer_than_the_one_before_up_to_the_longest() -> None:
     assert Retry(attempts=100, factor=1e300, jitter=False).wait_s(99) == 30
 
 
-def test_jitter_is_a_drawn_part_of_the_wait() -> None:
+def test_jitter_is_a_random_part_of_the_wait() -> None:
     retry = dataclasses.replace(EVEN, jitter=True)
 
     assert [retry.wait_s(3, iter([part]).__next__) for part in (0.0, 0.25, 0.5)] == [0, 0.5, 1]
@@ -124,7 +124,7 @@ def test_jitter_is_a_drawn_part_of_the_wait() -> None:
     assert all(0 <= number < 1 for number in drawn)
 
 
-def test_there_is_no_further_attempt_where_the_task_may_be_anothers() -> None:
+def test_there_is_no_further_attempt_if_another_run_may_have_the_task() -> None:
     scene = Scene([raised()], sure=False)
     assert scene.tried(Retry(attempts=3)) == Tried(raised(), 1)
 
@@ -169,28 +169,28 @@ def test_other_exceptions_count_if_they_are_named() -> None:
     assert Scene([raised(), Succeeded(1)]).tried(retry).attempts == 1
 
 
-def test_a_time_out_is_tried_again_where_the_step_may_be_made_again() -> None:
+def test_a_timeout_is_tried_again_if_the_step_is_retryable() -> None:
     scene = Scene([Failed("late", kind=Failure.TIMED_OUT), Succeeded(1)])
 
     assert scene.tried(EVEN, retryable=True) == Tried(Succeeded(1), 2)
 
 
 @pytest.mark.parametrize(("left_s", "calls"), [(0.5, 1), (0.6, 2), (1.5, 2), (1.6, 3)])
-def test_no_wait_passes_the_deadline(left_s: float, calls: int) -> None:
+def test_no_wait_exceeds_the_deadline(left_s: float, calls: int) -> None:
     scene = Scene([raised()], left_s=left_s)
 
     assert scene.tried(EVEN).attempts == scene.calls == calls
     assert scene.left_s > 0
 
 
-def test_no_call_is_made_when_looking_at_the_task_took_the_time() -> None:
+def test_no_call_is_made_if_checking_the_task_took_the_time() -> None:
     scene = Scene([raised()], left_s=1, look_takes_s=0.6)
 
     assert scene.tried(EVEN) == Tried(raised(), 1)
     assert scene.calls == 1
 
 
-def test_a_tool_that_was_not_begun_is_no_attempt_and_not_the_outcome_of_earlier_ones() -> None:
+def test_a_call_that_did_not_begin_is_not_an_attempt() -> None:
     never = Failed("not begun", kind=Failure.NOT_BEGUN)
 
     assert Scene([never]).tried(EVEN) == Tried(never, 0)

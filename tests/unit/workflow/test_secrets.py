@@ -40,13 +40,11 @@ QUOTED = secrets_of({"q"}, {"q": 'say "hi"'}, {"q": 'say "hi"'})
         (QUOTED, '{"text": "say \\"hi\\""}', '{"text": "<secret q>"}'),
     ],
 )
-def test_a_secret_is_found_whole_at_any_length_and_inside_a_text_from_four_characters_on(
-    secrets: Secrets, value: Json, shown: Json
-) -> None:
+def test_secrets_of_four_characters_are_hidden_inside_texts(secrets: Secrets, value: Json, shown: Json) -> None:
     assert secrets.hide(value) == shown
 
 
-def test_a_stand_in_is_not_looked_into() -> None:
+def test_a_secrets_placeholder_is_not_searched_for_secrets() -> None:
     secrets = secrets_of({"secret"}, {"secret": "secret"}, {"secret": "secret"})
 
     assert secrets.hide("a secret, a secret") == "a <secret secret>, a <secret secret>"
@@ -56,14 +54,14 @@ def test_an_empty_secret_hides_nothing() -> None:
     assert secrets_of({"pin"}, {"pin": ""}, {"pin": ""}).hide(["", "a"]) == ["", "a"]
 
 
-def test_other_arguments_are_shown_without_the_secret_that_stands_in_them() -> None:
+def test_secrets_are_hidden_in_other_arguments() -> None:
     assert shown_texts({"pin": "4711", "note": "pin is 4711"}, PIN) == {
         "pin": "<secret pin>",
         "note": "pin is <secret pin>",
     }
 
 
-def test_of_a_secret_only_that_it_was_given_is_stored() -> None:
+def test_only_the_presence_of_a_secret_is_stored() -> None:
     stored = stored_arguments({"pin": "4711", "to": "ann", "at": None}, {"pin"})
 
     assert stored == {"pin": {"_workflow.secret": True}, "to": "ann", "at": None}
@@ -88,7 +86,7 @@ def test_a_source_is_made_of_a_secret_when_it_names_it(source: Source, made_of_i
     assert mentions(source, {"pin"}) is made_of_it
 
 
-def test_of_a_call_those_arguments_are_hidden_that_are_made_of_a_secret_or_hold_its_value() -> None:
+def test_arguments_that_contain_a_secret_are_hidden() -> None:
     sources: dict[str, Source] = {"pin": prompt_arg("pin"), "header": constant("Pin {pin}"), "to": prompt_arg("to")}
     call: dict[str, Json] = {"pin": "4711", "header": "x", "to": "ann", "note": "use 4711", "free": "4712"}
 

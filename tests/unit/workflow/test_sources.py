@@ -72,7 +72,7 @@ def test_a_path_leads_to_a_value(path: str | None, value: Json) -> None:
         "by.2",
     ],
 )
-def test_a_path_that_leads_nowhere_finds_nothing(path: str) -> None:
+def test_a_path_that_does_not_exist_finds_nothing(path: str) -> None:
     assert lookup(ORDER, path) is None
 
 
@@ -109,7 +109,7 @@ def test_placeholders_are_replaced_once_and_unknown_ones_stay(text: str, filled:
     assert fill(text, {"order": "A-17", "tricky": "{order}", "a.b": "dotted"}) == filled
 
 
-def test_the_names_in_braces_are_known() -> None:
+def test_the_names_in_braces_are_found() -> None:
     assert placeholders("docs://{a}/{b}?{a}") == {"a", "b"}
     assert placeholders("plain {} { text }") == {" text "}
 
@@ -155,7 +155,7 @@ def test_a_copy_is_equal_and_shares_no_container(value: Any) -> None:
     assert not set(containers(copied)) & set(containers(value))
 
 
-def test_a_constant_is_not_changed_through_the_value_that_it_was_made_of() -> None:
+def test_a_constant_is_a_copy() -> None:
     value = {"tags": ["a"]}
     source = constant(value)
 
@@ -169,5 +169,5 @@ def test_a_tuple_is_a_list_in_json() -> None:
 
 
 @given(JSON)
-def test_strings_stand_bare_in_texts_and_all_else_as_json(value: Any) -> None:
+def test_strings_are_bare_in_texts_and_other_values_are_json(value: Any) -> None:
     assert as_text(value) == (value if isinstance(value, str) else dumps(value))

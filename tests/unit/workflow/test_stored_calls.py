@@ -15,14 +15,14 @@ from mcp_baton.workflow.stored_calls import CALL_BYTES, DIGEST, restored, shown_
 LONG = "x" * 9_000
 
 
-def test_arguments_of_up_to_8_kb_are_kept_as_they_are() -> None:
+def test_arguments_of_up_to_8_kb_are_stored_whole() -> None:
     call: JsonObject = {"text": "x" * (CALL_BYTES - 11)}
 
     assert len(dumps(call)) == CALL_BYTES
     assert stored_call(call) == call
 
 
-def test_the_longest_arguments_give_way_to_their_digest() -> None:
+def test_the_longest_arguments_are_replaced_by_digests() -> None:
     kept = stored_call({"to": "ann", "text": LONG})
 
     assert kept["to"] == "ann"
@@ -30,7 +30,7 @@ def test_the_longest_arguments_give_way_to_their_digest() -> None:
     assert shown_call({"_workflow.call.a": kept}, "a") == {"to": "ann", "text": "<9002 bytes>"}
 
 
-def test_so_many_arguments_that_their_digests_take_too_much_leave_one_digest() -> None:
+def test_very_many_arguments_are_stored_as_one_digest() -> None:
     call: JsonObject = {f"a{n}": "x" * 100 for n in range(1_000)}
     kept = stored_call(call)
 
@@ -41,32 +41,32 @@ def test_so_many_arguments_that_their_digests_take_too_much_leave_one_digest() -
 
 
 @pytest.mark.parametrize("other", [{"to": "ann"}, {"to": "ann", "text": "y" * 9_000}])
-def test_a_digest_that_is_not_the_calls_shows_that_the_calls_differ(other: JsonObject) -> None:
+def test_different_digests_show_that_calls_differ(other: JsonObject) -> None:
     assert restored(stored_call({"to": "ann", "text": LONG}), other) is None
 
 
-def test_of_hidden_arguments_only_that_there_were_some_is_kept() -> None:
+def test_hidden_arguments_are_stored_without_values() -> None:
     kept = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
 
     assert kept == {"to": "ann", "pin": {"_workflow.secret": True}}
     assert shown_call({"_workflow.call.a": kept}, "a") == {"to": "ann", "pin": "<secret>"}
 
 
-def test_a_hidden_argument_cannot_differ_but_its_absence_does() -> None:
+def test_a_hidden_argument_differs_only_if_it_is_absent() -> None:
     kept = stored_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
 
     assert restored(kept, {"to": "ann", "pin": "9876"}) == {"to": "ann", "pin": "9876"}
     assert restored(kept, {"to": "ann"}) == {"to": "ann"}
 
 
-def test_a_digest_of_all_arguments_says_nothing_of_a_hidden_one() -> None:
+def test_one_digest_of_all_arguments_ignores_hidden_ones() -> None:
     many = {str(number): 1 for number in range(3_000)}
 
     assert stored_call(many | {"pin": "1234"}, ["pin"]) == stored_call(many | {"pin": "9876"}, ["pin"])
 
 
 @pytest.mark.parametrize("kept", [None, 5])
-def test_what_was_not_kept_is_neither_shown_nor_equal_to_anything(kept: Json) -> None:
+def test_missing_stored_arguments_are_not_shown_and_equal_nothing(kept: Json) -> None:
     assert shown_call({"_workflow.call.a": kept}, "a") is None
     assert restored(kept, {}) is None
 
@@ -76,13 +76,13 @@ SAME = digest("x")
 
 @pytest.mark.parametrize("value", [{DIGEST: SAME, "bytes": 3}, {HIDDEN: True}], ids=str)
 @pytest.mark.parametrize("more", ["", "y" * 9_000], ids=["short", "long"])
-def test_a_value_that_looks_like_a_stand_in_is_kept_as_a_value(value: Json, more: str) -> None:
+def test_a_value_that_looks_like_a_digest_stays_a_value(value: Json, more: str) -> None:
     call: JsonObject = {"a": value, "more": more}
     assert restored(stored_call(call), call) == call
     assert restored(stored_call(call), {"a": "x", "more": more}) is None
 
 
-def test_arguments_that_look_like_a_stand_in_of_all_are_those_arguments() -> None:
+def test_arguments_that_look_like_one_digest_stay_arguments() -> None:
     call: JsonObject = {DIGEST: digest({"a": 1}), "bytes": 7}
     assert restored(stored_call(call), call) == call
     assert restored(stored_call(call), {"a": 1}) is None
@@ -94,14 +94,14 @@ CALLS = st.dictionaries(
 
 
 @given(CALLS)
-def test_whatever_was_kept_takes_little_and_is_equal_to_its_own_call(call: JsonObject) -> None:
+def test_stored_arguments_are_small_and_equal_their_call(call: JsonObject) -> None:
     kept = stored_call(call)
 
     assert len(dumps(kept).encode()) <= CALL_BYTES
     assert restored(kept, call) == call
 
 
-def test_a_run_takes_away_what_describes_anothers_call_of_the_steps_that_it_made() -> None:
+def test_a_run_deletes_stored_calls_of_the_steps_that_it_writes() -> None:
     pending, completed, failed = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
     writes = [
         StepWrite(0, "a", failed, completed, 1),

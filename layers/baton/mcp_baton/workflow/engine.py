@@ -45,8 +45,8 @@ from mcp_baton.workflow.run import (
     Blocked,
     Content,
     EndedRun,
-    Invocation,
     Run,
+    RunInput,
     StepTrace,
     Stop,
     UnreadResource,
@@ -89,23 +89,23 @@ class Engine:
 
     # Start and resume
 
-    def start(self, workflow: Workflow, invocation: Invocation) -> EndedRun:
+    def start(self, workflow: Workflow, run_input: RunInput) -> EndedRun:
         """Run a workflow from its first step. Create a task if the workflow is durable and there is a store.
 
         Raises:
             StoreBusy: the store is overloaded. Nothing was run.
         """
-        lease = self._create(workflow, invocation) if workflow.durable else None
+        lease = self._create(workflow, run_input) if workflow.durable else None
         statuses = {step.name: StepStatus.PENDING for step in workflow.steps}
         variables = TaskVariables(lease.task.variables if lease else {})
-        return self._finish(Run(workflow, invocation, lease, variables, statuses))
+        return self._finish(Run(workflow, run_input, lease, variables, statuses))
 
-    def _create(self, workflow: Workflow, invocation: Invocation) -> Lease | None:
-        if self._store is None or invocation.owner is None:
+    def _create(self, workflow: Workflow, run_input: RunInput) -> Lease | None:
+        if self._store is None or run_input.owner is None:
             cause = "there is no task store" if self._store is None else "the caller has no identity"
             logger.warning("workflow %s runs without a task: %s", workflow.name, cause)
             return None
-        new = new_task(workflow, invocation, invocation.owner, self._claim(self._store))
+        new = new_task(workflow, run_input, run_input.owner, self._claim(self._store))
         try:
             return self._lease(self._store, self._store.create(new))
         except StoreBusy:
@@ -136,7 +136,7 @@ class Engine:
         except StoreError:
             logger.warning("task %s: its claim could not be released; it will expire", task.task_id, exc_info=True)
 
-    def resume(self, workflow: Workflow, invocation: Invocation, task: TaskRecord) -> EndedRun:
+    def resume(self, workflow: Workflow, run_input: RunInput, task: TaskRecord) -> EndedRun:
         """Continue from a task's stored state. Settled steps are not run again; later steps use their results.
 
         The caller has claimed the task and checked that its completed steps are the same in this definition.
@@ -146,11 +146,11 @@ class Engine:
         """
         lease = self._lease(self._store, task) if self._store else None
         statuses = carried(task, workflow)
-        run = Run(workflow, invocation, lease, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
+        run = Run(workflow, run_input, lease, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
         completed = [step for step in workflow.steps if statuses[step.name] is StepStatus.COMPLETED]
         read_ahead(task.variables, [f"{RESULT_PREFIX}{step.name}" for step in completed])
         for step in completed:
-            if step.name not in invocation.answers:  # otherwise the answer is replaced
+            if step.name not in run_input.answers:  # otherwise the answer is replaced
                 self._replay(run, step)
         run.written = len(run.traces)
         return self._finish(run)
@@ -373,7 +373,7 @@ class Engine:
 
 def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:
     """The arguments to store with the result: none, unless a person has given some of them."""
-    if arguments is None or step.name not in run.invocation.answers:
+    if arguments is None or step.name not in run.input.answers:
         return None
     return stored_call(arguments, hidden_in(arguments, step.arguments, run.workflow.secrets))
 

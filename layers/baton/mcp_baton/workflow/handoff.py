@@ -94,7 +94,7 @@ class Handle(Struct, frozen=True):
             secrets: The secret arguments, which are not stored.
             begin: The beginning of the sentence with a space; may be empty.
         """
-        again = f" Give {', '.join(secrets)} again with it: what is secret is not stored." if secrets else ""
+        again = f" Give {', '.join(secrets)} again with it: secrets are not stored." if secrets else ""
         how = f"get the prompt {prompt}" if self.tool is None else f"call {self.tool}"
         begun = f"{begin}{how}"
         return f"{begun[0].upper()}{begun[1:]} with {self._named} to let the server continue.{again}"

@@ -28,8 +28,8 @@ from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of, stored_arguments
 
 
-class Invocation(Struct, frozen=True):
-    """How a workflow is invoked.
+class RunInput(Struct, frozen=True):
+    """The input of a run: the arguments, the owner and the answers.
 
     Attributes:
         texts: The prompt arguments as the client sent them. A resume adds the new ones to those of the first call.
@@ -53,12 +53,12 @@ class Invocation(Struct, frozen=True):
         return {name: None if name in self.nulls else text for name, text in self.texts.items()}
 
 
-def new_task(workflow: Workflow, invocation: Invocation, owner: str, claim: Claim | None) -> NewTask:
+def new_task(workflow: Workflow, run_input: RunInput, owner: str, claim: Claim | None) -> NewTask:
     """The task to create for a workflow.
 
     Args:
         workflow: The workflow.
-        invocation: How it is invoked.
+        run_input: The arguments and the owner.
         owner: The task's owner.
         claim: The claim of the first run; `None` if a worker will claim the task.
     """
@@ -68,8 +68,8 @@ def new_task(workflow: Workflow, invocation: Invocation, owner: str, claim: Clai
         variables={PROGRESS: cast("JsonObject", progress)},
         workflow=workflow.name,
         definition=workflow.fingerprint,
-        arguments=stored_arguments(invocation.kept, workflow.secrets) if workflow.secrets else invocation.kept,
-        ttl_ms=invocation.ttl_ms,
+        arguments=stored_arguments(run_input.kept, workflow.secrets) if workflow.secrets else run_input.kept,
+        ttl_ms=run_input.ttl_ms,
         claim=claim,
     )
 
@@ -201,7 +201,7 @@ class Run(Struct):
     """
 
     workflow: Workflow
-    invocation: Invocation
+    input: RunInput
     lease: Lease | None
     variables: TaskVariables
     statuses: dict[str, StepStatus]
@@ -221,12 +221,12 @@ class Run(Struct):
 
     def __post_init__(self) -> None:
         if self.workflow.secrets:
-            self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
+            self.secrets = secrets_of(self.workflow.secrets, self.input.texts, self.input.arguments)
         self.use_variables(self.variables)
 
     def use_variables(self, variables: TaskVariables) -> None:
         """Use these variables from now on."""
-        given, self.variables = self.invocation, variables
+        given, self.variables = self.input, variables
         self.known = Known(
             given.texts,
             given.arguments,
@@ -314,7 +314,7 @@ class Run(Struct):
     def take_answers(self) -> None:
         """Settle the questions that this invocation answers. An answer counts as the step's result."""
         for step in self.workflow.steps:
-            given = self.invocation.answers.get(step.name)
+            given = self.input.answers.get(step.name)
             if step.ask is not None and given is not None:
                 self.settle(StepTrace(step, None, (), Succeeded(given[step.name])))
 

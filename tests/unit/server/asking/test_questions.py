@@ -56,7 +56,7 @@ def test_a_page_is_asked_for_with_its_address() -> None:
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_an_answer_that_was_not_given_has_no_content(action: str) -> None:
+def test_a_declined_question_has_no_content(action: str) -> None:
     answer = elicited({"action": action, "content": {"name": "x"}}, Order)
 
     assert (answer.action, answer.content, answer.data, answer.accepted) == (action, {}, None, False)
@@ -135,9 +135,7 @@ NO_ROOTS: list[Any] = [{}, *[{"roots": listed} for listed in NO_LISTS]]
         *[pytest.param(listed_roots, answer, id=f"roots {answer}") for answer in NO_ROOTS],
     ],
 )
-def test_an_answer_that_is_none_to_its_question_is_the_tools_failure(
-    read: Callable[[JsonObject], object], answer: JsonObject
-) -> None:
+def test_an_invalid_answer_is_an_error_of_the_tool(read: Callable[[JsonObject], object], answer: JsonObject) -> None:
     with pytest.raises(ToolError):
         read(answer)
 
@@ -194,7 +192,7 @@ def test_a_plain_type_travels_as_a_value_and_comes_back_bare(plain: Any, type_na
 
 
 @pytest.mark.parametrize("content", [{}, {"value": "many"}, {"other": 1}], ids=str)
-def test_a_value_that_does_not_fit_is_the_tools_failure(content: JsonObject) -> None:
+def test_an_answer_of_the_wrong_type_is_an_error_of_the_tool(content: JsonObject) -> None:
     with pytest.raises(ToolError, match="does not fit"):
         Form(int).read(content)
 
@@ -234,7 +232,7 @@ def test_without_a_schema_a_form_has_no_fields() -> None:
     ],
     ids=str,
 )
-def test_what_is_not_flat_is_refused_and_named(schema: Any, named: str) -> None:
+def test_a_nested_field_is_refused_by_name(schema: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         Form(schema)
 
@@ -304,6 +302,6 @@ def test_a_schema_may_be_left_out() -> None:
     ],
     ids=str,
 )
-def test_what_makes_no_question_is_refused(names: tuple[str, str], positional: Any, named: Any) -> None:
+def test_invalid_arguments_of_a_question_are_refused(names: tuple[str, str], positional: Any, named: Any) -> None:
     with pytest.raises(TypeError, match="elicit"):
         question_arguments("elicit", names, positional, named)

@@ -1,12 +1,12 @@
-"""Labels: titles, descriptions, icons, annotations and `_meta` of what is published."""
+"""Labels of what is published, and the scopes that callers need."""
 
 from typing import Any
 
 import pytest
 
-from mcp_baton import Server
+from mcp_baton import RegistrationError, Server
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.definitions.labels import Labels, scopes_in
 from mcp_baton.server.definitions.prompt import definition_of_prompt
 
 ICON: dict[str, Json] = {"src": "https://example.com/a.png", "mimeType": "image/png", "sizes": ["48x48"]}
@@ -14,7 +14,7 @@ HINTS: dict[str, Json] = {"readOnlyHint": True}
 ALL = Labels("A", "It.", [ICON], HINTS, {"example.com/a": 1})
 
 
-def test_labels_have_the_names_of_the_wire() -> None:
+def test_labels_have_the_names_of_the_protocol() -> None:
     assert ALL.to_json() == {
         "title": "A",
         "description": "It.",
@@ -24,7 +24,7 @@ def test_labels_have_the_names_of_the_wire() -> None:
     }
 
 
-def test_what_is_not_said_is_not_there_and_hints_that_say_no_are() -> None:
+def test_missing_labels_are_left_out_and_false_hints_are_kept() -> None:
     assert Labels().to_json() == {}
     assert Labels(title="", description="", icons=[], annotations={}, meta={}).to_json() == {}
     assert Labels(annotations={"destructiveHint": False}).to_json() == {"annotations": {"destructiveHint": False}}
@@ -68,7 +68,7 @@ def test_tools_resources_and_prompts_show_their_labels() -> None:
     }
 
 
-def test_a_schema_of_ones_own_is_published_and_the_signature_still_binds() -> None:
+def test_a_given_schema_is_published_and_the_signature_still_binds() -> None:
     server = Server("s")
     own: dict[str, Json] = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}}}
 
@@ -78,3 +78,35 @@ def test_a_schema_of_ones_own_is_published_and_the_signature_still_binds() -> No
 
     assert server.tools["work"].definition["inputSchema"] == own
     assert server.tools["work"].input.bind({"a": 10}) == {"a": 10}
+
+
+@pytest.mark.parametrize(
+    ("claims", "scopes"),
+    [
+        ({}, set()),
+        ({"scope": "orders:read  orders:write"}, {"orders:read", "orders:write"}),
+        ({"scp": ["orders:read", "orders:write", 7]}, {"orders:read", "orders:write"}),
+        ({"scp": "orders:read orders:write"}, {"orders:read", "orders:write"}),
+        ({"scp": "[orders:read orders:write]"}, {"[orders:read", "orders:write]"}),
+        ({"scopes": ["orders:read"]}, {"orders:read"}),
+        ({"scope": "a", "scp": ["b"]}, {"a", "b"}),
+        ({"scope": None, "scp": {"a": "b"}, "groups": "c"}, set()),
+    ],
+)
+def test_scopes_are_read_from_all_known_claims(claims: dict[str, Any], scopes: set[str]) -> None:
+    assert scopes_in(claims) == scopes
+
+
+@pytest.mark.parametrize(
+    ("requires", "cause"),
+    [("orders:write", r"requires=\['orders:write'\]"), (["a b"], "'a b'"), ([""], "''"), ([7], "7")],
+)
+def test_invalid_scopes_are_refused(requires: Any, cause: str) -> None:
+    server = Server("shop")
+    for register in (
+        server.tool(name="refund", requires=requires),
+        server.resource("docs://a", name="a", requires=requires),
+        server.prompt(name="ask", requires=requires),
+    ):
+        with pytest.raises(RegistrationError, match=cause):
+            register(lambda: "")

@@ -152,7 +152,7 @@ def test_a_mark_that_no_chain_of_properties_leads_to_is_refused(node: dict[str, 
         mirrored({**marked(deep=node), **definitions}, "tool 't'")
 
 
-def test_what_only_looks_like_a_mark_is_none() -> None:
+def test_a_property_named_like_a_mark_is_not_a_mark() -> None:
     data = {"x-mcp-header": "a b"}
     property_of_that_name = {"type": "string"}
 
@@ -207,7 +207,7 @@ def test_a_tool_that_clients_would_drop_is_refused_when_it_is_registered(annotat
         Server("s").tool(run)
 
 
-def test_a_schema_of_ones_own_is_held_to_the_same() -> None:
+def test_a_given_schema_is_checked_in_the_same_way() -> None:
     def run(region: str) -> None: ...
 
     with pytest.raises(RegistrationError, match="'region'"):

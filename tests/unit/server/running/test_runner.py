@@ -83,7 +83,7 @@ class Quiet(Exception): ...
     ],
     ids=repr,
 )
-def test_whatever_a_tool_raises_is_a_failure_in_words_for_the_client(error: BaseException, told: str | None) -> None:
+def test_an_exception_of_a_tool_is_a_failure_with_a_text_for_the_client(error: BaseException, told: str | None) -> None:
     async def later() -> None:
         raise error
 
@@ -94,7 +94,7 @@ def test_whatever_a_tool_raises_is_a_failure_in_words_for_the_client(error: Base
         assert outcome_in(call(Server("shop", mask_errors=False)), function) == Failed(words)
 
 
-def test_only_what_was_not_meant_for_the_client_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_exceptions_other_than_tool_errors_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     called(raising(ToolError("meant")))
     assert caplog.records == []
 
@@ -130,11 +130,11 @@ def by_hand(value: int) -> int:
         pytest.param(returning(1, Annotated[int, AfterValidator(by_hand)]), id="a validator that raises"),
     ],
 )
-def test_a_value_that_is_none_is_a_failure(function: Callable[..., object]) -> None:
+def test_an_invalid_return_value_is_a_failure(function: Callable[..., object]) -> None:
     assert called(function) == Failed("internal error in do (id r-1)")
 
 
-def test_arguments_that_do_not_fit_are_a_failure_that_names_them() -> None:
+def test_invalid_arguments_are_a_failure_that_names_them() -> None:
     def do(amount: float) -> None: ...
 
     for arguments in ({}, {"amount": "x"}, {"amount": 1.0, "typo": 1}):
@@ -251,7 +251,7 @@ def test_a_prompt_that_yields_something_else_is_a_protocol_error(returned: objec
         messages_of(returned)
 
 
-def test_a_prompt_that_raises_is_a_failure_in_words_for_the_client() -> None:
+def test_an_exception_of_a_prompt_is_a_failure_with_a_text_for_the_client() -> None:
     for function, told in (
         (raising(ToolError("no")), "no"),
         (raising(RuntimeError("no")), "internal error in p (id r-1)"),
@@ -375,7 +375,7 @@ def test_a_request_names_its_task_by_any_of_the_keys_or_by_several_alike(
         {"mcp-baton/task_id": "a", "_task_id": "b"},
     ],
 )
-def test_a_task_that_is_named_wrongly_is_refused(server: Server, meta: dict[str, Json]) -> None:
+def test_an_invalid_task_id_is_refused(server: Server, meta: dict[str, Json]) -> None:
     with pytest.raises(ProtocolError) as caught:
         call(server, meta=meta).bound_task()
     assert caught.value.code == INVALID_PARAMS

@@ -92,7 +92,7 @@ def test_what_a_function_returns_is_returned_whatever_its_parameters_are_called(
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
 @pytest.mark.parametrize("is_async", [False, True])
-def test_whatever_a_function_raises_is_told_and_the_next_one_runs(error: BaseException, is_async: bool) -> None:
+def test_any_exception_is_reported_and_the_next_function_runs(error: BaseException, is_async: bool) -> None:
     def broken() -> None:
         raise error
 
@@ -130,7 +130,7 @@ def test_a_task_that_a_function_left_behind_cannot_end_the_loop() -> None:
     assert isinstance(left[0].exception(), SystemExit)
 
 
-def test_a_function_that_is_not_asynchronous_after_all_is_told_so() -> None:
+def test_a_plain_function_on_the_loop_is_a_type_error() -> None:
     ended = run(lambda: 1, is_async=True)
 
     assert isinstance(ended, Raised)
@@ -237,7 +237,7 @@ def test_functions_run_at_the_same_time_when_requests_do() -> None:
     assert ended == [Returned(True)] * 3
 
 
-def test_the_requests_thread_does_what_is_due_while_a_function_runs() -> None:
+def test_the_requests_thread_calls_the_pulse_while_a_function_runs() -> None:
     done, beats, threads = threading.Event(), 0, set[int]()
 
     def pulse() -> float:
@@ -261,7 +261,7 @@ def test_a_thread_takes_the_next_function_as_soon_as_the_last_ones_end_is_heard_
     assert run(threading.get_ident, mailbox=Slow()) == run(threading.get_ident)
 
 
-def test_what_is_due_is_done_before_a_function_begins() -> None:
+def test_the_pulse_is_called_before_a_function_starts() -> None:
     done: list[str] = []
 
     def pulse() -> float:
@@ -272,7 +272,7 @@ def test_what_is_due_is_done_before_a_function_begins() -> None:
     assert done == ["what is due", "the function"]
 
 
-def test_what_is_due_is_done_while_a_function_goes_on_talking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pulse_is_called_while_a_function_sends_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     ear, mailbox = Ear(), Mailbox()
     heard_when_due: list[int] = []
 

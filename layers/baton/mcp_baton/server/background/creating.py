@@ -39,7 +39,7 @@ from mcp_baton.server.request import Request
 from mcp_baton.server.running.bound_function import bound_tool
 from mcp_baton.server.running.runner import CallOptions, prepared_for
 from mcp_baton.server.schema.schema import explain
-from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_invocation, resumed_invocation
+from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_input, resumed_input
 from mcp_baton.server.workflows.task_view import options_of, task_summary
 from mcp_baton.tasks.record import ATTEMPTS, WORKFLOW_TASK, JobSpec, NewTask, TaskRecord
 from mcp_baton.workflow.definition import ANSWERS, Workflow
@@ -269,8 +269,8 @@ def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, 
         return _start_job(request, tool, task_id, arguments)
     ttl_ms = _ttl_ms(request)
     own_ttl_ms = None if ttl_ms is None else max(ttl_ms, request.services.settings.default_ttl_ms)
-    invocation = new_invocation(request, tool.workflow, arguments, own_ttl_ms)
-    own = _store(request, new_task(tool.workflow, invocation, request.owner or "", None))
+    run_input = new_input(request, tool.workflow, arguments, own_ttl_ms)
+    own = _store(request, new_task(tool.workflow, run_input, request.owner or "", None))
     try:
         answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
         return _start_job(request, tool, own.task_id, answers)
@@ -298,7 +298,7 @@ def _check_resumable(request: Request, workflow: Workflow, task_id: str, argumen
             raise TaskFinished(task)
         if task.claim is not None and task.claim.holds_at(request.now_ms()):
             raise TaskHeld(task.claim.until_ms, task)
-        resumed_invocation(request, workflow, task, arguments)
+        resumed_input(request, workflow, task, arguments)
     except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
         raise
     except StoreError as error:

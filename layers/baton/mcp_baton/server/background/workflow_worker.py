@@ -36,8 +36,7 @@ from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows.client_questions import unanswered_in
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow, with_answers
-from mcp_baton.server.workflows.workflow_tool_results import result_of_run
-from mcp_baton.server.workflows.workflow_tools import not_run
+from mcp_baton.server.workflows.workflow_tools import not_run, result_of_run
 from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import Job, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
@@ -182,18 +181,18 @@ class WorkflowJob:
             NotDispatched: the call was handed over, but the worker could not be invoked.
             StoreError: the store does not answer, or the run could not be written.
         """
-        twin, store = self._execution.server.workflow_tool(self._job.work.tool), self._execution.store
-        if twin is None or store is None:
+        tool, store = self._execution.server.workflow_tool(self._job.work.tool), self._execution.store
+        if tool is None or store is None:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
         try:
             self._lease.task = store.jobs.extend(self._lease.task, self._lives_ms)
         except (ClaimLost, TaskFinished, TaskNotFound) as over:
             return f"stopped: {over}"
         host = WorkerHost(self._execution)
-        ended = self._run(twin, host)
+        ended = self._run(tool, host)
         while isinstance(ended, EndedRun) and (answers := self._user_answers(ended)):
             self._arguments = with_answers(self._arguments, answers)
-            ended = self._run(twin, host)
+            ended = self._run(tool, host)
         if self._monitor.ended:
             return "stopped: it is over, or another worker's"
         if isinstance(ended, EndedRun):
@@ -202,9 +201,9 @@ class WorkflowJob:
             ended = result_of_run(self._execution, ended, host)
         return self._completed(store, ended, write)
 
-    def _run(self, twin: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
+    def _run(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
         """Run the workflow. Returns the run; or, if nothing could be run, the result of the workflow's tool."""
-        workflow, task_id = twin.workflow, self._job.work.workflow_task or ""
+        workflow, task_id = tool.workflow, self._job.work.workflow_task or ""
         while True:
             try:
                 return run_workflow(self._execution, workflow, self._arguments, task_id, host, lives_ms=self._lives_ms)
@@ -214,15 +213,15 @@ class WorkflowJob:
                 if not self._is_last():
                     self._give_back()
                     raise
-                return not_run(self._execution, twin, task_id, held)
+                return not_run(self._execution, tool, task_id, held)
             except StoreBusy:
                 raise
             except NotRead as refused:
                 if not isinstance(refused.error, ValueLost):
                     raise refused.error from refused
-                return not_run(self._execution, twin, task_id, refused)
+                return not_run(self._execution, tool, task_id, refused)
             except (ArgumentRefused, *NOT_RESUMED) as refused:
-                return not_run(self._execution, twin, task_id, refused)
+                return not_run(self._execution, tool, task_id, refused)
 
     def _user_answers(self, run: EndedRun) -> JsonObject:
         """The user's answers to the open questions; empty if there are none to ask, or the user cannot be asked.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -31,35 +31,6 @@ class TookTooLong(Exception):
     """A factory exceeded its time limit."""
 
 
-class Waiting(Protocol):
-    """How a call waits for its dependencies."""
-
-    def within(self, limit_s: float) -> Self:
-        """The same with a time limit."""
-
-    async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the process's loop and return its result.
-
-        Raises:
-            TookTooLong: it exceeded the limit and was cancelled.
-        """
-
-    def call[T](self, factory: object, function: Callable[[], T], undo: Callable[[T], None]) -> T:
-        """Call a plain function and return its result.
-
-        Args:
-            factory: The author's function that it calls.
-            function: The function.
-            undo: Receives a result that comes after the limit.
-
-        Raises:
-            TookTooLong: it exceeded the limit and was abandoned.
-        """
-
-    async def wait(self, settled: "Future[None]", limit_s: float) -> bool:
-        """Wait for another call that creates the same dependency. Returns whether it ended within the limit."""
-
-
 class OnTheLoop:
     """Waiting in a coroutine on the process's loop.
 
@@ -75,7 +46,11 @@ class OnTheLoop:
         return OnTheLoop(limit_s)
 
     async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Await it."""
+        """Await a coroutine.
+
+        Raises:
+            TookTooLong: it exceeded the limit and was cancelled.
+        """
         import asyncio
 
         limit = asyncio.timeout(self._limit_s)
@@ -88,11 +63,11 @@ class OnTheLoop:
             raise
 
     def call[T](self, _factory: object, function: Callable[[], T], _undo: Callable[[T], None]) -> T:
-        """Call it here, without a limit, because it may need the loop. A slow one blocks the loop (`event_loop`)."""
+        """Call a plain function here, without a limit, because it may need the loop. A slow one blocks the loop."""
         return function()
 
     async def wait(self, settled: "Future[None]", limit_s: float) -> bool:
-        """Let other tasks run meanwhile: one of them may be the other call."""
+        """Wait for another call that creates the same dependency. Returns whether it ended within the limit."""
         import asyncio
 
         done, _ = await asyncio.wait([asyncio.wrap_future(settled)], timeout=limit_s)
@@ -114,20 +89,37 @@ class InItsThread:
         return InItsThread(limit_s)
 
     async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it on the loop, and block until it ends."""
+        """Run a coroutine on the loop, and block until it ends.
+
+        Raises:
+            TookTooLong: it exceeded the limit and was cancelled.
+        """
         from mcp_baton.server.running.event_loop import begin
 
         return _result_of(begin(coroutine), self._limit_s)
 
     def call[T](self, factory: object, function: Callable[[], T], undo: Callable[[T], None]) -> T:
-        """Call it here, or, with a limit, in another thread, which is abandoned after the limit."""
+        """Call a plain function here, or, with a limit, in another thread.
+
+        Args:
+            factory: The author's function that it calls.
+            function: The function.
+            undo: Receives a result that comes after the limit.
+
+        Raises:
+            TookTooLong: it exceeded the limit and was abandoned.
+        """
         return function() if self._limit_s is None else _in_another_thread(factory, function, undo, self._limit_s)
 
     async def wait(self, settled: "Future[None]", limit_s: float) -> bool:
-        """Block."""
+        """Block until another call has created the same dependency. Returns whether it ended within the limit."""
         from concurrent.futures import wait
 
         return bool(wait([settled], limit_s).done)
+
+
+type Waiting = OnTheLoop | InItsThread
+"""How a call waits for its dependencies."""
 
 
 def _in_another_thread[T](factory: object, function: Callable[[], T], undo: Callable[[T], None], limit_s: float) -> T:

@@ -27,7 +27,7 @@ from mcp_baton.workflow.definition_changes import carried, declared_arguments, d
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed
 from mcp_baton.workflow.lease import Superseded, TaskOver
-from mcp_baton.workflow.run import EndedRun, Invocation
+from mcp_baton.workflow.run import EndedRun, RunInput
 from mcp_baton.workflow.secrets import stand_in
 
 
@@ -148,23 +148,21 @@ def run_workflow(
     engine = Engine(host, execution.store, services.clock, sleep=services.sleep)
     with services.telemetry.span(f"workflow {workflow.name}"):
         if task_id is None:
-            ended = engine.start(workflow, new_invocation(execution, workflow, given, ttl_ms))
+            ended = engine.start(workflow, new_input(execution, workflow, given, ttl_ms))
         else:
             ended = _resume(execution, workflow, engine, given, task_id, answers, lives_ms)
     _note(execution, ended)
     return ended
 
 
-def new_invocation(
-    execution: Execution, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None
-) -> Invocation:
+def new_input(execution: Execution, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> RunInput:
     """How a workflow is invoked with these arguments, answers to its questions included.
 
     Raises:
         ArgumentRefused: an argument or an answer is missing, unknown or does not convert.
     """
     arguments, answers = split_answers(workflow, given)
-    return _invocation(execution, workflow.arguments, arguments, {}, answers, ttl_ms)
+    return _input(execution, workflow.arguments, arguments, {}, answers, ttl_ms)
 
 
 def split_answers(workflow: Workflow, given: JsonObject) -> tuple[JsonObject, dict[str, JsonObject]]:
@@ -188,17 +186,17 @@ def split_answers(workflow: Workflow, given: JsonObject) -> tuple[JsonObject, di
     return rest, {name: {name: value} for name, value in converted.items()}
 
 
-def _invocation(
+def _input(
     execution: Execution,
     declared: Sequence[Argument],
     given: JsonObject,
     stand_ins: Mapping[str, str],
     answers: Mapping[str, JsonObject],
     ttl_ms: int | None = None,
-) -> Invocation:
+) -> RunInput:
     texts, converted = check_arguments(declared, given)
     nulls = frozenset(name for name, value in given.items() if value is None)
-    return Invocation({**texts, **stand_ins}, {**converted, **stand_ins}, execution.owner, ttl_ms, nulls, answers)
+    return RunInput({**texts, **stand_ins}, {**converted, **stand_ins}, execution.owner, ttl_ms, nulls, answers)
 
 
 def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
@@ -241,10 +239,10 @@ def _resume(
     """Claim the task and resume it. If it cannot be resumed, the claim is released at once."""
     task = _taken(execution, workflow, engine, task_id)
     try:
-        invocation = resumed_invocation(execution, workflow, task, given)
+        run_input = resumed_input(execution, workflow, task, given)
         if lives_ms is not None and execution.store is not None:
             task = execution.store.jobs.extend(task, lives_ms)
-        return engine.resume(workflow, replace(invocation, answers={**invocation.answers, **answers}), task)
+        return engine.resume(workflow, replace(run_input, answers={**run_input.answers, **answers}), task)
     except (TaskFinished, TaskNotFound):
         raise
     except ClaimLost as lost:
@@ -257,8 +255,8 @@ def _resume(
         raise
 
 
-def resumed_invocation(execution: Execution, workflow: Workflow, task: TaskRecord, given: JsonObject) -> Invocation:
-    """The invocation of a resume: the stored arguments, replaced by those that are given again.
+def resumed_input(execution: Execution, workflow: Workflow, task: TaskRecord, given: JsonObject) -> RunInput:
+    """The input of a resume: the stored arguments, replaced by those that are given again.
 
     Raises:
         Drifted: the workflow has changed in steps that the task has completed.
@@ -277,11 +275,11 @@ def resumed_invocation(execution: Execution, workflow: Workflow, task: TaskRecor
         # The run only completes the task: no call is left that needs a secret.
         stand_ins = {name: stand_in(name) for name in lost}
         kept = [argument for argument in workflow.arguments if argument.name not in stand_ins]
-        return _invocation(execution, kept, arguments, stand_ins, answers)
+        return _input(execution, kept, arguments, stand_ins, answers)
     if lost:
         names = ", ".join(map(repr, lost))
         raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", lost)
-    return _invocation(execution, workflow.arguments, arguments, {}, answers)
+    return _input(execution, workflow.arguments, arguments, {}, answers)
 
 
 def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:

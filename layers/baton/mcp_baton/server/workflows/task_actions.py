@@ -16,8 +16,7 @@ from mcp_baton.server.workflows.result_meta import task_meta
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead
 from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
 from mcp_baton.server.workflows.task_view import listed_meta, status_message_of
-from mcp_baton.server.workflows.workflow_tool_results import error
-from mcp_baton.server.workflows.workflow_tools import NOTHING_RUN, Unusable, not_run, sentence
+from mcp_baton.server.workflows.workflow_tools import NOTHING_RUN, Unusable, error, not_run, sentence
 from mcp_baton.tasks.record import PAUSED, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT

@@ -1,28 +1,49 @@
-"""`tools/call` of a workflow: start a run, or resume a task (docs/workflows.md, As a tool)."""
+"""`tools/call` of a workflow: start a run or resume a task, and the result as a text and as structured content
+(docs/workflows.md, As a tool)."""
 
 import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate
+from typing import Final
+
+from msgspec import Struct, structs
 
 from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound, ValueLost
-from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
+from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
+from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.content import ResourceLink
+from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.definitions.workflow_tool import REQUIRED, WorkflowTool
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.result_meta import run_meta, task_meta
 from mcp_baton.server.workflows.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, answer_with_run
-from mcp_baton.server.workflows.task_ids import NamedWrongly, named_task
-from mcp_baton.server.workflows.workflow_tool_results import (
-    error,
-    result_of_held,
-    result_of_over,
-    result_of_run,
-    text_of,
-)
-from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT
+from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
+from mcp_baton.server.workflows.task_view import readable
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_value, steps_of, timestamp
+from mcp_baton.tasks.values import FINAL_RESULT, weight_of
+from mcp_baton.workflow.batch import run_result
+from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT, Workflow
+from mcp_baton.workflow.handoff import Handle, suggestions
+from mcp_baton.workflow.host import FetchedResource, Succeeded
+from mcp_baton.workflow.pause import refused_arguments
 from mcp_baton.workflow.quoting import quoted_error
-from mcp_baton.workflow.run_text import cut
+from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import EndedRun
+from mcp_baton.workflow.run_text import (
+    Value,
+    cut,
+    open_repeats_before,
+    text_of_ended_task,
+    text_of_held_task,
+    text_of_run,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -33,57 +54,57 @@ class Unusable(Exception):
     """Invalid arguments of a workflow tool. The text tells the model what to do."""
 
 
-def call_workflow_tool(request: Request, twin: WorkflowTool) -> JsonObject:
+def call_workflow_tool(request: Request, tool: WorkflowTool) -> JsonObject:
     """Run a workflow as far as possible, or resume the task that the arguments name; in this request or by a worker.
 
     Raises:
         ProtocolError: invalid params, or a call that asks for a task and cannot become one.
     """
-    if not _becomes_task(request, twin):
-        return _answered(request, twin, as_task=False)
-    answer = _answered(request, twin, as_task=True)
+    if not _becomes_task(request, tool):
+        return _answered(request, tool, as_task=False)
+    answer = _answered(request, tool, as_task=True)
     if request.stateless or "task" in answer:
         return answer
     # A client that asks for a task accepts no other result.
     raise ProtocolError(INVALID_PARAMS, text_of(answer))
 
 
-def _becomes_task(request: Request, twin: WorkflowTool) -> bool:
-    if not twin.workflow.background and "task" not in request.params:
+def _becomes_task(request: Request, tool: WorkflowTool) -> bool:
+    if not tool.workflow.background and "task" not in request.params:
         return False
     from mcp_baton.server.background.creating import becomes_task
 
-    return becomes_task(request, twin)
+    return becomes_task(request, tool)
 
 
-def _answered(request: Request, twin: WorkflowTool, *, as_task: bool) -> JsonObject:
+def _answered(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObject:
     task_id = None
     try:
         task_id, given = named_task(request, request.object("arguments"))
-        arguments = _arguments(twin, given, task_id)
+        arguments = _arguments(tool, given, task_id)
         if as_task:
             from mcp_baton.server.background.creating import start_workflow
 
-            return start_workflow(request, twin, arguments, task_id)
+            return start_workflow(request, tool, arguments, task_id)
         host = ServerHost(request, until_s=request.reply_due_s())
-        return result_of_run(request, answer_with_run(request, twin.workflow, arguments, task_id, host), host)
+        return result_of_run(request, answer_with_run(request, tool.workflow, arguments, task_id, host), host)
     except (NamedWrongly, Unusable) as refused:
         return error(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
     except (ArgumentRefused, *NOT_RESUMED) as refused:
-        return not_run(request, twin, task_id or "", refused)
+        return not_run(request, tool, task_id or "", refused)
 
 
-def _arguments(twin: WorkflowTool, given: JsonObject, task_id: str | None) -> dict[str, Json]:
+def _arguments(tool: WorkflowTool, given: JsonObject, task_id: str | None) -> dict[str, Json]:
     """The workflow's arguments, without those that count as absent."""
-    declared = {argument.name: argument for argument in twin.workflow.arguments}
+    declared = {argument.name: argument for argument in tool.workflow.arguments}
     # What else the tool takes, left empty, is what some hosts send where their model has left it out.
     given = {name: value for name, value in given.items() if value or name not in (TASK_ACTION, TASK_RESULT, ANSWERS)}
-    answers = {ANSWERS: given.pop(ANSWERS)} if twin.workflow.questions and given.get(ANSWERS) else {}
+    answers = {ANSWERS: given.pop(ANSWERS)} if tool.workflow.questions and given.get(ANSWERS) else {}
     unknown = sorted(given.keys() - declared.keys())
     if unknown:
-        takes = ", ".join([*declared, *([ANSWERS] if twin.workflow.questions else []), TASK_ID])
-        raise Unusable(f"unknown arguments: {quoted_error(', '.join(unknown))}; {twin.workflow.name} takes {takes}")
-    present = {name: value for name, value in given.items() if value is not None or name not in twin.without_null}
+        takes = ", ".join([*declared, *([ANSWERS] if tool.workflow.questions else []), TASK_ID])
+        raise Unusable(f"unknown arguments: {quoted_error(', '.join(unknown))}; {tool.workflow.name} takes {takes}")
+    present = {name: value for name, value in given.items() if value is not None or name not in tool.without_null}
     missing = [name for name, argument in declared.items() if argument.required and name not in present]
     if missing and task_id is None:
         raise Unusable(f"missing: {', '.join(missing)} ({REQUIRED})")
@@ -96,10 +117,10 @@ def sentence(problem: str) -> str:
 
 
 def not_run(
-    execution: Execution, twin: WorkflowTool, task_id: str, refused: NotResumed | ArgumentRefused
+    execution: Execution, tool: WorkflowTool, task_id: str, refused: NotResumed | ArgumentRefused
 ) -> JsonObject:
     """The result if nothing was run: an error that says what to do; for a held or finished task, its state."""
-    workflow = twin.workflow
+    workflow = tool.workflow
     anew = f"call {workflow.name} without {TASK_ID} to start anew"
     match refused:
         case ArgumentRefused(problem=problem):
@@ -110,7 +131,7 @@ def not_run(
         case TaskFinished(current=task) if task.workflow == workflow.name:
             return result_of_over(execution, workflow, task)
         case TaskFinished(current=task) | NotOfWorkflow(task=task):
-            return _others(execution, twin, task)
+            return _others(execution, tool, task)
         case TaskNotFound():
             known = "it never was, it has expired, or it is another's"
             return error(f"There is no such task: {known}. {NOTHING_RUN}: {anew}, with all its arguments.")
@@ -131,13 +152,216 @@ def _unread(cause: StoreError, anew: str) -> str:
     return f"The task's state cannot be read now. {NOTHING_RUN}: make the same call again later."
 
 
-def _others(execution: Execution, twin: WorkflowTool, task: TaskRecord) -> JsonObject:
+def _others(execution: Execution, tool: WorkflowTool, task: TaskRecord) -> JsonObject:
     """The error for a task of another workflow, with the call that resumes it. A background call has a task of its own
     beside the workflow's: starting a new one would run the workflow twice."""
     if task.job is not None and task.job.work.workflow_task is not None:
-        tool, own = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
-        return error(f"This task is a call of {tool} in the background. {NOTHING_RUN}: call {tool} with {own}.")
+        called, own = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
+        return error(f"This task is a call of {called} in the background. {NOTHING_RUN}: call {called} with {own}.")
     of = "is not one of this workflow"
     if task.workflow is not None and execution.server.workflow_tool(task.workflow) is not None:
         return error(f"This task {of}. {NOTHING_RUN}: call {task.workflow} with this {TASK_ID}.")
-    return error(f"This task {of}. {NOTHING_RUN}: call {twin.workflow.name} without {TASK_ID} to start anew.")
+    return error(f"This task {of}. {NOTHING_RUN}: call {tool.workflow.name} without {TASK_ID} to start anew.")
+
+
+LONG: Final = 2_000
+"""The longest result in the structured content, bytes of JSON. A longer one is a resource."""
+
+ALL: Final = 40_000
+"""The longest results together, bytes of JSON: hosts cut results of more than about 25,000 tokens."""
+
+UNKEPT: Final = 200_000
+"""The same for results that cannot be read as resources."""
+
+NEXT: Final = 20_000
+"""The longest `next`, bytes of JSON. Later results have the rest."""
+
+
+class Results(Struct, frozen=True):
+    """The results of completed steps in the structured content, and links to those that are left out."""
+
+    shown: dict[str, Json]
+    links: list[ResourceLink]
+
+
+def error(text: str) -> dict[str, Json]:
+    """An error. Hosts show only its text."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def text_of(result: JsonObject) -> str:
+    """The text of a result of this module."""
+    match result.get("content"):
+        case [{"text": str(text)}, *_]:
+            return text
+        case _:
+            return ""
+
+
+def result_of_run(execution: Execution, run: EndedRun, host: ServerHost) -> dict[str, Json]:
+    """The result of a run."""
+    meta = run_meta(execution, run)
+    known = _known(run, meta)
+    handle = handle_of(execution.server, run.workflow, run.task.task_id) if run.task else None
+    stored = run.task.task_id if run.task and run.stored else None
+    results = _results_of(run, stored)
+    text = text_of_run(run, known, host, handle, lambda step: _uri(stored, step, run))
+    following = _following(run, known, host, handle) if run.pause else []
+    steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
+    if run.pause:
+        results = structs.replace(results, links=[*results.links, *_read(run)])
+    state: dict[str, Json] = {**meta, "steps": steps}
+    warning = [*may_have_run_twice(run.twice), *may_have_run(open_repeats_before(run, known))]
+    if warning:
+        state["warning"] = " ".join(warning)
+    return _made(execution, text, state, results, following, meta)
+
+
+def result_of_held(
+    execution: Execution, workflow: Workflow, task: TaskRecord, until_ms: int, now_ms: int
+) -> dict[str, Json]:
+    """The result if another run holds the task. It is not an error: the same call works later."""
+    until, seconds = timestamp(until_ms), max((until_ms - now_ms + 999) // 1000, 1)
+    text = text_of_held_task(workflow, _statuses(task), until, seconds, task.task_id)
+    meta = task_meta(execution, task)
+    again = handle_of(execution.server, workflow, task.task_id).going_on()
+    made = _made(execution, text, meta, Results({}, []), again, meta)
+    structure = made["structuredContent"]
+    return made | {"structuredContent": {**structure, "running_until": until}} if isinstance(structure, dict) else made
+
+
+def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
+    """The result for a finished task: its stored outcome."""
+    meta = task_meta(execution, task)
+    completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and has_value(step)]
+    results = _stored_results(task, [step["name"] for step in completed])
+    values = []
+    if completed:
+        step = completed[-1]
+        values.append(_stored(task, f"{RESULT_PREFIX}{step['name']}", f"Result of {step.get('tool', step['name'])}"))
+    final = _stored(task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else ""))
+    if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(_by_name(task))):
+        values.insert(0, final)
+    text = text_of_ended_task(workflow, task.status, _statuses(task), values)
+    return _made(execution, text, meta, results, [], meta)
+
+
+def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
+    """The suggested calls after a run that has paused."""
+    go_on = handle if run.stored else None
+    refused = partial(refused_arguments, pause=run.pause)
+    return _fitting(suggestions(run.workflow, known, run.pause, host, refused, handle, go_on))
+
+
+def _fitting(left: list[JsonObject]) -> list[JsonObject]:
+    """The first entries that fit, at least one."""
+    sizes = accumulate(len(dumps(entry).encode()) for entry in left)
+    return [entry for place, (entry, size) in enumerate(zip(left, sizes, strict=True)) if place == 0 or size <= NEXT]
+
+
+def _made(
+    execution: Execution, text: str, state: JsonObject, results: Results, following: Iterable[Json], meta: JsonObject
+) -> dict[str, Json]:
+    told = {
+        name: state[name] for name in ("task_id", "task_status", "steps", "pause_reason", "warning") if name in state
+    }
+    structure: dict[str, Json] = {"message": text, **told, "results": results.shown, "next": list(following)}
+    content: list[Json] = [{"type": "text", "text": text}]
+    if execution.envelope.revision != REVISION_WITHOUT_HEADER:  # the first revision has no links
+        content += [link.to_json() for link in results.links]
+    made: dict[str, Json] = {"content": content, "structuredContent": structure, "isError": False}
+    return made | {"_meta": meta} if meta else made
+
+
+def _known(run: EndedRun, meta: JsonObject) -> Known:
+    """The known values of the run, with the steps that continuations have completed meanwhile."""
+    told = meta.get("steps")
+    stored = (
+        {step["name"]: step["status"] for step in told if isinstance(step, Mapping)} if isinstance(told, list) else {}
+    )
+    statuses = {
+        name: StepStatus.COMPLETED if stored.get(name) == StepStatus.COMPLETED else status
+        for name, status in run.statuses.items()
+    }
+    return replace(run.known, statuses=statuses)
+
+
+def _uri(task_id: str | None, step: str, run: EndedRun) -> str | None:
+    name = f"{RESULT_PREFIX}{step}"
+    return None if task_id is None or name in run.oversized else value_uri(task_id, name)
+
+
+def _results_of(run: EndedRun, stored: str | None) -> Results:
+    values = {
+        trace.step.name: trace.outcome.value
+        for trace in run.traces
+        if trace.step.has_value and isinstance(trace.outcome, Succeeded)
+    }
+    sizes = {name: len(dumps(value).encode()) for name, value in values.items()}
+    uris = {name: uri for name in values if (uri := _uri(stored, name, run))}
+    left_out = _left_out(sizes, frozenset(uris))
+    shown = {name: _note(sizes[name], uris.get(name)) if name in left_out else value for name, value in values.items()}
+    return Results(shown, _links(uris, left_out))
+
+
+def _read(run: EndedRun) -> list[ResourceLink]:
+    """Links to the resources that were read for the model: their contents do not fit into a text."""
+    contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
+    contents += run.blocked.resources if run.blocked else ()
+    found = {content.uri: content for content in contents if isinstance(content, FetchedResource)}
+    return [ResourceLink(uri, uri, mime_type=content.mime_type) for uri, content in found.items()]
+
+
+def _stored_results(task: TaskRecord, steps: list[str]) -> Results:
+    weights = {step: weight_of(task, f"{RESULT_PREFIX}{step}") for step in steps}
+    sizes = {step: weight.text_bytes for step, weight in weights.items() if weight}
+    uris = {step: value_uri(task.task_id, f"{RESULT_PREFIX}{step}") for step in sizes}
+    left_out = _left_out(sizes, frozenset(uris))
+    shown = {
+        step: _note(size, uris[step]) if step in left_out else readable(task, f"{RESULT_PREFIX}{step}")
+        for step, size in sizes.items()
+    }
+    return Results(shown, _links(uris, left_out))
+
+
+def _left_out(sizes: Mapping[str, int], elsewhere: frozenset[str]) -> frozenset[str]:
+    """The results that are left out: the long ones, and the longest of the others if they do not fit together."""
+    out, total = set(), 0
+    for name in sorted(sizes, key=lambda name: sizes[name]):
+        total += sizes[name]
+        if (name in elsewhere and (sizes[name] > LONG or total > ALL)) or total > UNKEPT:
+            out.add(name)
+            total -= sizes[name]
+    return frozenset(out)
+
+
+def _note(size: int, uri: str | None) -> Json:
+    return {"bytes": size, "uri": uri} if uri else {"bytes": size}
+
+
+def _links(uris: Mapping[str, str], left_out: frozenset[str]) -> list[ResourceLink]:
+    return [
+        ResourceLink(uri, f"result of {step}", mime_type="application/json")
+        for step, uri in uris.items()
+        if step in left_out
+    ]
+
+
+def _stored(task: TaskRecord, name: str, label: str) -> Value:
+    weight, uri = weight_of(task, name), value_uri(task.task_id, name)
+    if weight is None or weight.text_bytes > LONG:
+        return Value(label, None, uri, weight.text_bytes if weight else 0)
+    if name != FINAL_RESULT:
+        return Value(label, readable(task, name), uri)
+    try:
+        return Value(label, task.result, uri)
+    except StoreError as lost:
+        return Value(label, {"error": str(lost)}, uri)
+
+
+def _by_name(task: TaskRecord) -> dict[str, StepStatus]:
+    return {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
+
+
+def _statuses(task: TaskRecord) -> list[StepStatus]:
+    return list(_by_name(task).values())

@@ -1,4 +1,4 @@
-"""Resource URI templates."""
+"""Resources: URI templates, and the URIs of tasks' values."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.server.definitions.resource import match, variables_of, withheld
+from mcp_baton.server.definitions.resource import is_own, match, value_at, value_uri, variables_of, withheld
 from mcp_baton.workflow.sources import fill_uri
 
 
@@ -140,7 +140,7 @@ def test_variables_are_listed_in_order() -> None:
 
 
 @pytest.mark.parametrize("template", ["x://{a", "x://a}", "x://{}", "x://{a b}", "x://{?a}", "x://{a,b}", "x://{a}{a}"])
-def test_what_is_not_supported_is_refused(template: str) -> None:
+def test_unsupported_expressions_are_refused(template: str) -> None:
     with pytest.raises(RegistrationError, match="x://"):
         variables_of(template, "resource")
 
@@ -194,3 +194,18 @@ def test_every_value_that_a_step_binds_reaches_a_function_that_takes_paths_whole
 def test_a_value_that_a_step_binds_reaches_a_function_that_takes_names_whole_or_not_at_all(value: str) -> None:
     expected = None if value in {".", ".."} or set(value) & set("/\\\0") else {"topic": value}
     assert match("docs://{topic}/end", fill_uri("docs://{topic}/end", {"topic": value})) == expected
+
+
+@given(st.text(st.characters(exclude_categories=()), min_size=1))
+def test_every_variables_uri_leads_back_to_it(name: str) -> None:
+    uri = value_uri("task", name)
+    assert uri.isascii()
+    assert is_own(uri)
+    assert value_at(uri) == ("task", name)
+
+
+@pytest.mark.parametrize(
+    "uri", ["docs://tasks/a/b", "baton://tasks/a", "baton://tasks/a/b/c", "baton://tasks/a/%ff", ""]
+)
+def test_other_uris_name_no_value(uri: str) -> None:
+    assert value_at(uri) is None

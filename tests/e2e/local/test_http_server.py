@@ -191,7 +191,7 @@ def test_a_client_that_hangs_up_in_its_request_is_forgotten(
         (b"POST /mcp HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413),
     ],
 )
-def test_malformed_http_is_refused_and_the_server_goes_on(
+def test_malformed_http_is_refused_and_the_server_continues(
     serve: Serve, request_bytes: bytes, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = serve(adapted(echo))
@@ -202,7 +202,7 @@ def test_malformed_http_is_refused_and_the_server_goes_on(
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
-def test_a_client_that_waits_for_100_is_told_once_to_go_on(serve: Serve) -> None:
+def test_a_client_that_waits_for_100_gets_it_once(serve: Serve) -> None:
     port = serve(adapted(echo))
     request = b"POST /mcp HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as client:
@@ -244,7 +244,7 @@ def test_a_stream_whose_application_fails_breaks_off_and_is_logged_once(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-def test_the_answers_own_framing_headers_give_way_to_the_servers(serve: Serve) -> None:
+def test_the_servers_framing_headers_replace_those_of_the_answer(serve: Serve) -> None:
     def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
         return HttpResponse(200, {"content-length": "999", "Transfer-Encoding": "chunked", "X": "y"}, b"four")
 
