@@ -136,7 +136,6 @@ server.add_workflow(
             Step(
                 "refund",
                 tool="refund",
-                retryable=True,
                 guidance="Ask for an approval.",
                 arguments={"order_id": prompt_arg("order_id"), "amount": step_output("order", "total")},
             ),
