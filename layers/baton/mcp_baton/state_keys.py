@@ -1,4 +1,4 @@
-"""The keys that sign request states, from AWS Secrets Manager (docs/deploying.md, State key).
+"""The keys that sign request states, from AWS Secrets Manager (docs/deploying.md).
 
 The version `AWSCURRENT` signs; `AWSPREVIOUS` is still accepted. The keys are not in the function's environment, because
 everyone who may view the function's configuration could read them there.
