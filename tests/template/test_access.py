@@ -58,8 +58,8 @@ def test_only_without_authentication_are_callers_anonymous(modes: Mapping[str, S
     assert environment["BATON_ALLOW_ANONYMOUS"] == ("on" if mode == "NONE" else "")
 
 
-def test_a_stack_that_lets_everybody_in_says_so_and_others_do_not(modes: Mapping[str, Stack]) -> None:
-    assert "everybody" in modes["NONE"].outputs["Warning"]
+def test_a_stack_without_authentication_has_a_warning(modes: Mapping[str, Stack]) -> None:
+    assert "everyone" in modes["NONE"].outputs["Warning"]
     assert [mode for mode, stack in modes.items() if "Warning" in stack.outputs] == ["NONE"]
 
 

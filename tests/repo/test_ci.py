@@ -1,7 +1,4 @@
-"""`.ci/run` and `.ci/get-docker`: where Docker is missing it is brought along, or its absence is the last word.
-
-The scripts run in a folder of their own, with commands on the path that only note that they were called.
-"""
+"""The scripts in `.ci`. They run in a separate folder, with commands on the path that only record their calls."""
 
 import os
 import re
@@ -17,12 +14,12 @@ import pytest
 CI = Path(__file__).parents[2] / ".ci"
 WITHIN_S = 60
 STEPS = "check test setup-tests setup-containers test-containers"
-REST_PASSED = "── the rest passed; NOT RUN for want of Docker: make test-containers. "
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a daemon, and gets as far as that")
+REST_PASSED = "── the rest passed; NOT RUN, because Docker is missing: make test-containers. "
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a daemon")
 
 MAKEFILE = f'{STEPS}:\n\t@echo "made $@"; sleep $(or $(SLEEPS_$@),0); test "$@" != "$(FAILS)"\n.PHONY: {STEPS}\n'
 ANSWERED = '#!/bin/sh\ntest -e daemon-answers && exit 0\necho "no Docker daemon answers" >&2\nexit 1\n'
-"""The question that the tests ask of Docker."""
+"""The check whether Docker answers."""
 NOTED = '#!/bin/sh\necho "${0##*/} $*" >>"$NOTES"\n'
 DAEMON = """\
 while [ $# -gt 1 ]; do [ "$1" = --pidfile ] && echo $$ >"$2"; shift; done
@@ -33,20 +30,16 @@ exec sleep 600
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A repository with nothing but `.ci`, and the commands that its scripts find.
-
-    Attributes:
-        folder: Where it is.
-    """
+    """A repository that only contains `.ci`, and the commands on its path."""
 
     folder: Path
 
     def command(self, name: str, does: str = "exit 0\n") -> None:
-        """Put a command on the path that notes its calls and does this."""
+        """Put a command on the path that records its calls and runs this script."""
         write_program(self.folder / "bin" / name, NOTED + does)
 
     def run(self, script: str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-        """Run a script as CI does, nobody at the keyboard; ends when nothing holds its pipes any more."""
+        """Run a script as CI does, without a terminal. This returns when all its pipes are closed."""
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         inherited = {name: value for name, value in os.environ.items() if name not in ("CI", "DOCKER_HOST")}
         return subprocess.run(
@@ -64,28 +57,28 @@ class Checkout:
         return self.run("get-docker", str(self.folder / ".tools" / "docker"), **environment)
 
     def called(self, *names: str) -> list[str]:
-        """The calls of these commands, with their arguments."""
+        """Return the calls of these commands, with their arguments."""
         notes = self.folder / "notes"
         calls = notes.read_text().splitlines() if notes.exists() else []
         return [call for call in calls if call.split(" ", 1)[0] in names]
 
     @property
     def daemon(self) -> Path:
-        """The program of the daemon that was started, while it runs."""
+        """The executable of the daemon that was started; it exists while the daemon runs."""
         pid = (self.folder / ".tools" / "docker" / "dockerd.pid").read_text().strip()
         return Path(f"/proc/{pid}/exe")
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Iterator[Checkout]:
-    """Docker is installed, no daemon answers, none runs, and the kernel can make containers."""
+    """Docker and Chromium are installed, no daemon runs, and the kernel allows containers."""
     shutil.copytree(CI, tmp_path / ".ci")
     (tmp_path / "Makefile").write_text(MAKEFILE)
     (tmp_path / "bin").mkdir()
     write_program(tmp_path / "tests" / "deployed" / ".venv" / "bin" / "python", ANSWERED)
     checkout = Checkout(tmp_path)
-    # `find` looks for daemons that run, `rm` for what dead ones left: this machine's are none of the tests' business.
-    for name in ("apt-get", "find", "mount", "mountpoint", "rm", "systemctl", "unshare"):
+    # `find` searches for running daemons and `rm` deletes files of dead ones. Both must not touch this machine.
+    for name in ("apt-get", "chromium", "find", "mount", "mountpoint", "rm", "systemctl", "unshare"):
         checkout.command(name)
     checkout.command("dockerd", DAEMON)
     yield checkout
@@ -101,12 +94,12 @@ def write_program(path: Path, text: str) -> None:
 
 
 def made(done: "subprocess.CompletedProcess[str]") -> list[str]:
-    """The targets that were made: those in containers, which are made beside the others, come last."""
+    """Return the targets that were made. Container tests come last."""
     targets = [line.removeprefix("made ") for line in done.stdout.splitlines() if line.startswith("made ")]
     return [target for target in targets if not target.startswith("setup-")]
 
 
-def test_a_daemon_that_answers_is_used_as_it_is(checkout: Checkout) -> None:
+def test_a_running_daemon_is_used(checkout: Checkout) -> None:
     (checkout.folder / "daemon-answers").touch()
 
     done = checkout.run("run", CI="1")
@@ -116,7 +109,7 @@ def test_a_daemon_that_answers_is_used_as_it_is(checkout: Checkout) -> None:
     assert checkout.called("apt-get", "dockerd", "systemctl", "unshare") == []
 
 
-def test_told_not_to_be_ci_nothing_is_installed_or_started_and_the_last_line_says_what_was_not_run(
+def test_outside_ci_nothing_is_installed_and_the_last_line_says_what_was_not_run(
     checkout: Checkout,
 ) -> None:
     done = checkout.run("run", CI="")
@@ -138,7 +131,7 @@ LOCAL = "DynamoDB Local needs Java 17 or newer, which is missing"
     ],
 )
 @pytest.mark.parametrize("answers", [True, False], ids=["with Docker", "without Docker"])
-def test_advisories_that_nobody_told_and_engines_that_were_left_out_are_in_the_last_line(
+def test_the_last_line_names_missing_advisories_and_engines(
     checkout: Checkout, note: str, said: str, answers: bool
 ) -> None:
     (checkout.folder / ".tools").mkdir()
@@ -154,7 +147,7 @@ def test_advisories_that_nobody_told_and_engines_that_were_left_out_are_in_the_l
 
 
 @needs_root
-def test_a_kernel_that_makes_no_containers_is_named_and_nothing_is_changed(checkout: Checkout) -> None:
+def test_a_kernel_without_containers_is_reported_and_nothing_is_changed(checkout: Checkout) -> None:
     checkout.command("unshare", "echo 'unshare failed: Operation not permitted' >&2\nexit 1\n")
 
     done = checkout.run("run", CI="true")
@@ -166,7 +159,7 @@ def test_a_kernel_that_makes_no_containers_is_named_and_nothing_is_changed(check
 
 
 @needs_root
-def test_a_daemon_is_started_used_and_stopped_though_nobody_says_that_this_is_ci(checkout: Checkout) -> None:
+def test_a_daemon_is_started_and_stopped_by_default(checkout: Checkout) -> None:
     done = checkout.run("run")
 
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "── everything passed")
@@ -177,7 +170,7 @@ def test_a_daemon_is_started_used_and_stopped_though_nobody_says_that_this_is_ci
 
 
 @needs_root
-def test_a_failing_test_fails_the_run_and_the_daemon_is_stopped_all_the_same(checkout: Checkout) -> None:
+def test_the_daemon_is_stopped_after_a_failing_test(checkout: Checkout) -> None:
     done = checkout.run("run", CI="true", FAILS="test-containers")
 
     assert done.returncode != 0
@@ -186,23 +179,21 @@ def test_a_failing_test_fails_the_run_and_the_daemon_is_stopped_all_the_same(che
 
 
 @pytest.mark.parametrize("step", ["check", "test"])
-def test_what_fails_beside_the_tests_in_containers_stops_them_and_shows_what_they_printed(
-    checkout: Checkout, step: str
-) -> None:
+def test_a_failure_stops_the_container_tests_and_prints_their_output(checkout: Checkout, step: str) -> None:
     (checkout.folder / "daemon-answers").touch()
 
-    # As tests do that have something to take away.
+    # Like tests that clean up.
     slow = "120 & trap 'sleep 1; touch ended; exit 1' TERM; wait"
     done = checkout.run("run", CI="1", FAILS=step, **{f"SLEEPS_{step}": "2", "SLEEPS_test-containers": slow})
 
     assert done.returncode != 0
     assert made(done)[-1] == "test-containers"
-    assert "── stopped: the tests in containers" in done.stdout
+    assert "── stopped the container tests" in done.stdout
     assert (checkout.folder / "ended").exists()
 
 
 @needs_root
-def test_a_daemon_that_does_not_come_up_fails_the_run_with_its_log(checkout: Checkout) -> None:
+def test_a_daemon_that_does_not_start_fails_the_run_with_its_log(checkout: Checkout) -> None:
     checkout.command("dockerd", "echo 'no such device' >&2\nexit 1\n")
 
     done = checkout.run("run", CI="true")
@@ -214,7 +205,7 @@ def test_a_daemon_that_does_not_come_up_fails_the_run_with_its_log(checkout: Che
 
 
 @needs_root
-def test_a_daemon_that_fails_on_its_storage_is_started_with_the_plainest_and_holds_no_pipe(checkout: Checkout) -> None:
+def test_a_daemon_that_fails_is_started_again_with_simple_storage(checkout: Checkout) -> None:
     checkout.command("dockerd", 'case "$*" in *vfs*) ;; *) exit 1 ;; esac\n' + DAEMON)
 
     done = checkout.get_docker(CI="1")
@@ -224,7 +215,7 @@ def test_a_daemon_that_fails_on_its_storage_is_started_with_the_plainest_and_hol
 
 
 @needs_root
-def test_what_is_missing_is_installed_from_fresh_lists(checkout: Checkout) -> None:
+def test_docker_is_installed_after_an_update_of_the_package_lists(checkout: Checkout) -> None:
     installed = checkout.folder / "bin" / "dockerd"
     installed.rename(checkout.folder / "package")
     checkout.command("apt-get", f"[ $1 = update ] || mv package {installed}\n")
@@ -239,7 +230,7 @@ def test_what_is_missing_is_installed_from_fresh_lists(checkout: Checkout) -> No
 
 
 @needs_root
-def test_an_installation_that_fails_fails_the_run_with_its_log(checkout: Checkout) -> None:
+def test_a_failed_installation_fails_the_run_with_its_log(checkout: Checkout) -> None:
     checkout.command("apt-get", "echo 'E: Unable to locate package docker.io'\nexit 100\n")
     (checkout.folder / "bin" / "dockerd").unlink()
 
@@ -250,14 +241,14 @@ def test_an_installation_that_fails_fails_the_run_with_its_log(checkout: Checkou
 
 
 def without_dockerd(checkout: Checkout) -> str:
-    """A file that has bash find no `dockerd` but the checkout's: this machine may have one."""
+    """Return a file that hides the `dockerd` of this machine from bash."""
     hiding = checkout.folder / "hiding.bash"
     hiding.write_text('command() { [[ $2 != dockerd || -e bin/dockerd ]] && builtin command "$@"; }\n')
     return str(hiding)
 
 
 @needs_root
-def test_a_daemon_elsewhere_that_does_not_answer_is_a_failure(checkout: Checkout) -> None:
+def test_a_docker_host_that_does_not_answer_is_a_failure(checkout: Checkout) -> None:
     done = checkout.get_docker(CI="1", DOCKER_HOST="tcp://docker:2375")
 
     assert done.returncode == 1
@@ -265,7 +256,7 @@ def test_a_daemon_elsewhere_that_does_not_answer_is_a_failure(checkout: Checkout
     assert checkout.called("apt-get", "dockerd") == []
 
 
-def test_uv_is_brought_by_its_hashes(checkout: Checkout) -> None:
+def test_uv_is_installed_by_its_hashes(checkout: Checkout) -> None:
     checkout.command("python3")
 
     done = checkout.run("get-uv", "brought")
@@ -275,7 +266,7 @@ def test_uv_is_brought_by_its_hashes(checkout: Checkout) -> None:
     assert bringing.endswith(f" --require-hashes --requirement {checkout.folder}/.ci/uv.txt --target brought")
 
 
-def test_builds_that_bring_uv_themselves_bring_the_same() -> None:
+def test_all_builds_install_the_same_version_of_uv() -> None:
     locked = re.findall(r"^uv==(\S+) ", (CI / "uv.txt").read_text(), re.MULTILINE)
     builds = [path.read_text() for path in CI.parent.glob("*/*/Makefile")]
 
