@@ -59,7 +59,7 @@ def test_the_wheel_has_the_whole_package_and_its_note_on_types(distributions: Di
 
     assert "mcp_baton/py.typed" in package
     assert package <= names
-    ours = {name for name in names if "/projects/files/" not in name}
+    ours = {name for name in names if "/project_files/" not in name}
     assert [name for name in ours if name.endswith(".pyc") or "/." in name] == []
     assert {name.split("/")[0] for name in names} == {"mcp_baton", f"mcp_baton-{project_version()}.dist-info"}
 

@@ -76,7 +76,7 @@ OUTCOMES: Mapping[str, Mapping[str, object]] = {
         ],
         "result/_meta": None,
     },
-    STARTERS: {"result/_meta/pause_reason/type": "schemaMismatch"},
+    STARTERS: {"result/_meta/pause_reason/type": "answersRequired"},
     "prompts-get-apology": {
         "result/messages/*/role": ["user"],
         "result/messages/0/content/text": (
