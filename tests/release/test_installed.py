@@ -44,7 +44,7 @@ TYPED = """\
 from mcp_baton import Server
 from mcp_baton.testing import connect
 
-reveal_type(Server("shop", version="1.0.0").name)
+reveal_type(Server("shop", version="1.0.0").options.name)
 with connect(Server("shop", version="1.0.0")) as client:
     reveal_type(client.call_tool("price", {}).is_error)
 """
