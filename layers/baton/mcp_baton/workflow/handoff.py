@@ -447,10 +447,7 @@ def entries_of(
     """The remaining calls of one step, as in `next_calls`."""
     uris = preview_uris(step, workflow, known)
     yield from ({"resource": uri} for it, uri in uris.items() if not step.read_after(it))
-    if step.ask is not None:
-        answer = answer_call(workflow, known, handle.arguments if handle else None)
-        yield from [answer] if answer else []
-    elif step.tool is not None and go_on and not tools.carries(carried_bytes(step, workflow, known)):
+    if step.tool is not None and go_on and not tools.carries(carried_bytes(step, workflow, known)):
         yield from go_on
     elif step.tool is not None:
         arguments = preview_arguments(step, workflow, known, tools)

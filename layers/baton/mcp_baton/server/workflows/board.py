@@ -21,7 +21,7 @@ from mcp_baton.server.workflows.task_ids import handle_of
 from mcp_baton.server.workflows.task_view import facts_of, readable, shown_pause
 from mcp_baton.tasks.record import PAUSED, RESULT_PREFIX, StepStatus, TaskRecord, paused_step, timestamp
 from mcp_baton.tasks.values import StoredValues, Weight, weight_of
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import ANSWERS, Step, Workflow
 from mcp_baton.workflow.definition_changes import differing
 from mcp_baton.workflow.handoff import (
     Requirements,
@@ -32,6 +32,7 @@ from mcp_baton.workflow.handoff import (
 )
 from mcp_baton.workflow.pause import PauseReason, parse_pause
 from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.questions import answer_call
 from mcp_baton.workflow.repeats import may_have_run
 from mcp_baton.workflow.resolve import Known, NoOutput, NotGiven, NoVariable, resolve
 from mcp_baton.workflow.run_text import cut
@@ -415,7 +416,13 @@ def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -
         return []
     tools, handle = ServerHost(request), handle_of(request.server, workflow, plan.task.task_id)
     made = []
+    answer = answer_call(workflow, known, handle.arguments)
+    own = request.server.workflow_tool(workflow.name)
+    if answer is not None and own is not None:
+        made.append(RemainingCall(answer, [ANSWERS], own.input_schema))
     for step in remaining_steps(workflow, known):
+        if step.ask is not None:
+            continue
         refused = plan.refused(step)
         for entry in entries_of(step, workflow, known, tools, refused, handle):
             missing = _missing(task, step, workflow, known, tools) | refused if "tool" in entry else frozenset()

@@ -21,6 +21,7 @@ from mcp_baton.tasks.record import PAUSED, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT
 from mcp_baton.workflow.handoff import secrets_given
+from mcp_baton.workflow.pause import AnswersRequired
 from mcp_baton.workflow.quoting import one_line, quoted_error
 from mcp_baton.workflow.run_text import cut
 
@@ -142,6 +143,9 @@ def _text(request: Request, tool: WorkflowTool, state: State, *, shows: bool) ->
     sentences = [f"This task of {tool.name} waits for the model; {settled}.", state.why, state.warning]
     first = next((call.entry for call in state.calls if "tool" in call.entry), None)
     corrected = state.reason is not None and state.reason.is_for_the_operator
+    if first is not None and isinstance(state.reason, AnswersRequired):
+        call = f"Call {first['tool']} with {one_line(first['arguments'])} to let the server continue."
+        return " ".join(filter(None, [*sentences, call]))
     if first is not None and first["tool"] != tool.name and not corrected:
         sentences.append(f"Next: call {first['tool']} with {one_line(first['arguments'])}.")
     if state.can_go_on:
