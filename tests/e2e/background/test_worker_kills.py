@@ -199,7 +199,7 @@ def test_a_worker_is_killed_before_and_after_each_call_of_its_store(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plans = [f"{side} {call}" for side in ("before", "after") for call in range(1, MOST_CALLS + 1)]
-    with tasks_over(database, tmp_path, monkeypatch, speed=20, doubled=False) as tasks:
+    with tasks_over(database, tmp_path, monkeypatch, speed=10, doubled=False) as tasks:
         tools = {tasks.start(tool, plan): tool for plan in plans for tool in ("repeatable", "once")}
         lives = check(tasks, tools, ended := tasks.end_all())
     by_plan = {(tools[task_id], plan): ended[task_id]["status"] for task_id, plan in _planned(tools, plans)}

@@ -4,7 +4,19 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel
 
-from mcp_baton import Argument, Context, Header, Server, Step, ToolError, Workflow, prompt_arg, step_output
+from mcp_baton import (
+    Argument,
+    Context,
+    Header,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    ask_model,
+    prompt_arg,
+    step,
+    step_output,
+)
 from mcp_baton.aws import handler
 
 server = Server("s")
@@ -98,5 +110,13 @@ account, pin = Argument("account", required=True), Argument("pin", required=True
 signing = Step("sign", tool=sign, arguments={"account": prompt_arg("account")})
 transferring = Step("transfer", tool=transfer, arguments={"pin": prompt_arg("pin"), "note": step_output("sign")})
 server.add_workflow(Workflow(name="pay", description="pay", arguments=[account, pin], steps=[signing, transferring]))
+
+
+@server.workflow
+def tell(order: str) -> None:
+    """Tell a customer."""
+    copies = ask_model("copies", "How many copies of {order}?", returns=int)
+    step(notify)(email="a@example.com", text=order, copies=copies)
+
 
 lambda_handler = handler(server)

@@ -319,6 +319,15 @@ def test_a_call_asks_again_for_a_wrong_secret(url: str) -> None:
     assert not re.search("1234|4711|many", typist.screen)
 
 
+def test_a_question_of_the_workflow_is_answered_at_the_terminal(url: str) -> None:
+    typist = Typist(f"baton run {url} tell order=A-1 --header 'X-Owner: answers' --continue")
+
+    code = typist.types(("copies (integer), How many copies of A-1?:", "many"), ("A-1?:", "2"))
+
+    assert code == 0, typist.screen
+    assert "a@example.com: A-1 (2)" in typist.screen
+
+
 def test_without_a_terminal_a_secret_is_not_asked_for(baton: Run) -> None:
     code, told = baton("run", "pay", "account=A-1")
     assert (code, told["error"]["code"], told["error"]["data"]) == (2, -32602, {"secretArguments": ["pin"]})

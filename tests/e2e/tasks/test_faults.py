@@ -388,5 +388,5 @@ def test_a_run_whose_task_was_not_created_does_not_speak_of_it(flow: Flow) -> No
         answer = flow.client.call_tool("flow")
     assert flow.table.items == []
     text = answer.result["content"][0]["text"]
-    assert text.endswith("This run has no task, so the server cannot go on with it: make the calls yourself.")
+    assert text.endswith("This run has no task, so the server cannot continue it: make the calls yourself.")
     assert "recorded" not in text

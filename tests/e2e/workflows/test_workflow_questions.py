@@ -146,11 +146,36 @@ def test_a_wrong_answer_is_refused_before_anything_is_stored(baton: Connect, ans
     assert client.task(run.task_id).variables == before.variables
 
 
+def test_null_is_an_answer_only_if_the_type_allows_it(baton: Connect) -> None:
+    server = Server("shop")
+    steps = [Step("note", ask=Ask("A note?", returns=str | None)), Step("name", ask=Ask("Whose name?"))]
+    server.add_workflow(Workflow(name="buy", description="buy", steps=steps))
+
+    run = baton(server).call_workflow("buy", {"answers": {"note": None, "name": None}})
+
+    assert run.steps == {"note": "completed", "name": "pending"}
+
+
+def test_without_a_task_the_call_says_that_it_starts_the_workflow_again(baton: Connect) -> None:
+    client = baton(library())
+    client.store.fails("PutItem", times=None)
+
+    run = client.call_workflow("borrow", {"title": "Emma"})
+
+    [call] = run.next
+    assert call["arguments"]["title"] == "Emma"
+    assert run.text.endswith("This run has no task, so this call starts the workflow again.")
+    given = {**call["arguments"], "answers": {"reader": "Kim", "days": 7}}
+    assert client.call_workflow("borrow", given).steps == {}
+    assert client.calls("lend") == [{"shelf": "shelf of Emma", "reader": "Kim", "days": 7}]
+
+
 def test_an_answer_can_be_changed_until_a_step_has_used_it(baton: Connect) -> None:
     lent: list[Any] = []
     client = baton(library(lent))
     run = client.call_workflow("borrow", {"title": "Emma"}).answer(reader="Kim")
     run = run.answer(reader="Lee", days=200)
+    assert client.task(run.task_id).variables["_workflow.result.reader"] == "Lee"
     assert run.pause.error == "too long"
 
     refused = run.answer(reader="Kim")

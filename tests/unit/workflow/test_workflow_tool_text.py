@@ -107,7 +107,7 @@ def test_a_tool_with_its_own_task_id_does_not_get_the_tasks() -> None:
 def test_without_a_task_nothing_names_one() -> None:
     text = told(named=None)
     assert "task_id" not in text
-    assert text.endswith("\n\nThis run has no task, so the server cannot go on with it: make the calls yourself.")
+    assert text.endswith("\n\nThis run has no task, so the server cannot continue it: make the calls yourself.")
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ class Run:
 
     @property
     def next(self) -> list[dict[str, Any]]:
-        """The remaining calls in the structured content or `_meta`; empty if the reply has no such list."""
+        """The suggested calls in the structured content or `_meta`; empty if the reply has no such list."""
         return cast("list[dict[str, Any]]", (self.structured or self.meta).get("next", []))
 
     @property

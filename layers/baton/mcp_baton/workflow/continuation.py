@@ -265,7 +265,7 @@ class RecordedCall(Struct, frozen=True):
     Attributes:
         plan: The plan for the task's state after the write.
         batch: The write.
-        following: The remaining calls, from `next_calls` with this handle.
+        following: The suggested calls, from `next_calls` with this handle.
         handle: Names the task in calls; `None` if the server does not have its workflow any more.
         oversized: The variables that were too large to store.
         twice: The recorded step, if a run may have run it before.

@@ -1,16 +1,11 @@
 """Questions of a workflow to the model and the user (docs/workflows.md, Questions). Pure."""
 
-from collections.abc import Callable, Iterator
-
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepStatus
-from mcp_baton.workflow.definition import ANSWERS, Argument, Step, Workflow
+from mcp_baton.workflow.definition import ANSWERS, Step, Workflow
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, Question
 from mcp_baton.workflow.resolve import Known, Schemas, resolve_texts
 from mcp_baton.workflow.sources import fill
-
-type SchemaOf = Callable[[Argument], JsonObject]
-"""Gives the JSON Schema of an answer."""
 
 
 def question_text(step: Step, workflow: Workflow, known: Known) -> str | None:
@@ -21,26 +16,11 @@ def question_text(step: Step, workflow: Workflow, known: Known) -> str | None:
     return fill(step.ask.question, {**known.shown_texts, **values}) if isinstance(values, dict) else None
 
 
-def open_questions(workflow: Workflow, known: Known, schema_of: SchemaOf) -> Iterator[Question]:
-    """The questions without an answer whose values are known, in order."""
-    arguments = {argument.name: argument for argument in workflow.questions}
-    for step in workflow.steps:
-        if step.ask is None or known.statuses[step.name] is StepStatus.COMPLETED:
-            continue
-        text = question_text(step, workflow, known)
-        if text is not None:
-            yield Question(step.name, text, dict(schema_of(arguments[step.name])), step.ask.of)
-
-
-def answers_to_give(workflow: Workflow, known: Known) -> JsonObject:
-    """The `answers` argument of the call that answers all open questions, with the questions as placeholders."""
-    texts = {
-        step.name: question_text(step, workflow, known)
-        for step in workflow.steps
-        if step.ask is not None and known.statuses[step.name] is not StepStatus.COMPLETED
-    }
-    given: dict[str, Json] = {name: f"<{text}>" for name, text in texts.items() if text is not None}
-    return {ANSWERS: given} if given else {}
+def _open(workflow: Workflow, known: Known) -> dict[str, str]:
+    """The questions without an answer whose values are known, in order, by the names of their steps."""
+    left = (step for step in workflow.steps if step.ask and known.statuses[step.name] is not StepStatus.COMPLETED)
+    texts = {step.name: question_text(step, workflow, known) for step in left}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def answer_call(workflow: Workflow, known: Known, naming: JsonObject | None) -> JsonObject | None:
@@ -52,10 +32,11 @@ def answer_call(workflow: Workflow, known: Known, naming: JsonObject | None) -> 
         naming: The arguments that name the task. Without them, the call has the workflow's own arguments: it may have
             to start the workflow.
     """
-    answers = answers_to_give(workflow, known)
+    answers: JsonObject = {name: f"<{text}>" for name, text in _open(workflow, known).items()}
     if not answers:
         return None
-    return {"tool": workflow.name, "arguments": {**(known.shown_texts if naming is None else naming), **answers}}
+    named: JsonObject = known.shown_texts if naming is None else naming
+    return {"tool": workflow.name, "arguments": {**named, ANSWERS: answers}}
 
 
 def unanswered(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> PauseReason:
@@ -63,5 +44,10 @@ def unanswered(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -
     values = resolve_texts(step.template_bindings, step, workflow, known)
     if not isinstance(values, dict):
         return values
-    questions = tuple(open_questions(workflow, known, schemas.answer_schema))
+    texts, asked = _open(workflow, known), {step.name: step.ask for step in workflow.steps if step.ask}
+    questions = tuple(
+        Question(answer.name, texts[answer.name], dict(schemas.answer_schema(answer)), asked[answer.name].of)
+        for answer in workflow.questions
+        if answer.name in texts
+    )
     return AnswersRequired(step.name, questions, workflow.name)

@@ -313,10 +313,10 @@ class Run(Struct):
 
     def take_answers(self) -> None:
         """Settle the questions that this invocation answers. An answer counts as the step's result."""
-        for step in self.workflow.steps:
-            given = self.input.answers.get(step.name)
-            if step.ask is not None and given is not None:
-                self.settle(StepTrace(step, None, (), Succeeded(given[step.name])))
+        for name, given in self.input.answers.items():
+            step = self.workflow.step(name)
+            if step is not None and step.ask is not None:
+                self.settle(StepTrace(step, None, (), Succeeded(given[name])))
 
     def ended(self, stop: Stop | None) -> EndedRun:
         """The ended run, which stopped for this reason."""

@@ -26,7 +26,7 @@ from mcp_baton.workflow.handoff import (
 )
 from mcp_baton.workflow.host import Failed, FetchedResource, Succeeded
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
-from mcp_baton.workflow.pause import PauseReason
+from mcp_baton.workflow.pause import AnswersRequired, PauseReason
 from mcp_baton.workflow.questions import question_text
 from mcp_baton.workflow.quoting import LONGEST as LONG
 from mcp_baton.workflow.quoting import called_with, one_line, quoted_error, quoted_guidance
@@ -212,7 +212,8 @@ SHORT: Final = 80
 
 _ROOM_FOR_COUNT: Final = 40
 
-NO_TASK: Final = "This run has no task, so the server cannot go on with it: make the calls yourself."
+NO_TASK: Final = "This run has no task, so the server cannot continue it: make the calls yourself."
+NO_TASK_TO_ANSWER: Final = "This run has no task, so this call starts the workflow again."
 
 type Where = Callable[[str], str | None]
 """The URI of a step's result, by the step's name; `None` if it has no URI."""
@@ -355,6 +356,8 @@ def _if_fits(text: str, room: int) -> str | None:
 
 def _notes(run: EndedRun) -> list[str]:
     if run.task is None:
+        if isinstance(run.pause, AnswersRequired):
+            return [NO_TASK_TO_ANSWER]
         return [NO_TASK] if run.pause else []
     return not_recorded(run)
 

@@ -58,9 +58,11 @@ def _answer(
     tool = named(entry["tool"], tools, "tool")
     schema = tool.get("inputSchema", {})
     questions: Mapping[str, str] = arguments[ANSWERS]
-    form = {**schema["properties"][ANSWERS], "required": list(questions), "$defs": schema.get("$defs", {})}
-    for text in questions.values():
-        terminal.say(text.removeprefix("<").removesuffix(">"))
+    asked = schema["properties"][ANSWERS]["properties"]
+    # The listed schema has the question without its values.
+    texts = {name: {"description": text.removeprefix("<").removesuffix(">")} for name, text in questions.items()}
+    fields = {name: {**asked[name], **text} for name, text in texts.items()}
+    form = {"properties": fields, "required": list(questions), "$defs": schema.get("$defs", {})}
     answers = terminal.fields(form, questions)
     result = call(connection, tool, {**arguments, ANSWERS: answers})
     content: Mapping[str, Any] = next(iter(result.get("content", ())), {})
@@ -82,7 +84,7 @@ def _make_call(
         return False
     terminal = connection.terminal
     if entry is None or entry["tool"] == ran.name:
-        # All steps are settled, or the server does not list the remaining calls.
+        # All steps are settled, or the server suggests no call.
         return terminal.line("Resume the workflow? [Y/n]").strip().lower() not in ("n", "no")
     tool = named(entry["tool"], tools, "tool")
     schema, arguments = tool.get("inputSchema", {}), dict(entry.get("arguments", {}))

@@ -44,7 +44,7 @@ class TaskState:
         workflow: The workflow's name; `None` for a tool's task.
         steps: The workflow's steps in order; empty for a tool's task.
         pause: The pause reason.
-        following: The remaining calls (`next`).
+        following: The suggested calls (`next`).
         result_by: `client` if a client supplied the result.
         questions: The questions of a tool's task, by key.
         others: The lengths of the other variables as JSON, by name.

@@ -76,7 +76,7 @@ def _secrets_in(data: Any) -> list[str]:
 
 
 def get_task(remote: Remote, task_id: str) -> TaskState:
-    """Return a task with its remaining calls."""
+    """Return a task with its suggested calls."""
     return state_of(remote.request("tasks/get", {"taskId": task_id}, {NEXT_KEY: True}))
 
 

@@ -250,7 +250,7 @@ def plan_of(request: Request, task: TaskRecord) -> Plan:
 
 
 def remaining(request: Request, plan: Plan) -> list[JsonObject]:
-    """The remaining calls of a task: `next`."""
+    """The suggested calls of a task: `next`."""
     return next_calls(plan, _Tools(request))
 
 

@@ -54,7 +54,7 @@ def recorded_meta(
 
     Args:
         plan: The plan after the write.
-        following: The remaining calls: `next`.
+        following: The suggested calls: `next`.
         oversized: The names of the variables that did not fit.
         twice: The step that the call was recorded as, if a run may have executed it before.
     """
@@ -81,7 +81,7 @@ def unrecorded_meta(
 
     Args:
         task: The task, if its state is known.
-        following: Its remaining calls.
+        following: Its suggested calls.
     """
     meta: dict[str, Json] = {"task_id": task_id}
     if task:

@@ -16,6 +16,7 @@ from mcp_baton.exceptions import (
     TaskNotFound,
 )
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.definitions.workflow_tool import takes_null
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, check_answers, check_arguments, stored_arguments
@@ -181,7 +182,9 @@ def split_answers(workflow: Workflow, given: JsonObject) -> tuple[JsonObject, di
     if not isinstance(answers, Mapping):
         names = ", ".join(question.name for question in questions)
         raise ArgumentRefused(f"{ANSWERS} is an object with one value for each question: {names}")
-    converted = check_answers(questions, {name: value for name, value in answers.items() if value is not None})
+    with_null = {question.name for question in questions if None in answers.values() and takes_null(question)}
+    present = {name: value for name, value in answers.items() if value is not None or name in with_null}
+    converted = check_answers(questions, present)
     rest = {name: value for name, value in given.items() if name != ANSWERS}
     return rest, {name: {name: value} for name, value in converted.items()}
 

@@ -57,7 +57,7 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         stateless: Whether it is shown in the words of the 2026 era.
         poll_interval_s: The poll interval, seconds. `None` to choose it by the task's age.
         values: `all` variables, `none`, or `None` for those in the task's item.
-        following: Returns the remaining calls of a task. `None` if they are not asked for.
+        following: Returns the suggested calls of a task. `None` if they are not asked for.
         budget: The size of the answer.
     """
 
