@@ -150,8 +150,7 @@ class Engine:
         completed = [step for step in workflow.steps if statuses[step.name] is StepStatus.COMPLETED]
         read_ahead(task.variables, [f"{RESULT_PREFIX}{step.name}" for step in completed])
         for step in completed:
-            if step.name not in run_input.answers:  # otherwise the answer is replaced
-                self._replay(run, step)
+            self._replay(run, step)
         run.written = len(run.traces)
         return self._finish(run)
 
