@@ -25,16 +25,12 @@ _ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
 
 
 class Setting(NamedTuple):
-    """A field of `Settings` that is read from the environment variable `BATON_<FIELD>`.
-
-    Attributes:
-        parse: Returns the value for the variable's name and text; raises `SettingsError`.
-        meaning: Its text in docs/settings.md.
-        default: The default in docs/settings.md; empty for the field's default.
-    """
+    """A field of `Settings` that is read from the environment variable `BATON_<FIELD>`."""
 
     parse: Callable[[str, str], object]
+    """Returns the value for the variable's name and text; raises `SettingsError`."""
     meaning: str
+    """For docs/settings.md, as `default`, which replaces the field's default there."""
     default: str = ""
 
 
