@@ -7,9 +7,11 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import RegistrationError, SettingsError

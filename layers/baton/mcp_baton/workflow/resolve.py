@@ -3,10 +3,9 @@ variables from the store."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
@@ -38,8 +37,11 @@ SHOWN_VALUE: Final = 100
 """Characters of an invalid value that are shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+def _none_outside(_: str) -> int:
+    return 0
+
+
+class Known(Struct, frozen=True):
     """The known values, from which data sources are resolved.
 
     Attributes:
@@ -63,7 +65,7 @@ class Known:
     secrets: Secrets = NO_SECRETS
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
-    outside: Callable[[str], int] = field(default=lambda _: 0, compare=False)
+    outside: Callable[[str], int] = _none_outside
 
     @property
     def shown_texts(self) -> Mapping[str, str]:
@@ -75,31 +77,27 @@ class Known:
         return concealed(value, source, self.secrets, self.shown_texts) if self.secrets.names else value
 
 
-@dataclass(frozen=True, slots=True)
-class NotGiven:
+class NotGiven(Struct, frozen=True):
     """An optional prompt argument that the client has omitted."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoOutput:
+class NoOutput(Struct, frozen=True):
     """The producing step has no output (yet)."""
 
     step: Step
     path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NoField:
+class NoField(Struct, frozen=True):
     """The output does not have the path."""
 
     step: Step
     path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NoVariable:
+class NoVariable(Struct, frozen=True):
     """The task variable or its field does not exist, or its value cannot be read.
 
     Attributes:
@@ -266,8 +264,7 @@ class Schemas(Protocol):
         """The JSON Schema of an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """A step that can run.
 
     Attributes:

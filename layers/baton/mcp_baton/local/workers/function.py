@@ -4,9 +4,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Self
+
+from msgspec.structs import replace
 
 from mcp_baton.aws import LambdaContext, dynamodb_store, handler
 from mcp_baton.local.dynamodb import http_client

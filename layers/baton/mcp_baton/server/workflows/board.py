@@ -3,11 +3,11 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import BatonError, ProtocolError, StoreError
 from mcp_baton.protocol.json import Json, JsonObject, dumps

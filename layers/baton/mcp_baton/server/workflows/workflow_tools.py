@@ -3,7 +3,6 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import Final
@@ -283,7 +282,7 @@ def _known(run: EndedRun, meta: JsonObject) -> Known:
         name: StepStatus.COMPLETED if stored.get(name) == StepStatus.COMPLETED else status
         for name, status in run.statuses.items()
     }
-    return replace(run.known, statuses=statuses)
+    return structs.replace(run.known, statuses=statuses)
 
 
 def _uri(task_id: str | None, step: str, run: EndedRun) -> str | None:
