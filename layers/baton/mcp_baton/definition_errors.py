@@ -11,12 +11,7 @@ class Collector(Protocol):
     """Collects what a file defines while `baton check` loads it."""
 
     def refused(self, error: RegistrationError, *things: object) -> None:
-        """Take the error of a definition.
-
-        Args:
-            error: The error.
-            things: What was being defined: a tool's function and its name, or the name of a step or workflow.
-        """
+        """Take the error of a definition. `things`: what was defined, or its name."""
 
     def made(self, workflow: object) -> None:
         """Take a workflow that was made."""
@@ -46,11 +41,7 @@ def collecting(into: Collector) -> Iterator[None]:
 
 @contextmanager
 def defining(*things: object) -> Iterator[None]:
-    """Raise the error of a definition, or give it to the collector.
-
-    Raises:
-        RegistrationError: the block raised it, and errors are not collected.
-    """
+    """Run the block. Raise the error of a definition, or give it to the collector."""
     try:
         yield
     except RegistrationError as error:
@@ -58,11 +49,7 @@ def defining(*things: object) -> Iterator[None]:
 
 
 def refuse(error: RegistrationError, *things: object) -> None:
-    """Raise the error of a definition, or give it to the collector.
-
-    Raises:
-        RegistrationError: the error, if errors are not collected.
-    """
+    """Raise the error of a definition, or give it to the collector."""
     if _collector is None:
         raise error
     _collector.refused(error, *things)

@@ -15,7 +15,7 @@ from mcp_baton.exceptions import RegistrationError, SettingsError, WorkflowError
 from mcp_baton.hints import meant
 from mcp_baton.local.faults import Fault, Site, fault_of, function_site, workflow_site
 from mcp_baton.local.loader import LoadError, find, load
-from mcp_baton.local.log import PACKAGE
+from mcp_baton.local.log import is_own
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_checks import all_workflow_errors, undescribed
 from mcp_baton.server.schema.signature import shown_type
@@ -29,12 +29,8 @@ from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, 
 class Collected:
     """What a file defined while it was loaded (`definition_errors.Collector`).
 
-    Attributes:
-        faults: The errors, in order.
-        names: Names of tools, steps and workflows that were refused, and functions of such tools. A later error about
-            one of these is not another mistake.
-        workflows: The workflows that were made, each with the line that made it.
-        given: What `add_workflow` was called with.
+    `names` are refused tools, steps and workflows, and functions of such tools: a later error about one of these is not
+    another mistake. `given` is what `add_workflow` was called with.
     """
 
     faults: list[Fault] = field(default_factory=list)
@@ -43,17 +39,14 @@ class Collected:
     given: list[object] = field(default_factory=list)
 
     def refused(self, error: RegistrationError, *things: object) -> None:
-        """Take the error of a definition."""
         self.faults.append(Fault.of(str(error), _author()))
         self.names += things
 
     def made(self, workflow: object) -> None:
-        """Take a workflow that was made."""
         if isinstance(workflow, Workflow):
             self.workflows.append((workflow, _author()))
 
     def added(self, workflow: object) -> None:
-        """Take a workflow that was given to `add_workflow`."""
         self.given.append(workflow)
 
 
@@ -72,12 +65,10 @@ def _without_settings(unreadable: bool) -> Iterator[None]:
 
 
 def _author() -> Site | None:
-    """Return the author's line that is running."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith("<") and not Path(file).is_relative_to(PACKAGE) and "contextlib" not in file:
-            return Site(Path(file), frame.f_lineno)
+        if is_own(frame.f_code.co_filename):
+            return Site(Path(frame.f_code.co_filename), frame.f_lineno)
         frame = frame.f_back
     return None
 
@@ -100,14 +91,6 @@ type ToolOf = Callable[[Server, Step], Tool | None]
 
 
 def value_faults(server: Server, workflow: Workflow, site: SiteOf, tool_of: ToolOf) -> Iterator[Fault]:
-    """Yield the errors in a workflow's values.
-
-    Args:
-        server: The server.
-        workflow: The workflow.
-        site: Finds a step in its file.
-        tool_of: Finds a step's tool.
-    """
     producers = {step.binding: tool_of(server, step) for step in workflow.steps}
     for step in workflow.steps:
         what = f"workflow {workflow.name!r}, step {step.name!r}"
@@ -179,16 +162,7 @@ def advice(
     wrong: Container[str] = (),
     collected: Collected = NOTHING,
 ) -> Iterator[Fault]:
-    """Yield suggestions for a loaded server.
-
-    Args:
-        server: The server.
-        module: The module that contains it.
-        folder: The folder with its files.
-        environment: The process's variables.
-        wrong: The names of workflows with errors, which get no suggestions.
-        collected: The definitions of the files.
-    """
+    """Yield suggestions for a loaded server, but none about the workflows in `wrong`."""
     for tool in server.tools.values():
         yield from _of_tool(tool)
     for name, workflow in server.workflows.items():
@@ -333,11 +307,7 @@ def _left_out(server: Server, module: ModuleType, folder: Path, collected: Colle
 class Checked:
     """The result of a check.
 
-    Attributes:
-        errors: The reasons for which the server would be refused.
-        warnings: Suggestions.
-        published: The number of published objects of each kind: `{"tools": 3, …}`; empty if there is no server.
-        whole: Whether the file was read to its end, so that all errors are known.
+    `whole` is whether the file was read to its end, so that all errors are known.
     """
 
     errors: tuple[Fault, ...]
@@ -347,15 +317,7 @@ class Checked:
 
 
 def check_target(target: str, environment: Mapping[str, str]) -> Checked:
-    """Load a server and check all of it.
-
-    Args:
-        target: As `loader.load` takes it.
-        environment: The process's variables. Baton's settings are checked, too.
-
-    Raises:
-        LoadError: the file or module does not exist.
-    """
+    """Load a server and check all of it."""
     place = find(target)
     faults, collected = list(_settings_faults(environment)), Collected()
     try:
@@ -399,13 +361,7 @@ def _settings_faults(environment: Mapping[str, str]) -> Iterator[Fault]:
 
 
 def server_faults(server: Server, folder: Path, collected: Collected = NOTHING) -> Iterator[Fault]:
-    """Yield the errors of a server, without those that follow from an earlier one.
-
-    Args:
-        server: The server.
-        folder: The folder with its files.
-        collected: The errors of its definitions.
-    """
+    """Yield the errors of a server, without those that follow from an earlier one."""
     for published, error in undescribed(server.tools, server.resources, server.prompts):
         yield Fault.of(str(error), function_site(published.function))
     for refused in all_workflow_errors(server.workflows, server.tools, server.full_view.workflow_tool_names):

@@ -4,9 +4,7 @@ import ast
 import inspect
 import re
 import sys
-import sysconfig
 import traceback
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Final
 
 import mcp_baton
 from mcp_baton.exceptions import RegistrationError, SettingsError
-from mcp_baton.local.log import PACKAGE, is_own
+from mcp_baton.local.log import is_own
 
 EXAMPLES: Final = {
     "Argument": "Argument('order_id', 'Which order', required=True)",
@@ -32,13 +30,6 @@ _CALL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A line of the author's code.
-
-    Attributes:
-        file: Its file.
-        line: Its number, from 1.
-    """
-
     file: Path
     line: int
 
@@ -51,13 +42,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error or a suggestion.
-
-    Attributes:
-        problem: The problem, with the name of the tool, workflow, step or setting.
-        remedy: What to write instead; empty if unknown.
-        site: The line of the definition; `None` if unknown.
-    """
+    """An error or a suggestion. The remedy is empty if it is unknown."""
 
     problem: str
     remedy: str
@@ -76,16 +61,11 @@ class Fault:
 
 
 def fault_of(error: BaseException, site: Site | None = None) -> Fault | None:
-    """Return the fault that an exception reports; `None` if it is not about the use of Baton.
-
-    Args:
-        error: The exception of loading a file or checking its server.
-        site: The place of the mistake; by default the author's line that ran last.
-    """
+    """Return the fault that an exception reports; `None` if it is not about the use of Baton."""
     if isinstance(error, RegistrationError | SettingsError):
-        return Fault.of(str(error), site or _last_own_line(error))
+        return Fault.of(str(error), site or last_own_line(error))
     text = wrong_call(error)
-    return None if text is None else Fault.of(text, site or _last_own_line(error))
+    return None if text is None else Fault.of(text, site or last_own_line(error))
 
 
 def wrong_call(error: BaseException) -> str | None:
@@ -101,7 +81,7 @@ def wrong_call(error: BaseException) -> str | None:
     return f"{called}: {cause}" + (f"; write {example}" if example else "")
 
 
-def _last_own_line(error: BaseException) -> Site | None:
+def last_own_line(error: BaseException) -> Site | None:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_own(frame.filename)]
     return Site(Path(frames[-1].filename), frames[-1].lineno or 1) if frames else None
 
@@ -123,10 +103,6 @@ def _divided(text: str) -> tuple[str, str]:
     return (text, "") if place < 0 else (text[:place], text[place + 2 :])
 
 
-OTHERS: Final = tuple({str(PACKAGE), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))})
-"""Folders whose files are not the author's."""
-
-
 def function_site(function: object) -> Site | None:
     """Return the first line of a function, or of the function that it wraps, decorators included."""
     if not callable(function):
@@ -137,13 +113,7 @@ def function_site(function: object) -> Site | None:
 
 
 def workflow_site(folder: Path, workflow: str, step: str | None = None) -> Site | None:
-    """Return the line that makes a step, or else the workflow; `None` if several calls may make it.
-
-    Args:
-        folder: The folder with the author's files. The loaded modules in it are read.
-        workflow: The workflow's name.
-        step: The step's name.
-    """
+    """Return the line that makes a step, or else the workflow; `None` if several calls may make it."""
     calls = [(file, call) for file in _files(folder) for call in _calls(file)]
     whole = [(file, call) for file, call in calls if _is(call, "Workflow", workflow)]
     if step is not None:
@@ -164,22 +134,16 @@ def _site(file: Path, call: ast.Call) -> Site:
 
 
 def _is(call: ast.Call, kind: str, name: str) -> bool:
-    """Whether a call makes an object of this kind with this name."""
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
     named = [keyword.value for keyword in call.keywords if keyword.arg == "name"] + call.args[:1]
     return called == kind and any(isinstance(node, ast.Constant) and node.value == name for node in named)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    seen = set[str]()
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or file in seen or file.startswith(OTHERS) or not file.endswith(".py"):
-            continue
-        seen.add(file)
-        path = Path(file).resolve()
-        if path.is_relative_to(folder):
-            yield path
+def _files(folder: Path) -> set[Path]:
+    """Return the files of the loaded modules in a folder."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    own = (Path(file).resolve() for file in files if isinstance(file, str) and file.endswith(".py") and is_own(file))
+    return {path for path in own if path.is_relative_to(folder)}
 
 
 def _calls(file: Path) -> list[ast.Call]:

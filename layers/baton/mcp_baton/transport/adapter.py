@@ -98,12 +98,7 @@ class LambdaAdapter:
 
 
 class LambdaExchange:
-    """The `Exchange` of an invocation.
-
-    Attributes:
-        streamed: Whether the response was streamed.
-        remaining_ms: Returns the milliseconds until Lambda stops the function; `None` without a limit.
-    """
+    """The `Exchange` of an invocation."""
 
     __slots__ = ("_added", "_collected", "_opener", "remaining_ms", "request_id", "streamed")
 

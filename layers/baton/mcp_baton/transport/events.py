@@ -19,7 +19,6 @@ class HttpEvent(Protocol):
     """A request from an event.
 
     Attributes:
-        method: `POST`, `GET`, …
         path: The path without the stage and without the base path of a custom domain.
         headers: Names are in lower case. Values of a repeated header are joined by `", "`.
         body: `None` if the body is not valid base64 or UTF-8. That is the client's mistake.

@@ -4,7 +4,6 @@ Workflows in the background)."""
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
@@ -260,7 +259,7 @@ class WorkflowJob:
         if self._execution.store is None:
             return
         try:
-            self._execution.store.renew(self._lease.task, replace(self._lease.claim(), until_ms=0))
+            self._execution.store.renew(self._lease.task, structs.replace(self._lease.claim(), until_ms=0))
         except StoreError:
             task_id = self._lease.task.task_id
             logger.warning("task %s: its claim could not be released; it will expire", task_id, exc_info=True)
