@@ -1,4 +1,7 @@
-"""The errors of definitions. They are raised, unless `baton check` collects them to report all at once."""
+"""The errors of definitions. They are raised, unless `baton check` collects them to report all at once.
+
+While a file is loaded, a `Collector` also notes the lines that make workflows and steps.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,13 +11,19 @@ from mcp_baton.exceptions import RegistrationError
 
 
 class Collector(Protocol):
-    """Collects what a file defines while `baton check` loads it."""
+    """Collects what a file defines while a command loads it.
+
+    Attributes:
+        collects: Whether errors are collected; otherwise they are raised.
+    """
+
+    collects: bool
 
     def refused(self, error: RegistrationError, *things: object) -> None:
         """Take the error of a definition. `things`: what was defined, or its name."""
 
-    def made(self, workflow: object) -> None:
-        """Take a workflow that was made."""
+    def made(self, thing: object) -> None:
+        """Take a workflow or a step that was made."""
 
     def added(self, workflow: object) -> None:
         """Take a workflow that was given to `add_workflow`."""
@@ -24,7 +33,7 @@ _collector: Collector | None = None
 
 
 def collector() -> Collector | None:
-    """The collector while `baton check` loads a file, otherwise `None`."""
+    """The collector while a command loads a file, otherwise `None`."""
     return _collector
 
 

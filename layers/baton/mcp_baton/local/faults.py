@@ -1,18 +1,18 @@
 """Faults of an author's server: the problem with its place, and the remedy."""
 
-import ast
 import inspect
 import re
 import sys
 import traceback
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import mcp_baton
 from mcp_baton.exceptions import RegistrationError, SettingsError
 from mcp_baton.local.log import is_own
+from mcp_baton.workflow.definition import Workflow
 
 EXAMPLES: Final = {
     "Argument": "Argument('order_id', 'Which order', required=True)",
@@ -112,45 +112,47 @@ def function_site(function: object) -> Site | None:
     return None if code is None else Site(Path(code.co_filename), code.co_firstlineno)
 
 
-def workflow_site(folder: Path, workflow: str, step: str | None = None) -> Site | None:
-    """Return the line that makes a step, or else the workflow; `None` if several calls may make it."""
-    calls = [(file, call) for file in _files(folder) for call in _calls(file)]
-    whole = [(file, call) for file, call in calls if _is(call, "Workflow", workflow)]
-    if step is not None:
-        inside = [
-            (file, part)
-            for file, call in whole
-            for part in ast.walk(call)
-            if isinstance(part, ast.Call) and _is(part, "Step", step)
-        ]
-        found = inside[-1:] or [(file, call) for file, call in calls if _is(call, "Step", step)]
-        if len(found) == 1:
-            return _site(*found[0])
-    return _site(*whole[0]) if len(whole) == 1 else None
+@dataclass
+class Definitions:
+    """What a file defines while it is loaded, with the lines of its workflows (`definition_errors.Collector`).
+
+    `names` are refused tools, steps and workflows, and functions of such tools: a later error about one of these is not
+    another mistake. `added` is what `add_workflow` was called with.
+    """
+
+    collects: bool = False
+    faults: list[Fault] = field(default_factory=list)
+    names: list[object] = field(default_factory=list)
+    workflows: list[Workflow] = field(default_factory=list)
+    given: list[object] = field(default_factory=list)
+    _lines: list[tuple[object, Site | None]] = field(default_factory=list)
+
+    def refused(self, error: RegistrationError, *things: object) -> None:
+        if not self.collects:
+            raise error
+        self.faults.append(Fault.of(str(error), _author()))
+        self.names += things
+
+    def made(self, thing: object) -> None:
+        self._lines.append((thing, _author()))
+        if isinstance(thing, Workflow):
+            self.workflows.append(thing)
+
+    def added(self, workflow: object) -> None:
+        self.given.append(workflow)
+
+    def site(self, workflow: str, step: str | None = None) -> Site | None:
+        """Return the author's line that makes a step, or else the workflow."""
+        found = next((made for made in self.workflows if made.name == workflow), None)
+        steps = [made for made in found.steps if made.name == step] if found else []
+        lines = (line for thing in (*steps[-1:], found) for made, line in self._lines if made is thing and line)
+        return next(lines, None)
 
 
-def _site(file: Path, call: ast.Call) -> Site:
-    return Site(file, call.lineno)
-
-
-def _is(call: ast.Call, kind: str, name: str) -> bool:
-    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
-    named = [keyword.value for keyword in call.keywords if keyword.arg == "name"] + call.args[:1]
-    return called == kind and any(isinstance(node, ast.Constant) and node.value == name for node in named)
-
-
-def _files(folder: Path) -> set[Path]:
-    """Return the files of the loaded modules in a folder."""
-    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    own = (Path(file).resolve() for file in files if isinstance(file, str) and file.endswith(".py") and is_own(file))
-    return {path for path in own if path.is_relative_to(folder)}
-
-
-def _calls(file: Path) -> list[ast.Call]:
-    return _read(file, file.stat().st_mtime_ns)
-
-
-@cache
-def _read(file: Path, _changed_ns: int) -> list[ast.Call]:
-    tree = ast.parse(file.read_bytes())
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+def _author() -> Site | None:
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
+    while frame is not None:
+        if is_own(frame.f_code.co_filename):
+            return Site(Path(frame.f_code.co_filename), frame.f_lineno)
+        frame = frame.f_back
+    return None

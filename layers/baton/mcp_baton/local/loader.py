@@ -11,8 +11,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Final
 
+from mcp_baton.definition_errors import collecting
 from mcp_baton.exceptions import BatonError, WorkflowError
-from mcp_baton.local.faults import fault_of, last_own_line, workflow_site
+from mcp_baton.local.faults import Definitions, fault_of, last_own_line
 from mcp_baton.local.log import own_frames
 from mcp_baton.transport.adapter import LambdaAdapter
 
@@ -81,10 +82,15 @@ def find(target: str) -> Place:
     return Place(written, Path.cwd(), None, attribute)
 
 
-def load[Kind](target: str, kind: type[Kind]) -> Kind:
-    """Import a file or module and return its only object of this kind, or the one that the target names."""
+def load[Kind](target: str, kind: type[Kind], definitions: Definitions | None = None) -> Kind:
+    """Import a file or module and return its only object of this kind, or the one that the target names.
+
+    `definitions` gets what the file defines.
+    """
     place = find(target)
-    module = _import(place)
+    definitions = Definitions() if definitions is None else definitions
+    with collecting(definitions):
+        module = _import(place, definitions)
     return _only(module, place, kind) if place.attribute is None else _named(module, place, place.attribute, kind)
 
 
@@ -107,7 +113,7 @@ def _meant(path: Path) -> str:
     return f"; did you mean {path.with_name(near[0])}.py?" if near else ""
 
 
-def _import(place: Place) -> ModuleType:
+def _import(place: Place, definitions: Definitions) -> ModuleType:
     importlib.invalidate_caches()
     if place.path is not None:
         # Also the file's folder, as Python does for a script, so that it can import its neighbours.
@@ -118,7 +124,7 @@ def _import(place: Place) -> ModuleType:
     except LoadError:
         raise
     except (Exception, SystemExit) as error:
-        site = workflow_site(place.folder, error.workflow, error.step) if isinstance(error, WorkflowError) else None
+        site = definitions.site(error.workflow, error.step) if isinstance(error, WorkflowError) else None
         fault = fault_of(error, site)
         sys.modules.pop(place.name, None)
         if fault is not None:

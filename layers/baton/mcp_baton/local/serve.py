@@ -18,6 +18,7 @@ from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import RegistrationError, SettingsError
 from mcp_baton.local.data_file import DataFile
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
+from mcp_baton.local.faults import Definitions
 from mcp_baton.local.http_server import (
     GRACE_S,
     LOOPBACK,
@@ -138,13 +139,14 @@ def _serve_from(options: Options, settings: Settings, database: "Database") -> i
 
 def load_checked(target: str) -> Server:
     """Return the server that a target names, after a full check."""
-    server = load(target, Server)
+    definitions = Definitions()
+    server = load(target, Server, definitions)
     try:
         server.check()
     except RegistrationError as error:
         from mcp_baton.local.checking import server_faults
 
-        first, *more = [*map(str, server_faults(server, find(target).folder))] or [str(error)]
+        first, *more = [*map(str, server_faults(server, definitions))] or [str(error)]
         rest = f"\n{len(more)} more: baton check {shlex.quote(target)}" if more else ""
         raise ServeError(f"{first}{rest}") from error
     return server

@@ -266,6 +266,8 @@ class Step(_Kept):
             retry=retry,
             ask=ask,
         )
+        if (listener := collector()) is not None:
+            listener.made(self)
 
     def __getitem__(self, field: str | int) -> Reference:
         """A field of this step's output, as a source for a later step: `find["shelf"]`."""
