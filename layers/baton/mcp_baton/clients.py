@@ -80,8 +80,8 @@ def _client(
         tcp_keepalive=True,
         parameter_validation=parameter_validation,
     )
-    # boto3 would make the same client, and import s3transfer and multiprocessing for it. A session of its own: botocore's
-    # sessions must not create clients in two threads at once.
+    # boto3 would make the same client, and import s3transfer and multiprocessing for it. A session of its own, because
+    # a session must not create clients in two threads at once.
     connect: Callable[..., BaseClient] = Session().create_client
     return connect(service, config=config)
 
