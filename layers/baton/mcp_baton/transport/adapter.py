@@ -128,13 +128,7 @@ class LambdaExchange:
         return replace(response, headers={**self._added, **response.headers}) if self._added else response
 
     def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
-        """Begin the response: as a stream if the caller supports it, otherwise in memory.
-
-        Raises:
-            RuntimeError: the response has already begun.
-        """
-        if self.streamed or self._collected is not None:
-            raise RuntimeError("the response was opened twice")
+        """Begin the response: as a stream if the caller supports it, otherwise in memory."""
         if self._opener is None:
             self._collected = _CollectedStream(status, headers)
             return self._collected
@@ -143,14 +137,7 @@ class LambdaExchange:
         return sink
 
     def finish(self, response: HttpResponse | None) -> HttpResponse | None:
-        """Return the whole response; `None` if it was streamed. `response` is what the application returned.
-
-        Raises:
-            RuntimeError: the application responded twice, or not at all.
-        """
-        opened = self.streamed or self._collected is not None
-        if opened == (response is not None):
-            raise RuntimeError("an application must either return a response or open a stream")
+        """Return the whole response; `None` if it was streamed. `response` is what the application returned."""
         collected = self._collected
         return HttpResponse(collected.status, collected.headers, bytes(collected.body)) if collected else response
 
