@@ -57,7 +57,7 @@ def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | 
         # A continuation is recorded in the task that it names. The result of a worker would come too late for that.
         if request.stateless:
             return None
-        message = "Invalid params: a call that goes on with a task cannot be a task of its own; leave out `task`"
+        message = "Invalid params: a call that continues a task cannot be a task of its own; leave out `task`"
         raise ProtocolError(INVALID_PARAMS, message)
     if tool.tasks.explicit:
         return _run_until_task(request, tool, arguments)
