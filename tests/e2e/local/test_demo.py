@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from handoff import PlannedCall, Unfilled, filled
 from tests.site import record
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo.py"
@@ -143,26 +142,3 @@ def test_the_demo_stops_its_server_when_it_is_stopped(sent: signal.Signals, code
         pytest.raises(ConnectionRefusedError),
     ):
         connection.request("GET", "/mcp")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "<output from first>",
-        "<output from first (step 'a')>",
-        "<field 'x' from task variable seen>",
-        "<task variable seen>",
-        "<missing: summary>",
-        "<invalid: summary>",
-        "<prompt arg left_out>",
-    ],
-)
-def test_the_demo_makes_no_call_with_a_placeholder(value: str) -> None:
-    call = PlannedCall("second", {"argument": value}, "")
-
-    with pytest.raises(Unfilled):
-        filled(call, {}, {})
-
-    assert filled(PlannedCall("second", {"argument": "<missing: argument>"}, ""), {}, {"argument": 1}) == {
-        "argument": 1
-    }
