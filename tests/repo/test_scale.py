@@ -1,4 +1,4 @@
-"""docs/scale.md: its dollars, partitions and prose follow from the units in its tables and the prices beside them."""
+"""docs/scale.md: its dollars and prose follow from the units in its tables and the prices beside them."""
 
 import re
 from itertools import product
