@@ -229,7 +229,7 @@ def test_a_module_knows_only_the_floors_under_it() -> None:
         ("workflow/engine.py", "from mcp_baton.protocol.jsonrpc import Request"),
         ("workflow/engine.py", "from mcp_baton.tasks.dynamodb.store import DynamoDbTaskStore"),
         ("tasks/store.py", "from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore"),
-        ("tasks/dynamodb/overflow.py", "def f():\n    import boto3"),
+        ("tasks/dynamodb/outside.py", "def f():\n    import boto3"),
         ("tasks/dynamodb/s3.py", "from botocore.exceptions import ClientError"),
         ("workflow/engine.py", "def f():\n    import http.client"),
         ("server/app.py", "import pydantic"),

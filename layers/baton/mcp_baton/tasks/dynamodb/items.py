@@ -1,7 +1,7 @@
 """A task as one DynamoDB item, and back (docs/storage.md)."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from mcp_baton.tasks.dynamodb.attributes import (
     encode_json,
     encode_variables,
 )
-from mcp_baton.tasks.dynamodb.values import Variables, excess, is_large, values_of
+from mcp_baton.tasks.dynamodb.values import Reader, Variables, excess, is_large, no_reader
 from mcp_baton.tasks.ids import shard_name, shard_of
 from mcp_baton.tasks.record import (
     FIRST_DISPATCH_MS,
@@ -30,9 +30,6 @@ from mcp_baton.tasks.record import (
     timestamp,
 )
 from mcp_baton.tasks.texts import from_text, to_text
-
-if TYPE_CHECKING:
-    from mcp_baton.tasks.dynamodb.overflow import OverflowStore
 
 OWNER_PREFIX = "OWNER#"
 TASK_PREFIX = "TASK#"
@@ -65,6 +62,9 @@ BY_CLIENT = "by_client"
 
 IN_HEAD = frozenset({PROGRESS, PAUSE_REASON})
 """Variables that never leave the item, because writes address their members."""
+
+MARGIN_S = 43_200
+"""Every value is kept at least this much longer than its task, even if the task is extended meanwhile, seconds."""
 
 KEPT = ("arguments", "result", TIMINGS)
 """The attributes besides the variables that can be large."""
@@ -132,6 +132,11 @@ def key_of(owner: str, task_id: str) -> Item:
     return {"pk": partition(owner, shard_of(task_id)), "sk": sort_key(task_id)}
 
 
+def task_id_of(item: Item) -> str:
+    """The id of the task in an item."""
+    return item["sk"]["S"].removeprefix(TASK_PREFIX)
+
+
 def shard_names(shards: int) -> list[str]:
     """The names of all shards."""
     return [shard_name(number) for number in range(shards)]
@@ -178,41 +183,33 @@ def expired(item: Item, now_ms: int) -> bool:
     return number(item, "expires_at") <= now_ms // 1000
 
 
-def to_record(owner: str, item: Item, outside: "Callable[[], OverflowStore] | None" = None) -> TaskRecord:
+def to_record(owner: str, item: Item, reader: Callable[[], Reader] = no_reader) -> TaskRecord:
     """The task in an item, or in the part of an item that a list reads. Values outside are fetched when they are read.
-
-    Args:
-        owner: The task's owner.
-        item: The item.
-        outside: Returns the places for values outside the item.
 
     Raises:
         StoreError: the item was not written by this store.
     """
     try:
-        return _record(owner, item, outside)
+        return _record(owner, item, reader)
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the item {item.get('sk')} is damaged: {error}") from error
 
 
-def _record(owner: str, item: Item, outside: "Callable[[], OverflowStore] | None") -> TaskRecord:
-    task_id = item["sk"]["S"].removeprefix(TASK_PREFIX)
-    kept = {name: item[name] for name in KEPT if name in item}
-    variables, others = values_of(members(item, "variables"), kept, outside, owner, task_id)
+def _record(owner: str, item: Item, reader: Callable[[], Reader]) -> TaskRecord:
     is_job = TOOL in item
     return TaskRecord(
         owner=owner,
-        task_id=task_id,
+        task_id=task_id_of(item),
         status=TaskStatus(item["status"]["S"]),
         created_at=item["created_at"]["S"],
         updated_at=item["updated_at"]["S"],
         ttl_ms=number(item, "ttl_ms"),
         version=number(item, "version"),
-        variables=variables,
+        variables=Variables(members(item, "variables"), reader),
         status_message=_text(item, "status_message"),
         workflow=_text(item, "workflow"),
         definition=_text(item, "definition"),
-        kept=others,
+        kept=Variables({name: item[name] for name in KEPT if name in item}, reader),
         claim=claim_in(item),
         job=job_in(item) if is_job else None,
         error=error_in(item) if is_job else None,

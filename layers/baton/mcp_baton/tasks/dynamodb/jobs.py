@@ -20,8 +20,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     shortened,
     take_claim,
 )
-from mcp_baton.tasks.dynamodb.items import RUN, number
-from mcp_baton.tasks.dynamodb.overflow import MARGIN_S
+from mcp_baton.tasks.dynamodb.items import MARGIN_S, RUN, number
 from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import TaskItems, has_claim, may_claim, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, size
@@ -31,8 +30,8 @@ from mcp_baton.tasks.texts import to_text
 from mcp_baton.telemetry import STORE_CONFLICTS
 
 if TYPE_CHECKING:
-    from mcp_baton.tasks.dynamodb.moving import Path
-    from mcp_baton.tasks.dynamodb.overflow import Pointer
+    from mcp_baton.tasks.dynamodb.outside import Path
+    from mcp_baton.tasks.dynamodb.values import Pointer
 
 MOST_QUESTIONS = 100
 """The most questions that a job asks at a time. They fit into one `UpdateExpression`."""
@@ -226,7 +225,7 @@ class DynamoDBJobStore:
         Values outside the item that would expire earlier are written again first. If that fails, the task lives only as
         long as they do.
         """
-        from mcp_baton.tasks.dynamodb.moving import expiring
+        from mcp_baton.tasks.dynamodb.outside import expiring
 
         stored, expires_ms = stored_item(task), expires_s * 1000
         if short := expiring(stored, expires_s):
@@ -240,11 +239,10 @@ class DynamoDBJobStore:
         Returns:
             Until when all of them are kept, epoch seconds.
         """
-        from mcp_baton.tasks.dynamodb.moving import Target, prolonged
+        from mcp_baton.tasks.dynamodb.outside import prolonged
 
-        target = Target(task.owner, task.task_id, expires_s, self._items.now_ms())
-        made = prolonged(self._items.overflow(), target, short)
-        for pointers in batched(made.pointers.items(), MOST_POINTERS):
+        made, until_s = prolonged(self._items.places(), task.owner, task.task_id, expires_s, short)
+        for pointers in batched(made.items(), MOST_POINTERS):
             update = guarded_update(self._items.now_ms(), None)
             _require_version(update, task)
             for path, pointer in pointers:
@@ -254,7 +252,7 @@ class DynamoDBJobStore:
             except ConditionFailed:
                 # The task has changed or ended. Its worker extends it again soon.
                 return min(pointer.until_s for pointer in short.values())
-        return made.until_s
+        return until_s
 
     def _update_unless_raced(self, task: TaskRecord, update: Update, retry_policy: RetryPolicy) -> Item | None:
         """The item after a write; `None` if another write came first."""

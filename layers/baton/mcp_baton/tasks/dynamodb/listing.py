@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, shard_names, to_record
+from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, shard_names, task_id_of, to_record
 from mcp_baton.tasks.dynamodb.parallel import all_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import is_task_id
@@ -188,11 +188,6 @@ def _read_on(part: _Shard, read: Reader) -> None:
     part.reads += 1
     part.more = found.end is not None
     part.after = found.end
-
-
-def task_id_of(item: Item) -> str:
-    """The id of the task in an item."""
-    return item["sk"]["S"].removeprefix(TASK_PREFIX)
 
 
 def to_cursor(task_id: str) -> str:

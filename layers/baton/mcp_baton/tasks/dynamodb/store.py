@@ -32,6 +32,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
 )
 from mcp_baton.tasks.dynamodb.items import (
     HEAD_MS,
+    MARGIN_S,
     RUN,
     claim_in,
     expired,
@@ -39,7 +40,6 @@ from mcp_baton.tasks.dynamodb.items import (
     number,
     stays_whole,
 )
-from mcp_baton.tasks.dynamodb.overflow import MARGIN_S
 from mcp_baton.tasks.dynamodb.table import (
     CHECKPOINT,
     CREATE,
@@ -61,7 +61,7 @@ from mcp_baton.telemetry import STORE_CONFLICTS
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
     from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
-    from mcp_baton.tasks.dynamodb.moving import Mover
+    from mcp_baton.tasks.dynamodb.outside import Mover
 
 STATUS_ATTRIBUTES = ("status", "expires_at", "version", RUN)
 """The attributes that `read_status` reads."""
@@ -130,10 +130,8 @@ class DynamoDBTaskStore:
         return self._items.record(task.owner, item)
 
     def _fitted(self, owner: str, task_id: str, item: Item, began_s: float) -> Item:
-        from mcp_baton.tasks.dynamodb.moving import fitted_new
-
         limit = self._limits.item_bytes
-        item = fitted_new(item, limit, self._mover(owner, task_id, item, began_s))
+        item = self._mover(owner, task_id, item, began_s).fit_new(item, limit)
         if excess(item, limit) > 0:
             raise StoreError(f"the task is too large: {item_size(item)} bytes")
         return item
@@ -231,30 +229,27 @@ class DynamoDBTaskStore:
         self, task: TaskRecord, planned: Changes, batch: Batch, name: tuple[str, int], began_s: float, *, refused: bool
     ) -> Written:
         """Write a batch after moving values out of the item, or replacing them by notes."""
-        from mcp_baton.tasks.dynamodb.moving import fitted, lighter
-
         stored, limit = stored_item(task), self._limits.item_bytes
         mover = self._mover(task.owner, task.task_id, stored, began_s)
-        changes = lighter(planned, mover) if refused else fitted(stored, planned, limit, mover)
+        changes = mover.lighten(planned) if refused else mover.fit(stored, planned, limit)
         while changes is not None:
             try:
                 return self._write_batch(task, stored, changes, batch, name, self.now_ms(), moved=True)
             except ItemTooLarge:
-                changes = lighter(changes, mover)
+                changes = mover.lighten(changes)
         if mover.failed:
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
 
     def _mover(self, owner: str, task_id: str, item: Item, began_s: float) -> "Mover":
         """The mover for a write that began then, on `monotonic`, to the task in an item."""
-        from mcp_baton.tasks.dynamodb.moving import Mover, Target
+        from mcp_baton.tasks.dynamodb.outside import Mover
 
         until_s = began_s + self._limits.values_ms / 1000
         left_ms = self._table.left_ms()
         if left_ms is not None:
             until_s = min(until_s, self._table.monotonic() + (left_ms - HEAD_MS) / 1000)
-        target = Target(owner, task_id, number(item, "expires_at"), self.now_ms())
-        return Mover(self._items.overflow(), target, until_s, self._table.monotonic)
+        return Mover(self._items.places(), owner, task_id, number(item, "expires_at"), until_s)
 
     def _write_batch(
         self,

@@ -1,6 +1,7 @@
 """The items of the tasks in a table, for the task store and the job store (docs/storage.md)."""
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -8,14 +9,16 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import Conflict, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.items import Limits, expired, key_of, to_record
-from mcp_baton.tasks.dynamodb.overflow import ObjectStore, OverflowStore, RecentWrites
+from mcp_baton.tasks.dynamodb.items import Limits, expired, key_of, task_id_of, to_record
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
+from mcp_baton.tasks.dynamodb.values import Reader, RecentWrites
 from mcp_baton.tasks.ids import is_task_id
 from mcp_baton.tasks.record import Claim, TaskRecord
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.counting import LiveTasks
+    from mcp_baton.tasks.dynamodb.outside import Places
+    from mcp_baton.tasks.dynamodb.s3 import ObjectStore
 
 
 class TaskItems(Struct, frozen=True, eq=False):
@@ -30,7 +33,7 @@ class TaskItems(Struct, frozen=True, eq=False):
 
     table: TaskTable
     limits: Limits = Limits()
-    objects: ObjectStore | None = None
+    objects: "ObjectStore | None" = None
     recent: RecentWrites = field(default_factory=RecentWrites)
 
     def within(self, left_ms: Callable[[], int | None]) -> "TaskItems":
@@ -53,11 +56,18 @@ class TaskItems(Struct, frozen=True, eq=False):
 
     def record(self, owner: str, item: Item) -> TaskRecord:
         """The task in an item. Its large values are fetched when they are read."""
-        return to_record(owner, item, self.overflow)
+        return to_record(owner, item, cache(partial(self._reader, owner, task_id_of(item))))
 
-    def overflow(self) -> OverflowStore:
+    def _reader(self, owner: str, task_id: str) -> Reader:
+        from mcp_baton.tasks.dynamodb.outside import Fetcher
+
+        return Fetcher(self.places(), owner, task_id)
+
+    def places(self) -> "Places":
         """Where values are stored that are not in the items."""
-        return OverflowStore(self.table, self.objects, self.recent)
+        from mcp_baton.tasks.dynamodb.outside import Places
+
+        return Places(self.table, self.objects, self.recent)
 
     def live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
         """The live task on which a condition failed.
