@@ -357,7 +357,6 @@ def without_largest(changes: Changes) -> Changes | None:
 
 
 def noted(changes: Changes, name: str) -> Changes:
-    """The changes with a note in place of a variable, which says why the value was not stored."""
     text_length = text_bytes(changes.variables[name])
     # A shorter value is only replaced if it could not be written outside.
     note = not_kept(text_length, EXCEEDS if text_length > VALUE_BYTES else NOT_WRITTEN)

@@ -133,14 +133,11 @@ class RecentWrites:
 class Reader(Protocol):
     """Reads the values outside the item of one task: `outside.Fetcher`."""
 
-    def stored(self, pointer: Pointer) -> Attribute:
-        """A value as it would be stored in the item."""
+    def stored(self, pointer: Pointer) -> Attribute: ...
 
-    def text(self, pointer: Pointer) -> Iterator[str]:
-        """The JSON text of a value, in pieces."""
+    def text(self, pointer: Pointer) -> Iterator[str]: ...
 
-    def read_ahead(self, pointers: Iterable[Pointer]) -> None:
-        """Fetch the bundles of several values at once."""
+    def read_ahead(self, pointers: Iterable[Pointer]) -> None: ...
 
 
 def no_reader() -> Reader:
@@ -152,10 +149,6 @@ class Variables(StoredValues):
     """Stored task variables. A value is decoded each time that it is read.
 
     So a continuation, which reads only progress and pause reason, does not decode 400 KB of results.
-
-    Args:
-        stored: The attributes, by stored name.
-        reader: Returns the reader of values outside the item.
     """
 
     __slots__ = ("_reader", "_stored")
@@ -221,7 +214,6 @@ def text_pieces(attribute: Attribute) -> Iterator[str]:
 
 
 def is_large(value: Attribute) -> bool:
-    """Whether a value has to leave the task's item."""
     return size(value) > LARGE_BYTES
 
 
