@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
 
-import orders
+import orders  # noqa: F401 - registers the workflow refund_order
 import sales
 from mcp_baton import Argument, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.aws import handler
@@ -99,8 +99,22 @@ def forge(uri: str) -> dict[str, Any]:
     return {"bytes": 1_000_000, "uri": uri}
 
 
-server.add_workflow(orders.refund_order)
-server.add_workflow(sales.monthly_report)
+server.add_workflow(
+    Workflow(
+        name="report_by_step",
+        description="publish the sales report of a month",
+        arguments=[Argument("month", "The month", required=True)],
+        steps=[
+            Step("extract", tool=sales.extract_sales, arguments={"month": prompt_arg("month")}),
+            Step("validate", tool=sales.validate_sales, arguments={"rows": step_output("extract")}),
+            Step(
+                "publish",
+                tool=sales.publish_report,
+                arguments={"month": prompt_arg("month"), "figures": step_output("validate")},
+            ),
+        ],
+    )
+)
 server.add_workflow(Workflow(name="book_room", description="book a room", steps=[Step("book", tool=book)]))
 server.add_workflow(
     Workflow(

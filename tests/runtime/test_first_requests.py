@@ -18,8 +18,8 @@ PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.
 APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
 SUM, REFUND = prompts_get("sum", start="1"), prompts_get("refund_order", order_id="A-18")
 
-NEVER = {"asyncio", "mcp_baton.dispatching"}
-"""Modules that no first request needs. The dispatcher is imported with the first background task."""
+NEVER = {"asyncio"}
+"""Modules that no first request needs."""
 CLIENT = {"boto3", "botocore", "email", "hashlib", "hmac", "http.client", "s3transfer", "ssl", "urllib3"}
 """Modules that come with a boto3 client."""
 RARE = {"importlib.metadata", "ipaddress", "random", "urllib.parse"}

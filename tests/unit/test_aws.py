@@ -237,7 +237,7 @@ def dispatcher_of(server: Server, **given: Any) -> Any:
 
 
 def test_the_settings_name_the_worker_that_is_invoked(server: Server) -> None:
-    with patch("mcp_baton.clients.lambda_client") as connect:
+    with patch("mcp_baton.aws.lambda_client") as connect:
         made = dispatcher_of(server, settings=Settings(worker="baton-worker:live"))
         assert connect.call_count == 0
         connect.return_value.invoke.return_value = {"StatusCode": 202}

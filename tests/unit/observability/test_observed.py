@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.observability.logs import PowertoolsHandler
-from mcp_baton.observability.metrics import EmbeddedMetrics
-from mcp_baton.observability.observed import ObservedHandler
-from mcp_baton.observability.traces import XRayTraces
+from mcp_baton.observability import EmbeddedMetrics, ObservedHandler, PowertoolsHandler, XRayTraces
 from mcp_baton.telemetry import STEPS_RUN, TASKS_CLAIMED_AGAIN, Collector, Measurement, Span
 
 EVENT = {"requestContext": {"requestId": "gateway-1"}}
@@ -122,7 +119,7 @@ def error_log() -> Iterator[list[str]]:
         def emit(self, record: logging.LogRecord) -> None:
             messages.append(record.getMessage())
 
-    logger, keep = logging.getLogger("mcp_baton.observability.observed"), Keep()
+    logger, keep = logging.getLogger("mcp_baton.observability"), Keep()
     logger.addHandler(keep)
     yield messages
     logger.removeHandler(keep)

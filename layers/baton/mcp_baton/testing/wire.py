@@ -9,9 +9,17 @@ from typing import Any, Literal, cast
 
 from mcp_baton import BatonError, Server
 from mcp_baton.local.gateway import proxy_event
-from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
+from mcp_baton.protocol.envelope import (
+    APPS,
+    CAPABILITIES,
+    CAPABILITIES_KEY,
+    RANDOM_BYTES,
+    SESSION_HEADER,
+    TASKS_EXTENSION,
+    VERSION_KEY,
+    session_id,
+)
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.protocol.sessions import APPS, CAPABILITIES, RANDOM_BYTES, SESSION_HEADER, session_id
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Function, Invocation
 

@@ -339,8 +339,7 @@ def _position(batch: Batch) -> str:
 
 def _corrected(written: RecordedCall) -> str:
     """How the server continues after an operator has corrected the cause."""
-    workflow, handle = written.plan.workflow, written.handle
-    return handle.offer(workflow.name, begin="When the cause is corrected, ") if handle and workflow else ""
+    return written.handle.offer(None, begin="When the cause is corrected, ") if written.handle else ""
 
 
 def _ended(written: RecordedCall, total: int) -> str:

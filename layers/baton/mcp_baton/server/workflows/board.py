@@ -21,20 +21,13 @@ from mcp_baton.server.workflows.task_ids import handle_of
 from mcp_baton.server.workflows.task_view import facts_of, readable, shown_pause
 from mcp_baton.tasks.record import PAUSED, RESULT_PREFIX, StepStatus, TaskRecord, paused_step, timestamp
 from mcp_baton.tasks.values import StoredValues, Weight, weight_of
-from mcp_baton.workflow.definition import ANSWERS, Step, Workflow
+from mcp_baton.workflow.definition import ANSWERS, Step
 from mcp_baton.workflow.definition_changes import differing
-from mcp_baton.workflow.handoff import (
-    Requirements,
-    entries_of,
-    preview_arguments,
-    preview_uris,
-    remaining_steps,
-)
+from mcp_baton.workflow.handoff import RemainingCalls, Requirements, answer_call, uris_of
 from mcp_baton.workflow.pause import PauseReason, parse_pause
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.questions import answer_call
 from mcp_baton.workflow.repeats import may_have_run
-from mcp_baton.workflow.resolve import Known, NoOutput, NotGiven, NoVariable, resolve
+from mcp_baton.workflow.resolve import Known, NoOutput, NotGiven, NoVariable
 from mcp_baton.workflow.run_text import cut
 from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.stored_calls import shown_call
@@ -265,17 +258,16 @@ def _arguments(plan: Plan, name: str, tools: Requirements, *, done: bool) -> Jso
     except StoreError:
         return None
     step = plan.workflow.step(name) if plan.workflow else None
-    if kept is not None or step is None or plan.workflow is None or plan.known is None:
+    if kept is not None or step is None or plan.known is None:
         return kept
-    arguments = preview_arguments(step, plan.workflow, plan.known, tools)
-    return arguments | {argument: f"<invalid: {argument}>" for argument in plan.refused(step)}
+    return RemainingCalls(plan.known, tools, plan.pause).arguments(step)
 
 
 def _resource(plan: Plan, name: str) -> dict[str, Json]:
     step = plan.workflow.step(name) if plan.workflow else None
-    if step is None or plan.workflow is None or plan.known is None:
+    if step is None or plan.known is None:
         return {}
-    return {"resource": ", ".join(preview_uris(step, plan.workflow, plan.known).values())}
+    return {"resource": ", ".join(uris_of(step, plan.known).values())}
 
 
 def _error(task: TaskRecord, step: str) -> dict[str, Json]:
@@ -416,28 +408,28 @@ def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -
         return []
     tools, handle = ServerHost(request), handle_of(request.server, workflow, plan.task.task_id)
     made = []
-    answer = answer_call(workflow, known, handle.arguments)
+    answer, remaining = answer_call(known, handle), RemainingCalls(known, tools, plan.pause, handle)
     own = request.server.workflow_tool(workflow.name)
     if answer is not None and own is not None:
         made.append(RemainingCall(answer, [ANSWERS], own.input_schema))
-    for step in remaining_steps(workflow, known):
+    for step in known.open_steps:
         if step.ask is not None:
             continue
         refused = plan.refused(step)
-        for entry in entries_of(step, workflow, known, tools, refused, handle):
-            missing = _missing(task, step, workflow, known, tools) | refused if "tool" in entry else frozenset()
+        for entry in remaining.entries_of(step):
+            missing = _missing(task, step, known, tools) | refused if "tool" in entry else frozenset()
             made.append(RemainingCall(entry, sorted(missing), _schema(request, step.tool) if "tool" in entry else None))
     if made or not can_go_on:
         return made
     return [RemainingCall(entry, (), None) for entry in handle.finishing()]
 
 
-def _missing(task: TaskRecord, step: Step, workflow: Workflow, known: Known, tools: Requirements) -> frozenset[str]:
+def _missing(task: TaskRecord, step: Step, known: Known, tools: Requirements) -> frozenset[str]:
     """The arguments that must be given: no later step and no value outside the task's item provides them."""
     required = tools.required(step.tool or "")
     missing = {name for name in required if name not in step.arguments}
     for name, source in step.arguments.items():
-        match resolve(source, workflow, known):
+        match known.resolve(source):
             case Found():
                 continue
             case NotGiven():

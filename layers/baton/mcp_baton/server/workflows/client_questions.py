@@ -20,9 +20,9 @@ from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
-from mcp_baton.workflow.resolve import Known, resolve
+from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.sources import Found
@@ -88,7 +88,7 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
     step = run.workflow.step(run.pause.step) if run.pause else None
     if step is None or run.pause is None:
         return None
-    names = _lacking(run.pause, step, run.workflow, run.known)
+    names = _lacking(run.pause, step, run.known)
     properties, definitions = input_schema.get("properties", {}), input_schema.get("$defs", {})
     if not names or not isinstance(properties, Mapping) or not isinstance(definitions, Mapping):
         return None
@@ -103,19 +103,19 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
     return Missing(step.name, names, message, schema)
 
 
-def _lacking(pause: PauseReason, step: Step, workflow: Workflow, known: Known) -> tuple[str, ...]:
+def _lacking(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
     """The arguments that the step lacks; none if something else is wrong, too."""
     names = pause.missing_arguments
     if isinstance(pause, UnresolvableParams):
         # The name may be the placeholder of a URI, for which no argument gives a value.
-        return tuple(name for name in names if _has_no_value(name, step, workflow, known))
+        return tuple(name for name in names if _has_no_value(name, step, known))
     return names
 
 
-def _has_no_value(name: str, step: Step, workflow: Workflow, known: Known) -> bool:
+def _has_no_value(name: str, step: Step, known: Known) -> bool:
     if name not in step.arguments or name in known.answers.get(step.name, {}):
         return False
-    return not isinstance(resolve(step.arguments[name], workflow, known), Found)
+    return not isinstance(known.resolve(step.arguments[name]), Found)
 
 
 def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:

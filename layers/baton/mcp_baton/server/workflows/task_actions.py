@@ -20,7 +20,6 @@ from mcp_baton.server.workflows.workflow_tools import NOTHING_RUN, Unusable, err
 from mcp_baton.tasks.record import PAUSED, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT
-from mcp_baton.workflow.handoff import secrets_given
 from mcp_baton.workflow.pause import AnswersRequired
 from mcp_baton.workflow.quoting import one_line, quoted_error
 from mcp_baton.workflow.run_text import cut
@@ -155,9 +154,7 @@ def _text(request: Request, tool: WorkflowTool, state: State, *, shows: bool) ->
 
 
 def _offer(request: Request, tool: WorkflowTool, state: State, begin: str) -> str:
-    handle = handle_of(request.server, tool.workflow, state.task.task_id)
-    secrets = secrets_given(tool.workflow, state.plan.known) if state.plan.known else ()
-    return handle.offer(tool.name, secrets, begin=begin)
+    return handle_of(request.server, tool.workflow, state.task.task_id).offer(state.plan.known, begin=begin)
 
 
 def _listed(request: Request) -> JsonObject:

@@ -4,7 +4,6 @@
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import accumulate
 from typing import Final
 
@@ -29,9 +28,8 @@ from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_va
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT, Workflow
-from mcp_baton.workflow.handoff import Handle, suggestions
+from mcp_baton.workflow.handoff import Handle, RemainingCalls
 from mcp_baton.workflow.host import FetchedResource, Succeeded
-from mcp_baton.workflow.pause import refused_arguments
 from mcp_baton.workflow.quoting import quoted_error
 from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
 from mcp_baton.workflow.resolve import Known
@@ -249,8 +247,7 @@ def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -
 def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
     """The suggested calls after a run that has paused."""
     go_on = handle if run.stored else None
-    refused = partial(refused_arguments, pause=run.pause)
-    return _fitting(suggestions(run.workflow, known, run.pause, host, refused, handle, go_on))
+    return _fitting(RemainingCalls(known, host, run.pause, handle, go_on).entries())
 
 
 def _fitting(left: list[JsonObject]) -> list[JsonObject]:
