@@ -26,7 +26,6 @@ LISTED = 50
 A_DAY = 10_000_000
 
 STEPS, DRIVEN = (1, 10, 100), (10, 30, 100)
-MAGNITUDES = (1_000, 100_000, 10_000_000, 100_000_000)
 SIZES: tuple[tuple[str, int], ...] = (("100 B", 100), ("2 KB", 2 * KB), ("20 KB", 20 * KB))
 RIVALS: tuple[tuple[str, Callable[[Workload, Usage], Dollars]], ...] = (
     ("Step Functions Standard", prices.standard),
@@ -69,7 +68,6 @@ def _page(where: Place) -> Iterator[str]:
     yield from _dollars(measured)
     yield from _rivals(measured)
     yield from _partitions(measured)
-    yield from _magnitudes(measured)
 
 
 def _details(where: Place) -> Iterator[str]:
@@ -133,21 +131,6 @@ def _partitions(measured: Measured) -> Iterator[str]:
             needed = prices.partitions(usage, A_DAY)
             writes, reads = max(usage.keys.values())
             yield _row(name, kind, f"{writes:g}", f"{reads:g}", f"{rate:.1f}", a_day, needed)
-    yield ""
-
-
-def _magnitudes(measured: Measured) -> Iterator[str]:
-    yield "**Write units a second at the peak, and dollars a day**, JSON values, with a bucket"
-    yield ""
-    columns = (f"{workload.name}, {what}" for workload in WORKLOADS for what in ("writes/s", "$"))
-    yield from _head(("workflows a day", *columns), 0)
-    for a_day in MAGNITUDES:
-        cells: list[str] = []
-        for workload in WORKLOADS:
-            usage = measured[workload.name, "JSON", True]
-            dollars = prices.baton(usage).total * a_day / prices.MILLION
-            cells += f"{prices.peak(a_day) * usage.writes:,.1f}", f"{dollars:,.2f}"
-        yield _row(f"{a_day:,}", *cells)
     yield ""
 
 

@@ -52,7 +52,7 @@ class Scenario:
     build: Build
     fewest: int
     knows: Mapping[str, Any] = NOTHING
-    fails: tuple[str, ...] = ()
+    fails: tuple[str | Exception, ...] = ()
     before: Mapping[int, Callable[[Client], object]] = field(default_factory=dict)
     paid: int = 1
     stored: Mapping[str, Any] = NOTHING
@@ -146,6 +146,7 @@ SCENARIOS = [
         knows={"approved_by": "Ada"},
     ),
     Scenario("the bank is down once", lambda shop: shop.server(refund(retryable=True)), 2, fails=(DOWN,)),
+    Scenario("the cause of a failure is hidden", lambda shop: shop.server(refund()), 2, fails=(RuntimeError(DOWN),)),
     Scenario("the bank is down twice", lambda shop: shop.server(refund(retryable=True)), 3, fails=(DOWN, DOWN)),
     Scenario("what is not retryable fails twice", lambda shop: shop.server(refund()), 4, fails=("no", "no")),
     Scenario(

@@ -5,7 +5,6 @@ import logging
 import os
 from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 from unittest.mock import Mock, patch
@@ -16,6 +15,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from moto import mock_aws
 from moto.core.botocore_stubber import MockRawResponse
+from msgspec.structs import replace
 
 from emulators.s3 import embedded_s3, new_bucket
 from mcp_baton import Server, Step, Workflow

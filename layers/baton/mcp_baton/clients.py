@@ -1,4 +1,4 @@
-"""boto3 clients with timeouts that leave time for a reply. boto3 is imported with the first client."""
+"""Clients of AWS with timeouts that leave time for a reply. botocore is imported with the first client."""
 
 import time
 from collections.abc import Callable
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 # If DynamoDB does not answer, part of the write reserve (5 s) must remain for the reply. An attempt costs the connect
-# timeout if DynamoDB does not accept the connection, and the read timeout if it does not answer. boto3 makes one
+# timeout if DynamoDB does not accept the connection, and the read timeout if it does not answer. botocore makes one
 # attempt. The store retries by itself: it knows how much time is left and whether an earlier attempt was applied
 # (docs/storage.md, Lost answers).
 CONNECT_TIMEOUT_S = 1.0
 READ_TIMEOUT_S = 1.0
 ATTEMPTS = 1
 
-# boto3 retries requests to S3 and Secrets Manager once.
+# botocore retries requests to S3 and Secrets Manager once.
 OTHER_ATTEMPTS = 2
 
 # The write reserve also covers an S3 that does not answer, followed by one DynamoDB timeout: 2 x 1 s + 1 s, and 1.5 s.
@@ -70,8 +70,8 @@ def lambda_client() -> "BaseClient":
 def _client(
     service: str, connect_timeout_s: float, read_timeout_s: float, attempts: int, *, parameter_validation: bool = True
 ) -> "BaseClient":
-    import boto3
     from botocore.config import Config
+    from botocore.session import Session
 
     config = Config(
         connect_timeout=connect_timeout_s,
@@ -80,8 +80,9 @@ def _client(
         tcp_keepalive=True,
         parameter_validation=parameter_validation,
     )
-    # A session of its own: boto3's default session must not create clients in two threads at once.
-    connect: Callable[..., BaseClient] = boto3.Session().client
+    # boto3 would make the same client, and import s3transfer and multiprocessing for it. A session of its own, because
+    # a session must not create clients in two threads at once.
+    connect: Callable[..., BaseClient] = Session().create_client
     return connect(service, config=config)
 
 

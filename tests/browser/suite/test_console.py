@@ -106,6 +106,29 @@ def test_the_tools_error_is_shown_at_the_form_and_typed_text_stays(console: Cons
     expect(field(page, "amount")).to_have_value("500.5")
 
 
+def test_open_questions_are_a_form_and_a_refused_answer_is_shown_at_its_field(console: Console) -> None:
+    task = console.wire.begin("borrow", title="Walden")
+    console.open(task)
+    page = console.page
+    go_on = page.get_by_role("button", name="Let the server continue")
+    go_on.click()
+    expect(page.get_by_text("Fill this in.")).to_have_count(3)
+    field(page, "Who borrows Walden?").fill("Kim")
+    field(page, "For how many days?").fill("9")
+    field(page, "From which shelf?").select_option("B")
+    field(page, "Is it insured?").select_option("Yes")
+    field(page, "What did the reader say?").fill('["soon back"]')
+    go_on.click()
+    expect(page.locator(".field", has_text="For how many days?").locator(".error")).to_contain_text("at most a week")
+    expect(field(page, "For how many days?")).to_be_focused()
+    expect(field(page, "Who borrows Walden?")).to_have_value("Kim")
+    field(page, "For how many days?").fill("7")
+    go_on.click()
+    expect(page.locator(".state").first).to_have_text("Completed")
+    [lent] = [step["result"] for step in console.wire.board("borrow", task)["steps"] if step.get("tool") == "lend"]
+    assert lent == "Kim has Walden from shelf B for 7 days; insured=True, notes=['soon back']"
+
+
 def test_a_secret_is_requested_again_and_not_stored(console: Console) -> None:
     task = console.wire.begin("payout", pin=PIN)
     console.open(task)

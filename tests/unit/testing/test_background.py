@@ -80,16 +80,6 @@ def test_a_task_can_be_polled(client: Client) -> None:
     assert client.worker_runs == [run]
 
 
-def test_the_event_of_a_killed_worker_is_delivered_again(client: Client) -> None:
-    task = client.start_task("report", {"year": 2025})
-    with client.killed_after("report"):
-        client.run_worker()
-    assert [event.attempt for event in client.waiting_events] == [2]
-    client.run_worker()  # a minute later, when the claim of the dead worker is over
-    assert task.result.value == {"year": 2025, "attempt": 2}
-    assert [run.outcome for run in client.worker_runs] == ["killed", "completed"]
-
-
 def test_a_killed_worker_raises_in_the_call_that_waits_for_it(baton: Connect, server: Server) -> None:
     client = baton(server)
     with client.killed_after("report"):

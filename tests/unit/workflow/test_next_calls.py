@@ -1,10 +1,10 @@
 """What remains to be done of a task, as data and in words (docs/workflows.md, Going on)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.json import JsonObject

@@ -1,12 +1,12 @@
 """Placeholders that a model sends back (docs/workflows.md, Placeholders)."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mcp_baton import Argument, Step, Workflow, prompt_arg, step_output, task_variable
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueNotKept

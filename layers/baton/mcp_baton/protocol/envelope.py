@@ -97,15 +97,7 @@ class Era(StrEnum):
 
 
 class Envelope(Struct, frozen=True):
-    """A request's options.
-
-    Attributes:
-        meta: The params' `_meta`.
-        capabilities: The client's capabilities; empty if they are unknown.
-        progress_token: The client's token for progress notifications; `None` if it wants none.
-        log_level: The lowest level of log messages for the client; `None` if it wants none.
-        is_known: Whether the capabilities are known. In the handshake era, the session id contains them.
-    """
+    """A request's options. `progress_token` and `log_level` are `None` if the client wants no such notifications."""
 
     era: Era
     revision: str
@@ -114,6 +106,7 @@ class Envelope(Struct, frozen=True):
     progress_token: str | int | None
     log_level: str | None
     is_known: bool = True
+    """Whether the capabilities are known. In the handshake era, the session id contains them."""
 
     @property
     def speaks_tasks(self) -> bool:
@@ -136,12 +129,7 @@ class Refusal(Struct, frozen=True):
 
 
 def classify(message: Request | Notification, headers: Mapping[str, str]) -> Envelope | Refusal:
-    """Determine the era of a message and check its options.
-
-    Args:
-        message: The message.
-        headers: HTTP headers, names in lower case.
-    """
+    """Determine the era of a message and check its options. Names of headers are in lower case."""
     meta = message.params.get("_meta", {})
     if not isinstance(meta, Mapping):
         return Refusal(INVALID_PARAMS, "Invalid params: `_meta` must be an object")

@@ -4,12 +4,12 @@ The plan does not restrict calls: each call is recorded as the step that it matc
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from enum import IntEnum
 from itertools import takewhile
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of, paused_step

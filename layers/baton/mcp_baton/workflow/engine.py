@@ -7,7 +7,6 @@ functions (`decide`, `run_batch`). The effects are here: create or claim the tas
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -131,7 +130,7 @@ class Engine:
         if self._store is None or task.claim is None:
             return
         try:
-            self._store.renew(task, replace(task.claim, until_ms=0))
+            self._store.renew(task, structs.replace(task.claim, until_ms=0))
         except StoreError:
             logger.warning("task %s: its claim could not be released; it will expire", task.task_id, exc_info=True)
 
@@ -273,7 +272,7 @@ class Engine:
     ) -> PauseReason:
         fetched = fetched or NOTHING_FETCHED
         # The error is stored, and it may quote the arguments.
-        failed = replace(failed, error=run.secrets.hide_text(failed.error))
+        failed = structs.replace(failed, error=run.secrets.hide_text(failed.error))
         kept, timing, outcome = _kept(run, step, arguments), self._timing(run), Failed(failed.error)
         contents, read, unread = fetched.contents, fetched.read, fetched.uri
         run.settle(StepTrace(step, arguments, contents, outcome, attempts, kept, timing, read=read, unread=unread))

@@ -3,10 +3,9 @@ but it may read task variables from the store."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
@@ -52,31 +51,27 @@ FIELD_BYTES: Final = 100_000
 """A stored value of more bytes is not read to show one field of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotGiven:
+class NotGiven(Struct, frozen=True):
     """An optional prompt argument that the client has omitted."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoOutput:
+class NoOutput(Struct, frozen=True):
     """The producing step has no output (yet)."""
 
     step: Step
     path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NoField:
+class NoField(Struct, frozen=True):
     """The output does not have the path."""
 
     step: Step
     path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NoVariable:
+class NoVariable(Struct, frozen=True):
     """The task variable or its field does not exist, or its value cannot be read.
 
     Attributes:
@@ -90,15 +85,17 @@ class NoVariable:
 type Resolution = Found | NotGiven | NoOutput | NoField | NoVariable
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """A step that can run, with the prepared call; `None` for a step without a tool."""
 
     call: Prepared | None
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+def _none_outside(_: str) -> int:
+    return 0
+
+
+class Known(Struct, frozen=True):
     """The known values of a workflow, from which data sources are resolved.
 
     Attributes:
@@ -123,7 +120,7 @@ class Known:
     secrets: Secrets = NO_SECRETS
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
-    outside: Callable[[str], int] = field(default=lambda _: 0, compare=False)
+    outside: Callable[[str], int] = _none_outside
 
     @property
     def open_steps(self) -> list[Step]:
