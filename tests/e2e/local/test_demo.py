@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from handoff import PlannedCall, Unfilled, filled
 from tests.site import record
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo.py"
@@ -70,7 +69,7 @@ def run_demo(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def told() -> tuple[int, str]:
+def printed_once() -> tuple[int, str]:
     """One run of the demo with the sample."""
     return printed()
 
@@ -84,8 +83,8 @@ def positions(beats: list[str], output: str) -> list[int]:
     return found
 
 
-def test_the_demo_completes_both_workflows(told: tuple[int, str]) -> None:
-    code, output = told[0], " ".join(told[1].replace("│", " ").split())
+def test_the_demo_completes_both_workflows(printed_once: tuple[int, str]) -> None:
+    code, output = printed_once[0], " ".join(printed_once[1].replace("│", " ").split())
 
     assert code == 0, output
     found = dict(zip(BEATS, positions(BEATS, output), strict=False))
@@ -93,8 +92,8 @@ def test_the_demo_completes_both_workflows(told: tuple[int, str]) -> None:
     assert "\x1b[" not in output
 
 
-def test_the_recording_shows_what_the_demo_prints(told: tuple[int, str]) -> None:
-    lines = record.first_workflow(told[1])
+def test_the_recording_shows_what_the_demo_prints(printed_once: tuple[int, str]) -> None:
+    lines = record.first_workflow(printed_once[1])
 
     # `make record` records it again.
     assert record.shown(record.PICTURE.read_text()) == record.words("\n".join(line.plain for line in lines))
@@ -143,26 +142,3 @@ def test_the_demo_stops_its_server_when_it_is_stopped(sent: signal.Signals, code
         pytest.raises(ConnectionRefusedError),
     ):
         connection.request("GET", "/mcp")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "<output from first>",
-        "<output from first (step 'a')>",
-        "<field 'x' from task variable seen>",
-        "<task variable seen>",
-        "<missing: summary>",
-        "<invalid: summary>",
-        "<prompt arg left_out>",
-    ],
-)
-def test_the_demo_makes_no_call_with_a_placeholder(value: str) -> None:
-    call = PlannedCall("second", {"argument": value}, "")
-
-    with pytest.raises(Unfilled):
-        filled(call, {}, {})
-
-    assert filled(PlannedCall("second", {"argument": "<missing: argument>"}, ""), {}, {"argument": 1}) == {
-        "argument": 1
-    }

@@ -92,18 +92,6 @@ def test_a_killed_worker_raises_in_the_call_that_waits_for_it(baton: Connect, se
         client.task(task.task_id)
 
 
-@BOTH_ERAS
-def test_a_tool_that_is_not_idempotent_fails_when_its_worker_is_killed(client: Client) -> None:
-    task = client.start_task("pay", {"amount": 20})
-    with client.killed_after("pay"):
-        client.run_worker()
-    state = task.wait()
-    assert state.status == "failed"
-    assert len(client.calls("pay")) == 1
-    with pytest.raises(JsonRpcError, match="pay"):
-        _ = state.result
-
-
 def test_an_event_for_a_running_task_is_delivered_again(client: Client) -> None:
     task = client.start_task("report", {"year": 2025})
     client.waiting_events.append(client.waiting_events[0])
