@@ -18,10 +18,10 @@ PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.
 APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
 SUM, REFUND = prompts_get("sum", start="1"), prompts_get("refund_order", order_id="A-18")
 
-NEVER = {"asyncio", "mcp_baton.dispatching"}
-"""Modules that no first request needs. The dispatcher is imported with the first background task."""
-CLIENT = {"boto3", "botocore", "email", "hashlib", "hmac", "http.client", "s3transfer", "ssl", "urllib3"}
-"""Modules that come with a boto3 client."""
+NEVER = {"asyncio", "boto3", "multiprocessing", "s3transfer"}
+"""Modules that no first request needs."""
+CLIENT = {"botocore", "email", "hashlib", "hmac", "http.client", "ssl", "urllib3"}
+"""Modules that come with a client of AWS."""
 RARE = {"importlib.metadata", "ipaddress", "random", "urllib.parse"}
 """What some requests need, and the first ones do not."""
 ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "server.running.runner", "workflow.engine")}
@@ -29,8 +29,7 @@ ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "server.run
 POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
 """What writes metrics and traces, when the answer is out."""
 STORE_RARE = {
-    f"mcp_baton.tasks.dynamodb.{name}"
-    for name in (*("counting", "fetching", "jobs", "listing", "moving", "parallel", "s3"),)
+    f"mcp_baton.tasks.dynamodb.{name}" for name in (*("counting", "jobs", "listing", "outside", "parallel", "s3"),)
 }
 """What the store needs for large values, lists, counts and background tasks alone."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}
@@ -117,7 +116,7 @@ def test_a_server_with_durable_workflows_creates_its_client_at_initialisation(lo
 def test_a_server_of_models_loads_pydantic_and_no_client(load: Load) -> None:
     loaded = load(MODELS, tools_list(), BATON_CONNECT="first")
 
-    assert loaded & (NEVER | {"boto3", "botocore", "http.client", "urllib3"}) == set()
+    assert loaded & (NEVER | {"botocore", "http.client", "urllib3"}) == set()
     assert loaded >= PYDANTIC
 
 

@@ -5,7 +5,6 @@ import logging
 import os
 from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 from unittest.mock import Mock, patch
@@ -16,6 +15,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from moto import mock_aws
 from moto.core.botocore_stubber import MockRawResponse
+from msgspec.structs import replace
 
 from emulators.s3 import embedded_s3, new_bucket
 from mcp_baton import Server, Step, Workflow
@@ -34,8 +34,7 @@ from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.dynamodb.overflow import LONGEST_TTL_MS
-from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
+from mcp_baton.tasks.dynamodb.s3 import LONGEST_TTL_MS, S3ObjectStore
 from mcp_baton.tasks.dynamodb.table import ATTEMPT_S, END
 from mcp_baton.tasks.record import NewTask
 from tests.fakes import FunctionContext
@@ -238,7 +237,7 @@ def dispatcher_of(server: Server, **given: Any) -> Any:
 
 
 def test_the_settings_name_the_worker_that_is_invoked(server: Server) -> None:
-    with patch("mcp_baton.clients.lambda_client") as connect:
+    with patch("mcp_baton.aws.lambda_client") as connect:
         made = dispatcher_of(server, settings=Settings(worker="baton-worker:live"))
         assert connect.call_count == 0
         connect.return_value.invoke.return_value = {"StatusCode": 202}

@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from mcp_baton.clients import WorkerDispatcher, dynamodb_client, given_client, s3_client, secrets_client
+from mcp_baton.clients import LambdaDispatcher, dynamodb_client, given_client, lambda_client, s3_client, secrets_client
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.state import seal_of
@@ -27,16 +27,15 @@ from mcp_baton.settings import AUTO, INIT, Settings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import LambdaAdapter
-from mcp_baton.transport.request_context import resolve_owner
 from mcp_baton.transport.stream import do_later
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
-    from mcp_baton.observability.observed import ObservedHandler
+    from mcp_baton.observability import ObservedHandler
     from mcp_baton.protocol.state import Keys
-    from mcp_baton.tasks.dynamodb.overflow import ObjectStore
+    from mcp_baton.tasks.dynamodb.s3 import ObjectStore
     from mcp_baton.tasks.dynamodb.table import Connect
     from mcp_baton.tasks.jobs import Dispatcher
 
@@ -120,16 +119,11 @@ def compose(
     """Make the handler of its parts. Internal: for `handler`, the local server and tests.
 
     Args:
-        server: As for `handler`.
-        settings: As for `handler`.
-        store: As for `handler`.
         connect: Creates the DynamoDB client.
         connect_s3: Creates the S3 client.
-        dispatcher: As for `handler`.
         warnings: Logged with the first request.
         clock: Seconds; measures runs, questions and the age of keys.
         sleep: Waits for a number of seconds before a step is retried.
-        call_method: Returns the result of a request.
     """
     server.check(in_full=False)
     server.close()
@@ -142,7 +136,7 @@ def compose(
             connect = _connected()
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:
-        dispatcher = WorkerDispatcher(settings.worker, telemetry)
+        dispatcher = LambdaDispatcher(settings.worker, lambda_client, telemetry=telemetry)
     services = Services(
         server=server,
         store=store,
@@ -160,10 +154,10 @@ def compose(
     if store is None:
         due.append(NO_TABLE)
     adapter = LambdaAdapter(
-        _Warnings(endpoint, due) if due else endpoint,
+        _warning(endpoint, due) if due else endpoint,
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
-        owner=partial(resolve_owner, trust_session_names=settings.trust_session_names),
+        trust_session_names=settings.trust_session_names,
         work=endpoint.work,
     )
     return adapter if collector is None else _observed(adapter, collector, settings)
@@ -171,10 +165,7 @@ def compose(
 
 def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) -> "ObservedHandler":
     """Add logs, metrics and traces to the handler. Powertools is imported when there is something to write."""
-    from mcp_baton.observability.logs import install
-    from mcp_baton.observability.metrics import EmbeddedMetrics
-    from mcp_baton.observability.observed import ObservedHandler
-    from mcp_baton.observability.traces import XRayTraces
+    from mcp_baton.observability import EmbeddedMetrics, ObservedHandler, XRayTraces, install
 
     return ObservedHandler(
         adapter,
@@ -263,8 +254,7 @@ def _connected() -> "Connect":
 def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
     if settings.overflow_bucket is None:
         return None
-    from mcp_baton.tasks.dynamodb.overflow import LONGEST_TTL_MS
-    from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
+    from mcp_baton.tasks.dynamodb.s3 import LONGEST_TTL_MS, S3ObjectStore
 
     if settings.max_ttl_ms > LONGEST_TTL_MS:
         raise SettingsError(
@@ -282,18 +272,15 @@ def _state_keys(settings: Settings, telemetry: Telemetry, clock: Callable[[], fl
     return SecretKeys(settings.state_key_secret, secrets_client, telemetry=telemetry, clock=clock)
 
 
-class _Warnings:
-    """Logs warnings about settings with the first request, after its response.
+def _warning(app: Application, warnings: list[str]) -> Application:
+    """Log warnings about settings with the first request, after its response.
 
     Not at import: another program, such as `baton serve`, may import a file that makes a handler.
     """
 
-    def __init__(self, app: Application, warnings: list[str]) -> None:
-        self._app = app
-        self._warnings = warnings
+    def call(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+        while warnings:
+            do_later(partial(logger.warning, warnings.pop(0)))
+        return app(request, exchange)
 
-    def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-        warnings, self._warnings = self._warnings, []
-        for warning in warnings:
-            do_later(partial(logger.warning, warning))
-        return self._app(request, exchange)
+    return call

@@ -8,16 +8,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from handoff import PlannedCall, Unfilled, filled, planned_calls
-from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
-from mcp_baton.tasks.record import StepStatus
-from mcp_baton.workflow.handoff import handoff
-from mcp_baton.workflow.pause import StepFailed
-from mcp_baton.workflow.resolve import Known
 from tests.site import record
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo.py"
@@ -49,13 +42,13 @@ BEATS = [
     "mallory@example.com asks for the same task: -32602: Unknown task",
     "3 of 10 rows",
     "10 of 10 rows",
-    '"missingFields": ["summary"]',
-    '"summary": "<missing: summary>"',
-    "September brought in EUR 11208.69.",
-    "Step 4/4: announce",
-    "✓ extract ✓ validate ✓ publish ✓ announce",
+    '"type": "answersRequired"',
+    "Question 'summary': \"Summarise 2026-09 in two sentences",
+    '"answers": {"summary": "September brought in EUR 11208.69.',
+    "Step 5/5: announce",
+    "✓ extract ✓ validate ✓ summary ✓ publish ✓ announce",
     "tasks/get: completed, task variables:",
-    'tasks/result {"completed": true, "steps_completed": 4}',
+    'tasks/result {"completed": true, "steps_completed": 5}',
     "Both workflows are complete.",
 ]
 
@@ -76,7 +69,7 @@ def run_demo(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def told() -> tuple[int, str]:
+def printed_once() -> tuple[int, str]:
     """One run of the demo with the sample."""
     return printed()
 
@@ -90,8 +83,8 @@ def positions(beats: list[str], output: str) -> list[int]:
     return found
 
 
-def test_the_demo_completes_both_workflows(told: tuple[int, str]) -> None:
-    code, output = told[0], " ".join(told[1].replace("│", " ").split())
+def test_the_demo_completes_both_workflows(printed_once: tuple[int, str]) -> None:
+    code, output = printed_once[0], " ".join(printed_once[1].replace("│", " ").split())
 
     assert code == 0, output
     found = dict(zip(BEATS, positions(BEATS, output), strict=False))
@@ -99,8 +92,8 @@ def test_the_demo_completes_both_workflows(told: tuple[int, str]) -> None:
     assert "\x1b[" not in output
 
 
-def test_the_recording_shows_what_the_demo_prints(told: tuple[int, str]) -> None:
-    lines = record.first_workflow(told[1])
+def test_the_recording_shows_what_the_demo_prints(printed_once: tuple[int, str]) -> None:
+    lines = record.first_workflow(printed_once[1])
 
     # `make record` records it again.
     assert record.shown(record.PICTURE.read_text()) == record.words("\n".join(line.plain for line in lines))
@@ -149,62 +142,3 @@ def test_the_demo_stops_its_server_when_it_is_stopped(sent: signal.Signals, code
         pytest.raises(ConnectionRefusedError),
     ):
         connection.request("GET", "/mcp")
-
-
-class NothingRequired:
-    def required(self, _tool: str) -> frozenset[str]:
-        return frozenset()
-
-    def carries(self, _size: int) -> bool:
-        return True
-
-
-def test_the_demo_parses_a_handoff() -> None:
-    awkward = 'a "quoted" {brace}\nand 2. Call x with {"y": 1}'
-    workflow = Workflow(
-        name="w",
-        description="d",
-        arguments=[Argument("given"), Argument("left_out")],
-        steps=[
-            Step(
-                "a",
-                tool="first",
-                arguments={"text": constant(awkward), "it": prompt_arg("given")},
-                resources=["docs://a"],
-                guidance="Mind it.",
-            ),
-            Step("b", tool="second", arguments={"id": step_output("a", "rows.1.id"), "all": step_output("a")}),
-        ],
-    )
-    known = Known({"given": "here"}, {"given": "here"}, dict.fromkeys("ab", StepStatus.PENDING), {}, {})
-    text = handoff(workflow, known, StepFailed("a", "no", retryable=False, suggested_tool="first"), NothingRequired())
-
-    first, second = planned_calls(text)
-
-    assert first == PlannedCall("first", {"text": awkward, "it": "here"}, "Mind it.")
-    assert second.tool == "second"
-    results: dict[str, Any] = {"first": {"rows": [{}, {"id": 7}]}}
-    assert filled(second, results, {}) == {"id": 7, "all": results["first"]}
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "<output from first>",
-        "<output from first (step 'a')>",
-        "<field 'x' from task variable seen>",
-        "<task variable seen>",
-        "<missing: summary>",
-        "<invalid: summary>",
-        "<prompt arg left_out>",
-    ],
-)
-def test_the_demo_makes_no_call_with_a_placeholder(value: str) -> None:
-    call = PlannedCall("second", {"argument": value}, "")
-
-    with pytest.raises(Unfilled):
-        filled(call, {}, {})
-
-    assert filled(PlannedCall("second", {"argument": "<missing: argument>"}, ""), {}, {"argument": 1}) == {
-        "argument": 1
-    }

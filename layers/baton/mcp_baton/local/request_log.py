@@ -42,14 +42,7 @@ WAITING_STATUSES: Final = ("input_required", "working")
 
 
 def outcome_of(method: str, result: JsonObject, recorded_as: str | None, time_over: str) -> Outcome:
-    """Return the outcome of a request that has a result.
-
-    Args:
-        method: Its method.
-        result: Its result.
-        recorded_as: The step as which its call was recorded; `None` if it was not.
-        time_over: The text for a workflow that ran out of time.
-    """
+    """Return the outcome of a request that has a result."""
     meta = _object(result.get("_meta"))
     if "recorded" in meta:
         return _of_recording(result, meta, recorded_as)
@@ -70,7 +63,6 @@ def outcome_of(method: str, result: JsonObject, recorded_as: str | None, time_ov
 
 
 def task_of(result: JsonObject) -> str:
-    """Return the task id in a result; empty if there is none."""
     for holder in (result, _object(result.get("task"))):
         if isinstance(holder.get("taskId"), str):
             return str(holder["taskId"])
@@ -79,12 +71,7 @@ def task_of(result: JsonObject) -> str:
 
 
 def pause_words(reason: JsonObject, time_over: str) -> str:
-    """Return why a workflow is paused, such as `paused at refund: missing approved_by`.
-
-    Args:
-        reason: The pause reason, as in `_meta` (docs/workflows.md).
-        time_over: The text for a workflow that ran out of time.
-    """
+    """Return why a workflow is paused, such as `paused at refund: missing approved_by`."""
     pause = parse_pause(reason)
     cause = pause.short_form() if pause else reason.get("type")
     limit = f" ({time_over})" if isinstance(pause, DeadlineExceeded) else ""
@@ -132,7 +119,6 @@ def _of_run(meta: JsonObject, time_over: str) -> Outcome:
 
 
 def _text(result: JsonObject) -> str:
-    """Return the first text of a result's content."""
     content = result.get("content")
     blocks = content if isinstance(content, Sequence) and not isinstance(content, str) else ()
     texts = (_object(block).get("text") for block in blocks)
@@ -161,95 +147,58 @@ logged: ContextVar[bool] = ContextVar("logged", default=False)
 """Whether this thread has logged an entry for its HTTP request."""
 
 
-def watched(method: Method = call_method, clock: Callable[[], float] = time.perf_counter) -> Method:
-    """Return a method that logs an entry for each request.
-
-    Args:
-        method: Answers the request.
-        clock: Returns monotonic seconds.
-    """
+def watched(method: Method = call_method) -> Method:
+    """Return a method that logs an entry for each request."""
 
     def call(request: Request) -> JsonObject:
-        watch = _Watch(request, clock)
+        began_s, recorder, result, failure = time.perf_counter(), None, None, ""
+        if request.store is not None and request.message.method == "tools/call":
+            recorder = _Recorder(request.store)
+            request = structs.replace(request, store=cast("TaskStore", recorder))
         try:
-            result = method(watch.request)
+            result = method(request)
         except InputRequired as asks:
-            watch.end(*watch.of(asks.result), asks.result)
+            result = asks.result
             raise
         except ProtocolError as error:
-            watch.end(Status.FAILED, one_line(error.message))
+            failure = error.message
             raise
         except CallerGone:
-            watch.end(Status.FAILED, "the client went away")
+            failure = "the client went away"
             raise
         except Exception as error:
-            watch.end(Status.FAILED, one_line(f"internal error: {type(error).__name__}: {error}"))
+            failure = f"internal error: {type(error).__name__}: {error}"
             raise
-        watch.end(*watch.of(result), result)
+        finally:
+            logged.set(True)
+            name = request.message.method
+            if name not in QUIET or logger.isEnabledFor(logging.DEBUG):
+                status, words = Status.FAILED, one_line(failure)
+                if result is not None:
+                    status, words = outcome_of(name, result, recorder.step if recorder else None, time_over(request))
+                task = (task_of(result) if result else "") or _named_task(request)
+                ms, request_id = 1000 * (time.perf_counter() - began_s), request.exchange.request_id
+                Entry(one_line(name), named(name, request.params), task, ms, status, words, request_id).log(logger)
         return result
 
     return call
 
 
-class _Watch:
-    """A request whose outcome will be logged.
-
-    Attributes:
-        request: The request, with a store that notes the step as which a call is recorded.
-    """
-
-    def __init__(self, request: Request, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._began_s = clock()
-        self._steps: list[str] = []
-        store = request.store
-        if store is not None and request.message.method == "tools/call":
-            request = structs.replace(request, store=cast("TaskStore", _Recorder(store, self._steps)))
-        self.request = request
-
-    def of(self, result: JsonObject) -> Outcome:
-        """Return the outcome of the request with this result."""
-        step = self._steps[-1] if self._steps else None
-        return outcome_of(self.request.message.method, result, step, time_over(self.request))
-
-    def end(self, status: Status, words: str, result: JsonObject | None = None) -> None:
-        """Log the entry."""
-        method, params = self.request.message.method, self.request.params
-        logged.set(True)
-        if method in QUIET and not logger.isEnabledFor(logging.DEBUG):
-            return
-        Entry(
-            method=one_line(method),
-            name=named(method, params),
-            task=(task_of(result) if result else "") or _named_task(self.request),
-            ms=1000 * (self._clock() - self._began_s),
-            status=status,
-            words=words,
-            request_id=self.request.exchange.request_id,
-        ).log(logger)
-
-
 class _Recorder:
-    """A store that notes the steps as which continuations are recorded.
+    """A store that notes the step as which a continuation is recorded."""
 
-    Args:
-        store: The store.
-        steps: The list to which the names are added.
-    """
-
-    def __init__(self, store: "TaskStore", steps: list[str]) -> None:
+    def __init__(self, store: "TaskStore") -> None:
         self._store = store
-        self._steps = steps
+        self.step: str | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Return a member of the store."""
         return getattr(self._store, name)
 
     def write(self, task: Any, batch: Any) -> Any:
         """Write a batch, and note its step if it is not from a run."""
         written = self._store.write(task, batch)
         if batch.claim is None:
-            self._steps[:] = [step.name for step in batch.steps]
+            self.step = next((step.name for step in reversed(batch.steps)), None)
         return written
 
 
@@ -274,7 +223,6 @@ def time_over(request: Request) -> str:
 
 
 def _named_task(request: Request) -> str:
-    """Return the task that the request names."""
     named = request.params.get("taskId")
     try:
         found = named if isinstance(named, str) else request.bound_task()
@@ -312,7 +260,6 @@ def _entry(event: dict[str, Any], returned: dict[str, Any], request_id: str, ms:
 
 
 def _why(returned: dict[str, Any]) -> str:
-    """Return the message in the body of an error."""
     try:
         error = json.loads(returned.get("body") or "")["error"]
     except (ValueError, KeyError, TypeError):

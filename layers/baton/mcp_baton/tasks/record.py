@@ -1,12 +1,11 @@
 """A task as it is stored: status, times, variables, progress of its steps, claim and job (docs/storage.md)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NotRequired, TypedDict, cast
 
-import msgspec
+from msgspec import Struct, field
 
 from mcp_baton.protocol.json import Json, JsonObject
 
@@ -50,7 +49,6 @@ class TaskStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the task has ended."""
         return self not in LIVE
 
 
@@ -67,7 +65,6 @@ class StepStatus(StrEnum):
 
     @property
     def settled(self) -> bool:
-        """Whether the engine does not run the step again."""
         return self is StepStatus.COMPLETED or self is StepStatus.SKIPPED
 
 
@@ -94,17 +91,12 @@ class Progress(TypedDict):
     schemaVersion: int
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """The ownership of a task by one run at a time (docs/storage.md, Claims).
 
-    Attributes:
-        id: The run.
-        until_ms: When the claim ends unless it is renewed, epoch milliseconds; 0 after release.
-        number: How many runs have claimed the task, including this one. It only grows.
-        dispatch: The number of the dispatch that started a worker; 0 for a run without an event.
-        interrupted: Whether an earlier run did not release its claim: it was killed or could not write, and steps that
-            are still open may have run.
+    `until_ms` is 0 after release. `number` counts the runs that have claimed the task, including this one. `dispatch`
+    is the number of the dispatch that started a worker; 0 for a run without an event. `interrupted`: an earlier run did
+    not release its claim: it was killed or could not write, and steps that are still open may have run.
     """
 
     id: str
@@ -122,30 +114,21 @@ class Claim:
         return 0 < self.until_ms < now_ms
 
 
-@dataclass(frozen=True, slots=True)
-class TaskStanding:
-    """The answer of `TaskStore.read_status`.
-
-    Attributes:
-        status: The task's status.
-        claim: Its claim, current or last; `None` if no run has claimed it.
-        version: As in `TaskRecord`; 0 if it was not read.
-    """
+class TaskStanding(Struct, frozen=True):
+    """The answer of `TaskStore.read_status`. `version` is 0 if it was not read."""
 
     status: TaskStatus
     claim: Claim | None = None
     version: int = 0
 
 
-class JobSpec(msgspec.Struct, frozen=True):
+class JobSpec(Struct, frozen=True):
     """The call that a worker makes. It is stored when the task is created. Its arguments are those of the task.
 
     Attributes:
-        tool: The name of the tool, or of the workflow tool.
         request_id: The id of the request that created the job, as in the logs.
         scopes: The caller's scopes. Nothing else of the caller's token is stored.
         capabilities: The client's declared capabilities; `None` if they are unknown.
-        revision: The client's MCP revision.
         attempts: The most attempts: 1 for a tool that must not be repeated.
         key: The call's idempotency key.
         workflow_task: The id of the workflow's own task; `None` for a tool.
@@ -155,32 +138,30 @@ class JobSpec(msgspec.Struct, frozen=True):
     tool: str
     request_id: str
     scopes: tuple[str, ...] = ()
-    capabilities: JsonObject | None = msgspec.field(default_factory=dict)
+    capabilities: JsonObject | None = field(default_factory=dict)
     revision: str = ""
     attempts: int = ATTEMPTS
     key: str = ""
     workflow_task: str | None = None
-    answers: JsonObject = msgspec.field(default_factory=dict)
+    answers: JsonObject = field(default_factory=dict)
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(Struct, frozen=True):
     """A job as it is stored.
 
     Attributes:
-        work: The call.
         due_ms: When a poll may dispatch it again, epoch milliseconds.
         dispatches: How often it has been dispatched.
         allowed: The number of the claim at which its attempts are used up.
         asked: All questions that it has asked, by key: `{"method", "params"}`.
-        answers: The client's answers, by key.
     """
 
     work: JobSpec
     due_ms: int
     dispatches: int
     allowed: int
-    asked: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
-    answers: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
+    asked: Mapping[str, JsonObject] = field(default_factory=dict)
+    answers: Mapping[str, JsonObject] = field(default_factory=dict)
 
     @property
     def open(self) -> dict[str, JsonObject]:
@@ -188,13 +169,10 @@ class Job(msgspec.Struct, frozen=True):
         return {key: question for key, question in self.asked.items() if key not in self.answers}
 
 
-@dataclass(frozen=True, slots=True)
-class NewTask:
+class NewTask(Struct, frozen=True):
     """A task to be created.
 
     Attributes:
-        owner: The owner's identity.
-        variables: The first task variables, including `_workflow.progress`.
         workflow: The name of its workflow; `None` for a tool's task.
         definition: The hash of the workflow's definition. A resume compares it.
         arguments: The prompt arguments of the first call, as the client sent them, for a resume.
@@ -213,20 +191,18 @@ class NewTask:
     work: JobSpec | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRecord:
+class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
     """A task as it is stored.
 
     Attributes:
         task_id: Opaque; sorts by creation time.
-        created_at: ISO-8601, UTC, milliseconds, e.g. `2026-11-21T09:30:00.000Z`. So is `updated_at`.
+        created_at: As `timestamp` writes it. So is `updated_at`.
         ttl_ms: Lifetime from creation, milliseconds.
         version: Grows by one with each write, except writes that change only the claim.
         variables: Task variables by name. Access may decode or fetch a value, and raise `ValueLost` or
             `StoreUnavailable`. A value is exactly what was stored.
         kept: Other values that may be large, in the same way: `arguments`, `timings` and `result`.
         claim: The claim, current or last; `None` if no run has claimed it.
-        job: The job; `None` for a task that the client drives.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
         source: Opaque data of the store, which needs it to write to the task as it was read.
@@ -248,29 +224,25 @@ class TaskRecord:
     job: Job | None = None
     error: JsonObject | None = None
     by_client: bool = False
-    source: object = field(default=None, repr=False, compare=False)
+    source: object = None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the task is the same, wherever it was read."""
+        compared = (name for name in self.__struct_fields__ if name != "source")
+        return isinstance(other, TaskRecord) and all(getattr(self, name) == getattr(other, name) for name in compared)
 
     @property
     def arguments(self) -> Json:
-        """The prompt arguments of the first call: an object, unless the stored task is damaged.
-
-        Raises:
-            StoreError: they cannot be read.
-        """
+        """The prompt arguments of the first call: an object, unless the stored task is damaged. Raises `StoreError`."""
         return self.kept.get("arguments", {})
 
     @property
     def result(self) -> Json:
-        """The final result's object; `None` if there is none yet.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """The final result's object; `None` if there is none yet. Raises `StoreError`."""
         return self.kept.get("result")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPage:
+class TaskPage(Struct, frozen=True):
     """A page of a list, newest first; `cursor` is `None` on the last. Tasks have only progress and pause reason."""
 
     tasks: Sequence[TaskRecord]

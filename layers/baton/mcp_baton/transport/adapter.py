@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse, StreamSink
@@ -21,22 +22,14 @@ type Work = Callable[[JsonObject, Exchange], JsonObject]
 """Works on the task of an asynchronous event, and returns a report."""
 
 
-class OwnerResolver(Protocol):
-    """Returns the owner of a request, from the event's `requestContext`."""
-
-    def __call__(self, request_context: Mapping[str, object], *, allow_anonymous: bool) -> str | None:
-        """Return the owner; `None` if the caller is not authenticated."""
-
-
 class LambdaAdapter:
     """An application as a Lambda handler (docs/deploying.md).
 
     Args:
-        app: The application.
-        allow_anonymous: Whether unauthenticated callers are the owner `"anonymous"`.
+        allow_anonymous: As for `resolve_owner`.
         streaming: Whether responses may be streamed if the caller of the handler supports it (`stream_opener`).
             Otherwise they are returned whole.
-        owner: Returns the owner of a request.
+        trust_session_names: As for `resolve_owner`.
         work: Handles asynchronous events of background tasks.
     """
 
@@ -46,22 +39,17 @@ class LambdaAdapter:
         *,
         allow_anonymous: bool,
         streaming: bool,
-        owner: OwnerResolver = resolve_owner,
+        trust_session_names: bool = False,
         work: Work | None = None,
     ) -> None:
         self._app = app
         self._allow_anonymous = allow_anonymous
+        self._trust_session_names = trust_session_names
         self._streaming = streaming
-        self._owner = owner
         self._work = work
 
     def __call__(self, event: object, context: object, request_id: str | None = None) -> dict[str, Any]:
-        """Handle an event.
-
-        Args:
-            event: The event.
-            context: Lambda's context object.
-            request_id: The correlation id; by default, the id of the event or the context.
+        """Handle an event. By default, the correlation id is the id of the event or of the context.
 
         Returns:
             The response in the format of the event; an empty object after a stream, which callers ignore.
@@ -91,7 +79,11 @@ class LambdaAdapter:
             http.path,
             http.headers,
             http.body,
-            self._owner(http.request_context, allow_anonymous=self._allow_anonymous),
+            resolve_owner(
+                http.request_context,
+                allow_anonymous=self._allow_anonymous,
+                trust_session_names=self._trust_session_names,
+            ),
             claims_in(http.request_context),
         )
         try:
@@ -107,12 +99,7 @@ class LambdaAdapter:
 
 
 class LambdaExchange:
-    """The `Exchange` of an invocation.
-
-    Attributes:
-        streamed: Whether the response was streamed.
-        remaining_ms: Returns the milliseconds until Lambda stops the function; `None` without a limit.
-    """
+    """The `Exchange` of an invocation."""
 
     __slots__ = ("_added", "_collected", "_opener", "remaining_ms", "request_id", "streamed")
 
@@ -141,13 +128,7 @@ class LambdaExchange:
         return replace(response, headers={**self._added, **response.headers}) if self._added else response
 
     def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
-        """Begin the response: as a stream if the caller supports it, otherwise in memory.
-
-        Raises:
-            RuntimeError: the response has already begun.
-        """
-        if self.streamed or self._collected is not None:
-            raise RuntimeError("the response was opened twice")
+        """Begin the response: as a stream if the caller supports it, otherwise in memory."""
         if self._opener is None:
             self._collected = _CollectedStream(status, headers)
             return self._collected
@@ -156,35 +137,20 @@ class LambdaExchange:
         return sink
 
     def finish(self, response: HttpResponse | None) -> HttpResponse | None:
-        """Return the whole response; `None` if it was streamed.
-
-        Args:
-            response: What the application returned.
-
-        Raises:
-            RuntimeError: the application responded twice, or not at all.
-        """
-        opened = self.streamed or self._collected is not None
-        if opened == (response is not None):
-            raise RuntimeError("an application must either return a response or open a stream")
-        return response if self._collected is None else self._collected.response()
+        """Return the whole response; `None` if it was streamed. `response` is what the application returned."""
+        collected = self._collected
+        return HttpResponse(collected.status, collected.headers, bytes(collected.body)) if collected else response
 
 
-class _CollectedStream:
+class _CollectedStream(Struct):
     """A stream that is collected into a whole response."""
 
-    __slots__ = ("_body", "_headers", "_status")
-
-    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
-        self._status = status
-        self._headers = headers
-        self._body = bytearray()
+    status: int
+    headers: Mapping[str, str]
+    body: bytearray = field(default_factory=bytearray)
 
     def write(self, data: bytes) -> None:
-        self._body += data
-
-    def response(self) -> HttpResponse:
-        return HttpResponse(self._status, self._headers, bytes(self._body))
+        self.body += data
 
 
 def _unlimited() -> None:

@@ -2,37 +2,34 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from mcp_baton.protocol.json import Json, dumps
 
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class PromptArg:
+class PromptArg(Struct, frozen=True):
     """The value of a prompt argument."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Struct, frozen=True):
     """A fixed value. In its strings, `{arg}` is replaced by a prompt argument's value."""
 
     value: Json
 
 
-@dataclass(frozen=True, slots=True)
-class StepOutput:
+class StepOutput(Struct, frozen=True):
     """An earlier step's output, or the field of it that a dotted path leads to."""
 
     binding: str
     path: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskVariable:
+class TaskVariable(Struct, frozen=True):
     """A task variable, or the field of it that a dotted path leads to.
 
     Attributes:
@@ -41,7 +38,7 @@ class TaskVariable:
 
     name: str
     path: str | None = None
-    set_by: tuple[str, ...] = field(default=(), compare=False)
+    set_by: tuple[str, ...] = ()
 
 
 type Source = PromptArg | Constant | StepOutput | TaskVariable
@@ -86,8 +83,7 @@ def described(source: Source) -> Json:
             return ["task_variable", source.name, source.path]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A value that exists. It may be `null`."""
 
     value: Json

@@ -5,8 +5,7 @@
 """
 
 import logging
-
-from msgspec.structs import replace
+from typing import Any
 
 from mcp_baton.exceptions import (
     OutcomeUnknown,
@@ -51,46 +50,24 @@ logger = logging.getLogger(__name__)
 
 
 def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | None) -> JsonObject | None:
-    """Answer a call with a task, if it becomes one.
-
-    Args:
-        request: The request.
-        tool: The tool.
-        arguments: Its arguments.
-        task_id: The task that the call continues.
-
-    Returns:
-        The answer. `None` if the tool has to run in the request.
-
-    Raises:
-        ProtocolError: the call must become a task and cannot, or must not and asks for it.
-        InputRequired: the function asks the client before its task starts.
-    """
+    """Answer a call with a task, if it becomes one. `None` if the tool has to run in the request."""
     if not becomes_task(request, tool):
         return None
     if task_id is not None:
         # A continuation is recorded in the task that it names. The result of a worker would come too late for that.
         if request.stateless:
             return None
-        message = "Invalid params: a call that goes on with a task cannot be a task of its own; leave out `task`"
+        message = "Invalid params: a call that continues a task cannot be a task of its own; leave out `task`"
         raise ProtocolError(INVALID_PARAMS, message)
     if tool.tasks.explicit:
         return _run_until_task(request, tool, arguments)
-    return _refusal(request, tool, arguments) or _dispatched(request, _create(request, tool, arguments))
+    refused = _refusal(request, tool, arguments)
+    return refused or _dispatched(request, _create(request, tool, arguments, key=own_key()()))
 
 
 def _run_until_task(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject:
     """Run a function that starts its task itself (`ctx.start_task`). The worker runs it again, with the answers that
-    the client has given so far.
-
-    Returns:
-        The task; or the outcome, if the function ends without a task.
-
-    Raises:
-        InputRequired: the client must answer first.
-        CallerGone: the client went away.
-        ProtocolError: the function raised it, or the task could not be created.
-    """
+    the client has given so far."""
     try:
         outcome = outcome_alone(request, tool, arguments, CallOptions(starts_task=True))
     except TaskBegins as begins:
@@ -105,11 +82,10 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
 
     If the result cannot be stored, the client gets an error and not the task: a worker must not repeat the call.
     """
-    task = _create(request, tool, arguments)
-    if request.store is None:
-        return _reply(request, task)
+    task = _create(request, tool, arguments, key=own_key()())
     try:
-        return _reply(request, request.store.complete(task.owner, task.task_id, result, by_client=False))
+        ended = request.store.complete(task.owner, task.task_id, result, by_client=False) if request.store else task
+        return _reply(request, ended)
     except StoreError as error:
         correlation_id = request.exchange.request_id
         logger.exception("request %s: the result of %s could not be stored", correlation_id, tool.name)
@@ -118,38 +94,25 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
 
 
 def _create(
-    request: Request, tool: Tool, arguments: JsonObject, *, answers: JsonObject | None = None, key: str | None = None
+    request: Request, called: Tool | WorkflowTool, arguments: JsonObject, workflow_task: str | None = None, **spec: Any
 ) -> TaskRecord:
-    """Create the task of a call. The worker is not invoked yet.
-
-    Args:
-        request: The request.
-        tool: The tool.
-        arguments: Its arguments.
-        answers: The client's answers so far, by key.
-        key: The idempotency key of the call, if it has one already.
-
-    Raises:
-        ProtocolError: it could not be created.
-    """
-    spec = replace(_spec_of(request, tool), key=own_key()() if key is None else key, answers=answers or {})
-    return _store(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=_ttl_ms(request), work=spec))
-
-
-def _spec_of(request: Request, called: Tool | WorkflowTool) -> JobSpec:
-    """The call that the worker makes for this request."""
-    return JobSpec(
+    """Create the task of a call. The worker is not invoked yet."""
+    work = JobSpec(
         tool=called.name,
         request_id=request.exchange.request_id,
         scopes=tuple(sorted(scopes_in(request.claims))),
         capabilities=declared(request.envelope),
         revision=request.envelope.revision,
         attempts=ATTEMPTS if called.tasks.idempotent else 1,
+        workflow_task=workflow_task,
+        **spec,
     )
+    variables: JsonObject = {} if workflow_task is None else {WORKFLOW_TASK: workflow_task}
+    task = NewTask(request.owner or "", variables, arguments=arguments, ttl_ms=_ttl_ms(request), work=work)
+    return _store(request, task)
 
 
 def _dispatched(request: Request, task: TaskRecord) -> JsonObject:
-    """Invoke the worker and answer with the task."""
     dispatch(request.services, task)
     return _reply(request, task)
 
@@ -160,11 +123,7 @@ def _reply(request: Request, task: TaskRecord) -> JsonObject:
 
 
 def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
-    """Whether a call becomes a task.
-
-    Raises:
-        ProtocolError: it must and cannot, or it asks for a task and must not.
-    """
+    """Whether a call becomes a task. An error if it must and cannot, or asks for a task and must not."""
     support = tool.tasks.support
     if support == "forbidden":
         # The 2026 era has no such param. A server without background tools has not declared it either.
@@ -196,11 +155,8 @@ def _why_not(request: Request) -> str:
 
 
 def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
-    """The answer to a call with invalid arguments, for which no task is created.
-
-    Raises:
-        ProtocolError: the same, for a client that accepts only a task.
-    """
+    """The answer to a call with invalid arguments, for which no task is created. A client that accepts only a task gets
+    an error."""
     prepared = prepared_for(request, bound_tool(tool), arguments)
     if isinstance(prepared, Prepared):
         return None
@@ -214,16 +170,10 @@ def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject 
 
 
 def _ttl_ms(request: Request) -> int | None:
-    """`task.ttl`, milliseconds. The store limits it."""
     return None if request.stateless else request.requested_ttl()
 
 
 def _store(request: Request, task: NewTask) -> TaskRecord:
-    """Create a task.
-
-    Raises:
-        ProtocolError: it could not be created.
-    """
     if request.store is None:
         raise ProtocolError(INTERNAL_ERROR, "This server has no task store")
     correlation: Json = {"correlationId": request.exchange.request_id}
@@ -252,38 +202,24 @@ def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, 
 
     Errors that can be found now are reported before anything is created. A crash between the two creations leaves a
     task of the workflow without a worker. Its owner can resume it.
-
-    Args:
-        request: The request.
-        tool: The workflow's tool.
-        arguments: Its arguments; for a resume only those that are given again.
-        task_id: The workflow's task to resume. `None` to start a new one.
-
-    Raises:
-        ArgumentRefused: an argument is missing, unknown or does not convert.
-        NotResumed: the task cannot be resumed, or not now.
-        ProtocolError: a task could not be created.
     """
     if task_id is not None:
         _check_resumable(request, tool.workflow, task_id, arguments)
-        return _start_job(request, tool, task_id, arguments)
+        return _dispatched(request, _create(request, tool, arguments, task_id))
     ttl_ms = _ttl_ms(request)
     own_ttl_ms = None if ttl_ms is None else max(ttl_ms, request.services.settings.default_ttl_ms)
     run_input = new_input(request, tool.workflow, arguments, own_ttl_ms)
     own = _store(request, new_task(tool.workflow, run_input, request.owner or "", None))
     try:
         answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
-        return _start_job(request, tool, own.task_id, answers)
+        return _dispatched(request, _create(request, tool, answers, own.task_id))
     except ProtocolError:
-        _cancel(request, own)
+        try:
+            if request.store is not None:
+                request.store.cancel(own.owner, own.task_id)
+        except StoreError:
+            logger.warning("task %s: it has no worker and could not be cancelled", own.task_id, exc_info=True)
         raise
-
-
-def _start_job(request: Request, tool: WorkflowTool, workflow_task: str, arguments: JsonObject) -> JsonObject:
-    spec = replace(_spec_of(request, tool), workflow_task=workflow_task)
-    variables: JsonObject = {WORKFLOW_TASK: workflow_task}
-    new = NewTask(request.owner or "", variables, arguments=arguments, ttl_ms=_ttl_ms(request), work=spec)
-    return _dispatched(request, _store(request, new))
 
 
 def _check_resumable(request: Request, workflow: Workflow, task_id: str, arguments: JsonObject) -> None:
@@ -303,12 +239,3 @@ def _check_resumable(request: Request, workflow: Workflow, task_id: str, argumen
         raise
     except StoreError as error:
         raise NotRead(error) from error
-
-
-def _cancel(request: Request, own: TaskRecord) -> None:
-    """Cancel the task of a workflow that gets no worker."""
-    try:
-        if request.store is not None:
-            request.store.cancel(own.owner, own.task_id)
-    except StoreError:
-        logger.warning("task %s: it has no worker and could not be cancelled", own.task_id, exc_info=True)

@@ -28,36 +28,23 @@ class JobMonitor:
     and writes the status message (docs/background.md, Cancelling; Status and polling).
 
     Implements `tool_threads.Listener`.
-
-    Args:
-        lease: The worker's claim on the task.
-        jobs: Writes the status message.
-        clock: Returns seconds since an arbitrary moment.
     """
 
     def __init__(self, lease: Lease, jobs: JobStore, clock: Callable[[], float]) -> None:
         self._lease = lease
         self._jobs = jobs
         self._clock = clock
-        self._ended = False
+        self.ended = False
+        """Whether the task has finished or belongs to another worker."""
+        self.unwritten: str | None = None
+        """The status message that waits for its turn to be written."""
         self._stopped = False
-        self._message: str | None = None
         self._next_s = -math.inf
 
     @property
     def gone(self) -> bool:
         """Whether the running function has to stop."""
-        return self._ended or self._stopped
-
-    @property
-    def ended(self) -> bool:
-        """Whether the task has finished or belongs to another worker."""
-        return self._ended
-
-    @property
-    def unwritten(self) -> str | None:
-        """The status message that waits for its turn to be written. `None` if there is none."""
-        return self._message
+        return self.ended or self._stopped
 
     def stop(self) -> None:
         """Stop the function, although the job's task goes on: the task of its workflow does not."""
@@ -66,8 +53,8 @@ class JobMonitor:
     def pulse(self) -> float:
         """Look after the task. Returns the seconds until this is due again."""
         message_s = self._write_if_due()
-        self._ended = self._ended or self._lease.check() is not None or not self._extend_lifetime()
-        if self._ended:
+        self.ended = self.ended or self._lease.check() is not None or not self._extend_lifetime()
+        if self.ended:
             return 0
         pulse_s = self._lease.pulse()
         # The claim may have expired before the function begins. The next poll then dispatches the task again.
@@ -82,11 +69,7 @@ class JobMonitor:
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Turn progress into the task's status message. Other notifications are dropped: no client is connected."""
         if method == "notifications/progress":
-            self._message = status_message(params)
-
-    def say(self, message: str) -> None:
-        """Set the task's status message."""
-        self._message = message
+            self.unwritten = status_message(params)
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
         """Drop a question: a job asks through its task, see `TaskAsker`."""
@@ -106,7 +89,7 @@ class JobMonitor:
 
     def _write_if_due(self) -> float:
         """Write the status message if it is due. Returns the seconds until the next write."""
-        message = self._message
+        message = self.unwritten
         if message is None:
             return math.inf
         left_s = self._next_s - self._clock()
@@ -116,7 +99,7 @@ class JobMonitor:
         pause_s = MESSAGE_S if written else RETRY_MS / 1000
         self._next_s = self._clock() + pause_s
         if written:
-            self._message = None
+            self.unwritten = None
             return math.inf
         return pause_s
 
@@ -134,15 +117,10 @@ def _number(value: Json) -> str:
 
 
 class JobExecution(Execution, frozen=True, kw_only=True):
-    """One attempt at a background job. There is no client: the monitor receives what the function reports.
-
-    Attributes:
-        monitor: Looks after the task.
-    """
+    """One attempt at a background job. There is no client: the monitor receives what the function reports."""
 
     monitor: JobMonitor
 
     @property
     def listener(self) -> JobMonitor:
-        """Receives the notifications of running functions."""
         return self.monitor

@@ -4,7 +4,6 @@ Workflows in the background)."""
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
@@ -33,9 +32,9 @@ from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.server.workflows.client_questions import unanswered_in
+from mcp_baton.server.workflows.client_questions import unanswered_in, with_answers
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow, with_answers
+from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow
 from mcp_baton.server.workflows.workflow_tools import not_run, result_of_run
 from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import Job, TaskRecord
@@ -66,11 +65,7 @@ STOPPED: Final = "stopped, as the task that it ran for was cancelled or taken ov
 
 class WorkerHost(ServerHost):
     """Implements `workflow.host.Host` for a background job. It renews the claims on both tasks: that of the call, and
-    that of the workflow.
-
-    Args:
-        execution: The background job.
-    """
+    that of the workflow."""
 
     def __init__(self, execution: JobExecution) -> None:
         super().__init__(execution)
@@ -91,11 +86,6 @@ class WorkerHost(ServerHost):
         return outcome
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
-        """Fetch a resource of this server.
-
-        Raises:
-            ResourceUnavailable: the URI is unknown, or reading it failed or was stopped.
-        """
         try:
             return super().read(uri)
         except CallerGone as gone:
@@ -104,7 +94,7 @@ class WorkerHost(ServerHost):
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Set the status message of the call's task to the next step."""
         super().announce(begun, total, step, task_id)
-        self._monitor.say(f"Step {begun}/{total}: {step}")
+        self._monitor.unwritten = f"Step {begun}/{total}: {step}"
 
     def may_start(self, after_s: float = 0.0) -> bool:
         """Whether a step may start or be retried. A step after another one starts in a new invocation, unless most of
@@ -153,14 +143,7 @@ type Write = Callable[[str, Callable[[], object]], str]
 
 
 class WorkflowJob:
-    """An attempt at a call of a workflow.
-
-    Args:
-        execution: The background job.
-        lease: The worker's claim on the task of the call.
-        job: The job.
-        arguments: The arguments of the workflow.
-    """
+    """An attempt at a call of a workflow."""
 
     def __init__(self, execution: JobExecution, lease: Lease, job: Job, arguments: JsonObject) -> None:
         self._execution = execution
@@ -174,12 +157,6 @@ class WorkflowJob:
         """Run the workflow and write the outcome of the call. Returns the outcome, for the log.
 
         After `TaskHeld`, `NotDispatched` and `StoreError`, Lambda delivers the event again.
-
-        Raises:
-            ProtocolError: the workflow does not exist any more.
-            TaskHeld: another run holds the workflow's task.
-            NotDispatched: the call was handed over, but the worker could not be invoked.
-            StoreError: the store does not answer, or the run could not be written.
         """
         tool, store = self._execution.server.workflow_tool(self._job.work.tool), self._execution.store
         if tool is None or store is None:
@@ -198,7 +175,7 @@ class WorkflowJob:
         if isinstance(ended, EndedRun):
             if self._goes_on(ended):
                 return self._handed_over(store, write)
-            ended = result_of_run(self._execution, ended, host)
+            ended = result_of_run(self._execution, ended)
         return self._completed(store, ended, write)
 
     def _run(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
@@ -225,10 +202,7 @@ class WorkflowJob:
 
     def _user_answers(self, run: EndedRun) -> JsonObject:
         """The user's answers to the open questions; empty if there are none to ask, or the user cannot be asked.
-
-        Raises:
-            InputRequired: The user has not answered yet. The questions become questions of the call's task.
-        """
+        Questions without an answer become questions of the call's task."""
         missing = unanswered_in(run) if run.stored else None
         if missing is None:
             return {}
@@ -260,17 +234,13 @@ class WorkflowJob:
         if self._execution.store is None:
             return
         try:
-            self._execution.store.renew(self._lease.task, replace(self._lease.claim(), until_ms=0))
+            self._execution.store.renew(self._lease.task, structs.replace(self._lease.claim(), until_ms=0))
         except StoreError:
             task_id = self._lease.task.task_id
             logger.warning("task %s: its claim could not be released; it will expire", task_id, exc_info=True)
 
     def _goes_on(self, run: EndedRun) -> bool:
-        """Whether the run has paused only because its time was over, after it completed at least one step.
-
-        Raises:
-            StoreUnavailable: it has, and that could not be written.
-        """
+        """Whether the run has paused only because its time was over, after it completed at least one step."""
         settled = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
         if not run.pause or run.pause.remedy is not Remedy.SERVER or not settled:
             return False

@@ -1,7 +1,5 @@
 """Calls of the author's functions, and their outcomes as MCP results (MCP server/tools, Calling Tools)."""
 
-from dataclasses import replace
-
 from msgspec import structs
 
 from mcp_baton.protocol.json import Json, JsonObject
@@ -18,28 +16,21 @@ from mcp_baton.workflow.host import Failed, Mismatch, Outcome
 def call_alone[T](
     request: Request, target: BoundFunction[T], arguments: JsonObject, options: CallOptions = STANDALONE
 ) -> T | Mismatch | Failed:
-    """Call the only function of a request. It may ask the client, also over several rounds.
-
-    Raises:
-        CallerGone, InputRequired, TaskBegins: see `runner.run`.
-        ProtocolError: see `runner.run`; or the request does not continue its earlier rounds correctly.
-    """
+    """Call the only function of a request. It may ask the client, also over several rounds."""
     rounds = request.rounds()
     if rounds is not None:
         rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
-        options = structs.replace(options, attempt=replace(options.attempt, key=rounds.identity.key))
+        options = structs.replace(options, attempt=structs.replace(options.attempt, key=rounds.identity.key))
     return call(request, target, arguments, request.asking(rounds), options)
 
 
 def outcome_alone(request: Request, tool: Tool, arguments: JsonObject, options: CallOptions = STANDALONE) -> Outcome:
-    """The outcome of a tool call that is the only call of its request."""
     return _outcome(tool, call_alone(request, bound_tool(tool), arguments, options))
 
 
 def outcome_of(
     execution: Execution, tool: Tool, arguments: JsonObject, asking: Asking, options: CallOptions
 ) -> Outcome:
-    """The outcome of a tool call."""
     return _outcome(tool, call(execution, bound_tool(tool), arguments, asking, options))
 
 

@@ -7,19 +7,23 @@ import os
 from collections.abc import Mapping
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, LOG_LEVELS, REVISIONS, SERVER_INFO_KEY, TASKS_EXTENSION
-from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.protocol.sessions import (
+from mcp_baton.protocol.envelope import (
     APP_TYPE,
     APPS,
     APPS_EXTENSION,
     CAPABILITIES,
+    HANDSHAKE_REVISIONS,
+    LOG_LEVELS,
     RANDOM_BYTES,
+    REVISIONS,
+    SERVER_INFO_KEY,
     SESSION_HEADER,
+    TASKS_EXTENSION,
     session_id,
     shows_apps,
 )
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.asking.asker import declares
 from mcp_baton.server.methods.lists import cacheable
 from mcp_baton.server.request import Request
@@ -51,17 +55,11 @@ def discover(request: Request) -> JsonObject:
 
 
 def ping(_request: Request) -> JsonObject:
-    """Return an empty result."""
     return {}
 
 
 def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
-    """The server's capabilities, in the words of the request's era.
-
-    Args:
-        request: The request.
-        able: The client's capabilities.
-    """
+    """The server's capabilities, in the words of the request's era; `able` are the client's."""
     server = request.server
     made: dict[str, Json] = {"logging": {}}
     if server.tools or server.workflow_tool_names:
@@ -94,7 +92,6 @@ def finished(request: Request, result: JsonObject) -> JsonObject:
 
 
 def server_info(request: Request) -> dict[str, Json]:
-    """Name and version, as MCP's `Implementation`."""
     own = request.server.options
     made: dict[str, Json] = {"name": own.name, "version": own.version}
     optional: dict[str, Json] = {"title": own.title, "websiteUrl": own.website_url, "icons": list(own.icons)}

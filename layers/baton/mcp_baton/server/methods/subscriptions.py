@@ -9,11 +9,11 @@ Notifications.
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
@@ -40,11 +40,7 @@ SOONEST_S: Final = 1.0
 
 
 def listen(request: Request) -> JsonObject:
-    """Acknowledge a subscription and keep its stream open. A stream about tasks ends when all of them have ended.
-
-    Raises:
-        ProtocolError: `notifications` is invalid, or the client has not declared the tasks extension.
-    """
+    """Acknowledge a subscription and keep its stream open. A stream about tasks ends when all of them have ended."""
     wanted = request.params.get("notifications")
     if not isinstance(wanted, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `notifications` must be an object")
@@ -71,9 +67,9 @@ def listen(request: Request) -> JsonObject:
 
 def _left_s(request: Request) -> float:
     """Seconds until the stream ends: before the function's time is over, or at the limit for streams."""
-    left_ms = request.left_ms()
+    left_s = request.left_s()
     limit_s = request.services.settings.listen_ms / 1000 - request.elapsed_s()
-    return limit_s if left_ms is None else min(limit_s, left_ms / 1000)
+    return limit_s if left_s is None else min(limit_s, left_s)
 
 
 def _task_ids(request: Request, notifications: JsonObject) -> list[str]:
@@ -90,8 +86,6 @@ class _Reported(Struct):
     """A task, and its state when it was last reported.
 
     Attributes:
-        followed: The task.
-        state: `None` before the first report.
         next_s: When to read the task again, on `Services.clock`.
     """
 
@@ -101,16 +95,7 @@ class _Reported(Struct):
 
 
 class _Subscription:
-    """The tasks that a stream reports.
-
-    Args:
-        request: The request that has opened the stream.
-        ids: The ids that the client has named.
-        meta: The `_meta` of every message on the stream.
-
-    Raises:
-        ProtocolError: the tasks cannot be read.
-    """
+    """The tasks that a stream reports."""
 
     def __init__(self, request: Request, ids: list[str], meta: JsonObject) -> None:
         self._request = request
@@ -125,11 +110,8 @@ class _Subscription:
         return bool(self.accepted) and not self._tasks
 
     def report(self) -> float:
-        """Read each task that is due and report it if it has changed. The first call reports all of them.
-
-        Returns:
-            The seconds until the next one is due.
-        """
+        """Read each task that is due and report it if it has changed. The first call reports all of them. Returns the
+        seconds until the next one is due."""
         now_s = self._request.services.clock()
         for task_id, reported in list(self._tasks.items()):
             if reported.next_s <= now_s and self._has_ended(reported, now_s):
@@ -157,7 +139,6 @@ class _Subscription:
         return task.status.terminal
 
     def _params(self, task: TaskRecord) -> dict[str, Json]:
-        """The result of `tasks/get`, with the stream's `_meta`."""
         view = task_view(task, self._options)
         own = view.get("_meta")
         return {**view, "_meta": {**own, **self._meta} if isinstance(own, Mapping) else self._meta}
@@ -175,19 +156,15 @@ def _notified_state(task: TaskRecord) -> object:
 
 
 def _find(request: Request, ids: list[str]) -> dict[str, _Reported]:
-    """The tasks with these ids that are the caller's, up to the limit."""
+    """The tasks with these ids that are the caller's."""
     if not ids or request.store is None or request.owner is None:
         return {}
-    found: dict[str, _Reported] = {}
-    for task_id in list(dict.fromkeys(ids))[:MOST_TASKS]:
-        followed = from_store(request, partial(_follow, request, task_id))
-        if followed is not None:
-            found[task_id] = _Reported(followed)
-    return found
 
+    def find(store: TaskStore, owner: str) -> dict[str, _Reported]:
+        found: dict[str, _Reported] = {}
+        for task_id in list(dict.fromkeys(ids))[:MOST_TASKS]:
+            with suppress(TaskNotFound):
+                found[task_id] = _Reported(Followed(request, store, store.get(owner, task_id)))
+        return found
 
-def _follow(request: Request, task_id: str, store: TaskStore, owner: str) -> Followed | None:
-    try:
-        return Followed(request, store, store.get(owner, task_id))
-    except TaskNotFound:
-        return None
+    return from_store(request, find)

@@ -4,7 +4,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
 from mcp_baton.server.view import ServerView
 from mcp_baton.workflow.definition import TASK_ID, Workflow
-from mcp_baton.workflow.handoff import Handle, secrets_of
+from mcp_baton.workflow.handoff import Handle
 
 
 class NamedWrongly(Exception):
@@ -12,12 +12,7 @@ class NamedWrongly(Exception):
 
 
 def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[str, Json]]:
-    """The task that a request names, in its arguments or in `_meta`, and the other arguments.
-
-    Raises:
-        NamedWrongly: the argument is not a string, or `_meta` names another task.
-        ProtocolError: `_meta` is invalid, or names two tasks.
-    """
+    """The task that a request names, in its arguments or in `_meta`, and the other arguments."""
     others = {name: value for name, value in given.items() if name != TASK_ID}
     named, bound = given.get(TASK_ID), request.bound_task()
     if named is None or named == "":
@@ -30,9 +25,7 @@ def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[st
 
 
 def handle_of(server: ServerView, workflow: Workflow, task_id: str) -> Handle:
-    """How texts name a task of this workflow."""
-
     def takes_it(tool: str) -> bool:
         return not server.tools[tool].has_parameter(TASK_ID)
 
-    return Handle(task_id, takes_it, workflow.name if workflow.has_workflow_tool else None, secrets_of(workflow))
+    return Handle(task_id, workflow, takes_it)
