@@ -40,7 +40,7 @@ class Table(EmbeddedEngine):
     """
 
     def __init__(self) -> None:
-        super().__init__("eu-west-1")
+        super().__init__()
         self.spent_ns = 0
         self.own = embedded_client(self)
         create_table(self.own, TABLE)

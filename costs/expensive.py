@@ -211,7 +211,7 @@ def batch(method: str, params: dict[str, Any]) -> str:
 @contextmanager
 def measuring() -> Iterator[Costs]:
     """A server over a DynamoDB in memory, and what counts the requests to it."""
-    engine = EmbeddedEngine("us-east-1")
+    engine = EmbeddedEngine()
     with (
         closing(embedded_client(engine)) as counted,
         closing(embedded_client(engine)) as own,

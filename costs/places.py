@@ -56,7 +56,7 @@ def by_sizes() -> Iterator[Place]:
 
 class _Timed(EmbeddedEngine):
     def __init__(self, aside: Aside) -> None:
-        super().__init__("us-east-1")
+        super().__init__()
         self._aside = aside
 
     def answer(self, request: "AWSPreparedRequest", **kwargs: object) -> "AWSResponse":

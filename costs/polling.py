@@ -1,7 +1,7 @@
 """What it costs to hear of the end of a background task: by polling, or by requests that wait.
 
-Run at the root of the repository: `uv run python -m costs.polling`. It prints the table of docs/background.md,
-which a test holds against it. Nothing is measured: prices and memory are those of `costs/prices.py`; logs and data
+Run at the root of the repository: `uv run python -m costs.polling`. It prints a table.
+Nothing is measured: prices and memory are those of `costs/prices.py`; logs and data
 out are left out.
 """
 

@@ -58,7 +58,7 @@ class Demo:
         """Run a refund that needs an approval: a tool error, two continuations, completion by the client."""
         screen = self._screen
         screen.title("1 · A workflow prompt runs on the server until it cannot continue")
-        prompt = self._get_prompt("refund_order", {"arguments": {"order_id": "A-17"}})
+        prompt = self._request("prompts/get", {"name": "refund_order", "arguments": {"order_id": "A-17"}})
         screen.title("2 · The client's model reads this")
         *trace, handoff = prompt["messages"]
         for message in trace:
@@ -80,30 +80,29 @@ class Demo:
         self._refuse_stranger(task_id)
 
     def report(self) -> None:
-        """Run a pipeline that needs a text from the model: a schema mismatch, then a continuation."""
+        """Run a pipeline that asks the model for a text: one call answers the question, and the server continues."""
         screen = self._screen
         screen.title("5 · A longer workflow: progress arrives while a step runs")
-        prompt = self._get_prompt("monthly_report", {"arguments": {"month": "2026-09"}})
-        pause, task_id = self._paused(prompt, "schemaMismatch")
-        handoff = prompt["messages"][-1]["content"]["text"]
-        screen.handoff(handoff)
-        calls = planned_calls(handoff)
-        expect(bool(calls), "the handoff names no calls")
-        screen.title("6 · The model writes the summary, and the server does the rest")
-        figures = calls[0].arguments["figures"]
-        summary = f"September brought in EUR {figures['revenue']:.2f}. The {figures['best_seller']} sold best."
-        self._continue(task_id, calls[:1], dict.fromkeys(pause["missingFields"], summary))
-        resumed = self._get_prompt("monthly_report", {"_meta": {"_task_id": task_id}})
-        screen.steps(resumed["_meta"]["steps"])
+        prompt = self._request("prompts/get", {"name": "monthly_report", "arguments": {"month": "2026-09"}})
+        pause, task_id = self._paused(prompt, "answersRequired")
+        screen.handoff(prompt["messages"][-1]["content"]["text"])
+        [question] = pause["questions"]
+        screen.title("6 · The model answers the question, and the server does the rest")
+        answers = {question["name"]: "September brought in EUR 11208.69. The moss guide sold best."}
+        params = {"name": pause["suggestedTool"], "arguments": {"task_id": task_id, "answers": answers}}
+        result = self._request("tools/call", params)
+        expect(not result.get("isError"), f"{params['name']} failed: {result['content']}")
+        screen.say("")
+        screen.steps(result["structuredContent"]["steps"])
         self._show_task(task_id)
 
-    def _get_prompt(self, name: str, params: Json) -> Json:
-        params = {"name": name, **params}
-        self._screen.request("prompts/get", params)
+    def _request(self, method: str, params: Json) -> Json:
+        """Send a request that must stream progress."""
+        self._screen.request(method, params)
         stopwatch = self._screen.stopwatch()
-        prompt = self._client.request("prompts/get", params, stopwatch.progress)
+        result = self._client.request(method, params, stopwatch.progress)
         expect(stopwatch.count > 0, "no progress was streamed")
-        return prompt
+        return result
 
     def _paused(self, prompt: Json, reason: str) -> tuple[Json, str]:
         """Return the pause reason and the task id of a prompt that must have paused."""

@@ -1,11 +1,11 @@
-"""The composition root: the server with everything it publishes, as a Lambda handler."""
+"""The composition root: the server with everything it publishes, as a Lambda handler.
 
-import orders
-import sales
+Each module registers its tools and workflows with the server when it is imported.
+"""
+
+import orders  # noqa: F401 - registers the refund
+import sales  # noqa: F401 - registers the report
 from mcp_baton.aws import handler
 from shop import server
-
-server.add_workflow(orders.refund_order)
-server.add_workflow(sales.monthly_report)
 
 lambda_handler = handler(server)

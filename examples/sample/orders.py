@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from mcp_baton import Argument, Context, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Context, ToolError, fetch, step
 from shop import send_message, server
 
 
@@ -103,35 +103,19 @@ def apology(order_id: str, tone: str = "warm") -> str:
     return f"Write a short, {tone} apology to {order.email} for the trouble with: {order.item} (order {order_id})."
 
 
-refund_order = Workflow(
-    name="refund_order",
-    title="Refund an order",
-    description="refund an order according to our policy",
-    arguments=[
-        Argument("order_id", "The order to refund, such as A-17", required=True),
-        Argument("amount", "Amount in EUR; the whole order when left out", type=float),
-    ],
-    steps=[
-        Step("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("order_id")}, binding="order"),
-        Step(
-            "policy",
-            resources=["policy://refunds/{category}"],
-            template_bindings={"category": step_output("order", "category")},
-        ),
-        Step(
-            "refund",
-            tool=issue_refund,
-            arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")},
-            guidance="Keep to the policy. Where it asks for an approval, ask a supervisor and pass `approved_by`.",
-        ),
-        Step(
-            "notify",
-            tool=send_message,
-            arguments={
-                "to": step_output("order", "email"),
-                "text": constant("Your refund for order {order_id} is on its way."),
-                "reference": step_output("refund", "refund_id"),
-            },
-        ),
-    ],
-)
+@server.workflow(title="Refund an order")
+def refund_order(
+    order_id: Annotated[str, "The order to refund, such as A-17"],
+    amount: Annotated[float | None, "Amount in EUR; the whole order when left out"] = None,
+) -> None:
+    """Refund an order according to our policy."""
+    order = step(fetch_order, name="fetch")(order_id=order_id)
+    fetch("policy", "policy://refunds/{category}", category=order.category)
+    refund = step(
+        issue_refund,
+        name="refund",
+        guidance="Keep to the policy. Where it asks for an approval, ask a supervisor and pass `approved_by`.",
+    )(order_id=order_id, amount=amount)
+    step(send_message, name="notify")(
+        to=order.email, text="Your refund for order {order_id} is on its way.", reference=refund.refund_id
+    )

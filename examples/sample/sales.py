@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Annotated
 
-from mcp_baton import Argument, Context, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Context, ToolError, ask_model, step
 from shop import send_message, server
 
 PAGE_ROWS = 3
@@ -56,7 +56,7 @@ class Report:
 
 
 @server.tool(task="optional")
-def extract_sales(month: Annotated[str, "The month, such as 2026-09"], ctx: Context) -> list[Row]:
+def extract_sales(ctx: Context, month: Annotated[str, "The month, such as 2026-09"]) -> list[Row]:
     """Fetch a month's sales from the warehouse."""
     if month not in WAREHOUSE:
         raise ToolError(f"there are no sales for {month!r}; there are for {', '.join(WAREHOUSE)}")
@@ -96,30 +96,19 @@ def publish_report(
     return Report(f"https://reports.example.com/sales/{month}", text)
 
 
-monthly_report = Workflow(
-    name="monthly_report",
-    title="Monthly sales report",
-    description="publish the sales report of a month",
-    arguments=[Argument("month", "The month, such as 2026-09", required=True)],
-    steps=[
-        Step("extract", tool=extract_sales, arguments={"month": prompt_arg("month")}, binding="rows"),
-        Step("validate", tool=validate_sales, arguments={"rows": step_output("rows")}, binding="figures"),
-        # No step provides `summary`, which the tool requires. The workflow pauses, and the model writes it.
-        Step(
-            "publish",
-            tool=publish_report,
-            arguments={"month": prompt_arg("month"), "figures": step_output("figures")},
-            binding="report",
-            guidance="Summarise {month} in two sentences: what it brought in, and what sold best.",
-        ),
-        Step(
-            "announce",
-            tool=send_message,
-            arguments={
-                "to": constant("managers@example.com"),
-                "text": constant("The sales report for {month} is out."),
-                "reference": step_output("report", "url"),
-            },
-        ),
-    ],
-)
+@server.workflow(title="Monthly sales report")
+def monthly_report(month: Annotated[str, "The month, such as 2026-09"]) -> None:
+    """Publish the sales report of a month."""
+    rows = step(extract_sales, name="extract")(month=month)
+    figures = step(validate_sales, name="validate")(rows=rows)
+    # The workflow pauses here until the model has written the summary.
+    summary = ask_model(
+        "summary",
+        "Summarise {month} in two sentences: it brought in EUR {revenue}, and {best_seller} sold best.",
+        revenue=figures.revenue,
+        best_seller=figures.best_seller,
+    )
+    report = step(publish_report, name="publish")(month=month, figures=figures, summary=summary)
+    step(send_message, name="announce")(
+        to="managers@example.com", text="The sales report for {month} is out.", reference=report.url
+    )

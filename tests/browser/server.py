@@ -2,13 +2,24 @@
 
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-import orders
+from pydantic import AfterValidator
+
+import orders  # noqa: F401 - registers the workflow refund_order
 import sales
-from mcp_baton import Argument, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Step, ToolError, Workflow, ask_model, ask_user, constant, prompt_arg, step, step_output
 from mcp_baton.aws import handler
 from shop import server
+
+type Shelf = Literal["A", "B"]
+
+
+def a_week_or_less(days: int) -> int:
+    """Only the server checks this."""
+    if days > 7:
+        raise ValueError("at most a week")
+    return days
 
 
 @dataclass(frozen=True)
@@ -99,8 +110,22 @@ def forge(uri: str) -> dict[str, Any]:
     return {"bytes": 1_000_000, "uri": uri}
 
 
-server.add_workflow(orders.refund_order)
-server.add_workflow(sales.monthly_report)
+server.add_workflow(
+    Workflow(
+        name="report_by_step",
+        description="publish the sales report of a month",
+        arguments=[Argument("month", "The month", required=True)],
+        steps=[
+            Step("extract", tool=sales.extract_sales, arguments={"month": prompt_arg("month")}),
+            Step("validate", tool=sales.validate_sales, arguments={"rows": step_output("extract")}),
+            Step(
+                "publish",
+                tool=sales.publish_report,
+                arguments={"month": prompt_arg("month"), "figures": step_output("validate")},
+            ),
+        ],
+    )
+)
 server.add_workflow(Workflow(name="book_room", description="book a room", steps=[Step("book", tool=book)]))
 server.add_workflow(
     Workflow(
@@ -141,6 +166,27 @@ server.add_workflow(
         steps=[Step("note", tool=look_up, arguments={"text": constant("a note")}), Step("forge", tool=forge)],
     )
 )
+
+
+@server.tool
+def lend(book: str, reader: str, days: int, shelf: Shelf, insured: bool, notes: list[str]) -> str:
+    """Lend a book."""
+    return f"{reader} has {book} from shelf {shelf} for {days} days; {insured=}, {notes=}"
+
+
+@server.workflow
+def borrow(title: str) -> None:
+    """Borrow a book."""
+    values = {
+        "reader": ask_user("reader", "Who borrows {title}?"),
+        "days": ask_user("days", "For how many days?", returns=Annotated[int, AfterValidator(a_week_or_less)]),
+        "shelf": ask_user("shelf", "From which shelf?", returns=Shelf),
+        "insured": ask_user("insured", "Is it insured?", returns=bool),
+        "notes": ask_model("notes", "What did the reader say?", returns=list[str]),
+    }
+    step(lend)(book=title, **values)
+
+
 server.add_workflow(Workflow(name="write_report", description="write it", steps=[Step("write", tool=long_report)]))
 
 lambda_handler = handler(server)

@@ -124,12 +124,6 @@ def test_the_inspector_reads_a_result_after_a_stream(inspector: Inspector) -> No
     assert inspector.call("count", "--tool-arg", "to=3", *wishes)["structuredContent"] == {"result": 3}
 
 
-def test_the_inspector_reports_a_tools_error_with_its_exit_code(inspector: Inspector) -> None:
-    done = inspector.run("tools/call", "--tool-name", "fetch_order", "--tool-arg", "order_id=B-1")
-    assert done.returncode == TOOL_FAILED
-    assert json.loads(done.stdout)["result"]["content"][0]["text"] == "there is no order B-1"
-
-
 def test_the_inspector_declares_that_it_cannot_answer_questions(inspector: Inspector) -> None:
     """It declares no capability: -32021 in the 2026 era, a tool's error in the 2025 era."""
     done = inspector.run("tools/call", "--tool-name", "interview")
@@ -137,10 +131,3 @@ def test_the_inspector_declares_that_it_cannot_answer_questions(inspector: Inspe
     assert ("The client cannot be asked" if inspector.era == "legacy" else "Missing required client capability") in (
         done.stdout + done.stderr
     )
-
-
-@pytest.mark.parametrize("method", ["tasks/get", "tasks/list", "tasks/cancel", "completion/complete"])
-def test_the_inspector_cannot_send(inspector: Inspector, method: str) -> None:
-    done = inspector.run(method)
-    assert done.returncode == NOT_SUPPORTED
-    assert f"Unsupported method: {method}" in done.stderr

@@ -1,11 +1,12 @@
 """What hosts refuse, cut or leave out, and that nothing here comes near it. docs/hosts.md has the limits' sources."""
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 import pytest
 
+import orders  # noqa: F401 - registers its workflow
+import sales  # noqa: F401 - registers its workflow
 import shop
 from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg
 from mcp_baton.testing import Connect
@@ -36,7 +37,6 @@ def many_models(server: Server) -> Server:
 
 def servers() -> Iterator[Server]:
     """The sample, and the tests' own."""
-    import_module("app")
     yield shop.server
     yield clients_server
     yield many_models(Shop().server(without("amount", "approved_by")))

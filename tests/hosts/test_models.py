@@ -105,7 +105,7 @@ def assert_completed(client: Client) -> None:
 def test_a_model_finishes_every_workflow_with_the_fewest_calls_and_without_large_values(
     baton: Connect, scenario: Scenario, way: Way
 ) -> None:
-    shop = Shop([ToolError(text) for text in scenario.fails])
+    shop = Shop([ToolError(error) if isinstance(error, str) else error for error in scenario.fails])
     client = baton(scenario.build(shop), era=way.era)
     model = model_of(client, way, scenario)
     model.finish(Call(scenario.workflow, dict(scenario.arguments)))

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.hosts.host import Show, everything, first_of_an_error, refused, structure_alone, text_alone
-from tests.hosts.model import prose
+from tests.hosts.host import Show, everything, first_of_an_error, structure_alone, text_alone
 from tests.hosts.phrases import Call, read
 
 HANDOFF = """Step 'refund' failed: "EUR 30.00 need an approval". This step is not retryable: correct the cause first.
@@ -50,17 +49,6 @@ def test_the_calls_in_other_texts_are_found(
     assert (list(reading.calls), reading.go_on, reading.finished) == (calls, go_on, finished)
 
 
-def test_completion_is_always_the_same_phrase() -> None:
-    assert read("Done: 4 of 4 steps.\nResult of refund: 5").done
-    assert read("Done: 1 of 1 step.").done
-    assert not read("Another run holds this task; 3 of 4 steps are done so far.").done
-
-
-def test_a_running_task_has_the_time_to_call_again_and_an_unrecorded_call_the_reason() -> None:
-    assert read("Another run holds the task. Call again in 12 s.").again_s == 12.0
-    assert read("5\nNot recorded: unknown task. The call itself was made.").not_recorded is not None
-
-
 RESULT = {
     "content": [{"type": "text", "text": "text"}, {"type": "text", "text": "more"}],
     "structuredContent": {"a": 1},
@@ -79,17 +67,3 @@ RESULT = {
 def test_the_hosts_show_the_same_as_real_hosts(show: Show, shown: str, of_an_error: str) -> None:
     assert show(RESULT) == shown
     assert show({**RESULT, "isError": True}) == of_an_error
-
-
-def test_a_model_that_gets_json_reads_the_text_for_it() -> None:
-    assert prose('{"message": "Done: 1 of 1 steps.", "steps": []}') == "Done: 1 of 1 steps."
-    assert prose('{"result": 1, "baton_next": "Next: call b with {}"}') == "Next: call b with {}"
-    assert prose('{"result": "5"}') == '{"result": "5"}'
-    assert prose('{"a": 1}\nRecorded as step') == '{"a": 1}\nRecorded as step'
-
-
-def test_the_hosts_omit_the_same_tools_as_real_hosts() -> None:
-    schema = {"type": "object", "properties": {"a": {"anyOf": []}}}
-    assert not refused({"name": "refund", "inputSchema": schema})
-    assert refused({"name": "refund", "inputSchema": {"type": "object", "anyOf": []}}) == ["anyOf"]
-    assert refused({"name": "r" * 45, "inputSchema": schema})

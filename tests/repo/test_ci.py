@@ -147,18 +147,6 @@ def test_the_last_line_names_missing_advisories_and_engines(
 
 
 @needs_root
-def test_a_kernel_without_containers_is_reported_and_nothing_is_changed(checkout: Checkout) -> None:
-    checkout.command("unshare", "echo 'unshare failed: Operation not permitted' >&2\nexit 1\n")
-
-    done = checkout.run("run", CI="true")
-
-    assert (done.returncode, made(done)) == (0, ["check", "test"])
-    assert f"{REST_PASSED}this machine's kernel" in done.stdout.splitlines()[-1]
-    assert "Operation not permitted" in done.stdout.splitlines()[-1]
-    assert checkout.called("apt-get", "dockerd", "systemctl") == []
-
-
-@needs_root
 def test_a_daemon_is_started_and_stopped_by_default(checkout: Checkout) -> None:
     done = checkout.run("run")
 
@@ -166,15 +154,6 @@ def test_a_daemon_is_started_and_stopped_by_default(checkout: Checkout) -> None:
     assert made(done) == ["check", "test", "test-containers"]
     assert len(checkout.called("dockerd")) == 1
     assert checkout.called("apt-get") == []
-    assert not checkout.daemon.exists()
-
-
-@needs_root
-def test_the_daemon_is_stopped_after_a_failing_test(checkout: Checkout) -> None:
-    done = checkout.run("run", CI="true", FAILS="test-containers")
-
-    assert done.returncode != 0
-    assert made(done)[-1] == "test-containers"
     assert not checkout.daemon.exists()
 
 
@@ -205,31 +184,6 @@ def test_a_daemon_that_does_not_start_fails_the_run_with_its_log(checkout: Check
 
 
 @needs_root
-def test_a_daemon_that_fails_is_started_again_with_simple_storage(checkout: Checkout) -> None:
-    checkout.command("dockerd", 'case "$*" in *vfs*) ;; *) exit 1 ;; esac\n' + DAEMON)
-
-    done = checkout.get_docker(CI="1")
-
-    assert (done.returncode, done.stdout) == (0, "")
-    assert checkout.daemon.exists()
-
-
-@needs_root
-def test_docker_is_installed_after_an_update_of_the_package_lists(checkout: Checkout) -> None:
-    installed = checkout.folder / "bin" / "dockerd"
-    installed.rename(checkout.folder / "package")
-    checkout.command("apt-get", f"[ $1 = update ] || mv package {installed}\n")
-
-    done = checkout.get_docker(CI="1", BASH_ENV=without_dockerd(checkout))
-
-    assert done.returncode == 0, done.stderr
-    update, install = checkout.called("apt-get")
-    assert update == "apt-get update"
-    assert install.startswith("apt-get install --yes ")
-    assert install.endswith(" docker.io")
-
-
-@needs_root
 def test_a_failed_installation_fails_the_run_with_its_log(checkout: Checkout) -> None:
     checkout.command("apt-get", "echo 'E: Unable to locate package docker.io'\nexit 100\n")
     (checkout.folder / "bin" / "dockerd").unlink()
@@ -245,15 +199,6 @@ def without_dockerd(checkout: Checkout) -> str:
     hiding = checkout.folder / "hiding.bash"
     hiding.write_text('command() { [[ $2 != dockerd || -e bin/dockerd ]] && builtin command "$@"; }\n')
     return str(hiding)
-
-
-@needs_root
-def test_a_docker_host_that_does_not_answer_is_a_failure(checkout: Checkout) -> None:
-    done = checkout.get_docker(CI="1", DOCKER_HOST="tcp://docker:2375")
-
-    assert done.returncode == 1
-    assert "tcp://docker:2375" in done.stderr
-    assert checkout.called("apt-get", "dockerd") == []
 
 
 def test_uv_is_installed_by_its_hashes(checkout: Checkout) -> None:

@@ -18,10 +18,10 @@ PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.
 APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
 SUM, REFUND = prompts_get("sum", start="1"), prompts_get("refund_order", order_id="A-18")
 
-NEVER = {"asyncio", "mcp_baton.dispatching"}
-"""Modules that no first request needs. The dispatcher is imported with the first background task."""
-CLIENT = {"boto3", "botocore", "email", "hashlib", "hmac", "http.client", "s3transfer", "ssl", "urllib3"}
-"""Modules that come with a boto3 client."""
+NEVER = {"asyncio", "boto3", "multiprocessing", "s3transfer"}
+"""Modules that no first request needs."""
+CLIENT = {"botocore", "email", "hashlib", "hmac", "http.client", "ssl", "urllib3"}
+"""Modules that come with a client of AWS."""
 RARE = {"importlib.metadata", "ipaddress", "random", "urllib.parse"}
 """What some requests need, and the first ones do not."""
 ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "server.running.runner", "workflow.engine")}
@@ -117,7 +117,7 @@ def test_a_server_with_durable_workflows_creates_its_client_at_initialisation(lo
 def test_a_server_of_models_loads_pydantic_and_no_client(load: Load) -> None:
     loaded = load(MODELS, tools_list(), BATON_CONNECT="first")
 
-    assert loaded & (NEVER | {"boto3", "botocore", "http.client", "urllib3"}) == set()
+    assert loaded & (NEVER | {"botocore", "http.client", "urllib3"}) == set()
     assert loaded >= PYDANTIC
 
 

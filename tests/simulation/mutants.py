@@ -14,7 +14,8 @@ from msgspec import structs
 from mcp_baton import Workflow
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.methods import prompts, subscriptions, tasks
-from mcp_baton.server.workflows import continuations, result_meta, task_view
+from mcp_baton.server.workflows import continuations, runs, task_view
+from mcp_baton.server.workflows.continuations import recorded_meta
 from mcp_baton.server.workflows.task_view import ViewOptions
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
@@ -107,7 +108,7 @@ def _all_results_marked(patch: pytest.MonkeyPatch) -> None:
 
 def _all_completed(patch: pytest.MonkeyPatch) -> None:
     def completed(*given: Any) -> dict[str, Json]:
-        meta = result_meta.recorded_meta(*given)
+        meta = recorded_meta(*given)
         steps = cast("list[dict[str, Json]]", meta["steps"])
         return meta | {"steps": [step | {"status": "completed"} for step in steps]}
 
@@ -115,13 +116,11 @@ def _all_completed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _always_unknown(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        continuations, "recorded_meta", lambda *given: result_meta.recorded_meta(*given) | {"recorded": "unknown"}
-    )
+    patch.setattr(continuations, "recorded_meta", lambda *given: recorded_meta(*given) | {"recorded": "unknown"})
 
 
 def _runs_always_unknown(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(prompts, "run_meta", lambda *given: result_meta.run_meta(*given) | {"persisted": "unknown"})
+    patch.setattr(prompts, "run_meta", lambda *given: runs.run_meta(*given) | {"persisted": "unknown"})
 
 
 def _expiry(expires: Callable[[int], int]) -> Rewrite:

@@ -122,12 +122,18 @@ def recording(entered: list[str]) -> Iterator[None]:
 
 def the_map() -> str:
     """Return the map as Markdown."""
-    return "\n".join([BEGIN, *(line for title, request in SECTIONS.items() for line in _section(title, request)), END])
+    seen = set[str]()
+    return "\n".join(
+        [BEGIN, *(line for title, request in SECTIONS.items() for line in _section(title, request, seen)), END]
+    )
 
 
-def _section(title: str, request: Callable[[Client], Callable[[], object]]) -> Iterator[str]:
+def _section(title: str, request: Callable[[Client], Callable[[], object]], seen: set[str]) -> Iterator[str]:
+    """Yield a request's modules that are not `seen` in an earlier section, and add them to `seen`."""
     yield f"**{title}**\n"
-    for number, (package, modules) in enumerate(groupby(modules_of(request), _package), 1):
+    new = [module for module in modules_of(request) if module not in seen]
+    seen.update(new)
+    for number, (package, modules) in enumerate(groupby(new, _package), 1):
         names = ", ".join(f"`{module.rpartition('/')[2]}`" for module in modules)
         yield f"{number}. `{package}/`: {names}"
     yield ""

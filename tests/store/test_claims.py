@@ -1,11 +1,11 @@
 """Claims: one run at a time owns a task, until its claim ends (docs/storage.md, Claims)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Barrier
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, Conflict, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.tasks.dynamodb.expressions import SETS

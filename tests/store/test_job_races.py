@@ -1,10 +1,10 @@
 """Jobs with simultaneous writers, and with lost responses (docs/storage.md, Jobs)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, TaskFinished, TaskHeld
 from mcp_baton.protocol.json import JsonObject

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,7 +114,7 @@ def test_beginning_a_job_is_one_request_that_also_reads_it(
     taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 7)
     assert requests.take() == ["UpdateItem"]
     assert taken == store.get(task.owner, task.task_id)
-    assert taken.claim == replace(worker("a"), number=1, dispatch=7)
+    assert taken.claim == structs.replace(worker("a"), number=1, dispatch=7)
     assert store.read_status(task.owner, task.task_id) == TaskStanding(WORKING, taken.claim, taken.version)
     assert (taken.job, taken.version) == (task.job, task.version)
 
@@ -131,7 +130,7 @@ def test_a_claimed_job_cannot_be_begun_until_its_claim_ends(
     assert (refused.value.until_ms, refused.value.current) == (first.until_ms, taken)
     clock.ms += 1
     after = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
-    assert after.claim == replace(worker("b"), number=2, dispatch=2)
+    assert after.claim == structs.replace(worker("b"), number=2, dispatch=2)
 
 
 def test_a_job_is_begun_up_to_its_attempts(store: Store, create_job: Begin, worker: MakeClaim, clock: Clock) -> None:
@@ -259,7 +258,7 @@ def test_a_result_ends_the_job(store: Store, held_job: HeldJob) -> None:
         {"content": []},
         {"rows": 3},
     )
-    assert after.claim == replace(claim, until_ms=0)
+    assert after.claim == structs.replace(claim, until_ms=0)
 
 
 def test_a_failure_ends_the_job_with_its_error(store: Store, held_job: HeldJob, requests: Requests) -> None:
@@ -283,7 +282,7 @@ def test_long_messages_are_cut(store: Store, held_job: HeldJob) -> None:
 def test_a_report_renews_the_claim(store: Store, held_job: HeldJob, clock: Clock) -> None:
     task, claim = held_job()
     clock.ms += 15_000
-    later = replace(claim, until_ms=claim.until_ms + 15_000)
+    later = structs.replace(claim, until_ms=claim.until_ms + 15_000)
     reported = store.jobs.report(task, later, "half")
     assert (reported.claim, reported.status_message) == (later, "half")
     assert reported == store.get(task.owner, task.task_id)
@@ -391,7 +390,7 @@ def test_an_outdated_poll_does_not_end_a_job(store: Store, held_job: HeldJob, cl
     task, claim = held_job(attempts=1)
     clock.ms += LEASE_MS + 1
     # The worker was late, and is back.
-    store.renew(task, replace(claim, until_ms=clock.ms + LEASE_MS))
+    store.renew(task, structs.replace(claim, until_ms=clock.ms + LEASE_MS))
     assert store.jobs.give_up(task, ERROR) is None
     assert store.jobs.dispatch_again(task) is None
     waiting = store.jobs.ask(task, claim, {"name": NAME})
@@ -411,7 +410,7 @@ def test_a_job_is_dispatched_again_after_the_last_answer(
     waiting = store.jobs.ask(task, claim, questions(2))
     assert requests.take() == ["UpdateItem"]
     assert waiting == store.get(task.owner, task.task_id)
-    assert (waiting.status, waiting.claim) == (INPUT_REQUIRED, replace(claim, until_ms=0))
+    assert (waiting.status, waiting.claim) == (INPUT_REQUIRED, structs.replace(claim, until_ms=0))
     assert (job_of(waiting).open, job_of(waiting).allowed) == (questions(2), 2)
     clock.ms += 100_000
     assert store.jobs.dispatch_again(waiting) is None
@@ -432,7 +431,7 @@ def test_a_job_is_dispatched_again_after_the_last_answer(
     assert job_of(last).answers == {"q1": KIM, "q0": {"action": "decline"}}
 
     taken = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
-    assert taken.claim == replace(worker("b"), number=2, dispatch=2)
+    assert taken.claim == structs.replace(worker("b"), number=2, dispatch=2)
     with pytest.raises(ClaimLost):
         store.jobs.fail(task, claim, ERROR)
 
@@ -478,7 +477,7 @@ def test_a_key_cannot_be_used_for_two_questions(store: Store, held_job: HeldJob,
         store.jobs.ask(again, again.claim, {"name": dict(sorted(NAME.items(), reverse=True))})
     with pytest.raises(ValueError, match="every question is answered: there is none"):
         store.jobs.ask(again, again.claim, {})
-    assert store.get(task.owner, task.task_id) == replace(given, claim=again.claim)
+    assert store.get(task.owner, task.task_id) == structs.replace(given, claim=again.claim)
     asked = store.jobs.ask(again, again.claim, {"name": NAME, "more": NAME})
     assert (asked.status, job_of(asked).open) == (INPUT_REQUIRED, {"more": NAME})
 
@@ -574,12 +573,12 @@ def test_a_handover_dispatches_a_new_worker_and_extends_the_job(
     assert task.claim
     after = store.jobs.hand_over(task, task.claim, 100_000)
     assert after == store.get(owner, task.task_id)
-    assert (after.status, after.claim, after.ttl_ms) == (WORKING, replace(task.claim, until_ms=0), 150_000)
+    assert (after.status, after.claim, after.ttl_ms) == (WORKING, structs.replace(task.claim, until_ms=0), 150_000)
     assert (job_of(after).dispatches, job_of(after).due_ms) == (2, clock.ms + FIRST_DISPATCH_MS)
     assert job_of(after).allowed == 1 + WORK.attempts
     clock.ms += 99_000
     again = store.jobs.claim(owner, task.task_id, worker("b"), 2)
-    assert again.claim == replace(worker("b"), number=2, dispatch=2)
+    assert again.claim == structs.replace(worker("b"), number=2, dispatch=2)
     # A shorter life than it has is no reason to end it earlier.
     assert store.jobs.hand_over(again, again.claim, 10).ttl_ms == 150_000
     clock.ms += 2_000
@@ -648,7 +647,7 @@ def test_extending_a_task_after_a_takeover_raises_claim_lost(
     clock.ms += 51_000
 
     def claim() -> None:
-        store.jobs.claim(owner, created.task_id, replace(worker("b"), until_ms=clock.ms + 1_000), 2)
+        store.jobs.claim(owner, created.task_id, structs.replace(worker("b"), until_ms=clock.ms + 1_000), 2)
 
     if when == "before":
         claim()
@@ -666,7 +665,7 @@ def test_a_worker_that_knows_of_a_takeover_asks_nothing(
     """The task as it stands has the other one's questions and their answers."""
     task, claim = held_job()
     clock.ms = claim.until_ms + 1
-    other = replace(worker("b"), until_ms=clock.ms + 1_000)
+    other = structs.replace(worker("b"), until_ms=clock.ms + 1_000)
     taken = store.jobs.claim(task.owner, task.task_id, other, 2)
     store.jobs.ask(taken, other, questions(1))
     answered(store, task, {"q0": KIM})

@@ -1,8 +1,7 @@
 """Stored timings of steps (docs/storage.md)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json

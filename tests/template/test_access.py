@@ -45,22 +45,11 @@ def test_what_the_endpoint_asks_for_is_defined_and_nothing_else_is(modes: Mappin
     assert set(body(modes[mode])["components"]["securitySchemes"]) == {SCHEME[mode]}
 
 
-def test_without_authentication_something_is_defined_all_the_same_since_sam_local_needs_it(
-    modes: Mapping[str, Stack],
-) -> None:
-    assert set(body(modes["NONE"])["components"]["securitySchemes"]) == {"iam"}
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_only_without_authentication_are_callers_anonymous(modes: Mapping[str, Stack], mode: str) -> None:
     environment = modes[mode].resources["McpFunction"]["Properties"]["Environment"]["Variables"]
 
     assert environment["BATON_ALLOW_ANONYMOUS"] == ("on" if mode == "NONE" else "")
-
-
-def test_a_stack_without_authentication_has_a_warning(modes: Mapping[str, Stack]) -> None:
-    assert "everyone" in modes["NONE"].outputs["Warning"]
-    assert [mode for mode, stack in modes.items() if "Warning" in stack.outputs] == ["NONE"]
 
 
 def test_nobody_is_let_in_by_default(default: Stack) -> None:
@@ -107,10 +96,6 @@ def test_a_key_belongs_to_a_plan_for_the_stage(modes: Mapping[str, Stack]) -> No
     assert [mode for mode, other in modes.items() if other.of_type("AWS::ApiGateway::ApiKey")] == ["API_KEY"]
 
 
-def test_iam_wants_signed_calls(modes: Mapping[str, Stack]) -> None:
-    assert scheme(modes["IAM"], "iam")["x-amazon-apigateway-authtype"] == "awsSigv4"
-
-
 def test_cognito_asks_the_user_pool_and_takes_access_tokens(modes: Mapping[str, Stack]) -> None:
     authorizer = scheme(modes["COGNITO"], "cognito")["x-amazon-apigateway-authorizer"]
 
@@ -130,10 +115,6 @@ def test_only_this_api_may_ask_the_authorizer(modes: Mapping[str, Stack]) -> Non
     permission = modes["JWT"].resources["AuthorizerPermission"]["Properties"]
 
     assert permission["SourceArn"] == "arn:aws:execute-api:eu-central-1:123456789012:${Api}/authorizers/*"
-
-
-def test_the_authorizer_is_there_for_jwt_alone(modes: Mapping[str, Stack]) -> None:
-    assert [mode for mode, stack in modes.items() if "AuthorizerFunction" in stack.resources] == ["JWT"]
 
 
 def test_a_refused_token_is_answered_with_the_authorizers_challenge(modes: Mapping[str, Stack]) -> None:

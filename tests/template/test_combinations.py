@@ -72,13 +72,6 @@ def test_a_reference_to_what_a_choice_leaves_out_is_noticed(source: str, transla
     assert Stack(template, {}).dangling() == {"OverflowBucket"}
 
 
-def test_resources_that_wait_for_each_other_are_noticed(source: str, translate: Translate) -> None:
-    template = translate(text=source.replace("BillingMode: PAY_PER_REQUEST", "BillingMode: !Ref FunctionPolicy"))
-
-    with pytest.raises(ValueError, match="cycle"):
-        Stack(template, {}).order()
-
-
 def test_the_linter_finds_nothing_in_the_translation(translation: Any, tmp_path: Path) -> None:
     translated = tmp_path / "translated.json"
     translated.write_text(json.dumps(translation))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MODES, MakeStack
-from tests.template.test_operation import environment, function, statements
+from tests.template.test_operation import function, statements
 
 KEY = "arn:aws:kms:eu-central-1:123456789012:key/1a2b3c4d-0000-1111-2222-333344445555"
 ACL = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/floods/1a2b3c4d-0000"
@@ -47,29 +47,6 @@ def test_every_key_has_limits_of_its_own_below_those_of_the_stage(stack: MakeSta
     assert int(usual["KeyQuotaPerDay"]) < 24 * 3600 * int(usual["KeyRateLimit"])
 
 
-@pytest.mark.parametrize(
-    ("parameter", "value", "variable"),
-    [
-        ("ListenMs", "7000", "BATON_LISTEN_MS"),
-        ("QuestionMs", "8000", "BATON_QUESTION_MS"),
-        ("TrustSessionNames", "on", "BATON_TRUST_SESSION_NAMES"),
-    ],
-)
-def test_the_function_is_told_what_the_operator_says(
-    stack: MakeStack, parameter: str, value: str, variable: str
-) -> None:
-    assert environment(stack(**{parameter: value}))[variable] == value
-
-
-def test_what_nobody_asked_for_is_off(default: Stack) -> None:
-    chosen = environment(default)
-
-    assert (chosen["BATON_LISTEN_MS"], chosen["BATON_QUESTION_MS"]) == ("60000", "300000")
-    assert chosen["BATON_TRUST_SESSION_NAMES"] == "off"
-    assert default.of_type("AWS::WAFv2::WebACLAssociation") == []
-    assert default.one("AWS::DynamoDB::Table")["DeletionProtectionEnabled"] is False
-
-
 def test_a_web_acl_stands_before_the_stage(stack: MakeStack) -> None:
     chosen = stack(WebAclArn=ACL)
     association = chosen.one("AWS::WAFv2::WebACLAssociation")
@@ -78,10 +55,6 @@ def test_a_web_acl_stands_before_the_stage(stack: MakeStack) -> None:
     assert chosen.order().index("Apiv1Stage") < chosen.order().index("WebAclAssociation")
     assert association["WebACLArn"] == ACL
     assert association["ResourceArn"] == "arn:aws:apigateway:eu-central-1::/restapis/${Api}/stages/${Apiv1Stage}"
-
-
-def test_a_protected_table_cannot_be_deleted(stack: MakeStack) -> None:
-    assert stack(DeletionProtection="on").one("AWS::DynamoDB::Table")["DeletionProtectionEnabled"] is True
 
 
 @pytest.mark.parametrize(
@@ -102,10 +75,6 @@ def test_bucket_and_queue_refuse_whoever_comes_without_tls(stack: MakeStack, kin
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 
-def test_without_a_bucket_there_is_no_policy_for_one(default: Stack) -> None:
-    assert default.of_type("AWS::S3::BucketPolicy") == []
-
-
 def test_a_key_of_ones_own_encrypts_everything_that_is_kept(stack: MakeStack) -> None:
     kept = dict(encrypted(stack(**MODES["JWT"], Overflow="on", KmsKeyArn=KEY)))
 
@@ -117,15 +86,6 @@ def test_a_key_of_ones_own_encrypts_everything_that_is_kept(stack: MakeStack) ->
     assert rule["BucketKeyEnabled"] is True
     # SQS refuses a queue that names both.
     assert "SqsManagedSseEnabled" not in stack(KmsKeyArn=KEY).one("AWS::SQS::Queue")
-
-
-def test_without_a_key_of_ones_own_aws_has_one(stack: MakeStack) -> None:
-    plain = stack(Overflow="on")
-
-    assert "kms" not in str(dict(encrypted(plain))).lower()
-    assert plain.one("AWS::S3::Bucket")["BucketEncryption"] == {
-        "ServerSideEncryptionConfiguration": [{"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
-    }
 
 
 @pytest.mark.parametrize(
@@ -179,14 +139,3 @@ def test_what_would_fail_while_the_stack_is_made_is_refused_before(
 
     assert [value for value in good if not re.fullmatch(pattern, value)] == []
     assert [value for value in bad if re.fullmatch(pattern, value)] == []
-
-
-def test_every_parameter_is_shown_once_in_the_console(translation: Any) -> None:
-    groups = translation["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
-    shown = [name for group in groups for name in group["Parameters"]]
-
-    assert sorted(shown) == sorted(translation["Parameters"])
-
-
-def test_only_who_may_call_has_to_be_thought_of(translation: Any) -> None:
-    assert [name for name, entry in translation["Parameters"].items() if "Default" not in entry] == []

@@ -91,23 +91,12 @@ def test_roles_beside_the_functions_may_do_what_they_are_for_and_nothing_more(st
     }
 
 
-def test_the_function_is_as_large_and_as_patient_as_the_operator_says(stack: MakeStack) -> None:
-    chosen = function(stack(MemorySize="777", FunctionTimeout="77"))
-
-    assert (chosen["MemorySize"], chosen["Timeout"]) == ("777", "77")
-
-
 def test_every_reserve_leaves_every_function_time_to_work(default: Stack) -> None:
     shortest_ms = 1000 * int(default.declared("FunctionTimeout")["MinValue"])
     longest_reserve_ms = int(default.declared("WriteReserveMs")["MaxValue"])
 
     assert longest_reserve_ms + START_MARGIN_MS < shortest_ms
     assert Settings().write_reserve_ms <= longest_reserve_ms
-
-
-def test_the_function_runs_on_arm_and_without_snapshots_unless_told_otherwise(default: Stack) -> None:
-    assert function(default)["Architectures"] == ["arm64"]
-    assert function(default)["SnapStart"] == {"ApplyOn": "None"}
 
 
 @pytest.mark.parametrize("name", SERVING)
@@ -161,13 +150,6 @@ def test_the_worker_has_a_size_a_time_and_a_concurrency_of_its_own(stack: MakeSt
     assert function(usual)["ReservedConcurrentExecutions"] == "5"
 
 
-def test_no_api_reaches_the_worker(default: Stack) -> None:
-    permitted = {str(permission["FunctionName"]) for permission in default.of_type("AWS::Lambda::Permission")}
-
-    assert permitted == {str({"Ref": "McpFunctionAliaslive"})}
-    assert "WorkerFunction" not in str(default.one("AWS::ApiGateway::RestApi"))
-
-
 def test_a_workflow_may_go_on_in_more_invocations_of_the_worker_than_lambda_takes_for_a_loop(default: Stack) -> None:
     assert function(default, "WorkerFunction")["RecursiveLoop"] == "Allow"
     assert "RecursiveLoop" not in function(default)
@@ -189,12 +171,6 @@ def test_an_event_that_finds_no_room_waits_as_long_as_a_task_lives_that_asked_fo
     assert 1000 * asynchronous["MaximumEventAgeInSeconds"] == Settings().default_ttl_ms
 
 
-def test_failed_work_is_kept_as_long_as_a_queue_can_and_encrypted(default: Stack) -> None:
-    fortnight_s = 14 * 24 * 3600
-
-    assert default.one("AWS::SQS::Queue") == {"MessageRetentionPeriod": fortnight_s, "SqsManagedSseEnabled": True}
-
-
 def test_what_a_deleted_stack_leaves_is_what_the_docs_say(stack: MakeStack) -> None:
     resources = stack(Overflow="on").resources
     kept = {name for name, body in resources.items() if body.get("DeletionPolicy") == "Retain"}
@@ -214,23 +190,6 @@ def test_the_table_is_what_the_store_writes_to(default: Stack) -> None:
     assert [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]] == [("pk", "HASH"), ("sk", "RANGE")]
     assert table["BillingMode"] == "PAY_PER_REQUEST"
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
-
-
-def test_the_table_is_encrypted_and_can_be_put_back(default: Stack) -> None:
-    table = default.one("AWS::DynamoDB::Table")
-
-    assert table["SSESpecification"] == {"SSEEnabled": True}
-    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
-
-
-def test_the_bucket_is_there_when_asked_for_private_and_emptied(stack: MakeStack) -> None:
-    bucket = stack(Overflow="on").one("AWS::S3::Bucket")
-
-    assert stack(Overflow="off").of_type("AWS::S3::Bucket") == []
-    assert bucket["PublicAccessBlockConfiguration"] == dict.fromkeys(
-        ["BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"], True
-    )
-    assert bucket["BucketEncryption"]
 
 
 def test_objects_outlive_the_tasks_that_point_at_them(stack: MakeStack) -> None:
@@ -255,13 +214,6 @@ def test_the_function_may_read_and_write_objects_and_nothing_else_of_the_bucket(
     assert [statement for statement in statements(stack(Overflow="off")) if "s3:" in str(statement)] == []
 
 
-def test_the_function_is_told_the_bucket_when_there_is_one(stack: MakeStack) -> None:
-    name = "BATON_OVERFLOW_BUCKET"
-
-    assert function(stack(Overflow="on"))["Environment"]["Variables"][name] == {"Ref": "OverflowBucket"}
-    assert Settings.from_environment(environment(stack(Overflow="off"))).overflow_bucket is None
-
-
 def test_the_function_may_publish_to_the_topic_of_its_messages_when_there_is_one_and_do_nothing_else_of_sns(
     stack: MakeStack,
 ) -> None:
@@ -277,11 +229,6 @@ def test_without_a_topic_the_function_is_told_of_none_and_may_not_publish(defaul
     assert default.of_type("AWS::SNS::Topic") == []
     assert function(default)["Environment"]["Variables"]["TOPIC_ARN"] == ""
     assert [statement for statement in statements(default) if "sns:" in str(statement)] == []
-
-
-def test_messages_are_encrypted_under_a_key_that_asks_the_function_for_no_further_right(stack: MakeStack) -> None:
-    # The key that AWS keeps for SNS lets in whoever in the account may publish; one of one's own would not.
-    assert stack(MessageTopic="on").one("AWS::SNS::Topic") == {"KmsMasterKeyId": "alias/aws/sns"}
 
 
 def test_dynamodb_is_the_regions_own_unless_sam_local_says_otherwise(default: Stack) -> None:
@@ -336,12 +283,6 @@ def test_logs_do_not_stay_for_ever(stack: MakeStack) -> None:
         assert logging["LogGroup"] == {"Ref": f"{name}LogGroup"}
 
 
-def test_lambda_knows_the_levels_of_log_lines_and_holds_back_what_the_operator_does_not_want(stack: MakeStack) -> None:
-    logging = function(stack(LogLevel="ERROR"))["LoggingConfig"]
-
-    assert (logging["LogFormat"], logging["ApplicationLogLevel"]) == ("JSON", "ERROR")
-
-
 def test_api_gateway_finds_a_group_for_its_errors_instead_of_making_one_that_keeps_them(stack: MakeStack) -> None:
     chosen = stack()
     order = chosen.order()
@@ -350,12 +291,6 @@ def test_api_gateway_finds_a_group_for_its_errors_instead_of_making_one_that_kee
     assert chosen.one("AWS::ApiGateway::Stage")["StageName"] == "v1"
     assert order.index("Api") < order.index("ApiErrorsLogGroup") < order.index("Apiv1Stage")
     assert "ApiErrorsLogGroup" not in stack(ApiLogs="off").resources
-
-
-def test_an_access_log_line_is_json(default: Stack) -> None:
-    log = default.one("AWS::ApiGateway::Stage")["AccessLogSetting"]
-
-    assert json.loads(log["Format"])["status"] == "$context.status"
 
 
 def test_the_stage_waits_for_the_accounts_log_role_where_the_stack_makes_it(stack: MakeStack) -> None:
@@ -373,13 +308,6 @@ def test_the_accounts_log_role_is_set_when_the_account_has_an_api_since_one_that
     assert order.index("Api") < order.index("ApiLogsAccount")
 
 
-def test_without_access_logs_the_stage_asks_for_none(stack: MakeStack) -> None:
-    stage = stack(ApiLogs="off").one("AWS::ApiGateway::Stage")
-
-    assert "AccessLogSetting" not in stage
-    assert [setting["LoggingLevel"] for setting in stage["MethodSettings"]] == ["OFF"]
-
-
 def test_calls_are_throttled_measured_and_traced(stack: MakeStack) -> None:
     chosen = stack(ThrottleRate="7", ThrottleBurst="9")
     stage = chosen.one("AWS::ApiGateway::Stage")
@@ -391,21 +319,6 @@ def test_calls_are_throttled_measured_and_traced(stack: MakeStack) -> None:
     assert setting["DataTraceEnabled"] is False  # it would log every request and answer whole
     assert stage["TracingEnabled"] is True
     assert [function(chosen, name)["TracingConfig"] for name in SERVING] == [{"Mode": "Active"}] * 2
-
-
-def test_there_is_an_alarm_for_everything_that_needs_somebody(default: Stack) -> None:
-    alarms = default.of_type("AWS::CloudWatch::Alarm")
-
-    assert {(alarm["Namespace"], alarm["MetricName"]) for alarm in alarms} == {
-        ("AWS/Lambda", "Errors"),
-        ("AWS/Lambda", "Throttles"),
-        ("AWS/Lambda", "Duration"),
-        ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
-        ("Baton", "StoreConflicts"),
-        ("Baton", "StoreErrors"),
-        ("Baton", "InternalErrors"),
-    }
-    assert [alarm.get("ExtendedStatistic") for alarm in alarms if alarm["MetricName"] == "Duration"] == ["p99"]
 
 
 def test_every_alarm_looks_at_this_stack_rings_above_its_threshold_and_is_quiet_without_traffic(
@@ -430,14 +343,6 @@ def test_every_alarm_looks_at_this_stack_rings_above_its_threshold_and_is_quiet_
     }
     assert {alarm["ComparisonOperator"].partition("Than")[0] for alarm in alarms} == {"Greater"}
     assert {alarm["TreatMissingData"] for alarm in alarms} == {"notBreaching"}
-
-
-def test_the_alarm_on_dead_letters_says_what_to_do(default: Stack) -> None:
-    text = default.resources["DeadLetterAlarm"]["Properties"]["AlarmDescription"]
-
-    assert "baton redrive" in text
-    assert default.outputs["DeadLetterQueueUrl"] == {"Ref": "DeadLetterQueue"}
-    assert default.outputs["Worker"] == {"Ref": "WorkerFunctionAliaslive"}
 
 
 def test_a_client_that_listens_as_long_as_it_may_is_no_alarm(default: Stack) -> None:

@@ -46,21 +46,6 @@ def test_pages_can_read_nothing_of_api_gateways_where_none_may_call(modes: Mappi
     assert [kind for kind, answer in answers.items() if said_to_browsers(answer)] == []
 
 
-@pytest.mark.parametrize("origins", ["", PAGES])
-@pytest.mark.parametrize("mode", MODES)
-def test_what_pages_can_read_changes_no_status_and_no_challenge(stack: MakeStack, mode: str, origins: str) -> None:
-    answers = body(stack(**MODES[mode], AllowedOrigins=origins))["x-amazon-apigateway-gateway-responses"]
-    statuses = {kind: answer["statusCode"] for kind, answer in answers.items() if not kind.startswith("DEFAULT")}
-
-    assert statuses == {
-        "UNAUTHORIZED": "401",
-        "INVALID_API_KEY": "403",
-        "MISSING_AUTHENTICATION_TOKEN": "403" if mode == "IAM" else "404",
-        **({"ACCESS_DENIED": "403" if mode == "COGNITO" else "401"} if mode in {"COGNITO", "JWT"} else {}),
-    }
-    assert "gatewayresponse.header.WWW-Authenticate" in answers["UNAUTHORIZED"]["responseParameters"]
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_a_browsers_question_reaches_the_function_without_credentials(modes: Mapping[str, Stack], mode: str) -> None:
     method = body(modes[mode])["paths"]["/mcp"]["options"]
@@ -68,18 +53,6 @@ def test_a_browsers_question_reaches_the_function_without_credentials(modes: Map
     assert method["security"] == []
     assert method["x-amazon-apigateway-integration"]["type"] == "aws_proxy"
     assert method["x-amazon-apigateway-integration"]["httpMethod"] == "POST"
-
-
-def test_the_api_may_ask_the_function_what_browsers_ask(default: Stack) -> None:
-    sources = [permission.get("SourceArn") for permission in default.of_type("AWS::Lambda::Permission")]
-
-    assert [source for source in sources if "/OPTIONS/mcp" in str(source)]
-
-
-def test_the_function_knows_which_pages_may_call(stack: MakeStack) -> None:
-    function = stack(AllowedOrigins=PAGES).resources["McpFunction"]["Properties"]
-
-    assert function["Environment"]["Variables"]["BATON_ALLOWED_ORIGINS"] == PAGES
 
 
 @pytest.mark.parametrize("place", PLACES)

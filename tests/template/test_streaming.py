@@ -2,10 +2,7 @@
 
 from typing import Any
 
-import pytest
-
 from tests.template.cloudformation import Stack
-from tests.template.conftest import Translate
 
 
 def integrations(stack: Stack) -> list[Any]:
@@ -25,15 +22,6 @@ def streams(stack: Stack) -> bool:
 def test_every_method_of_the_endpoint_streams(default: Stack) -> None:
     assert len(integrations(default)) == 4
     assert streams(default)
-
-
-@pytest.mark.parametrize("misspelt", ["BOGUS", "STREAM", "response_stream"])
-def test_a_transfer_mode_that_does_not_stream_is_noticed(source: str, translate: Translate, misspelt: str) -> None:
-    template = translate(
-        text=source.replace("ResponseTransferMode: RESPONSE_STREAM", f"ResponseTransferMode: {misspelt}")
-    )
-
-    assert not streams(Stack(template, {}))
 
 
 def test_the_api_outlasts_the_function(default: Stack) -> None:

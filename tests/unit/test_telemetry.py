@@ -90,12 +90,6 @@ def test_notes_of_many_threads_are_all_kept(collector: Collector) -> None:
     assert len(collector.take().measurements) == 4_000
 
 
-def test_silence_lets_exceptions_pass() -> None:
-    SILENT.add(STEPS_RUN)
-    with pytest.raises(KeyError), SILENT.span("work"):
-        raise KeyError
-
-
 def test_whoever_reports_an_invocation_hears_which_request_it_belongs_to(collector: Collector) -> None:
     heard: list[str] = []
     collector.correlate("nobody listens")

@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from mcp_baton.clients import WorkerDispatcher, dynamodb_client, given_client, s3_client, secrets_client
+from mcp_baton.clients import LambdaDispatcher, dynamodb_client, given_client, lambda_client, s3_client, secrets_client
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.state import seal_of
@@ -27,14 +27,13 @@ from mcp_baton.settings import AUTO, INIT, Settings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import LambdaAdapter
-from mcp_baton.transport.request_context import resolve_owner
 from mcp_baton.transport.stream import do_later
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
-    from mcp_baton.observability.observed import ObservedHandler
+    from mcp_baton.observability import ObservedHandler
     from mcp_baton.protocol.state import Keys
     from mcp_baton.tasks.dynamodb.overflow import ObjectStore
     from mcp_baton.tasks.dynamodb.table import Connect
@@ -120,16 +119,11 @@ def compose(
     """Make the handler of its parts. Internal: for `handler`, the local server and tests.
 
     Args:
-        server: As for `handler`.
-        settings: As for `handler`.
-        store: As for `handler`.
         connect: Creates the DynamoDB client.
         connect_s3: Creates the S3 client.
-        dispatcher: As for `handler`.
         warnings: Logged with the first request.
         clock: Seconds; measures runs, questions and the age of keys.
         sleep: Waits for a number of seconds before a step is retried.
-        call_method: Returns the result of a request.
     """
     server.check(in_full=False)
     server.close()
@@ -142,7 +136,7 @@ def compose(
             connect = _connected()
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:
-        dispatcher = WorkerDispatcher(settings.worker, telemetry)
+        dispatcher = LambdaDispatcher(settings.worker, lambda_client, telemetry=telemetry)
     services = Services(
         server=server,
         store=store,
@@ -163,7 +157,7 @@ def compose(
         _Warnings(endpoint, due) if due else endpoint,
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
-        owner=partial(resolve_owner, trust_session_names=settings.trust_session_names),
+        trust_session_names=settings.trust_session_names,
         work=endpoint.work,
     )
     return adapter if collector is None else _observed(adapter, collector, settings)
@@ -171,10 +165,7 @@ def compose(
 
 def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) -> "ObservedHandler":
     """Add logs, metrics and traces to the handler. Powertools is imported when there is something to write."""
-    from mcp_baton.observability.logs import install
-    from mcp_baton.observability.metrics import EmbeddedMetrics
-    from mcp_baton.observability.observed import ObservedHandler
-    from mcp_baton.observability.traces import XRayTraces
+    from mcp_baton.observability import EmbeddedMetrics, ObservedHandler, XRayTraces, install
 
     return ObservedHandler(
         adapter,

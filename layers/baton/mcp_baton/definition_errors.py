@@ -1,4 +1,7 @@
-"""The errors of definitions. They are raised, unless `baton check` collects them to report all at once."""
+"""The errors of definitions. They are raised, unless `baton check` collects them to report all at once.
+
+While a file is loaded, a `Collector` also notes the lines that make workflows and steps.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,18 +11,19 @@ from mcp_baton.exceptions import RegistrationError
 
 
 class Collector(Protocol):
-    """Collects what a file defines while `baton check` loads it."""
+    """Collects what a file defines while a command loads it.
+
+    Attributes:
+        collects: Whether errors are collected; otherwise they are raised.
+    """
+
+    collects: bool
 
     def refused(self, error: RegistrationError, *things: object) -> None:
-        """Take the error of a definition.
+        """Take the error of a definition. `things`: what was defined, or its name."""
 
-        Args:
-            error: The error.
-            things: What was being defined: a tool's function and its name, or the name of a step or workflow.
-        """
-
-    def made(self, workflow: object) -> None:
-        """Take a workflow that was made."""
+    def made(self, thing: object) -> None:
+        """Take a workflow or a step that was made."""
 
     def added(self, workflow: object) -> None:
         """Take a workflow that was given to `add_workflow`."""
@@ -29,7 +33,7 @@ _collector: Collector | None = None
 
 
 def collector() -> Collector | None:
-    """The collector while `baton check` loads a file, otherwise `None`."""
+    """The collector while a command loads a file, otherwise `None`."""
     return _collector
 
 
@@ -46,11 +50,7 @@ def collecting(into: Collector) -> Iterator[None]:
 
 @contextmanager
 def defining(*things: object) -> Iterator[None]:
-    """Raise the error of a definition, or give it to the collector.
-
-    Raises:
-        RegistrationError: the block raised it, and errors are not collected.
-    """
+    """Run the block. Raise the error of a definition, or give it to the collector."""
     try:
         yield
     except RegistrationError as error:
@@ -58,11 +58,7 @@ def defining(*things: object) -> Iterator[None]:
 
 
 def refuse(error: RegistrationError, *things: object) -> None:
-    """Raise the error of a definition, or give it to the collector.
-
-    Raises:
-        RegistrationError: the error, if errors are not collected.
-    """
+    """Raise the error of a definition, or give it to the collector."""
     if _collector is None:
         raise error
     _collector.refused(error, *things)

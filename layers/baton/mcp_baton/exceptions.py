@@ -131,11 +131,7 @@ class TaskNotFound(StoreError):
 
 
 class TaskFinished(StoreError):
-    """The task is in a terminal state.
-
-    Args:
-        current: The task.
-    """
+    """The task is in a terminal state."""
 
     def __init__(self, current: "TaskRecord") -> None:
         super().__init__(f"the task is {current.status}")
@@ -145,9 +141,7 @@ class TaskFinished(StoreError):
 class TaskHeld(StoreError):
     """Another run has claimed the task. Nothing was written.
 
-    Args:
-        until_ms: When its claim expires unless it is renewed, epoch milliseconds.
-        current: The task.
+    `until_ms` is when its claim expires unless it is renewed, epoch milliseconds.
     """
 
     def __init__(self, until_ms: int, current: "TaskRecord") -> None:
@@ -157,11 +151,7 @@ class TaskHeld(StoreError):
 
 
 class NoAttemptLeft(StoreError):
-    """All attempts of a job were used, and no worker runs it. Nothing was written.
-
-    Args:
-        current: The task.
-    """
+    """All attempts of a job were used, and no worker runs it. Nothing was written."""
 
     def __init__(self, current: "TaskRecord") -> None:
         super().__init__("the job's attempts are used up")
@@ -169,11 +159,7 @@ class NoAttemptLeft(StoreError):
 
 
 class ClaimLost(StoreError):
-    """Another run has taken the task over. Nothing was written.
-
-    Args:
-        current: The task.
-    """
+    """Another run has taken the task over. Nothing was written."""
 
     def __init__(self, current: "TaskRecord") -> None:
         super().__init__("another run has taken the task over")
@@ -189,36 +175,21 @@ class TooLarge(StoreError):
 
 
 class ValueLost(StoreError):
-    """A stored value is missing or damaged. Retrying does not help.
-
-    Args:
-        text_bytes: The length of the value's JSON text, bytes.
-        cause: The problem.
-    """
+    """A stored value is missing or damaged. Retrying does not help. Sizes are bytes of the value's JSON text."""
 
     def __init__(self, text_bytes: int, cause: str) -> None:
         super().__init__(f"result of {text_bytes} bytes is lost: {cause}")
 
 
 class ValueNotKept(ValueLost):
-    """A value was not stored. The task contains a marker instead.
-
-    Args:
-        text_bytes: The length of the value's JSON text, bytes.
-        cause: The reason.
-    """
+    """A value was not stored. The task contains a marker instead."""
 
     def __init__(self, text_bytes: int, cause: str) -> None:
         StoreError.__init__(self, f"result of {text_bytes} bytes {cause}")
 
 
 class ValueTooLarge(ValueLost):
-    """A stored value is too large to be read. It remains stored.
-
-    Args:
-        text_bytes: The length of the value's JSON text, bytes.
-        most: The limit, bytes.
-    """
+    """A stored value is too large to be read. It remains stored."""
 
     def __init__(self, text_bytes: int, most: int) -> None:
         StoreError.__init__(self, f"result of {text_bytes} bytes is larger than {most} bytes, the limit for reading")
@@ -231,9 +202,7 @@ class StoreUnavailable(StoreError):
 class StoreBusy(StoreUnavailable):
     """The store throttled the request until its time was over (docs/storage.md, Throttling). Nothing was written.
 
-    Args:
-        cause: The store's error.
-        retry_after_ms: When the client should retry, milliseconds.
+    `retry_after_ms` is when the client should retry, milliseconds.
     """
 
     def __init__(self, cause: str, retry_after_ms: int) -> None:
@@ -244,9 +213,7 @@ class StoreBusy(StoreUnavailable):
 class OutcomeUnknown(StoreUnavailable):
     """The response to a write was lost, also after a retry. It is unknown whether the write was applied.
 
-    Args:
-        cause: The last error.
-        current: The task that may have been created.
+    `current` is the task that may have been created.
     """
 
     def __init__(self, cause: str, current: "TaskRecord | None" = None) -> None:

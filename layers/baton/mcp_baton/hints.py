@@ -4,12 +4,7 @@ from collections.abc import Iterable
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown name: a similar known name, or all known names.
-
-    Args:
-        name: The unknown name.
-        known: The known names; if there are none, the result is empty.
-    """
+    """Return the end of a sentence about an unknown name: a similar known name, or all known names."""
     names = list(known)
     close = closest(name, names)
     if close is not None:

@@ -6,8 +6,9 @@ To add a setting, add a field to `Settings`; to let operators of a stack choose 
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
+
+from msgspec import Struct
 
 from mcp_baton.exceptions import SettingsError
 
@@ -20,21 +21,18 @@ NOT_SETTINGS = ("BATON_PROFILES", "BATON_LOCAL_WORKER")
 NOT_IN_SAM_LOCAL = frozenset({"BATON_STREAMING", "BATON_STATE_KEY_SECRET", "BATON_WORKER"})
 """`sam local` streams nothing, creates no secret and invokes nothing asynchronously."""
 ALIAS = r"(arn:[^:\s]+:lambda:[^:\s]+:[0-9]+:function:)?[A-Za-z0-9_-]{1,64}:[A-Za-z0-9_-]{1,128}"
+_SECRET = ("state_key", "state_key_previous")
 _ARN = r"arn:[^:\s]+:secretsmanager:[^:\s]+:[0-9]+:secret:\S+"
 _ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
 
 
 class Setting(NamedTuple):
-    """A field of `Settings` that is read from the environment variable `BATON_<FIELD>`.
-
-    Attributes:
-        parse: Returns the value for the variable's name and text; raises `SettingsError`.
-        meaning: Its text in docs/settings.md.
-        default: The default in docs/settings.md; empty for the field's default.
-    """
+    """A field of `Settings` that is read from the environment variable `BATON_<FIELD>`."""
 
     parse: Callable[[str, str], object]
+    """Returns the value for the variable's name and text; raises `SettingsError`."""
     meaning: str
+    """For docs/settings.md, as `default`, which replaces the field's default there."""
     default: str = ""
 
 
@@ -110,8 +108,7 @@ def _key(name: str, text: str) -> bytes:
     return text.encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The settings of a server. docs/settings.md explains each one. Times are in milliseconds."""
 
     table: Annotated[
@@ -185,10 +182,10 @@ class Settings:
     state_key: Annotated[
         bytes | None,
         Setting(_key, "the key that signs request states; at least 32 characters", "a random key for each process"),
-    ] = field(default=None, repr=False)
+    ] = None
     state_key_previous: Annotated[
         bytes | None, Setting(_key, "the key before the last rotation, which is still accepted", "none")
-    ] = field(default=None, repr=False)
+    ] = None
 
     # The remaining fields are not settings of Baton: they describe Lambda, Powertools and the local server.
     # The local server accepts the pages of this machine, and rejects other host names (DNS rebinding).
@@ -201,6 +198,10 @@ class Settings:
     sam_local: bool = False
     # Whether Lambda started the process ahead of its first request, so that no request waits for a cold start.
     provisioned: bool = False
+
+    def __repr__(self) -> str:
+        shown = (name for name in self.__struct_fields__ if name not in _SECRET)
+        return f"Settings({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":

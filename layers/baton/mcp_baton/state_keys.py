@@ -30,14 +30,7 @@ of forged signatures, and the number of requests that wait for the client's time
 
 
 class SecretKeys:
-    """The keys in a secret. Implements `protocol.state.Keys`.
-
-    Args:
-        secret: The secret's ARN.
-        connect: Creates the client of Secrets Manager at first use.
-        telemetry: Counts failures.
-        clock: Seconds.
-    """
+    """The keys in a secret, which is named by its ARN. Implements `protocol.state.Keys`."""
 
     def __init__(
         self,

@@ -1,7 +1,5 @@
-"""Baton's metrics and spans as data (docs/operating.md).
-
-On Lambda, a `Collector` records them, and they are reported after the response. `SILENT` drops them (`baton serve`,
-tests).
+"""Baton's metrics and spans as data (docs/operating.md). On Lambda, a `Collector` records them, and they are reported
+after the response.
 """
 
 import time
@@ -9,18 +7,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from threading import Lock
-from typing import Protocol
 
 from msgspec import Struct, field
 
 
 class Metric(Struct, frozen=True):
-    """A metric.
-
-    Attributes:
-        unit: CloudWatch's name of the unit.
-        dimension: The name of the dimension; empty without one.
-    """
+    """A metric. `unit` is CloudWatch's name of the unit, `dimension` the name of the dimension, or empty."""
 
     name: str
     unit: str = "Count"
@@ -59,7 +51,6 @@ class Span(Struct):
     Attributes:
         name: `workflow refund_order`, `tool issue_refund`, `DynamoDB`, …
         details: Properties of the call, if the span is a call of an AWS service.
-        failed: Whether the work failed.
         parts: The inner spans, in the order in which they ended.
     """
 
@@ -78,14 +69,18 @@ class Notes(Struct, frozen=True):
     spans: tuple[Span, ...]
 
 
-class Telemetry(Protocol):
-    """Records metrics and spans. It is thread-safe."""
+_UNTRACED = nullcontext(Span("untraced", {}, 0.0))
+
+
+class Telemetry:
+    """Records metrics and spans, from any thread. This class drops them: for `baton serve` and tests."""
 
     def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
         """Record a value of a metric."""
 
-    def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
-        """Record a piece of work. It has failed if an exception ends it."""
+    def span(self, name: str, **details: str) -> AbstractContextManager[Span]:  # noqa: ARG002 - for `Collector`
+        """Record a piece of work when it has ended, as a part of the outer span. An exception marks it as failed."""
+        return _UNTRACED
 
     def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
         """Record a request to an AWS service that has just ended, as a span and as a latency.
@@ -102,27 +97,7 @@ class Telemetry(Protocol):
         """Set the correlation id of the invocation. A worker uses the id of the request that created the task."""
 
 
-_UNTRACED = nullcontext(Span("untraced", {}, 0.0))
-
-
-class Silent:
-    """Drops everything."""
-
-    def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
-        """Drop it."""
-
-    def span(self, name: str, **details: str) -> AbstractContextManager[Span]:  # noqa: ARG002 - as `Telemetry` has it
-        """Drop it."""
-        return _UNTRACED
-
-    def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
-        """Drop it."""
-
-    def correlate(self, request_id: str) -> None:
-        """Drop it."""
-
-
-SILENT = Silent()
+SILENT = Telemetry()
 
 _within: ContextVar[Span | None] = ContextVar("_within", default=None)
 
@@ -148,12 +123,8 @@ class _OpenSpan:
         self._end(self._span, self._around)
 
 
-class Collector:
-    """Collects metrics and spans in memory.
-
-    Args:
-        clock: Seconds since the epoch.
-    """
+class Collector(Telemetry):
+    """Collects metrics and spans in memory. The clock returns seconds since the epoch."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -173,21 +144,17 @@ class Collector:
         self._correlated, self._traced = correlated, traced
 
     def correlate(self, request_id: str) -> None:
-        """Set the correlation id of the invocation."""
         if self._correlated is not None:
             self._correlated(request_id)
 
     def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
-        """Record a value of a metric."""
         with self._lock:
             self._measurements.append(Measurement(metric, value, of))
 
     def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
-        """Record a piece of work when it has ended, as a part of the outer span."""
         return _OpenSpan(Span(name, details, 0.0), self._clock, self._end) if self._traced else _UNTRACED
 
     def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
-        """Record a request that has just ended, as a part of the outer span, and its latency."""
         if self._traced:
             span = Span(service, {"operation": operation, **details}, self._clock() - took_s, failed=failed)
             self._end(span, _within.get())

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -464,7 +463,7 @@ def test_a_worker_whose_task_is_taken_over_before_it_makes_it_live_longer_waits_
             return extend(store, task, ttl_ms)
         others.clear()
         hold(order, own, seconds=40)
-        raise ClaimLost(replace(task, claim=Claim("other", order.cloud.time.ms + 40_000, 2)))
+        raise ClaimLost(structs.replace(task, claim=Claim("other", order.cloud.time.ms + 40_000, 2)))
 
     monkeypatch.setattr(DynamoDBJobStore, "extend", late)
     begun_ms = order.cloud.time.ms

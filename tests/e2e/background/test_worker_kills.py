@@ -23,9 +23,8 @@ import pytest
 
 from mcp_baton import Server
 from mcp_baton.local.dynamodb import http_client
-from mcp_baton.local.workers.event_queue import Retries
-from mcp_baton.local.workers.function import Launch
-from mcp_baton.local.workers.pool import Policy, Pool
+from mcp_baton.local.worker_pool import Pool
+from mcp_baton.local.worker_process import Launch
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
 from mcp_baton.protocol.json import JsonObject
 from tests.e2e.background.stock import STEPS, Shop, cloud_of, opened, own_task, state, steps_of
@@ -137,7 +136,7 @@ def tasks_over(database: str, folder: Path, patch: pytest.MonkeyPatch, *, speed:
     }.items():
         patch.setenv(name, value)
     launch = Launch(killed.__file__, killed.TABLE, database, allow_anonymous=True)
-    pool = Pool(lambda: launch, Policy(BOUND_S, Retries((0.1, 0.2)), at_once=4), WORKER)
+    pool = Pool(lambda: launch, BOUND_S, (0.1, 0.2), at_once=4, command=WORKER)
     try:
         yield Tasks(pool, folder, doubled)
     finally:

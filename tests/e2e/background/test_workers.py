@@ -10,22 +10,20 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, Self, override
+from typing import Any, Self
 
 import pytest
 
 from mcp_baton import Server, Step, Workflow, constant
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.exceptions import EventError, NotDispatched
-from mcp_baton.local.workers.event_queue import Retries
-from mcp_baton.local.workers.function import Launch
-from mcp_baton.local.workers.pool import COMMAND, Policy, Pool
-from mcp_baton.local.workers.runtime_api import INVOCATIONS, RUNTIME, RuntimeApi
+from mcp_baton.local import worker_pool
+from mcp_baton.local.worker_pool import Pool
+from mcp_baton.local.worker_process import Launch
 from mcp_baton.protocol.http import HttpRequest
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.endpoint import Endpoint
@@ -36,17 +34,9 @@ from tests.e2e.support import Table
 from tests.fakes import Line, services_of
 
 BOUND_S = 60
-FUNCTIONS = Path(__file__).with_name("worker_functions")
-AWS_CLIENT = (sys.executable, "-P", "-m", "mcp_baton.transport.runtime")
-"""AWS's runtime interface client, as the deployed function runs it."""
-
-
-class Probed(Launch):
-    """Starts workers with the probe as their handler."""
-
-    @override
-    def variables(self, runtime_api: str) -> dict[str, str]:
-        return {**super().variables(runtime_api), "_HANDLER": self.target, "PYTHONPATH": str(FUNCTIONS)}
+PROBE = (sys.executable, str(Path(__file__).with_name("worker_functions") / "probe.py"))
+UNSTARTABLE = (sys.executable, "-c", "from mcp_baton.local.worker_process import work; work(lambda _: 1 / 0)")
+LAUNCH = Launch("probe.py", "t", "http://127.0.0.1:1", allow_anonymous=True)
 
 
 @dataclass
@@ -125,25 +115,16 @@ def pool() -> Iterator[MakePool]:
     """Makes pools of workers; no process outlives the test."""
     with ExitStack() as stack:
 
-        def make(
-            *,
-            retries: Retries | None = None,
-            timeout_s: float = BOUND_S,
-            at_once: int = 2,
-            target: str = "probe.handler",
-            **options: Any,
-        ) -> Pool:
-            policy = Policy(timeout_s, retries or Retries((0.01, 0.01)), at_once)
-            made = Pool(lambda: Probed(target, "t", "http://127.0.0.1:1", allow_anonymous=True), policy, **options)
+        def make(*, retry_after_s: Sequence[float] = (0.01, 0.01), timeout_s: float = BOUND_S, **options: Any) -> Pool:
+            made = Pool(lambda: LAUNCH, timeout_s, retry_after_s, **{"command": PROBE, **options})
             stack.callback(made.stop, 0)
             return made
 
         yield make
 
 
-@pytest.mark.parametrize("command", [COMMAND, AWS_CLIENT], ids=["own client", "AWS's client"])
-def test_a_worker_handles_one_event_after_the_other(pool: MakePool, probe: Probe, command: tuple[str, ...]) -> None:
-    workers = pool(command=command)
+def test_a_worker_handles_one_event_after_the_other(pool: MakePool, probe: Probe) -> None:
+    workers = pool()
     workers.dispatch({**probe.event, "number": 1})
     first = probe.next()
     first.tell("return")
@@ -156,11 +137,10 @@ def test_a_worker_handles_one_event_after_the_other(pool: MakePool, probe: Probe
     second.tell("return")
 
 
-@pytest.mark.parametrize("command", [COMMAND, AWS_CLIENT], ids=["own client", "AWS's client"])
 def test_a_handler_that_raises_is_invoked_again_with_the_same_id(
-    pool: MakePool, probe: Probe, command: tuple[str, ...], caplog: pytest.LogCaptureFixture
+    pool: MakePool, probe: Probe, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool(command=command).dispatch(probe.event)
+    pool().dispatch(probe.event)
     first = probe.next()
     first.tell("raise")
     again = probe.next()
@@ -219,10 +199,18 @@ def test_an_event_whose_process_dies_is_retried_and_then_given_up(
     assert json.dumps(probe.event, separators=(",", ":")) in caplog.text
 
 
+def test_an_event_that_waited_too_long_is_discarded(
+    pool: MakePool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker_pool, "MAX_AGE_S", -1)
+    pool().dispatch({"number": 1})
+    wait_for(lambda: 'discarded after 0 attempts (it is older than -1 s): {"number":1}' in caplog.text)
+
+
 def test_an_invocation_that_times_out_is_killed_with_its_child_processes(
     pool: MakePool, probe: Probe, caplog: pytest.LogCaptureFixture
 ) -> None:
-    workers = pool(timeout_s=5, retries=Retries(()))
+    workers = pool(timeout_s=5, retry_after_s=())
     workers.dispatch(probe.event)
     held = probe.next()
     held.tell("child")
@@ -236,13 +224,13 @@ def test_an_invocation_that_times_out_is_killed_with_its_child_processes(
 
 
 def test_a_worker_that_cannot_be_started_fails_the_attempt(pool: MakePool, caplog: pytest.LogCaptureFixture) -> None:
-    workers = pool(target="missing.handler", retries=Retries(()), timeout_s=BOUND_S)
+    workers = pool(command=UNSTARTABLE, retry_after_s=())
     workers.dispatch({})
-    why = "it could not be started: ModuleNotFoundError: No module named 'missing'"
+    why = "it could not be started: ZeroDivisionError: division by zero"
     wait_for(lambda: f"discarded after 1 attempts ({why})" in caplog.text)
 
 
-def test_a_tool_has_an_empty_standard_input_and_can_send_events_to_its_own_queue(pool: MakePool, probe: Probe) -> None:
+def test_a_tool_reads_an_empty_input_and_may_print_and_send_events(pool: MakePool, probe: Probe) -> None:
     pool().dispatch(probe.event)
     held = probe.next()
     held.tell("read")
@@ -280,9 +268,9 @@ def test_stopping_kills_invocations_after_the_grace_period(
 def test_a_worker_ends_with_its_server_however_that_ends(probe: Probe) -> None:
     script = f"""
 import sys
-from tests.e2e.background.test_workers import Probed
-from mcp_baton.local.workers.pool import Pool
-pool = Pool(lambda: Probed("probe.handler", "t", "http://127.0.0.1:1", allow_anonymous=True))
+from tests.e2e.background.test_workers import LAUNCH, PROBE
+from mcp_baton.local.worker_pool import Pool
+pool = Pool(lambda: LAUNCH, command=PROBE)
 pool.dispatch({probe.event})
 pool.dispatch({probe.event})
 sys.stdin.read()
@@ -296,38 +284,6 @@ sys.stdin.read()
         assert held.ended()
     for process in (held, idle):
         wait_for(lambda pid=process.told["pid"]: not is_running(pid))  # type: ignore[misc]
-
-
-def answered(method: str, path: str, headers: dict[str, str], body: bytes | None = None) -> tuple[int, list[object]]:
-    """A request to a runtime API: its status, and the events that were taken."""
-    taken: list[object] = []
-    api = RuntimeApi(taken.append)
-    with closing(HTTPConnection(api.address, timeout=BOUND_S)) as connection:
-        connection.request(method, path, body, headers)
-        status = connection.getresponse().status
-    api.process_ended("the test is over")
-    return status, taken
-
-
-@pytest.mark.parametrize(
-    "headers", [{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}]
-)
-def test_a_web_page_cannot_read_a_workers_events(headers: dict[str, str]) -> None:
-    assert answered("GET", f"{RUNTIME}/invocation/next", headers)[0] == 403
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "headers", "status"),
-    [
-        (INVOCATIONS, b"{}", {"X-Amz-Invocation-Type": "Event"}, 202),
-        (INVOCATIONS, b"{}", {}, 400),
-        (INVOCATIONS, b"{", {"X-Amz-Invocation-Type": "Event"}, 400),
-        (f"{RUNTIME}/invocation/unknown/response", b"{}", {}, 400),
-        (f"{RUNTIME}/other", b"{}", {}, 404),
-    ],
-)
-def test_the_runtime_api_refuses_invalid_requests(path: str, body: bytes, headers: dict[str, str], status: int) -> None:
-    assert answered("POST", path, headers, body) == (status, [{}] if status == 202 else [])
 
 
 def is_running(pid: int) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from handoff import PlannedCall, Unfilled, filled, planned_calls
 from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.tasks.record import StepStatus
-from mcp_baton.workflow.handoff import handoff
+from mcp_baton.workflow.handoff import RemainingCalls
 from mcp_baton.workflow.pause import StepFailed
 from mcp_baton.workflow.resolve import Known
 from tests.site import record
@@ -49,13 +49,13 @@ BEATS = [
     "mallory@example.com asks for the same task: -32602: Unknown task",
     "3 of 10 rows",
     "10 of 10 rows",
-    '"missingFields": ["summary"]',
-    '"summary": "<missing: summary>"',
-    "September brought in EUR 11208.69.",
-    "Step 4/4: announce",
-    "✓ extract ✓ validate ✓ publish ✓ announce",
+    '"type": "answersRequired"',
+    "Question 'summary': \"Summarise 2026-09 in two sentences",
+    '"answers": {"summary": "September brought in EUR 11208.69.',
+    "Step 5/5: announce",
+    "✓ extract ✓ validate ✓ summary ✓ publish ✓ announce",
     "tasks/get: completed, task variables:",
-    'tasks/result {"completed": true, "steps_completed": 4}',
+    'tasks/result {"completed": true, "steps_completed": 5}',
     "Both workflows are complete.",
 ]
 
@@ -176,8 +176,9 @@ def test_the_demo_parses_a_handoff() -> None:
             Step("b", tool="second", arguments={"id": step_output("a", "rows.1.id"), "all": step_output("a")}),
         ],
     )
-    known = Known({"given": "here"}, {"given": "here"}, dict.fromkeys("ab", StepStatus.PENDING), {}, {})
-    text = handoff(workflow, known, StepFailed("a", "no", retryable=False, suggested_tool="first"), NothingRequired())
+    known = Known(workflow, {"given": "here"}, {"given": "here"}, dict.fromkeys("ab", StepStatus.PENDING), {}, {})
+    pause = StepFailed("a", "no", retryable=False, suggested_tool="first")
+    text = RemainingCalls(known, NothingRequired(), pause).handoff()
 
     first, second = planned_calls(text)
 

@@ -1,7 +1,7 @@
 """Bad input: each a specific error, none a 500, nothing half done (docs/http.md).
 
 What is refused before a method is known has its own tests: malformed messages and envelopes in tests/unit/protocol,
-bad HTTP requests in tests/hostile_requests/test_refusals.py, the ways to name a task in
+bad HTTP requests in `test_origins.py`, the ways to name a task in
 tests/unit/server/running/test_runner.py.
 """
 

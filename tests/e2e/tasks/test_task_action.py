@@ -10,7 +10,7 @@ from emulators.s3 import Bucket
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from mcp_baton.server.definitions.resource import value_uri
-from mcp_baton.server.workflows.board import ALL
+from mcp_baton.server.workflows.workflow_tools import ALL
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PAUSED
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
@@ -75,13 +75,13 @@ def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Con
     assert board["pause"].items() >= {"type": "toolError", "step": "refund", "error": "no"}.items()
     assert board["pause"]["message"].startswith("Step 'refund' failed: \"no\".")
     assert board["running_until"] is None
-    assert [entry["missing"] for entry in board["next"]] == [[], []]
-    assert [entry["schema"]["required"] for entry in board["next"]] == [["order_id", "amount"], ["to", "text"]]
+    assert [(call["step"], call["missing"]) for call in board["calls"]] == [("refund", []), ("notify", [])]
+    assert [call["schema"]["required"] for call in board["calls"]] == [["order_id", "amount"], ["to", "text"]]
     assert board["can"] == {"go_on": True, "complete": True, "cancel": True}
     # Beside the board it is what every result of the tool is.
     assert structure["next"] == [
         {"tool": "refund", "arguments": refund | task, "guidance": 'Mind "A-17".'},
-        {"tool": "send_mail", "arguments": mail | task},
+        {"tool": "refund_order", "arguments": task},
     ]
     assert structure["results"] == {"fetch": order}
     assert is_of_schema(structure)
@@ -99,9 +99,10 @@ def test_the_text_stands_without_the_page_and_to_look_changes_nothing_and_runs_n
     task = f'"task_id": "{run.task_id}"'
     assert told.text == (
         "This task of refund_order waits for the model; 2 of 4 steps done. Step 'refund' failed: \"no\". "
-        f"This step is not retryable: correct the cause first. "
-        f'Next: call refund with {{"order_id": "A-17", "amount": 30.0, {task}}}. '
-        f"Or call refund_order with {{{task}}} to let the server continue."
+        f"This step is not retryable: correct the cause first.\n\n"
+        "To continue the workflow, make these tool calls:\n\n"
+        f'Call refund with {{"order_id": "A-17", "amount": 30.0, {task}}}\n   Note: Mind "A-17".\n\n'
+        f"Then call refund_order with {{{task}}} to let the server continue."
     )
     assert told.structured is not None
     assert told.structured["message"] == told.text
@@ -130,12 +131,12 @@ def test_what_is_missing_or_was_refused_is_named_and_can_be_filled_in(baton: Con
     board = shown(client, run.task_id, "flow")["board"]
     assert board["pause"]["message"].startswith("Step 'pay' needs a value for 'by'")
 
-    first, second = board["next"]
+    first, second = board["calls"]
     # What another step is to provide is nothing that somebody has to give.
     assert (sorted(first["missing"]), second["missing"]) == (["amount", "by"], [])
     assert first["arguments"]["amount"] == "<invalid: amount>"
     assert client.call_tool("pay", {**first["arguments"], "amount": 2, "by": "kim"}).recorded is True
-    assert shown(client, run.task_id, "flow")["board"]["next"][0]["arguments"]["by"] == "2.0 by kim"
+    assert shown(client, run.task_id, "flow")["board"]["calls"][0]["arguments"]["by"] == "2.0 by kim"
 
 
 def test_a_task_that_is_over_is_shown_with_its_results_and_nothing_to_do(baton: Connect, era: Era) -> None:
@@ -143,7 +144,7 @@ def test_a_task_that_is_over_is_shown_with_its_results_and_nothing_to_do(baton: 
     run = client.call_workflow("refund_order", ORDER)
     board = shown(client, run.task_id)["board"]
 
-    assert (board["task"]["status"], board["pause"], board["next"]) == ("completed", None, [])
+    assert (board["task"]["status"], board["pause"], board["calls"]) == ("completed", None, [])
     assert board["can"] == {"go_on": False, "complete": False, "cancel": False}
     assert act(client, "show", run.task_id).text == "This task of refund_order is completed; 4 of 4 steps done."
 
@@ -161,6 +162,18 @@ def test_a_task_that_a_run_holds_says_until_when(baton: Connect) -> None:
     assert structure["running_until"] == structure["board"]["running_until"] > "2026"
     assert structure["board"]["can"] == {"go_on": False, "complete": True, "cancel": True}
     assert structure["board"]["pause"] is None
+
+
+def test_the_suggestions_of_a_shown_task_complete_it(baton: Connect, era: Era) -> None:
+    client = baton(orders_server(), era=era)
+    run = paused(client)
+    for call in shown(client, run.task_id)["next"]:
+        arguments = {**call["arguments"]}
+        assert arguments.pop("task_id") == run.task_id
+        if call["tool"] == "refund_order":
+            assert client.call_workflow("refund_order", task=run.task_id).completed
+        else:
+            assert client.call_tool(call["tool"], arguments, task=run.task_id).recorded is True
 
 
 def test_with_every_step_done_the_next_call_is_the_workflows_own(baton: Connect) -> None:
@@ -464,8 +477,8 @@ def test_a_board_never_takes_more_than_a_host_shows(baton: Connect) -> None:
         step["result"].keys() == {"bytes", "uri"} for step in steps_shown[:49] if isinstance(step["result"], dict)
     )
     # The first of what remains is always there, and what fits after it.
-    assert structure["board"]["next"][0]["tool"] == "stop"
-    assert 1 < len(structure["next"]) == len(structure["board"]["next"]) < 51
+    assert structure["board"]["calls"][0]["tool"] == "stop"
+    assert 1 < len(structure["board"]["calls"]) < 51
 
 
 def test_looking_at_a_task_is_one_read_also_where_its_values_lie_outside_its_item(
@@ -481,7 +494,7 @@ def test_looking_at_a_task_is_one_read_also_where_its_values_lie_outside_its_ite
     assert made["result"]["bytes"] == made["bytes"] == 600_002
     assert used["arguments"] == {"text": "<output from make>"}
     # It is not missing: the server puts it in when it is sent back.
-    assert structure["board"]["next"][1]["missing"] == []
+    assert structure["board"]["calls"][1]["missing"] == []
 
 
 def test_a_store_that_does_not_answer_is_told_without_its_words(baton: Connect) -> None:

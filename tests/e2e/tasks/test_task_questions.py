@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, Server, elicitation, roots, sampling
-from mcp_baton.protocol.envelope import CAPABILITIES_KEY, RELATED_TASK_KEY, TASKS_EXTENSION
-from mcp_baton.protocol.sessions import RANDOM_BYTES, SESSION_HEADER, session_id
+from mcp_baton.protocol.envelope import (
+    CAPABILITIES_KEY,
+    RANDOM_BYTES,
+    RELATED_TASK_KEY,
+    SESSION_HEADER,
+    TASKS_EXTENSION,
+    session_id,
+)
 from mcp_baton.tasks.ids import new_task_id, new_task_question
 from tests.e2e.background_support import Background, MakeBackground, created
 from tests.e2e.conftest import Streaming

@@ -1,6 +1,6 @@
 """What a reply says that is not final: one next step that works, and nothing that is not so (docs/workflows.md)."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -77,8 +77,8 @@ def test_a_task_whose_steps_are_all_done_is_completed_without_its_secrets(baton:
         assert made.meta["next"] == [{"tool": "send", "arguments": {"task_id": paused.task_id}}]
         shown = client.call_workflow("send", {"task_id": paused.task_id, "task_action": "show"})
         assert shown.structured is not None
-        board: Any = shown.structured["board"]
-        assert (board["secrets"], board["next"][0]["arguments"]) == ([], {"task_id": paused.task_id})
+        board, following = cast("Any", shown.structured["board"]), shown.structured["next"]
+        assert (board["secrets"], following) == ([], [{"tool": "send", "arguments": {"task_id": paused.task_id}}])
         assert client.task(paused.task_id).status == "working"
         ends.append(finish("send", task=paused.task_id))
         assert client.task(paused.task_id).status == "completed"

@@ -1,7 +1,7 @@
 """Questions of a workflow to the model and the user (docs/workflows.md, Questions)."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -273,9 +273,13 @@ def test_the_page_of_a_task_shows_its_questions(baton: Connect) -> None:
     assert shown.structured is not None
     board: Any = shown.structured["board"]
     assert [step.get("ask") for step in board["steps"]] == [None, "user", "model", None]
-    first = board["next"][0]
-    assert (first["tool"], first["missing"]) == ("borrow", ["answers"])
-    assert list(first["schema"]["properties"]["answers"]["properties"]) == ["reader", "days"]
+    assert [(question["name"], question["schema"]["type"]) for question in board["pause"]["questions"]] == [
+        ("reader", "string"),
+        ("days", "integer"),
+    ]
+    given: dict[str, Any] = {"task_id": run.task_id, "answers": {"reader": "Kim", "days": 7}}
+    assert [call["tool"] for call in cast("Any", shown.structured["next"])] == ["borrow"]
+    assert client.call_workflow("borrow", given).completed
     answers = '{"reader": "<Who borrows Emma from shelf of Emma?>", "days": "<For how many days?>"}'
     call = f'Call borrow with {{"task_id": "{run.task_id}", "answers": {answers}}} to let the server continue.'
     assert shown.text.endswith(call)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger
 
-from mcp_baton.observability.logs import PACKAGE, VERBOSE_LOGGERS, PowertoolsHandler, install
+from mcp_baton.observability import PACKAGE, VERBOSE_LOGGERS, PowertoolsHandler, install
 
 SERVICES = count(1)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.observability.metrics import EmbeddedMetrics
+from mcp_baton.observability import EmbeddedMetrics
 from mcp_baton.telemetry import PAUSES, STEPS_RUN, STORE_LATENCY, Measurement
 
 

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.observability.logs import PowertoolsHandler
-from mcp_baton.observability.metrics import EmbeddedMetrics
-from mcp_baton.observability.observed import ObservedHandler
-from mcp_baton.observability.traces import XRayTraces
+from mcp_baton.observability import EmbeddedMetrics, ObservedHandler, PowertoolsHandler, XRayTraces
 from mcp_baton.telemetry import STEPS_RUN, TASKS_CLAIMED_AGAIN, Collector, Measurement, Span
 
 EVENT = {"requestContext": {"requestId": "gateway-1"}}
@@ -122,7 +119,7 @@ def error_log() -> Iterator[list[str]]:
         def emit(self, record: logging.LogRecord) -> None:
             messages.append(record.getMessage())
 
-    logger, keep = logging.getLogger("mcp_baton.observability.observed"), Keep()
+    logger, keep = logging.getLogger("mcp_baton.observability"), Keep()
     logger.addHandler(keep)
     yield messages
     logger.removeHandler(keep)
@@ -156,19 +153,6 @@ def test_a_request_that_failed_is_reported_and_still_fails(capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["StepsRun"] == [1.0]
 
 
-def test_only_the_first_request_of_a_process_is_a_cold_start() -> None:
-    watched = Watched()
-    watched.serve(EVENT, EVENT, EVENT)
-    assert [cold_start for _, _, cold_start in watched.traces.sent] == [True, False, False]
-
-
-def test_a_trace_that_is_not_sampled_is_not_sent() -> None:
-    watched = Watched()
-    watched.sampled = False
-    watched.serve(EVENT)
-    assert watched.traces.sent == []
-
-
 def test_metrics_that_cannot_be_written_are_logged_and_break_nothing(error_log: list[str]) -> None:
     watched = Watched(BrokenMetrics("Baton", "shop", None))
     watched.serve(EVENT)
@@ -186,14 +170,6 @@ def test_a_worker_logs_and_reports_under_the_id_of_the_request_that_created_its_
     assert after["function_request_id"] == "invocation-1"
     assert json.loads(capsys.readouterr().out)["correlation_id"] == "gateway-7"
     assert watched.traces.sent == [(["work"], "gateway-7", True)]
-
-
-def test_the_request_after_a_workers_is_its_own_again() -> None:
-    watched = Watched()
-    watched.handler({**WORKER_EVENT, "of": "gateway-7"}, WorkerContext())
-    watched.handler(WORKER_EVENT, WorkerContext("invocation-2"))
-    watched.do_what_is_left()
-    assert [request_id for _, request_id, _ in watched.traces.sent] == ["gateway-7", "invocation-2"]
 
 
 def test_what_a_worker_raises_for_lambda_to_try_again_is_raised_and_its_notes_are_reported_once(

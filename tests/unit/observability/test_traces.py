@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Tracer
 
-from mcp_baton.observability.traces import XRayTraces
+from mcp_baton.observability import XRayTraces
 from mcp_baton.telemetry import Span
 
 TRACE = "Root=1-67891233-abcdef012345678912345678;Parent=463ac35c9f6413ad;Sampled=1"

@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.protocol.envelope import Envelope, classify
+from mcp_baton.protocol.envelope import (
+    APPS,
+    CAPABILITIES,
+    RANDOM_BYTES,
+    Envelope,
+    capabilities_in,
+    classify,
+    session_id,
+    shows_apps,
+)
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import Request
-from mcp_baton.protocol.sessions import APPS, CAPABILITIES, RANDOM_BYTES, capabilities_in, session_id, shows_apps
 from mcp_baton.server.asking.asker import declares
 
 RANDOM = bytes(range(RANDOM_BYTES))

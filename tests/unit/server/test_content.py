@@ -1,9 +1,9 @@
 """Content: its wire form, and what tools and prompts make of it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
 from mcp_baton.protocol.json import Json

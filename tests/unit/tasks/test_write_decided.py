@@ -1,8 +1,7 @@
 """Deciding again after a lost race."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import Conflict, StoreUnavailable
 from mcp_baton.tasks.record import TaskRecord, TaskStatus

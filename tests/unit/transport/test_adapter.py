@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -193,18 +193,6 @@ def test_an_application_that_never_answers_has_failed_even_where_it_could_stream
     with listening(Wire()) as wire:
         assert adapt(never_answers)(REST, CONTEXT)["statusCode"] == 500
     assert wire.heads == []
-
-
-@pytest.mark.parametrize("allowed", [True, False])
-def test_the_owner_resolver_can_be_replaced_and_hears_whether_anybody_may_call(allowed: bool) -> None:
-    seen: list[str | None] = []
-
-    def owner(request_context: Mapping[str, object], *, allow_anonymous: bool) -> str | None:
-        return f"{request_context['requestId']}/{allow_anonymous}"
-
-    app = answering(lambda request, _: seen.append(request.owner))
-    LambdaAdapter(app, allow_anonymous=allowed, streaming=True, owner=owner)(REST, CONTEXT)
-    assert seen == [f"gateway-id/{allowed}"]
 
 
 ADDED = {"Vary": "Origin", "X-Added": "yes"}

@@ -1,9 +1,9 @@
 """What a run writes, decided against the task as it stands."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite

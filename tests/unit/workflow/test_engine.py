@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUnavailable, ValueNotKept
 from mcp_baton.protocol.json import Json, JsonObject
@@ -371,7 +372,7 @@ def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
     write = recording.write
 
     def late(task: TaskRecord, batch: Batch) -> Written:
-        return Written(replace(write(task, batch).task, **since))
+        return Written(structs.replace(write(task, batch).task, **since))
 
     monkeypatch.setattr(recording, "write", late)
     run = Engine(host, recording).start(CHECKED, RUN_INPUT)
@@ -522,7 +523,7 @@ def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Wo
     changed = [StepStatus(step["status"]) for step in steps_of(task)]
     changed[index] = status
     variables: dict[str, Any] = {**task.variables, "_workflow.progress": definition.progress(changed)}
-    return dataclasses.replace(task, variables=variables)
+    return structs.replace(task, variables=variables)
 
 
 def test_a_run_that_has_ended_does_not_renew_its_claim(
@@ -605,7 +606,7 @@ def test_a_checkpoint_renews_the_claim(store: DynamoDBTaskStore, monkeypatch: py
     assert verbs(host) == ["create", "call", "write", "call", "write"]
     taken, (renewed, last) = recording.created[0].claim, recording.batches
     assert taken is not None
-    assert renewed.claim == replace(taken, until_ms=taken.until_ms + 5_000)
+    assert renewed.claim == structs.replace(taken, until_ms=taken.until_ms + 5_000)
     assert (renewed.release, last.release) == (False, True)
 
 

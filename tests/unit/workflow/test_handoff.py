@@ -7,7 +7,7 @@ import pytest
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.handoff import handoff, preview_arguments
+from mcp_baton.workflow.handoff import RemainingCalls
 from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
@@ -53,8 +53,8 @@ def text(
     statuses = {step.name: status for step, status in zip(steps, statuses_of(letters), strict=True)}
     outputs: dict[str, Json] = {name: ORDER for name, status in statuses.items() if status is StepStatus.COMPLETED}
     texts = {"order_id": "A-17", **given}
-    known = Known(texts, texts, statuses, outputs, variables or {})
-    return handoff(workflow, known, pause, ScriptedHost(requires=frozenset(requires)), read)
+    known = Known(workflow, texts, texts, statuses, outputs, variables or {})
+    return RemainingCalls(known, ScriptedHost(requires=frozenset(requires)), pause, read=read).handoff()
 
 
 def test_the_handoff_has_the_documented_text() -> None:
@@ -311,6 +311,6 @@ def test_a_preview_is_a_copy() -> None:
     output: Json = {"list": []}
     step = Step("next", tool="do", arguments={"a": step_output("order")})
     workflow = Workflow(name="w", description="d", steps=[FETCH, step])
-    known = Known({}, {}, {"fetch": StepStatus.COMPLETED, "next": StepStatus.PENDING}, {"fetch": output}, {})
+    known = Known(workflow, {}, {}, {"fetch": StepStatus.COMPLETED, "next": StepStatus.PENDING}, {"fetch": output}, {})
 
-    assert preview_arguments(step, workflow, known, ScriptedHost())["a"] is not output
+    assert RemainingCalls(known, ScriptedHost()).arguments(step)["a"] is not output

@@ -1,10 +1,10 @@
 """What remains to be done of a task, as data and in words (docs/workflows.md, Going on)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.json import JsonObject
@@ -52,9 +52,7 @@ def remaining(of: Plan, handle: Handle | None = None) -> list[JsonObject]:
 
 
 def text(of: Plan, *writes: StepWrite, pause: SetPause | None = None, oversized: Sequence[str] = ()) -> str:
-    named = Handle(
-        "T-1", {"get", "put"}.__contains__, "flow" if of.workflow and of.workflow.has_workflow_tool else None
-    )
+    named = Handle("T-1", of.workflow or flow(), {"get", "put"}.__contains__)
     return recorded_text(RecordedCall(of, Batch(writes, pause), remaining(of, named), named, oversized))
 
 
@@ -118,7 +116,7 @@ def test_nothing_remains_without_a_workflow_tool_or_once_the_task_is_over(of: Pl
 
 
 def test_calls_have_the_task_id_if_their_tools_accept_it() -> None:
-    of, handle = plan("ccpp", workflow=flow(tool=False)), Handle("T-1", {"put"}.__contains__, None)
+    of, handle = plan("ccpp", workflow=flow(tool=False)), Handle("T-1", flow(tool=False), {"put"}.__contains__)
     named = [entry["arguments"] for entry in remaining(of, handle) if "tool" in entry]
     assert named == [
         {"a": "<output from get>", "b": LONG, "task_id": "T-1"},

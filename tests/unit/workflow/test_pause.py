@@ -15,7 +15,7 @@ from mcp_baton.tasks.record import PAUSED_STEP, StepStatus, paused_step
 from mcp_baton.testing.results import Pause
 from mcp_baton.workflow import pause
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.handoff import handoff
+from mcp_baton.workflow.handoff import RemainingCalls
 from mcp_baton.workflow.host import InvalidField
 from mcp_baton.workflow.pause import (
     REASONS,
@@ -151,10 +151,10 @@ def test_every_reader_knows_every_reason(kind: type[Reason]) -> None:
     short = reason.short_form()
     table = json.loads(re.findall(r"const PAUSES = (.*);", page.text())[0])
     workflow = Workflow(name="shop", description="shop", steps=[Step("pay", tool="t")])
-    known = Known({}, {}, {"pay": StepStatus.PENDING}, {}, {})
+    known = Known(workflow, {}, {}, {"pay": StepStatus.PENDING}, {}, {})
 
     assert "pay" in reason.what_happened()
-    assert handoff(workflow, known, reason, ScriptedHost({})).startswith(reason.what_happened())
+    assert RemainingCalls(known, ScriptedHost({}), reason).handoff().startswith(reason.what_happened())
     assert reason.remedy in Remedy
     assert "{" not in short
     assert {name for template in kind.short for name in placeholders(template)} <= stored.keys()

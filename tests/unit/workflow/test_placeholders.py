@@ -1,19 +1,19 @@
 """Placeholders that a model sends back (docs/workflows.md, Placeholders)."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mcp_baton import Argument, Step, Workflow, prompt_arg, step_output, task_variable
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueNotKept
 from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX
 from mcp_baton.workflow.placeholders import LONGEST, Replaced, Room, is_placeholder, refusal, replaced
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.quoting import placeholder
+from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import Source
 from tests.fakes import plan_of, task_of
@@ -65,7 +65,7 @@ def sent(text: Any, of: Plan | None = None) -> Replaced:
     ],
 )
 def test_a_placeholder_of_a_handoff_is_replaced_by_its_value(source: Source, text: str, value: object) -> None:
-    assert placeholder(source, FLOW) == text
+    assert Known(FLOW, {}, {}, {}, {}, {}).placeholder(source) == text
     assert sent(text).arguments == {"a": value, "b": 1}
     assert sent(text).unknown == ()
     assert sent(text).names == ("a",)

@@ -41,8 +41,8 @@ def told(
 ) -> list[Message]:
     statuses = dict.fromkeys(("fetch", "policy", "refund"), PENDING)
     statuses |= {trace.step.name: FAILED if isinstance(trace.outcome, Failed) else COMPLETED for trace in traces}
-    known = Known(texts, dict(texts), statuses, {}, {})
-    return messages(EndedRun(WORKFLOW, known, traces, pause, None, blocked=blocked), ScriptedHost(), TOOLS.__getitem__)
+    known = Known(WORKFLOW, texts, dict(texts), statuses, {}, {})
+    return messages(EndedRun(known, traces, pause, None, blocked=blocked), ScriptedHost(), TOOLS.__getitem__)
 
 
 def test_the_messages_go_from_the_intent_to_the_last_result() -> None:
@@ -164,13 +164,13 @@ LETTERED = Workflow(name="w", description="do it", steps=LETTERS)
 
 def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple[int, ...] = ()) -> str:
     """What is said of a run with these steps' statuses that was cancelled, after the first sentence."""
-    known = Known({}, {}, dict(zip("abcd", statuses, strict=True)), {}, TaskVariables({}))
+    known = Known(LETTERED, {}, {}, dict(zip("abcd", statuses, strict=True)), {}, TaskVariables({}))
     traces = tuple(
         StepTrace(LETTERS[place], {}, (), ran.get(place, Succeeded(1)), replayed=place in replayed)
         for place in sorted({*ran, *replayed})
     )
     over = TaskOver(TaskStatus.CANCELLED)
-    head, tail = why_stopped(EndedRun(LETTERED, known, traces, over, None), over).split(" under way. ")
+    head, tail = why_stopped(EndedRun(known, traces, over, None), over).split(" under way. ")
     assert head == "The task was cancelled while this run was"
     return tail
 
@@ -184,8 +184,8 @@ def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple
     ],
 )
 def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persisted, told: str) -> None:
-    known = Known({}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
-    run = EndedRun(LETTERED, known, (), Superseded(), None, persisted)
+    known = Known(LETTERED, {}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
+    run = EndedRun(known, (), Superseded(), None, persisted)
     assert why_stopped(run, Superseded()) == (
         "This run was superseded: its claim expired, and another run has taken over the task. "
         f"{told}; read the task for its state. The run ran no step. No step was left to run."

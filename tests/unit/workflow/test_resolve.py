@@ -15,7 +15,7 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.resolve import Known, Ready, decide, resolve, resolve_uri
+from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import Run, RunInput
 from mcp_baton.workflow.sources import Found, Source, constant, prompt_arg, step_output, task_variable
 from tests.fakes import ScriptedHost
@@ -33,9 +33,9 @@ def decided(
     verdict: Mismatch | None = None,
 ) -> object:
     """What is decided for a step after `fetch`, whose output is bound to `order`."""
-    workflow, known = situation(step, status, outputs, given, variables)
+    known = situation(step, status, outputs, given, variables)
     mismatches = {step.tool: verdict} if step.tool and verdict else {}
-    return decide(step, workflow, known, ScriptedHost(mismatches=mismatches))
+    return known.decide(step, ScriptedHost(mismatches=mismatches))
 
 
 def situation(
@@ -44,21 +44,21 @@ def situation(
     outputs: Mapping[str, Json] | None = None,
     given: Mapping[str, str] | None = None,
     variables: Mapping[str, Json] | None = None,
-) -> tuple[Workflow, Known]:
+) -> Known:
     """The step in its workflow, and what is known before it."""
     fetch = Step("fetch", tool="fetch_order", binding="order")
     workflow = Workflow(
         name="w", description="d", arguments=[Argument("id"), Argument("amount", type=float)], steps=[fetch, step]
     )
     texts = {"id": "7"} if given is None else given
-    known = Known(
+    return Known(
+        workflow=workflow,
         texts=texts,
         arguments={name: float(text) if name == "amount" else text for name, text in texts.items()},
         statuses={"fetch": status, step.name: StepStatus.PENDING},
         outputs={"fetch": ORDER} if outputs is None else outputs,
         variables=variables or {},
     )
-    return workflow, known
 
 
 def call(**arguments: Source) -> Step:
@@ -175,10 +175,10 @@ LOCATED = {
 
 @pytest.mark.parametrize(("step", "uris"), LOCATED.values(), ids=LOCATED)
 def test_uris_are_filled_from_known_values(step: Step, uris: list[str]) -> None:
-    workflow, known = situation(step)
+    known = situation(step)
 
     assert decided(step, verdict=Mismatch(("a",))) == Ready(None)
-    assert [resolve_uri(resource, step, workflow, known) for resource in step.resources] == uris
+    assert [known.uri_of(resource, step) for resource in step.resources] == uris
 
 
 @pytest.mark.parametrize(
@@ -229,8 +229,8 @@ def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:
 def test_after_a_write_sources_use_the_written_variables() -> None:
     workflow = Workflow(name="w", description="d", steps=[Step("one", tool="do")])
     run = Run(workflow, RunInput({}, {}), None, TaskVariables({"who": "ann"}), {})
-    assert resolve(task_variable("who"), workflow, run.known) == Found("ann")
+    assert run.known.resolve(task_variable("who")) == Found("ann")
 
     run.use_variables(TaskVariables({"who": "ann"}))
     run.variables["who"] = "bob"
-    assert resolve(task_variable("who"), workflow, run.known) == Found("bob")
+    assert run.known.resolve(task_variable("who")) == Found("bob")

@@ -1,12 +1,12 @@
 """`Retry`: its values, its waits, and which failures a step's tool is called again after."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from mcp_baton import RegistrationError, Retry, Step, ToolError
 from mcp_baton.tasks.record import TaskStatus
@@ -109,14 +109,14 @@ def test_a_steps_retry_counts_for_equality_and_not_for_the_fingerprint() -> None
 
 
 def test_each_wait_is_longer_than_the_one_before_up_to_the_longest() -> None:
-    retry = dataclasses.replace(EVEN, max_s=3)
+    retry = structs.replace(EVEN, max_s=3)
 
     assert [retry.wait_s(number) for number in (1, 2, 3, 4, 5)] == [0.5, 1, 2, 3, 3]
     assert Retry(attempts=100, factor=1e300, jitter=False).wait_s(99) == 30
 
 
 def test_jitter_is_a_random_part_of_the_wait() -> None:
-    retry = dataclasses.replace(EVEN, jitter=True)
+    retry = structs.replace(EVEN, jitter=True)
 
     assert [retry.wait_s(3, iter([part]).__next__) for part in (0.0, 0.25, 0.5)] == [0, 0.5, 1]
     drawn = {random_fraction() for _ in range(20)}
@@ -163,7 +163,7 @@ def test_some_failures_are_not_tried_again(retry: Retry | None, failed: Failed) 
 
 
 def test_other_exceptions_count_if_they_are_named() -> None:
-    retry = dataclasses.replace(EVEN, on=(OSError,))
+    retry = structs.replace(EVEN, on=(OSError,))
 
     assert Scene([raised(ConnectionError()), Succeeded(1)]).tried(retry) == Tried(Succeeded(1), 2)
     assert Scene([raised(), Succeeded(1)]).tried(retry).attempts == 1

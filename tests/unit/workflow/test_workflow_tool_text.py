@@ -38,8 +38,9 @@ STEPS = [
 ]
 
 
-def handle(*own: str, tool: str | None = "refund_order") -> Handle:
-    return Handle("t-1", lambda tool: tool not in own, tool)
+def handle(*own: str, has_tool: bool = True) -> Handle:
+    workflow = Workflow(name="refund_order", description="d", steps=STEPS, tool=has_tool)
+    return Handle("t-1", workflow, lambda tool: tool not in own)
 
 
 def told(
@@ -59,6 +60,7 @@ def told(
     given = {"order_id": order_id}
     after = statuses or ([COMPLETED, *[PENDING] * (len(steps) - 1)] if pause else [COMPLETED] * len(steps))
     known = Known(
+        workflow,
         given,
         given,
         {step.name: it for step, it in zip(steps, after, strict=True)},
@@ -66,7 +68,7 @@ def told(
         {},
     )
     trace = StepTrace(steps[-1], {}, (), Succeeded(value))
-    run = EndedRun(workflow, known, () if pause else (trace,), pause, TASK if named else None)
+    run = EndedRun(known, () if pause else (trace,), pause, TASK if named else None)
     return text_of_run(replace(run, **changes), known, ScriptedHost(), named, lambda _: uri)
 
 
@@ -93,7 +95,7 @@ def test_a_step_that_the_server_can_run_is_left_to_the_server(pause: PauseReason
 
 
 def test_without_a_workflow_tool_all_remaining_calls_are_listed() -> None:
-    text = told(DeadlineExceeded("refund", "refund"), named=handle(tool=None))
+    text = told(DeadlineExceeded("refund", "refund"), named=handle(has_tool=False))
     assert '2. Call send_mail with {"text": "<output from refund>", "task_id": "t-1"}' in text
 
 

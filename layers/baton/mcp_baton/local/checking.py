@@ -4,18 +4,16 @@ import os
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, Final
 
 from mcp_baton import Server, Settings, Workflow
-from mcp_baton.definition_errors import collecting
-from mcp_baton.exceptions import RegistrationError, SettingsError, WorkflowError
+from mcp_baton.exceptions import SettingsError, WorkflowError
 from mcp_baton.hints import meant
-from mcp_baton.local.faults import Fault, Site, fault_of, function_site, workflow_site
+from mcp_baton.local.faults import Definitions, Fault, Site, fault_of, function_site
 from mcp_baton.local.loader import LoadError, find, load
-from mcp_baton.local.log import PACKAGE
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_checks import all_workflow_errors, undescribed
 from mcp_baton.server.schema.signature import shown_type
@@ -23,42 +21,6 @@ from mcp_baton.settings import unknown_settings
 from mcp_baton.workflow.definition import Step, ToolFunction
 from mcp_baton.workflow.resolve import kinds_at
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, as_text, placeholders
-
-
-@dataclass
-class Collected:
-    """What a file defined while it was loaded (`definition_errors.Collector`).
-
-    Attributes:
-        faults: The errors, in order.
-        names: Names of tools, steps and workflows that were refused, and functions of such tools. A later error about
-            one of these is not another mistake.
-        workflows: The workflows that were made, each with the line that made it.
-        given: What `add_workflow` was called with.
-    """
-
-    faults: list[Fault] = field(default_factory=list)
-    names: list[object] = field(default_factory=list)
-    workflows: list[tuple[Workflow, Site | None]] = field(default_factory=list)
-    given: list[object] = field(default_factory=list)
-
-    def refused(self, error: RegistrationError, *things: object) -> None:
-        """Take the error of a definition."""
-        self.faults.append(Fault.of(str(error), _author()))
-        self.names += things
-
-    def made(self, workflow: object) -> None:
-        """Take a workflow that was made."""
-        if isinstance(workflow, Workflow):
-            self.workflows.append((workflow, _author()))
-
-    def added(self, workflow: object) -> None:
-        """Take a workflow that was given to `add_workflow`."""
-        self.given.append(workflow)
-
-
-NOTHING: Final = Collected()
-"""For a server whose file was loaded without collecting."""
 
 
 @contextmanager
@@ -69,17 +31,6 @@ def _without_settings(unreadable: bool) -> Iterator[None]:
         yield
     finally:
         os.environ.update(hidden)
-
-
-def _author() -> Site | None:
-    """Return the author's line that is running."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith("<") and not Path(file).is_relative_to(PACKAGE) and "contextlib" not in file:
-            return Site(Path(file), frame.f_lineno)
-        frame = frame.f_back
-    return None
 
 
 TAKEN: Final = {
@@ -100,14 +51,6 @@ type ToolOf = Callable[[Server, Step], Tool | None]
 
 
 def value_faults(server: Server, workflow: Workflow, site: SiteOf, tool_of: ToolOf) -> Iterator[Fault]:
-    """Yield the errors in a workflow's values.
-
-    Args:
-        server: The server.
-        workflow: The workflow.
-        site: Finds a step in its file.
-        tool_of: Finds a step's tool.
-    """
     producers = {step.binding: tool_of(server, step) for step in workflow.steps}
     for step in workflow.steps:
         what = f"workflow {workflow.name!r}, step {step.name!r}"
@@ -176,25 +119,16 @@ def advice(
     module: ModuleType,
     folder: Path,
     environment: Mapping[str, str],
-    wrong: Container[str] = (),
-    collected: Collected = NOTHING,
+    wrong: Container[str],
+    definitions: Definitions,
 ) -> Iterator[Fault]:
-    """Yield suggestions for a loaded server.
-
-    Args:
-        server: The server.
-        module: The module that contains it.
-        folder: The folder with its files.
-        environment: The process's variables.
-        wrong: The names of workflows with errors, which get no suggestions.
-        collected: The definitions of the files.
-    """
+    """Yield suggestions for a loaded server, but none about the workflows in `wrong`."""
     for tool in server.tools.values():
         yield from _of_tool(tool)
     for name, workflow in server.workflows.items():
         if name not in wrong:
-            yield from _of_workflow(server, workflow, folder)
-    yield from _left_out(server, module, folder, collected)
+            yield from _of_workflow(server, workflow, definitions)
+    yield from _left_out(server, module, folder, definitions)
     if not hasattr(module, "lambda_handler"):
         file = Path(module.__file__ or module.__name__).name
         yield Fault(
@@ -247,14 +181,14 @@ def _long_name(what: str, name: str, site: Site | None) -> Iterator[Fault]:
         )
 
 
-def _of_workflow(server: Server, workflow: Workflow, folder: Path) -> Iterator[Fault]:
+def _of_workflow(server: Server, workflow: Workflow, definitions: Definitions) -> Iterator[Fault]:
     what = f"workflow {workflow.name!r}"
 
     def site(step: str | None = None) -> Site | None:
-        return workflow_site(folder, workflow.name, step)
+        return definitions.site(workflow.name, step)
 
     if workflow.has_workflow_tool:
-        yield from _long_name(what, workflow.name, site() if len(workflow.name) > LONGEST_NAME else None)
+        yield from _long_name(what, workflow.name, site())
     used = set[str]().union(*(_arguments_in(step) for step in workflow.steps))
     for argument in workflow.arguments:
         name = argument.name
@@ -312,32 +246,25 @@ def _tool_of(server: Server, step: Step) -> Tool | None:
     return server.tools.get(step.tool or "")
 
 
-def _left_out(server: Server, module: ModuleType, folder: Path, collected: Collected) -> Iterator[Fault]:
+def _left_out(server: Server, module: ModuleType, folder: Path, definitions: Definitions) -> Iterator[Fault]:
     """Yield workflows that the author's files made and did not add to a server."""
-    added, variables = set(map(id, collected.given)), {id(value): name for name, value in vars(module).items()}
-    for workflow, site in collected.workflows:
-        if (
-            id(workflow) in added
-            or workflow.name in server.workflows
-            or not (site and site.file.is_relative_to(folder))
-        ):
-            continue
-        yield Fault(
-            f"workflow {workflow.name!r} is not added to the server",
-            f"write server.add_workflow({variables.get(id(workflow), 'Workflow(…)')})",
-            workflow_site(folder, workflow.name) or site,
-        )
+    added, variables = set(map(id, definitions.given)), {id(value): name for name, value in vars(module).items()}
+    for workflow in definitions.workflows:
+        site = definitions.site(workflow.name)
+        is_own = site is not None and site.file.is_relative_to(folder)
+        if is_own and id(workflow) not in added and workflow.name not in server.workflows:
+            yield Fault(
+                f"workflow {workflow.name!r} is not added to the server",
+                f"write server.add_workflow({variables.get(id(workflow), 'Workflow(…)')})",
+                site,
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
     """The result of a check.
 
-    Attributes:
-        errors: The reasons for which the server would be refused.
-        warnings: Suggestions.
-        published: The number of published objects of each kind: `{"tools": 3, …}`; empty if there is no server.
-        whole: Whether the file was read to its end, so that all errors are known.
+    `whole` is whether the file was read to its end, so that all errors are known.
     """
 
     errors: tuple[Fault, ...]
@@ -347,29 +274,21 @@ class Checked:
 
 
 def check_target(target: str, environment: Mapping[str, str]) -> Checked:
-    """Load a server and check all of it.
-
-    Args:
-        target: As `loader.load` takes it.
-        environment: The process's variables. Baton's settings are checked, too.
-
-    Raises:
-        LoadError: the file or module does not exist.
-    """
+    """Load a server and check all of it."""
     place = find(target)
-    faults, collected = list(_settings_faults(environment)), Collected()
+    faults, definitions = list(_settings_faults(environment)), Definitions(collects=True)
     try:
-        with collecting(collected), _without_settings(bool(faults)):
-            server = load(target, Server)
+        with _without_settings(bool(faults)):
+            server = load(target, Server, definitions)
     except LoadError as error:
         if error.__cause__ is None and place.name not in sys.modules:
             raise
         more, whole = _load_fault(error), error.__cause__ is None
-        return Checked((*faults, *collected.faults, more), (), {}, whole)
+        return Checked((*faults, *definitions.faults, more), (), {}, whole)
     module = sys.modules[place.name]
-    errors = (*faults, *collected.faults, *server_faults(server, place.folder, collected))
+    errors = (*faults, *definitions.faults, *server_faults(server, definitions))
     wrong = {name for name in server.workflows if any(f"workflow {name!r}" in fault.problem for fault in errors)}
-    warnings = tuple(advice(server, module, place.folder, environment, wrong, collected))
+    warnings = tuple(advice(server, module, place.folder, environment, wrong, definitions))
     counts = {
         "tools": len(server.tools),
         "resources": len(server.resources),
@@ -398,29 +317,23 @@ def _settings_faults(environment: Mapping[str, str]) -> Iterator[Fault]:
         yield Fault.of(str(error))
 
 
-def server_faults(server: Server, folder: Path, collected: Collected = NOTHING) -> Iterator[Fault]:
-    """Yield the errors of a server, without those that follow from an earlier one.
-
-    Args:
-        server: The server.
-        folder: The folder with its files.
-        collected: The errors of its definitions.
-    """
+def server_faults(server: Server, definitions: Definitions) -> Iterator[Fault]:
+    """Yield the errors of a server, without those that follow from an earlier one."""
     for published, error in undescribed(server.tools, server.resources, server.prompts):
         yield Fault.of(str(error), function_site(published.function))
     for refused in all_workflow_errors(server.workflows, server.tools, server.full_view.workflow_tool_names):
         if not isinstance(refused, WorkflowError):
             yield Fault.of(str(refused))
-        elif not _follows(server, refused, collected):
-            yield Fault.of(str(refused), workflow_site(folder, refused.workflow, refused.step))
+        elif not _follows(server, refused, definitions):
+            yield Fault.of(str(refused), definitions.site(refused.workflow, refused.step))
 
 
-def _follows(server: Server, error: WorkflowError, collected: Collected) -> bool:
+def _follows(server: Server, error: WorkflowError, definitions: Definitions) -> bool:
     """Whether an error follows from another one: a tool, a step or a workflow that was refused."""
-    if error.workflow in collected.names or (error.step is not None and error.step in collected.names):
+    if error.workflow in definitions.names or (error.step is not None and error.step in definitions.names):
         return True
     workflow = server.workflows[error.workflow]
     step = workflow.step(error.step) if error.step is not None else None
     if step is None or not error.cause.startswith(("unknown tool", "the function")):
         return False
-    return step.tool in collected.names or getattr(step.tool, "function", None) in collected.names
+    return step.tool in definitions.names or getattr(step.tool, "function", None) in definitions.names

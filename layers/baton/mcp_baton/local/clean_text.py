@@ -49,7 +49,6 @@ class CleanConsole(Console):
 
     @override
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield cleaned segments."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=cleaned(segment.text))
 

@@ -30,23 +30,13 @@ STATE_KEY: Final = "state_key"
 type Key = tuple[str, str, str]
 """An item's table and the two values of its key."""
 
-type Items = Mapping[Key, Mapping[str, Any] | None]
-"""Items in DynamoDB's JSON, by their keys; `None` for a deleted one."""
-
 
 class DataFileError(BatonError):
     """A data file cannot be used. It is not changed."""
 
 
 class DataFile:
-    """An open data file, locked against other processes. Used under the engine's lock.
-
-    Args:
-        path: The file, created if missing.
-
-    Raises:
-        DataFileError: it is damaged, in use, from another program or a newer Baton, or cannot be opened.
-    """
+    """An open data file, locked against other processes. Used under the engine's lock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,11 +53,6 @@ class DataFile:
             raise
 
     def items(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield every item with its table.
-
-        Raises:
-            DataFileError: an item is damaged.
-        """
         with self._translating():
             rows = self._connection.execute('SELECT "table", item, crc32 FROM items').fetchall()
         for table, text, crc32 in rows:
@@ -75,12 +60,13 @@ class DataFile:
                 raise self._damaged("an item differs from the one that was written")
             yield table, json.loads(text)
 
-    def write(self, items: Items) -> None:
-        """Write all items or none.
+    def item(self, key: Key) -> dict[str, Any] | None:
+        found = self._execute('SELECT item FROM items WHERE "table" = ? AND pk = ? AND sk = ?', *key).fetchone()
+        item: dict[str, Any] | None = json.loads(found[0]) if found else None
+        return item
 
-        Raises:
-            sqlite3.Error: they could not be written.
-        """
+    def write(self, items: Mapping[Key, Mapping[str, Any] | None]) -> None:
+        """Write all items or none. `None` deletes an item."""
         with self._transaction():
             for key, item in items.items():
                 if item is None:
@@ -97,7 +83,6 @@ class DataFile:
         return str(found[0]).encode()
 
     def close(self) -> None:
-        """Write the log to the file and unlock it."""
         self._connection.close()
 
     def _create(self) -> None:
@@ -149,7 +134,6 @@ class DataFile:
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
-        """Translate errors of SQLite."""
         try:
             yield
         except sqlite3.OperationalError as error:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from botocore.config import Config
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from mcp_baton.local.embedded import EmbeddedEngine, Keep
+    from mcp_baton.local.data_file import DataFile
+    from mcp_baton.local.embedded import EmbeddedEngine
 
 REGION = "us-east-1"
 CREDENTIAL = "local"
@@ -21,27 +22,20 @@ MAKING = Lock()
 """Held while an embedded client is made: they share a session, which is not thread-safe."""
 
 
-def embedded_engine(keep: "Keep | None" = None) -> "EmbeddedEngine":
-    """Return a DynamoDB in this process. Its items are lost with it, unless `keep` stores them.
-
-    Raises:
-        SettingsError: moto, the engine, is not installed.
-    """
+def embedded_engine(file: "DataFile | None" = None) -> "EmbeddedEngine":
+    """Return a DynamoDB in this process. Its items are lost with it, unless a file keeps them."""
     try:
         from mcp_baton.local.embedded import EmbeddedEngine
     except ModuleNotFoundError as error:
         remedy = "install mcp-baton[local], or name an endpoint with --dynamodb URL"
         raise SettingsError(f"the embedded DynamoDB needs the package {error.name!r}: {remedy}") from error
-    return EmbeddedEngine(REGION, keep)
+    return EmbeddedEngine(file)
 
 
 def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
     """Return a client whose requests are answered by an engine in this process, by default a new one.
 
     It needs no network, no credentials and no AWS configuration, and does not affect other clients.
-
-    Raises:
-        SettingsError: moto, the engine, is not installed.
     """
     engine = embedded_engine() if engine is None else engine
     with MAKING:
@@ -106,6 +100,9 @@ def create_table(client: "DynamoDBClient", name: str) -> None:
 
     It is on-demand, with the TTL attribute `expires_at` if the engine supports TTL. An existing table is not changed.
     """
+    from botocore.exceptions import ClientError
+
+    is_new = True
     try:
         client.create_table(
             TableName=name,
@@ -117,19 +114,10 @@ def create_table(client: "DynamoDBClient", name: str) -> None:
             BillingMode="PAY_PER_REQUEST",
         )
     except client.exceptions.ResourceInUseException:
-        _wait_for(client, name)
-        return
-    _wait_for(client, name)
-    _enable_ttl(client, name)
-
-
-def _wait_for(client: "DynamoDBClient", name: str) -> None:
+        is_new = False
     client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
-
-
-def _enable_ttl(client: "DynamoDBClient", name: str) -> None:
-    from botocore.exceptions import ClientError
-
+    if not is_new:
+        return
     try:
         client.update_time_to_live(
             TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"}

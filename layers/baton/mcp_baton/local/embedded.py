@@ -7,9 +7,10 @@ client go to one private backend.
 import copy
 import json
 import logging
+import sqlite3
 import sys
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from werkzeug.exceptions import HTTPException
 from mcp_baton.tasks.dynamodb.values import item_size
 
 if TYPE_CHECKING:
-    from mcp_baton.local.data_file import Key
+    from mcp_baton.local.data_file import DataFile, Key
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +39,7 @@ FRAMES = 10_000
 DISPATCH = Lock()
 """Held while an engine answers: moto is not atomic, and the recursion limit applies to the whole process."""
 
-
 NOT_KEPT = json.dumps({"__type": "InternalServerError", "message": "the data file cannot be written"})
-
-type Keep = Callable[[Mapping[Key, dict[str, Any] | None]], object]
-"""Stores the items that a request has written, in DynamoDB's JSON; `None` for a deleted one. If it raises, the request
-fails and changes nothing."""
 
 
 class EmbeddedEngine:
@@ -53,13 +49,12 @@ class EmbeddedEngine:
     were lost. One lock around the whole dispatch makes each request atomic, as DynamoDB's are.
 
     Args:
-        region: The region that its clients name.
-        keep: Called with the items that a request has written, before it is answered; see `Keep`.
+        file: Keeps the items; `None` for none. A request that it cannot write fails and changes nothing.
     """
 
-    def __init__(self, region: str, keep: Keep | None = None) -> None:
-        self._backend = AtomicBackend(region, ACCOUNT)
-        self._keep = keep
+    def __init__(self, file: "DataFile | None" = None) -> None:
+        self._backend = AtomicBackend("us-east-1", ACCOUNT)
+        self._file = file
         self._handler: type[DynamoHandler] = type(
             "EmbeddedHandler", (QuickHandler,), {"dynamodb_backend": self._backend}
         )
@@ -77,20 +72,21 @@ class EmbeddedEngine:
         return AWSResponse(request.url, status, headers, MockRawResponse(body))
 
     def put(self, table: str, item: dict[str, Any]) -> None:
-        """Put an item into an existing table, without `keep`."""
+        """Put an item into an existing table, but not into the file."""
         with DISPATCH:
             self._backend.put_whole(table, item)
 
     def _kept(self) -> bool:
-        """Call `keep` with the written items. On failure, undo the writes and return false."""
+        """Write the changed items to the file. On failure, restore them from it and return false."""
         touched = self._backend.touched
         try:
-            if self._keep is not None and touched:
-                self._keep({key: self._backend.item_at(key) for key in touched})
+            if self._file is not None and touched:
+                self._file.write({key: self._backend.item_at(key) for key in touched})
             return True
-        except Exception:
+        except sqlite3.Error:
             logger.exception("the embedded DynamoDB cannot keep what is written")
-            self._backend.undo()
+            for key in touched:
+                self._backend.restore(key, self._file.item(key) if self._file else None)
             return False
         finally:
             touched.clear()
@@ -120,7 +116,6 @@ class QuickHandler(DynamoHandler):
     """
 
     def serialized(self, action_result: Any) -> Any:
-        """Return the answer's status, headers and body."""
         result = action_result.result
         if not (isinstance(action_result, DynamoResult) and isinstance(result, dict) and result.keys() <= AS_IT_IS):
             return super().serialized(action_result)
@@ -151,53 +146,38 @@ class AtomicBackend(DynamoDBBackend):
     """moto's backend with DynamoDB's item limit and atomic updates.
 
     moto counts compressed values in base64, stops at 405,000 bytes, and leaves a rejected update half applied.
-
-    Attributes:
-        touched: The items that the request has written, in their earlier form; `None` for new ones.
     """
 
     def __init__(self, region: str, account: str) -> None:
         super().__init__(region, account)
-        self.touched: dict[Key, Mapping[str, DynamoType] | None] = {}
+        self.touched: set[Key] = set()
 
     def put_item(self, table_name: str, item_attrs: dict[str, Any], *args: Any, **kwargs: Any) -> Item:
-        """Write an item as moto does, without its limit."""
-        before = self._found(table_name, item_attrs)
         item = super().put_item(table_name, item_attrs, *args, **kwargs)
         item.attrs = Unlimited(item.attrs)
-        self.touched.setdefault(_key(table_name, item), before.attrs if before else None)
+        self.touched.add(_key(table_name, item))
         return item
 
     def delete_item(self, table_name: str, *args: Any, **kwargs: Any) -> Item | None:
-        """Delete an item."""
         item = super().delete_item(table_name, *args, **kwargs)
         if item is not None:
-            self.touched.setdefault(_key(table_name, item), item.attrs)
+            self.touched.add(_key(table_name, item))
         return item
 
-    def undo(self) -> None:
-        """Restore the items that the request has written."""
-        for (table_name, pk, sk), before in self.touched.items():
-            table = self.tables.get(table_name)
-            if table is None:
-                continue
-            table.delete_item(DynamoType({"S": pk}), DynamoType({"S": sk}) if table.range_key_attr else None)
-            if before is not None:
-                names = filter(None, (table.hash_key_attr, table.range_key_attr))
-                item = super().put_item(table_name, {name: before[name].to_json() for name in names})
+    def update_item(self, table_name: str, key: dict[str, dict[str, Any]], *args: Any, **kwargs: Any) -> Item:
+        """Update an item, or leave it unchanged."""
+        item = self.get_item(table_name, key)
+        before = None if item is None else copy.deepcopy(item).attrs
+        try:
+            item_now = super().update_item(table_name, key, *args, **kwargs)
+            if item_size({name: value.to_regular_json() for name, value in item_now.attrs.items()}) > ITEM_BYTES:
+                raise ItemSizeToUpdateTooLarge
+        except Exception:
+            if item is not None and before is not None:
                 item.attrs = Unlimited(before)
-
-    def _found(self, table_name: str, attributes: dict[str, Any]) -> Item | None:
-        """Return the item with the key of these attributes; `None` if there is none."""
-        table = self.tables.get(table_name)
-        if table is None or table.hash_key_attr not in attributes:
-            return None
-        sort = table.range_key_attr
-        if sort is None:
-            return table.get_item(DynamoType(attributes[table.hash_key_attr]), None)
-        if sort not in attributes:
-            return None
-        return table.get_item(DynamoType(attributes[table.hash_key_attr]), DynamoType(attributes[sort]))
+            raise
+        self.touched.add(_key(table_name, item_now))
+        return item_now
 
     def put_whole(self, table_name: str, attributes: dict[str, Any]) -> None:
         """Put an item of any size that was in a table before."""
@@ -205,6 +185,14 @@ class AtomicBackend(DynamoDBBackend):
         keys = {name: attributes[name] for name in (table.hash_key_attr, table.range_key_attr) if name}
         item = super().put_item(table_name, keys)
         item.attrs = Unlimited({name: DynamoType(_with_bytes(value)) for name, value in attributes.items()})
+
+    def restore(self, key: "Key", before: dict[str, Any] | None) -> None:
+        """Put an earlier item back, or delete the item if there was none."""
+        table_name, pk, sk = key
+        if before is not None:
+            self.put_whole(table_name, before)
+        elif (table := self.tables.get(table_name)) is not None:
+            table.delete_item(DynamoType({"S": pk}), DynamoType({"S": sk}))
 
     def item_at(self, key: "Key") -> dict[str, Any] | None:
         """Return an item in DynamoDB's JSON; `None` if there is none."""
@@ -217,24 +205,6 @@ class AtomicBackend(DynamoDBBackend):
             json.dumps({name: value.to_regular_json() for name, value in found.attrs.items()}, default=_base64)
         )
         return plain
-
-    def update_item(self, table_name: str, key: dict[str, dict[str, Any]], *args: Any, **kwargs: Any) -> Item:
-        """Update an item, or leave it unchanged."""
-        item = self.get_item(table_name, key)
-        before = None if item is None else copy.deepcopy(item).attrs
-        try:
-            item_now = self._limited(super().update_item(table_name, key, *args, **kwargs))
-            self.touched.setdefault(_key(table_name, item_now), before)
-            return item_now
-        except Exception:
-            if item is not None and before is not None:
-                item.attrs = Unlimited(before)
-            raise
-
-    def _limited(self, item: Item) -> Item:
-        if item_size({name: value.to_regular_json() for name, value in item.attrs.items()}) > ITEM_BYTES:
-            raise ItemSizeToUpdateTooLarge
-        return item
 
 
 class Unlimited(LimitedSizeDict):

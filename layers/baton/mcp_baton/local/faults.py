@@ -1,20 +1,18 @@
 """Faults of an author's server: the problem with its place, and the remedy."""
 
-import ast
 import inspect
 import re
 import sys
-import sysconfig
 import traceback
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import mcp_baton
 from mcp_baton.exceptions import RegistrationError, SettingsError
-from mcp_baton.local.log import PACKAGE, is_own
+from mcp_baton.local.log import is_own
+from mcp_baton.workflow.definition import Workflow
 
 EXAMPLES: Final = {
     "Argument": "Argument('order_id', 'Which order', required=True)",
@@ -32,13 +30,6 @@ _CALL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A line of the author's code.
-
-    Attributes:
-        file: Its file.
-        line: Its number, from 1.
-    """
-
     file: Path
     line: int
 
@@ -51,13 +42,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error or a suggestion.
-
-    Attributes:
-        problem: The problem, with the name of the tool, workflow, step or setting.
-        remedy: What to write instead; empty if unknown.
-        site: The line of the definition; `None` if unknown.
-    """
+    """An error or a suggestion. The remedy is empty if it is unknown."""
 
     problem: str
     remedy: str
@@ -76,16 +61,11 @@ class Fault:
 
 
 def fault_of(error: BaseException, site: Site | None = None) -> Fault | None:
-    """Return the fault that an exception reports; `None` if it is not about the use of Baton.
-
-    Args:
-        error: The exception of loading a file or checking its server.
-        site: The place of the mistake; by default the author's line that ran last.
-    """
+    """Return the fault that an exception reports; `None` if it is not about the use of Baton."""
     if isinstance(error, RegistrationError | SettingsError):
-        return Fault.of(str(error), site or _last_own_line(error))
+        return Fault.of(str(error), site or last_own_line(error))
     text = wrong_call(error)
-    return None if text is None else Fault.of(text, site or _last_own_line(error))
+    return None if text is None else Fault.of(text, site or last_own_line(error))
 
 
 def wrong_call(error: BaseException) -> str | None:
@@ -101,7 +81,7 @@ def wrong_call(error: BaseException) -> str | None:
     return f"{called}: {cause}" + (f"; write {example}" if example else "")
 
 
-def _last_own_line(error: BaseException) -> Site | None:
+def last_own_line(error: BaseException) -> Site | None:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_own(frame.filename)]
     return Site(Path(frames[-1].filename), frames[-1].lineno or 1) if frames else None
 
@@ -123,10 +103,6 @@ def _divided(text: str) -> tuple[str, str]:
     return (text, "") if place < 0 else (text[:place], text[place + 2 :])
 
 
-OTHERS: Final = tuple({str(PACKAGE), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))})
-"""Folders whose files are not the author's."""
-
-
 def function_site(function: object) -> Site | None:
     """Return the first line of a function, or of the function that it wraps, decorators included."""
     if not callable(function):
@@ -136,57 +112,47 @@ def function_site(function: object) -> Site | None:
     return None if code is None else Site(Path(code.co_filename), code.co_firstlineno)
 
 
-def workflow_site(folder: Path, workflow: str, step: str | None = None) -> Site | None:
-    """Return the line that makes a step, or else the workflow; `None` if several calls may make it.
+@dataclass
+class Definitions:
+    """What a file defines while it is loaded, with the lines of its workflows (`definition_errors.Collector`).
 
-    Args:
-        folder: The folder with the author's files. The loaded modules in it are read.
-        workflow: The workflow's name.
-        step: The step's name.
+    `names` are refused tools, steps and workflows, and functions of such tools: a later error about one of these is not
+    another mistake. `added` is what `add_workflow` was called with.
     """
-    calls = [(file, call) for file in _files(folder) for call in _calls(file)]
-    whole = [(file, call) for file, call in calls if _is(call, "Workflow", workflow)]
-    if step is not None:
-        inside = [
-            (file, part)
-            for file, call in whole
-            for part in ast.walk(call)
-            if isinstance(part, ast.Call) and _is(part, "Step", step)
-        ]
-        found = inside[-1:] or [(file, call) for file, call in calls if _is(call, "Step", step)]
-        if len(found) == 1:
-            return _site(*found[0])
-    return _site(*whole[0]) if len(whole) == 1 else None
+
+    collects: bool = False
+    faults: list[Fault] = field(default_factory=list)
+    names: list[object] = field(default_factory=list)
+    workflows: list[Workflow] = field(default_factory=list)
+    given: list[object] = field(default_factory=list)
+    _lines: list[tuple[object, Site | None]] = field(default_factory=list)
+
+    def refused(self, error: RegistrationError, *things: object) -> None:
+        if not self.collects:
+            raise error
+        self.faults.append(Fault.of(str(error), _author()))
+        self.names += things
+
+    def made(self, thing: object) -> None:
+        self._lines.append((thing, _author()))
+        if isinstance(thing, Workflow):
+            self.workflows.append(thing)
+
+    def added(self, workflow: object) -> None:
+        self.given.append(workflow)
+
+    def site(self, workflow: str, step: str | None = None) -> Site | None:
+        """Return the author's line that makes a step, or else the workflow."""
+        found = next((made for made in self.workflows if made.name == workflow), None)
+        steps = [made for made in found.steps if made.name == step] if found else []
+        lines = (line for thing in (*steps[-1:], found) for made, line in self._lines if made is thing and line)
+        return next(lines, None)
 
 
-def _site(file: Path, call: ast.Call) -> Site:
-    return Site(file, call.lineno)
-
-
-def _is(call: ast.Call, kind: str, name: str) -> bool:
-    """Whether a call makes an object of this kind with this name."""
-    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
-    named = [keyword.value for keyword in call.keywords if keyword.arg == "name"] + call.args[:1]
-    return called == kind and any(isinstance(node, ast.Constant) and node.value == name for node in named)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    seen = set[str]()
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or file in seen or file.startswith(OTHERS) or not file.endswith(".py"):
-            continue
-        seen.add(file)
-        path = Path(file).resolve()
-        if path.is_relative_to(folder):
-            yield path
-
-
-def _calls(file: Path) -> list[ast.Call]:
-    return _read(file, file.stat().st_mtime_ns)
-
-
-@cache
-def _read(file: Path, _changed_ns: int) -> list[ast.Call]:
-    tree = ast.parse(file.read_bytes())
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+def _author() -> Site | None:
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
+    while frame is not None:
+        if is_own(frame.f_code.co_filename):
+            return Site(Path(frame.f_code.co_filename), frame.f_lineno)
+        frame = frame.f_back
+    return None

@@ -13,12 +13,7 @@ _ORIGIN = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?]*")  # A client of a prox
 
 
 class InvocationContext:
-    """The id and the deadline of one invocation, with the names of Lambda's context object.
-
-    Args:
-        timeout_s: The time limit from now on, seconds.
-        request_id: The invocation's id.
-    """
+    """The id and the deadline of one invocation, with the names of Lambda's context object."""
 
     function_name = "baton"
     function_version = "$LATEST"
@@ -32,7 +27,6 @@ class InvocationContext:
         self._deadline = time.monotonic() + timeout_s
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return the milliseconds that are left; 0 after the deadline."""
         return max(0, int((self._deadline - time.monotonic()) * 1000))
 
 
@@ -48,14 +42,7 @@ def proxy_event(
 ) -> dict[str, Any]:
     """Return a request as a REST API's proxy event (format 1.0).
 
-    Args:
-        method: The HTTP method.
-        target: The path with its query.
-        headers: In their order.
-        body: The body.
-        request_id: The id in the event.
-        owner_header: The header whose value takes the place of the claim `sub`, which an authorizer would set.
-        client: The client's address.
+    The value of the `owner_header` takes the place of the claim `sub`, which an authorizer would set.
     """
     path, _, query = _ORIGIN.sub("", target).partition("?")
     path = path or "/"

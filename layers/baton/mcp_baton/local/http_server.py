@@ -1,8 +1,7 @@
 """The local HTTP server: werkzeug reads the requests, and an application answers them until a signal stops the server.
 
-Each request has a thread of its own, and the connection is closed after the response. There are three applications:
-`Function` calls a Lambda handler as API Gateway does, `dynamodb_app` is the embedded DynamoDB, and each worker process
-has a Runtime API (`workers.runtime_api`).
+Each request has a thread of its own, and the connection is closed after the response. There are two applications:
+`Function` calls a Lambda handler as API Gateway does, and `dynamodb_app` is the embedded DynamoDB.
 """
 
 import base64
@@ -14,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 LOOPBACK: Final = "127.0.0.1"
 RAW_HEADERS: Final = "baton.headers"
 GRACE_S: Final = 3.0
+LOOK_S: Final = 0.1
 EXIT_CODES: Final = {signal.SIGTERM: 0, signal.SIGINT: 130}
 _FOLD: Final = re.compile(r"\r?\n[ \t]*")
 
@@ -52,11 +53,7 @@ class ServeError(BatonError):
 
 
 class LocalServer(ThreadedWSGIServer):
-    """Serves an application. The constructor binds the address; port 0 selects a free port (`server_port`).
-
-    Raises:
-        OSError: the address is not available.
-    """
+    """Serves an application. The constructor binds the address; port 0 selects a free port (`server_port`)."""
 
     block_on_close = False
 
@@ -71,16 +68,13 @@ class LocalServer(ThreadedWSGIServer):
 
     @property
     def address(self) -> str:
-        """`host:port`."""
         return f"{self.server_name}:{self.server_port}"
 
     @property
     def is_private(self) -> bool:
-        """Whether only this machine can connect."""
         return ip_address(self.server_name).is_loopback
 
     def start(self) -> Self:
-        """Accept connections in a thread."""
         threading.Thread(target=self.serve_forever, args=(0.1,), name=f"accept {self.address}", daemon=True).start()
         return self
 
@@ -91,7 +85,6 @@ class LocalServer(ThreadedWSGIServer):
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
-        """Count a request for `drain`."""
         with self._idle:
             self._busy += 1
         try:
@@ -109,7 +102,6 @@ class LocalServer(ThreadedWSGIServer):
 
     @override
     def log(self, type: str, message: str, *args: Any) -> None:
-        """Log a message of werkzeug."""
         logger.log(logging.getLevelNamesMapping().get(type.upper(), logging.INFO), message, *args)
 
     @override
@@ -123,8 +115,6 @@ class LocalServer(ThreadedWSGIServer):
 
 
 class Connection(WSGIRequestHandler):
-    """A connection of a client."""
-
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     timeout = 75
@@ -132,7 +122,6 @@ class Connection(WSGIRequestHandler):
 
     @override
     def run_wsgi(self) -> None:
-        """Answer the request."""
         with self.server.in_flight():
             super().run_wsgi()
 
@@ -159,11 +148,6 @@ class Connection(WSGIRequestHandler):
 
 
 def bind(host: str, port: int, app: "WSGIApplication") -> LocalServer:
-    """Return a bound server.
-
-    Raises:
-        ServeError: the address is not available.
-    """
     try:
         return LocalServer(host, port, app)
     except OSError as error:
@@ -198,10 +182,7 @@ class BrokenOff(ConnectionError):
 class Function:
     """A Lambda function behind API Gateway, as a WSGI application (PEP 3333).
 
-    Attributes:
-        handler: The Lambda handler.
-        timeout_s: The time limit of an invocation, seconds.
-        owner_header: The header that contains a request's owner; `None` for anonymous callers.
+    `owner_header` names the header that contains a request's owner; `None` for anonymous callers.
     """
 
     handler: LambdaHandler
@@ -209,11 +190,6 @@ class Function:
     owner_header: str | None = None
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        """Answer one request.
-
-        Raises:
-            BrokenOff: the handler failed after it had sent a part of a stream.
-        """
         try:
             event = self._event(environ)
         except HTTPException as refused:
@@ -223,12 +199,12 @@ class Function:
         token = stream_opener.set(stream.open)
         try:
             returned = self.handler(event, context)
-            if stream.begun:
+            if stream.is_open:
                 return []
             response = _whole(returned)
         except Exception as error:
             logger.exception("invocation %s failed", context.aws_request_id)
-            if stream.begun:
+            if stream.is_open:
                 raise BrokenOff from error
             response = _failure(502, "Internal server error")
         finally:
@@ -236,11 +212,6 @@ class Function:
         return response(environ, start_response)
 
     def _event(self, environ: "WSGIEnvironment") -> dict[str, Any]:
-        """Return the proxy event.
-
-        Raises:
-            HTTPException: the body is too large or malformed.
-        """
         request = Request(environ)
         request.max_content_length = GATEWAY_BODY_BYTES
         try:
@@ -261,11 +232,7 @@ class Function:
 
 
 def _whole(returned: dict[str, Any]) -> Response:
-    """Return a proxy response as an HTTP response.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is not a proxy response.
-    """
+    """Return a proxy response as an HTTP response."""
     body = str(returned.get("body") or "")
     data = base64.b64decode(body) if returned.get("isBase64Encoded") else body.encode()
     return PlainResponse(data, int(returned["statusCode"]), _own(returned.get("headers") or {}))
@@ -276,7 +243,6 @@ def _failure(status: int, message: str | None) -> Response:
 
 
 def _own(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the headers without those that the server sets."""
     return [(name, value) for name, value in headers.items() if name.lower() not in SERVER_HEADERS]
 
 
@@ -289,22 +255,15 @@ class _Stream:
         self._send: Callable[[bytes], object] | None = None
 
     @property
-    def begun(self) -> bool:
-        """Whether the handler has opened the stream."""
+    def is_open(self) -> bool:
         return self._send is not None
 
     def open(self, status: int, headers: Mapping[str, str]) -> Self:
-        """Send the status and the headers."""
         self._send = self._start_response(f"{status} {HTTP_STATUS_CODES.get(status, '-')}", _own(headers))
         self._put(b"")
         return self
 
     def write(self, data: bytes) -> None:
-        """Send a piece now.
-
-        Raises:
-            ClientGone: the client has closed the connection.
-        """
         if data and not self._bodiless:
             self._put(data)
 
@@ -362,25 +321,27 @@ def may_be_page(request: Request) -> bool:
 def run(server: LocalServer, ready: Callable[[], None], stopping: Callable[[], None] = lambda: None) -> int:
     """Serve until SIGTERM (exit code 0) or SIGINT (exit code 130). Call it in the main thread, which gets the signals.
 
-    Args:
-        server: The bound server.
-        ready: Called once the server accepts signals and connections.
-        stopping: Called after the signal, before the server waits for open requests.
-
-    Returns:
-        The exit code. The process should exit with it at once (`end_by_force`).
+    `stopping` is called after the signal, before the server waits for open requests. The process should exit with the
+    returned code at once (`end_by_force`).
     """
-    with _signals_taken() as taken:
-        server.start()
-        ready()
-        received = _next(taken)
-    logger.info("%s: stopping", received.name)
+    received: list[int] = []
+    for number in EXIT_CODES:
+        signal.signal(number, lambda number, _frame: received.append(number))
+    server.start()
+    ready()
+    # Waiting at a lock would not work: the handler of a signal that arrives just before runs only after the wait.
+    while not received:
+        time.sleep(LOOK_S)
+    for number in EXIT_CODES:  # a second signal ends the process
+        signal.signal(number, signal.SIG_DFL)
+    name = signal.Signals(received[0])
+    logger.info("%s: stopping", name.name)
     stopping()
     server.close()
     left = server.drain(GRACE_S)
     if left:
         logger.warning("%d requests were still open after %g s", left, GRACE_S)
-    return EXIT_CODES[received]
+    return EXIT_CODES[name]
 
 
 def end_by_force(code: int) -> None:
@@ -391,31 +352,3 @@ def end_by_force(code: int) -> None:
     timer = threading.Timer(GRACE_S, os._exit, [code])
     timer.daemon = True
     timer.start()
-
-
-@contextmanager
-def _signals_taken() -> Iterator[socket.socket]:
-    """Both signals' numbers arrive at this socket, one byte each. After the block, the signals end the process.
-
-    Waiting at a lock, an event or a queue would not work: a signal that arrives just before the wait begins runs its
-    handler only after the wait, which never ends. A byte in a socket stays there.
-    """
-    receiver, sender = socket.socketpair()
-    sender.setblocking(False)
-    with receiver, sender:
-        signal.set_wakeup_fd(sender.fileno())
-        for number in EXIT_CODES:
-            signal.signal(number, lambda _number, _frame: None)
-        try:
-            yield receiver
-        finally:
-            signal.set_wakeup_fd(-1)
-            for number in EXIT_CODES:
-                signal.signal(number, signal.SIG_DFL)
-
-
-def _next(taken: socket.socket) -> signal.Signals:
-    while True:
-        number = taken.recv(1)[0]
-        if number in EXIT_CODES:  # The socket also gets other signals that the served file handles.
-            return signal.Signals(number)

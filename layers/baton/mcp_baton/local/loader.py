@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 import re
 import sys
-import traceback
 from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import isfunction
@@ -12,21 +11,17 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Final
 
+from mcp_baton.definition_errors import collecting
 from mcp_baton.exceptions import BatonError, WorkflowError
-from mcp_baton.local.faults import Fault, fault_of, workflow_site
-from mcp_baton.local.log import is_own, own_frames
+from mcp_baton.local.faults import Definitions, fault_of, last_own_line
+from mcp_baton.local.log import own_frames
 from mcp_baton.transport.adapter import LambdaAdapter
 
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class LoadError(BatonError):
-    """A file cannot be served. The message gives the reason and the remedy.
-
-    Args:
-        text: The message.
-        in_brief: The message in one line, if the text has several.
-    """
+    """A file cannot be served. The message gives the reason and the remedy."""
 
     def __init__(self, text: str, in_brief: str = "") -> None:
         super().__init__(text)
@@ -61,7 +56,6 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """Its name in messages."""
         return self.name if self.path is None else self.path.name
 
 
@@ -75,11 +69,7 @@ def split_target(target: str) -> tuple[Path, str | None]:
 
 
 def find(target: str) -> Place:
-    """Return the place of a target: `PATH[:ATTR]`, or `package.module[:ATTR]` relative to the working directory.
-
-    Raises:
-        LoadError: the file does not exist.
-    """
+    """Return the place of a target: `PATH[:ATTR]`, or `package.module[:ATTR]` relative to the working directory."""
     path, attribute = split_target(target)
     if path.is_file():
         root, name = _in_package(path.resolve())
@@ -92,19 +82,15 @@ def find(target: str) -> Place:
     return Place(written, Path.cwd(), None, attribute)
 
 
-def load[Kind](target: str, kind: type[Kind]) -> Kind:
-    """Import a file or module and return its object of this kind.
+def load[Kind](target: str, kind: type[Kind], definitions: Definitions | None = None) -> Kind:
+    """Import a file or module and return its only object of this kind, or the one that the target names.
 
-    Args:
-        target: `PATH` for the only object of the kind, `PATH:ATTR` for the object with that name. A module's name,
-            `package.module`, can take the place of the path.
-        kind: The class of the object.
-
-    Raises:
-        LoadError: the file does not exist, cannot be imported, or does not contain exactly one such object.
+    `definitions` gets what the file defines.
     """
     place = find(target)
-    module = _import(place)
+    definitions = Definitions() if definitions is None else definitions
+    with collecting(definitions):
+        module = _import(place, definitions)
     return _only(module, place, kind) if place.attribute is None else _named(module, place, place.attribute, kind)
 
 
@@ -127,7 +113,7 @@ def _meant(path: Path) -> str:
     return f"; did you mean {path.with_name(near[0])}.py?" if near else ""
 
 
-def _import(place: Place) -> ModuleType:
+def _import(place: Place, definitions: Definitions) -> ModuleType:
     importlib.invalidate_caches()
     if place.path is not None:
         # Also the file's folder, as Python does for a script, so that it can import its neighbours.
@@ -138,20 +124,17 @@ def _import(place: Place) -> ModuleType:
     except LoadError:
         raise
     except (Exception, SystemExit) as error:
-        fault = _fault(error, place)
+        site = definitions.site(error.workflow, error.step) if isinstance(error, WorkflowError) else None
+        fault = fault_of(error, site)
         sys.modules.pop(place.name, None)
         if fault is not None:
             raise LoadError(str(fault)) from error
         text = f"{type(error).__name__}: {error}"
-        brief = text if isinstance(error, SyntaxError) else f"{_place(error, place)} {text}"
+        line = last_own_line(error)
+        where = f"{line.file.name}, line {line.line}," if line else place.shown
+        brief = text if isinstance(error, SyntaxError) else f"{where} {text}"
         trace = own_frames(error, remedy="")
         raise LoadError(f"{place.shown} cannot be imported:\n{trace}", " ".join(brief.split())) from error
-
-
-def _fault(error: BaseException, place: Place) -> Fault | None:
-    """Return the fault of an exception about the use of Baton; `None` for other exceptions."""
-    site = workflow_site(place.folder, error.workflow, error.step) if isinstance(error, WorkflowError) else None
-    return fault_of(error, site)
 
 
 def _put_first(folder: str) -> None:
@@ -184,12 +167,6 @@ def _by_name(place: Place) -> ModuleType:
     if place.path is not None and (file is None or Path(file).resolve() != place.path.resolve()):
         raise LoadError(f"{place.path} and {file} have the same module name, {place.name!r}: rename one of them")
     return module
-
-
-def _place(error: BaseException, place: Place) -> str:
-    """Return the author's line that ran last, as `FILE, line N,`."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_own(frame.filename)]
-    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}," if frames else place.shown
 
 
 def _named[Kind](module: ModuleType, place: Place, attribute: str, kind: type[Kind]) -> Kind:

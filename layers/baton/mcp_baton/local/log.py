@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final, override
 
@@ -22,8 +23,6 @@ LONGEST: Final = 200
 
 
 class Status(StrEnum):
-    """The outcome of a request."""
-
     DONE = "done"
     WAITING = "waiting"
     FAILED = "failed"
@@ -59,12 +58,10 @@ class Entry:
         logger.log(LEVELS[self.status], "%s", self, extra={"entry": self})
 
     def as_json(self) -> dict[str, Any]:
-        """Return its fields without empty ones."""
         fields = asdict(self) | {"ms": round(self.ms, 1)}
         return {name: value for name, value in fields.items() if value != ""}
 
     def __str__(self) -> str:
-        """Return its fields in a line."""
         task = f"task {self.short_task}" if self.task else ""
         return " ".join(filter(None, (self.method, self.name, task, self.time, self.words)))
 
@@ -75,7 +72,6 @@ class Entry:
 
     @property
     def time(self) -> str:
-        """The duration for people."""
         return f"{self.ms:.0f} ms" if self.ms >= 1 else "<1 ms"
 
 
@@ -92,6 +88,7 @@ INSTALLED: Final = ("site-packages", "dist-packages")
 STANDARD: Final = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 
 
+@cache
 def is_own(file: str) -> bool:
     """Whether a file is the user's, and not part of Baton, another package or Python."""
     if file.startswith("<"):
@@ -105,11 +102,7 @@ def is_own(file: str) -> bool:
 def own_frames(error: BaseException, remedy: str = DEBUG) -> str:
     """Format an exception and its causes with the user's frames only, or with the last frame if there are none.
 
-    If frames are omitted, the last line has their number.
-
-    Args:
-        error: The exception.
-        remedy: The text of that line about how to see them.
+    If frames are omitted, the last line has their number and the remedy.
     """
     shown = traceback.TracebackException.from_exception(error)
     left_out = sum(map(_cut, _all(shown)))
@@ -118,7 +111,6 @@ def own_frames(error: BaseException, remedy: str = DEBUG) -> str:
 
 
 def _all(error: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
-    """Yield an exception, its causes and the members of groups."""
     waiting = [error]
     while waiting:
         one = waiting.pop()
@@ -141,9 +133,6 @@ def _frames(count: int) -> str:
 class JsonFormatter(logging.Formatter):
     """Formats a record as `{"time", "level", "logger", "message"}`, plus the fields of a request, or the traceback of
     an error as `error`.
-
-    Args:
-        in_full: Whether tracebacks have every frame.
     """
 
     def __init__(self, *, in_full: bool) -> None:
@@ -152,7 +141,6 @@ class JsonFormatter(logging.Formatter):
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        """Return a line."""
         made: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -176,13 +164,7 @@ TIME_WIDTH: Final = 8
 
 
 class TerminalHandler(logging.Handler):
-    """Writes records for people.
-
-    Args:
-        stream: The stream.
-        in_full: Whether to write the loggers' names and every frame of tracebacks.
-        remedy: The text about how to see omitted frames.
-    """
+    """Writes records for people. `in_full` adds the loggers' names and every frame of tracebacks."""
 
     def __init__(self, stream: IO[str], *, in_full: bool, remedy: str = DEBUG) -> None:
         super().__init__()
@@ -193,7 +175,6 @@ class TerminalHandler(logging.Handler):
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record."""
         try:
             self._console.print(self._text(record))
         except Exception:  # noqa: BLE001 - logging's own way with a handler that fails
@@ -234,13 +215,6 @@ def _entry_line(clock: str, entry: Entry) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class LogStyle:
-    """How a command logs.
-
-    Attributes:
-        level: The minimum level: `debug`, `info`, `warning` or `error`.
-        as_json: Whether each line is a JSON object.
-    """
-
     level: str = "info"
     as_json: bool = False
 
@@ -249,7 +223,6 @@ PLAIN = LogStyle()
 
 
 def log_to_stderr(style: LogStyle = PLAIN) -> None:
-    """Log to the standard error, in the process of the command or in one that it has started."""
     in_full = style.level == "debug"
     handler: logging.Handler
     if style.as_json:

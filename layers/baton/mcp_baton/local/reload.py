@@ -39,7 +39,6 @@ class UserModules:
         self._stamps: dict[Path, Stamp | None] = {}
 
     def files(self) -> dict[str, Path]:
-        """Return the files of the loaded modules, by name."""
         found = {}
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
@@ -48,7 +47,6 @@ class UserModules:
         return found
 
     def take_out(self) -> dict[str, ModuleType]:
-        """Remove them from `sys.modules`, and return them."""
         return {name: sys.modules.pop(name) for name in self.files()}
 
     def put_back(self, modules: dict[str, ModuleType], since_ns: int) -> None:
@@ -61,28 +59,17 @@ class UserModules:
     def mark(self, since_ns: int, *others: Path) -> None:
         """Note the state of their files and of others.
 
-        Args:
-            since_ns: The start of loading, by the wall clock. A file that changed later counts as changed, because it
-                may have been read before the change.
+        A file that changed after `since_ns`, the start of loading, counts as changed: it may have been read before.
         """
         stamps = {path: _stamp(path) for path in (*self.files().values(), *others)}
         self._stamps = {path: stamp if stamp and stamp[0] < since_ns else None for path, stamp in stamps.items()}
 
     def changed(self) -> list[Path]:
-        """Return the files that have changed since."""
         return [path for path, stamp in self._stamps.items() if _stamp(path) != stamp]
 
 
 class Served:
-    """A handler that can be replaced.
-
-    Args:
-        make: Loads the user's files and makes the handler.
-        renewed: Called after the handler is replaced.
-
-    Raises:
-        Exception: the exception of `make`.
-    """
+    """A handler that can be replaced."""
 
     def __init__(self, make: "Callable[[], LambdaHandler]", renewed: Callable[[], None] = lambda: None) -> None:
         self._make = make
@@ -94,7 +81,6 @@ class Served:
         self._failed = False
 
     def __call__(self, event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
-        """Answer with the newest code."""
         return self._handler(event, context)
 
     def look(self, noticed: Collection[Path] = ()) -> bool:
@@ -138,15 +124,7 @@ def in_brief(error: Exception) -> str:
 
 
 class Watcher:
-    """Watches a folder for changes of Python files, in a thread, until it is stopped.
-
-    Args:
-        folder: The project's folder.
-        look: Called with the files that have changed, and at intervals with none.
-
-    Raises:
-        SettingsError: watchfiles is not installed.
-    """
+    """Watches a folder for changes of Python files, in a thread, until it is stopped."""
 
     def __init__(self, folder: Path, look: Callable[[Collection[Path]], object]) -> None:
         try:
@@ -165,7 +143,6 @@ class Watcher:
         threading.Thread(target=self._run, name="reload", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop watching."""
         self._stop.set()
 
     def _run(self) -> None:

@@ -42,14 +42,7 @@ WAITING_STATUSES: Final = ("input_required", "working")
 
 
 def outcome_of(method: str, result: JsonObject, recorded_as: str | None, time_over: str) -> Outcome:
-    """Return the outcome of a request that has a result.
-
-    Args:
-        method: Its method.
-        result: Its result.
-        recorded_as: The step as which its call was recorded; `None` if it was not.
-        time_over: The text for a workflow that ran out of time.
-    """
+    """Return the outcome of a request that has a result."""
     meta = _object(result.get("_meta"))
     if "recorded" in meta:
         return _of_recording(result, meta, recorded_as)
@@ -70,7 +63,6 @@ def outcome_of(method: str, result: JsonObject, recorded_as: str | None, time_ov
 
 
 def task_of(result: JsonObject) -> str:
-    """Return the task id in a result; empty if there is none."""
     for holder in (result, _object(result.get("task"))):
         if isinstance(holder.get("taskId"), str):
             return str(holder["taskId"])
@@ -79,12 +71,7 @@ def task_of(result: JsonObject) -> str:
 
 
 def pause_words(reason: JsonObject, time_over: str) -> str:
-    """Return why a workflow is paused, such as `paused at refund: missing approved_by`.
-
-    Args:
-        reason: The pause reason, as in `_meta` (docs/workflows.md).
-        time_over: The text for a workflow that ran out of time.
-    """
+    """Return why a workflow is paused, such as `paused at refund: missing approved_by`."""
     pause = parse_pause(reason)
     cause = pause.short_form() if pause else reason.get("type")
     limit = f" ({time_over})" if isinstance(pause, DeadlineExceeded) else ""
@@ -132,7 +119,6 @@ def _of_run(meta: JsonObject, time_over: str) -> Outcome:
 
 
 def _text(result: JsonObject) -> str:
-    """Return the first text of a result's content."""
     content = result.get("content")
     blocks = content if isinstance(content, Sequence) and not isinstance(content, str) else ()
     texts = (_object(block).get("text") for block in blocks)
@@ -162,12 +148,7 @@ logged: ContextVar[bool] = ContextVar("logged", default=False)
 
 
 def watched(method: Method = call_method, clock: Callable[[], float] = time.perf_counter) -> Method:
-    """Return a method that logs an entry for each request.
-
-    Args:
-        method: Answers the request.
-        clock: Returns monotonic seconds.
-    """
+    """Return a method that logs an entry for each request."""
 
     def call(request: Request) -> JsonObject:
         watch = _Watch(request, clock)
@@ -192,12 +173,6 @@ def watched(method: Method = call_method, clock: Callable[[], float] = time.perf
 
 
 class _Watch:
-    """A request whose outcome will be logged.
-
-    Attributes:
-        request: The request, with a store that notes the step as which a call is recorded.
-    """
-
     def __init__(self, request: Request, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._began_s = clock()
@@ -208,12 +183,10 @@ class _Watch:
         self.request = request
 
     def of(self, result: JsonObject) -> Outcome:
-        """Return the outcome of the request with this result."""
         step = self._steps[-1] if self._steps else None
         return outcome_of(self.request.message.method, result, step, time_over(self.request))
 
     def end(self, status: Status, words: str, result: JsonObject | None = None) -> None:
-        """Log the entry."""
         method, params = self.request.message.method, self.request.params
         logged.set(True)
         if method in QUIET and not logger.isEnabledFor(logging.DEBUG):
@@ -230,19 +203,13 @@ class _Watch:
 
 
 class _Recorder:
-    """A store that notes the steps as which continuations are recorded.
-
-    Args:
-        store: The store.
-        steps: The list to which the names are added.
-    """
+    """A store that notes the steps as which continuations are recorded."""
 
     def __init__(self, store: "TaskStore", steps: list[str]) -> None:
         self._store = store
         self._steps = steps
 
     def __getattr__(self, name: str) -> Any:
-        """Return a member of the store."""
         return getattr(self._store, name)
 
     def write(self, task: Any, batch: Any) -> Any:
@@ -274,7 +241,6 @@ def time_over(request: Request) -> str:
 
 
 def _named_task(request: Request) -> str:
-    """Return the task that the request names."""
     named = request.params.get("taskId")
     try:
         found = named if isinstance(named, str) else request.bound_task()
@@ -312,7 +278,6 @@ def _entry(event: dict[str, Any], returned: dict[str, Any], request_id: str, ms:
 
 
 def _why(returned: dict[str, Any]) -> str:
-    """Return the message in the body of an error."""
     try:
         error = json.loads(returned.get("body") or "")["error"]
     except (ValueError, KeyError, TypeError):

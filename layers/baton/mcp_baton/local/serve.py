@@ -7,14 +7,18 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import RegistrationError, SettingsError
 from mcp_baton.local.data_file import DataFile
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
+from mcp_baton.local.faults import Definitions
 from mcp_baton.local.http_server import (
     GRACE_S,
     LOOPBACK,
@@ -30,9 +34,8 @@ from mcp_baton.local.loader import find, load
 from mcp_baton.local.log import PLAIN, LogStyle
 from mcp_baton.local.reload import Served, Watcher
 from mcp_baton.local.request_log import watched, with_refusals
-from mcp_baton.local.workers.event_queue import Retries
-from mcp_baton.local.workers.function import Launch
-from mcp_baton.local.workers.pool import Policy, Pool
+from mcp_baton.local.worker_pool import Pool
+from mcp_baton.local.worker_process import Launch
 from mcp_baton.protocol.json import dumps
 from mcp_baton.server.server import Server
 from mcp_baton.server.workflows.engine_host import START_MARGIN_MS
@@ -50,22 +53,7 @@ EMBEDDED = "embedded"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of `baton serve`.
-
-    Attributes:
-        target: `PATH[:ATTR]` or `package.module[:ATTR]` of the server object.
-        host: The address to listen on.
-        port: Its port; 0 for a free one.
-        dynamodb: `embedded`, or the URL of a DynamoDB.
-        table: The table of the tasks, created if missing.
-        owner_header: The header that contains the owner; `None` for anonymous callers.
-        timeout_s: The time limit of a request, seconds.
-        worker_timeout_s: The time limit of a worker's invocation, seconds.
-        retry_after_s: The seconds before each retry of a worker's invocation.
-        data: The file that keeps the tasks of the embedded DynamoDB; `None` for none.
-        reload: Whether the files are loaded again when they change.
-        log: How to log.
-    """
+    """The options of `baton serve` (docs/commands.md). `dynamodb` is `embedded` or a URL."""
 
     target: str
     host: str
@@ -82,14 +70,7 @@ class Options:
 
 
 def serve(options: Options) -> int:
-    """Serve until a signal arrives. Return the exit code.
-
-    Raises:
-        LoadError: the file has no server object.
-        DataFileError: the data file cannot be used.
-        SettingsError: an environment variable has an invalid value, or a time limit leaves no time to work.
-        ServeError: the database or the address cannot be used.
-    """
+    """Serve until a signal arrives. Return the exit code."""
     environment = Settings.from_environment(os.environ)
     _check_time(environment, "--timeout", options.timeout_s)
     _check_time(environment, "--worker-timeout", options.worker_timeout_s)
@@ -131,7 +112,7 @@ def _serve_from(options: Options, settings: Settings, database: "Database") -> i
         anonymous = options.owner_header is None
         return Launch(options.target, options.table, database.url(), allow_anonymous=anonymous, log=options.log)
 
-    workers = Pool(launch, Policy(options.worker_timeout_s, Retries(options.retry_after_s)))
+    workers = Pool(launch, options.worker_timeout_s, options.retry_after_s)
     store = dynamodb_store(options.table, settings, connect=lambda: database.client)
 
     def make() -> LambdaHandler:
@@ -157,19 +138,15 @@ def _serve_from(options: Options, settings: Settings, database: "Database") -> i
 
 
 def load_checked(target: str) -> Server:
-    """Return the server that a target names, after a full check.
-
-    Raises:
-        LoadError: there is no server object.
-        ServeError: a published object cannot work. The message gives the place, the reason and the remedy.
-    """
-    server = load(target, Server)
+    """Return the server that a target names, after a full check."""
+    definitions = Definitions()
+    server = load(target, Server, definitions)
     try:
         server.check()
     except RegistrationError as error:
         from mcp_baton.local.checking import server_faults
 
-        first, *more = [*map(str, server_faults(server, find(target).folder))] or [str(error)]
+        first, *more = [*map(str, server_faults(server, definitions))] or [str(error)]
         rest = f"\n{len(more)} more: baton check {shlex.quote(target)}" if more else ""
         raise ServeError(f"{first}{rest}") from error
     return server
@@ -185,14 +162,7 @@ def _announce(options: Options, port: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The DynamoDB with the tasks.
-
-    Attributes:
-        client: A client for this process.
-        url: Returns the URL for other processes.
-        state_key: A key that is stored with the tasks; `None` without a data file.
-        close: Closes the data file.
-    """
+    """The DynamoDB with the tasks. `url` is for other processes; `state_key` comes from the data file."""
 
     client: "DynamoDBClient"
     url: Callable[[], str]
@@ -201,18 +171,7 @@ class Database:
 
 
 def open_database(where: str, table: str, data: Path | None) -> Database:
-    """Return the DynamoDB with the task table, which is created if missing.
-
-    Args:
-        where: `embedded`, or a URL.
-        table: The table's name.
-        data: The file that keeps the items of the embedded DynamoDB; `None` for none.
-
-    Raises:
-        SettingsError: a data file is combined with a URL, or moto is not installed.
-        ServeError: the table is not available.
-        DataFileError: the file cannot be used.
-    """
+    """Return the DynamoDB, embedded or at a URL, with the task table, which is created if missing."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     if data is not None and where != EMBEDDED:
@@ -230,7 +189,7 @@ def open_database(where: str, table: str, data: Path | None) -> Database:
 def _embedded(table: str, data: Path | None) -> Database:
     file = None if data is None else DataFile(data)
     try:
-        engine = embedded_engine(None if file is None else file.write)
+        engine = embedded_engine(file)
         client = embedded_client(engine)
         create_table(client, table)
         if file is not None:
@@ -240,6 +199,7 @@ def _embedded(table: str, data: Path | None) -> Database:
             file.close()
         raise
 
+    @cache
     def url() -> str:
         return f"http://{LocalServer(LOOPBACK, 0, dynamodb_app(engine)).start().address}"
 

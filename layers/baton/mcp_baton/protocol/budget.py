@@ -27,15 +27,11 @@ WITH_EFFECTS: Final = frozenset({"tools/call", "prompts/get", "tasks/cancel", "t
 
 
 class Budget(Struct):
-    """The rest of the budget of one answer. The messages of a batch share it.
-
-    Attributes:
-        left: Bytes of the answer.
-        unread: Bytes of stored values that may be read. A value counts when it is read, whether or not it is shown.
-    """
+    """The rest of the budget of one answer, bytes. The messages of a batch share it."""
 
     left: int = ANSWER_BYTES
     unread: int = READ_BYTES
+    """Bytes of stored values that may be read. A value counts when it is read, whether or not it is shown."""
 
     @property
     def shown(self) -> int:
@@ -47,7 +43,7 @@ class Budget(Struct):
         self.unread -= size
 
     def take(self, size: int) -> None:
-        """Count a part of the answer."""
+        """Count a part of the answer, bytes."""
         self.left -= size
 
     def refuses(self, method: str, size: int) -> bool:

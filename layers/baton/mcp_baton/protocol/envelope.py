@@ -6,9 +6,10 @@ handshake revisions 2025-11-25, basic/transports (Protocol Version Header).
 
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -20,7 +21,7 @@ from mcp_baton.protocol.jsonrpc import (
     Notification,
     Request,
 )
-from mcp_baton.protocol.sessions import SESSION_HEADER, capabilities_in, shows_apps
+from mcp_baton.protocol.state import from_base64url, to_base64url
 
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
@@ -55,6 +56,36 @@ _NAME_FIELDS: Mapping[str, str] = {
 }
 """The member of the params that the `Mcp-Name` header repeats, by method."""
 
+# `Mcp-Session-Id` contains the capabilities that the client declared in its handshake. The server stores no sessions:
+# the client sends the id with every request, so the server knows which questions it supports. The id is not signed: it
+# only describes its sender, and grants nothing (MCP 2025-11-25, basic/transports, Session Management).
+SESSION_HEADER: Final = "Mcp-Session-Id"
+_SESSION_HEADER: Final = "mcp-session-id"
+
+APPS_EXTENSION: Final = "io.modelcontextprotocol/ui"
+"""MCP Apps (SEP-1865): the client shows pages beside the results of a tool."""
+
+APP_TYPE: Final = "text/html;profile=mcp-app"
+"""The MIME type of such a page."""
+
+APPS: Final = "apps"
+
+CAPABILITIES: Final = MappingProxyType(
+    {
+        "elicitation": ("elicitation", "form"),
+        "elicitation.url": ("elicitation", "url"),
+        "sampling": ("sampling",),
+        "sampling.tools": ("sampling", "tools"),
+        "roots": ("roots",),
+        APPS: ("extensions", APPS_EXTENSION),
+    }
+)
+"""The capabilities in the id, and where a client declares them. Each has a bit, so their order must not change."""
+
+RANDOM_BYTES: Final = 16
+_FORM: Final = 1
+_LENGTH: Final = 2 + RANDOM_BYTES
+
 _SENTINEL: Final = r"=\?base64\?(.*)\?="
 
 
@@ -66,15 +97,7 @@ class Era(StrEnum):
 
 
 class Envelope(Struct, frozen=True):
-    """A request's options.
-
-    Attributes:
-        meta: The params' `_meta`.
-        capabilities: The client's capabilities; empty if they are unknown.
-        progress_token: The client's token for progress notifications; `None` if it wants none.
-        log_level: The lowest level of log messages for the client; `None` if it wants none.
-        is_known: Whether the capabilities are known. In the handshake era, the session id contains them.
-    """
+    """A request's options. `progress_token` and `log_level` are `None` if the client wants no such notifications."""
 
     era: Era
     revision: str
@@ -83,6 +106,7 @@ class Envelope(Struct, frozen=True):
     progress_token: str | int | None
     log_level: str | None
     is_known: bool = True
+    """Whether the capabilities are known. In the handshake era, the session id contains them."""
 
     @property
     def speaks_tasks(self) -> bool:
@@ -104,16 +128,8 @@ class Refusal(Struct, frozen=True):
     data: Json = None
 
 
-_SESSION_HEADER = SESSION_HEADER.lower()
-
-
 def classify(message: Request | Notification, headers: Mapping[str, str]) -> Envelope | Refusal:
-    """Determine the era of a message and check its options.
-
-    Args:
-        message: The message.
-        headers: HTTP headers, names in lower case.
-    """
+    """Determine the era of a message and check its options. Names of headers are in lower case."""
     meta = message.params.get("_meta", {})
     if not isinstance(meta, Mapping):
         return Refusal(INVALID_PARAMS, "Invalid params: `_meta` must be an object")
@@ -191,3 +207,38 @@ def _envelope(
 def _unsupported(revision: str) -> Refusal:
     data: Json = {"supported": list(REVISIONS), "requested": revision}
     return Refusal(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
+
+
+def session_id(declared: Collection[str], random: bytes) -> str:
+    """Return the id for a client that declared these `CAPABILITIES`: 24 characters of base64url.
+
+    `random` are `RANDOM_BYTES` bytes that make the id unique.
+    """
+    flags = sum(1 << place for place, capability in enumerate(CAPABILITIES) if capability in declared)
+    return to_base64url(bytes((_FORM, flags)) + random)
+
+
+def capabilities_in(identifier: str) -> JsonObject | None:
+    """Return the capabilities in an id, in the form of a declaration; `None` if the id has another form."""
+    try:
+        data = from_base64url(identifier)
+    except ValueError:
+        return None
+    if len(data) != _LENGTH or data[0] != _FORM or data[1] >> len(CAPABILITIES):
+        return None
+    made: dict[str, Any] = {}
+    for place, path in enumerate(CAPABILITIES.values()):
+        here = made
+        for part in path if data[1] >> place & 1 else ():
+            here = here.setdefault(part, {})
+    return made
+
+
+def shows_apps(capabilities: JsonObject) -> bool:
+    """Return whether a client declares that it shows the HTML pages of MCP Apps."""
+    extensions = capabilities.get("extensions")
+    declared = extensions.get(APPS_EXTENSION) if isinstance(extensions, Mapping) else None
+    if not isinstance(declared, Mapping):
+        return False
+    types = declared.get("mimeTypes", (APP_TYPE,))
+    return isinstance(types, list | tuple) and APP_TYPE in types

@@ -20,10 +20,8 @@ class HttpRequest(Struct, frozen=True):
     """One request.
 
     Attributes:
-        method: `POST`, `GET`, …
         path: The path below the stage, e.g. `/mcp`.
         headers: Names are in lower case. Values of a repeated header are joined by `", "`.
-        body: The decoded bytes.
         owner: The authenticated identity; `None` for an unauthenticated caller.
         claims: The authorizer's claims about the caller. Scopes are a space-separated text or a list.
     """

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 type Json = str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None
 type JsonObject = Mapping[str, Json]
@@ -18,9 +18,7 @@ class TooDeep(ValueError):
 def dumps(value: object, *, sort_keys: bool = False) -> str:
     """Return compact JSON. Unicode stays readable; lone surrogates, which UTF-8 cannot encode, are escaped.
 
-    Args:
-        value: A JSON value.
-        sort_keys: Sort the keys, so that equal objects have equal texts.
+    With sorted keys, equal objects have equal texts.
 
     Raises:
         ValueError: the value contains `NaN` or an infinity, or is nested too deep.
@@ -45,20 +43,12 @@ def escaped(text: str) -> str:
 
 
 def dumps_spaced(value: object) -> str:
-    """Return JSON with a space after each comma and colon, for texts that models and people read.
-
-    Raises:
-        TypeError, ValueError: as `dumps`.
-    """
+    """Return JSON with a space after each comma and colon, for texts that models and people read."""
     return _spaced(value)
 
 
 def loads(text: str | bytes, levels: int | None = None) -> Json:
-    """Return the value of a JSON text.
-
-    Args:
-        text: The text.
-        levels: The maximum number of nested lists and objects.
+    """Return the value of a JSON text, in which lists and objects are nested up to `levels` deep.
 
     Raises:
         ValueError: the text is not JSON (RFC 8259, so `NaN` and infinities are invalid), is nested too deep
@@ -103,29 +93,15 @@ _BLANKS = (" ", "\t", "\n", "\r")
 def text_is_deeper_than(text: str, levels: int, read: Callable[[], Json]) -> bool:
     """Return whether a JSON text nests lists and objects deeper than `levels`.
 
-    Args:
-        text: The text.
-        levels: The maximum number of levels.
-        read: Returns the text's value. It is called only if the text has enough brackets.
+    `read` returns the text's value. It is called only if the text has enough brackets.
     """
     return text.count("[") + text.count("{") > levels and is_deeper_than(read(), levels)
 
 
 def is_deeper_than(value: Json, levels: int) -> bool:
     """Return whether lists and objects are nested deeper than `levels`. Not recursive."""
-    layer: list[Json] = [value] if _is_container(value) else []
+    layer = [value] if isinstance(value, dict | list) else []
     for _ in range(levels):
-        layer = [child for item in layer for child in _children(item) if _is_container(child)]
-        if not layer:
-            return False
+        children = (child for item in layer for child in (item.values() if isinstance(item, dict) else item))
+        layer = [child for child in children if isinstance(child, dict | list)]
     return bool(layer)
-
-
-def _is_container(value: Json) -> bool:
-    return isinstance(value, dict | list)
-
-
-def _children(value: Json) -> Iterable[Json]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()

@@ -71,12 +71,7 @@ class Response(Struct, frozen=True):
 
 
 class Malformed(Struct, frozen=True):
-    """A message that is not JSON-RPC.
-
-    Attributes:
-        id: The message's id, if it could be read.
-        error: The error for the client.
-    """
+    """A message that is not JSON-RPC, and the error for the client. `id` is `None` if it could not be read."""
 
     id: RequestId | None
     error: ProtocolError
@@ -147,7 +142,6 @@ def _as_id(value: Json) -> RequestId | None:
 
 
 def result_message(request_id: RequestId, result: JsonObject) -> dict[str, Json]:
-    """Return a successful response."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
@@ -165,5 +159,4 @@ def request_message(identifier: RequestId, method: str, params: JsonObject) -> d
 
 
 def notification_message(method: str, params: JsonObject) -> dict[str, Json]:
-    """Return a notification to the client."""
     return {"jsonrpc": "2.0", "method": method, "params": params}

@@ -39,24 +39,15 @@ class KeyUnavailable(ProtocolError):
 
 
 class Seal(Struct, frozen=True):
-    """Signs and checks states.
-
-    Attributes:
-        keys: The keys; calling it may raise `KeyUnavailable`.
-        is_temporary: Whether the key was created by this process, so that other processes reject its states.
-    """
+    """Signs and checks states."""
 
     keys: Keys
+    """Calling it may raise `KeyUnavailable`."""
     is_temporary: bool = False
+    """Whether the key was created by this process, so that other processes reject its states."""
 
     def seal(self, content: JsonObject, binding: str, now_s: int, lifetime_s: int = LIFETIME_S) -> str:
-        """Return a signed state.
-
-        Args:
-            content: The content.
-            binding: The caller and the request (`binding_of`).
-            now_s: Epoch seconds.
-            lifetime_s: The lifetime, seconds.
+        """Return a signed state, bound to the caller and the request (`binding_of`). `now_s` are epoch seconds.
 
         Raises:
             KeyUnavailable: no key is available.

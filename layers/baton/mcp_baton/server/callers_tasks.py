@@ -4,8 +4,9 @@ One owner may have several tokens with different scopes. A task that the caller 
 any method.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import TaskNotFound
 from mcp_baton.protocol.json import JsonObject

@@ -2,8 +2,9 @@
 
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from mcp_baton.protocol.json import Json, JsonObject
 
@@ -18,8 +19,7 @@ class Content(Protocol):
         """The wire form."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """Text with annotations."""
 
     text: str
@@ -30,8 +30,7 @@ class Text:
         return _annotated({"type": "text", "text": self.text}, self.annotations)
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """A picture."""
 
     data: bytes
@@ -43,8 +42,7 @@ class Image:
         return _annotated({"type": "image", "data": base64_of(self.data), "mimeType": self.mime_type}, self.annotations)
 
 
-@dataclass(frozen=True, slots=True)
-class Audio:
+class Audio(Struct, frozen=True):
     """A sound."""
 
     data: bytes
@@ -56,8 +54,7 @@ class Audio:
         return _annotated({"type": "audio", "data": base64_of(self.data), "mimeType": self.mime_type}, self.annotations)
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedResource:
+class EmbeddedResource(Struct, frozen=True):
     """A resource's contents: text, or bytes."""
 
     uri: str
@@ -77,8 +74,7 @@ class EmbeddedResource:
         return _annotated({"type": "resource", "resource": resource}, self.annotations)
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceLink:
+class ResourceLink(Struct, frozen=True):
     """A link to a resource that the client can read."""
 
     uri: str
@@ -98,8 +94,7 @@ class ResourceLink:
 CONTENT_TYPES = (Text, Image, Audio, EmbeddedResource, ResourceLink)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message of a prompt.
 
     Attributes:
@@ -115,8 +110,7 @@ class Message:
         return {"role": self.role, "content": block(self.content)}
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     """A tool's whole result, if a plain value is not enough.
 
     Attributes:
@@ -151,8 +145,7 @@ def _annotated(made: dict[str, Json], annotations: Annotations | None) -> JsonOb
     return made | {"annotations": annotations} if annotations else made
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceContent:
+class ResourceContent(Struct, frozen=True):
     """One content of a resource.
 
     Attributes:

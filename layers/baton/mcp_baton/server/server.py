@@ -360,7 +360,7 @@ class Server:
             WorkflowError: a workflow cannot work; names workflow, step and cause.
             RegistrationError: a type of a tool, resource or prompt has no schema; names it and the parameter.
         """
-        if collector() is not None:
+        if (listener := collector()) is not None and listener.collects:
             return  # `baton check` checks the server itself, once its file is loaded
         if in_full:
             from mcp_baton.server.definitions.workflow_checks import undescribed

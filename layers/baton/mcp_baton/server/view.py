@@ -84,6 +84,14 @@ class ServerView(Struct, frozen=True):
             made = self.workflow_tools[name] = WorkflowTool(workflow, self.tools)
         return made
 
+    def required(self, tool: str) -> frozenset[str]:
+        """The names of a tool's required arguments."""
+        return self.tools[tool].signature.required
+
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put this many bytes into one call."""
+        return size <= self.options.placeholder_bytes
+
     @property
     def has_jobs(self) -> bool:
         """Whether a call of a tool, or of a workflow as a tool, may become a background task."""

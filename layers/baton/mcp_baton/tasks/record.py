@@ -1,12 +1,11 @@
 """A task as it is stored: status, times, variables, progress of its steps, claim and job (docs/storage.md)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NotRequired, TypedDict, cast
 
-import msgspec
+from msgspec import Struct, field
 
 from mcp_baton.protocol.json import Json, JsonObject
 
@@ -94,8 +93,7 @@ class Progress(TypedDict):
     schemaVersion: int
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """The ownership of a task by one run at a time (docs/storage.md, Claims).
 
     Attributes:
@@ -122,8 +120,7 @@ class Claim:
         return 0 < self.until_ms < now_ms
 
 
-@dataclass(frozen=True, slots=True)
-class TaskStanding:
+class TaskStanding(Struct, frozen=True):
     """The answer of `TaskStore.read_status`.
 
     Attributes:
@@ -137,7 +134,7 @@ class TaskStanding:
     version: int = 0
 
 
-class JobSpec(msgspec.Struct, frozen=True):
+class JobSpec(Struct, frozen=True):
     """The call that a worker makes. It is stored when the task is created. Its arguments are those of the task.
 
     Attributes:
@@ -155,15 +152,15 @@ class JobSpec(msgspec.Struct, frozen=True):
     tool: str
     request_id: str
     scopes: tuple[str, ...] = ()
-    capabilities: JsonObject | None = msgspec.field(default_factory=dict)
+    capabilities: JsonObject | None = field(default_factory=dict)
     revision: str = ""
     attempts: int = ATTEMPTS
     key: str = ""
     workflow_task: str | None = None
-    answers: JsonObject = msgspec.field(default_factory=dict)
+    answers: JsonObject = field(default_factory=dict)
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(Struct, frozen=True):
     """A job as it is stored.
 
     Attributes:
@@ -179,8 +176,8 @@ class Job(msgspec.Struct, frozen=True):
     due_ms: int
     dispatches: int
     allowed: int
-    asked: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
-    answers: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
+    asked: Mapping[str, JsonObject] = field(default_factory=dict)
+    answers: Mapping[str, JsonObject] = field(default_factory=dict)
 
     @property
     def open(self) -> dict[str, JsonObject]:
@@ -188,8 +185,7 @@ class Job(msgspec.Struct, frozen=True):
         return {key: question for key, question in self.asked.items() if key not in self.answers}
 
 
-@dataclass(frozen=True, slots=True)
-class NewTask:
+class NewTask(Struct, frozen=True):
     """A task to be created.
 
     Attributes:
@@ -213,8 +209,7 @@ class NewTask:
     work: JobSpec | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRecord:
+class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
     """A task as it is stored.
 
     Attributes:
@@ -248,7 +243,12 @@ class TaskRecord:
     job: Job | None = None
     error: JsonObject | None = None
     by_client: bool = False
-    source: object = field(default=None, repr=False, compare=False)
+    source: object = None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the task is the same, wherever it was read."""
+        compared = (name for name in self.__struct_fields__ if name != "source")
+        return isinstance(other, TaskRecord) and all(getattr(self, name) == getattr(other, name) for name in compared)
 
     @property
     def arguments(self) -> Json:
@@ -269,8 +269,7 @@ class TaskRecord:
         return self.kept.get("result")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPage:
+class TaskPage(Struct, frozen=True):
     """A page of a list, newest first; `cursor` is `None` on the last. Tasks have only progress and pause reason."""
 
     tasks: Sequence[TaskRecord]

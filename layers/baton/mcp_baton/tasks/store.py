@@ -7,9 +7,11 @@ caller can decide again.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import Conflict, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
@@ -24,16 +26,14 @@ FIRST_BACKOFF_S = 0.005
 LONGEST_BACKOFF_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Struct, frozen=True):
     """When a step began (epoch milliseconds), and how long it took (milliseconds)."""
 
     at_ms: int
     ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepWrite:
+class StepWrite(Struct, frozen=True):
     """One step's new status and result.
 
     Attributes:
@@ -53,18 +53,16 @@ class StepWrite:
     status: StepStatus
     result: Json
     call: JsonObject | None = None
-    timing: Timing | None = field(default=None, compare=False)
+    timing: Timing | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SetPause:
+class SetPause(Struct, frozen=True):
     """Store this pause reason in place of any other."""
 
     reason: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class ClearPause:
+class ClearPause(Struct, frozen=True):
     """Remove the pause reason, if it is still `expected`. Another one was stored by another writer."""
 
     expected: JsonObject
@@ -74,8 +72,7 @@ type PauseWrite = SetPause | ClearPause | None
 """The change of `_workflow.pause_reason`; `None` does not change it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Everything that one `UpdateItem` writes.
 
     Attributes:
@@ -104,11 +101,10 @@ class Batch:
     claim: Claim | None = None
     release: bool = False
     message: str | None = None
-    token: tuple[str, int] | None = field(default=None, repr=False, compare=False)
+    token: tuple[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """A batch that was written.
 
     Attributes:

@@ -14,16 +14,7 @@ SHOWN = 200
 
 
 class Unanswered(Exception):
-    """The server asked a question to which the test has no answer.
-
-    Args:
-        key: The question's key, if it is known.
-        text: The question.
-        why: The problem with the answer; empty if there is no answer.
-
-    Attributes:
-        wrong: Whether there is an answer of the wrong type.
-    """
+    """The server asked a question to which the test has no answer."""
 
     def __init__(self, key: str | None, text: str, why: str = "") -> None:
         named = f" (key {key!r})" if key else ""
@@ -38,12 +29,9 @@ class Unanswered(Exception):
 class Answers:
     """Answers, by a question's key or text.
 
-    Attributes:
-        able: Whether the client can answer questions.
-        keys: The keys of the questions that functions have asked.
-        workflow_questions: The names of the workflows' questions to the user. A form for such questions that has no
-            answer is declined: the workflow then pauses, and `Run.answer` answers it.
-        open: Requests of the server without an answer, by id. The server does not repeat them soon.
+    A form for the workflows' own questions (`workflow_questions`) that has no answer is declined: the workflow then
+    pauses, and `Run.answer` answers it. `open` has the server's requests without an answer, by id: it does not repeat
+    them soon.
     """
 
     able: bool = True
@@ -72,15 +60,7 @@ class Answers:
         vars(context)["ask"] = ask
 
     def result(self, question: JsonObject, key: str | None = None) -> JsonObject:
-        """Return the client's result for a question.
-
-        Args:
-            question: The request: `method` and `params`.
-            key: The question's key, if the era sends it.
-
-        Raises:
-            Unanswered: there is no answer, or it has the wrong type.
-        """
+        """Return the client's result for a question."""
         method, params = str(question["method"]), question.get("params", {})
         params = params if isinstance(params, Mapping) else {}
         text, key = text_of(method, params), key or self.keys.get(_identity(method, params))

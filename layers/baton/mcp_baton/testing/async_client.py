@@ -1,14 +1,25 @@
 """The client of asynchronous tests: its requests are awaited."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import update_wrapper
+from typing import Any, Concatenate, cast
 
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.testing.client import Client, Controls, StartedTask
-from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState
-from mcp_baton.testing.workers import WorkerRun
+from mcp_baton.testing.results import Run
+
+
+def _in_thread[**Arguments, Own, Made](
+    method: Callable[Concatenate[Own, Arguments], Made], own: Callable[[Any], Own]
+) -> Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Made]]:
+    async def call(self: Any, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Made:
+        made = await asyncio.to_thread(method, own(self), *args, **kwargs)
+        return cast("Made", _awaitable(made)) if isinstance(made, Run) else made
+
+    update_wrapper(call, method)
+    return call
 
 
 def _awaitable(run: Run) -> Run:
@@ -23,9 +34,17 @@ def _awaitable(run: Run) -> Run:
     return replace(run, continued=answer)
 
 
+def _task(awaited: "AsyncStartedTask") -> StartedTask:
+    return awaited.task
+
+
+def _client(awaited: "AsyncClient") -> Client:
+    return Client(awaited.stage, awaited.owner, awaited.era, awaited.claims)
+
+
 @dataclass(frozen=True, slots=True)
 class AsyncStartedTask:
-    """As `StartedTask`, awaited: `(await task.poll()).status`."""
+    """As `StartedTask`, awaited: `(await task.poll()).status`. It has `poll`, `answer`, `cancel` and `wait`."""
 
     task: StartedTask
 
@@ -34,81 +53,32 @@ class AsyncStartedTask:
         """Its id."""
         return self.task.task_id
 
-    async def poll(self) -> TaskState:
-        """Return the task."""
-        return await asyncio.to_thread(self.task.poll)
-
-    async def answer(self, answers: Mapping[str, Json]) -> TaskState:
-        """Answer open questions."""
-        return await asyncio.to_thread(self.task.answer, answers)
-
-    async def cancel(self) -> TaskState:
-        """Cancel the task and return it."""
-        return await asyncio.to_thread(self.task.cancel)
-
-    async def wait(self) -> TaskState:
-        """Poll until the task ends."""
-        return await asyncio.to_thread(self.task.wait)
+    poll = _in_thread(StartedTask.poll, _task)
+    answer = _in_thread(StartedTask.answer, _task)
+    cancel = _in_thread(StartedTask.cancel, _task)
+    wait = _in_thread(StartedTask.wait, _task)
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncClient(Controls):
-    """As `Client`, with each request in its own thread, so that requests can run at once. `aconnect` makes it."""
+    """As `Client`, with each request in its own thread, so that requests can run at once. `aconnect` makes it.
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, task: str | None = None) -> Run:
-        """Get a prompt: run a workflow, or resume a task."""
-        return _awaitable(await asyncio.to_thread(self._client.get_prompt, name, arguments, task))
+    It has the methods of `Client`; await each that sends a request.
+    """
 
-    async def call_workflow(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Run:
-        """Call a workflow's tool: run the workflow, or resume a task."""
-        return _awaitable(await asyncio.to_thread(self._client.call_workflow, name, arguments, task))
-
-    async def resume(self, task_id: str, arguments: Mapping[str, str] | None = None) -> Run:
-        """Resume a task, with arguments in addition to those of its first run."""
-        return _awaitable(await asyncio.to_thread(self._client.resume, task_id, arguments))
-
-    async def call_tool(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Result:
-        """Call a tool. With a task, the call is a continuation of it."""
-        return await asyncio.to_thread(self._client.call_tool, name, arguments, task)
+    get_prompt = _in_thread(Client.get_prompt, _client)
+    call_workflow = _in_thread(Client.call_workflow, _client)
+    resume = _in_thread(Client.resume, _client)
+    call_tool = _in_thread(Client.call_tool, _client)
+    run_worker = _in_thread(Client.run_worker, _client)
+    task = _in_thread(Client.task, _client)
+    tasks = _in_thread(Client.tasks, _client)
+    cancel = _in_thread(Client.cancel, _client)
+    complete = _in_thread(Client.complete, _client)
+    list_tools = _in_thread(Client.list_tools, _client)
+    read_resource = _in_thread(Client.read_resource, _client)
+    request = _in_thread(Client.request, _client)
 
     async def start_task(self, name: str, arguments: JsonObject | None = None) -> AsyncStartedTask:
         """Call a tool that runs in the background, and return its task without waiting."""
-        return AsyncStartedTask(await asyncio.to_thread(self._client.start_task, name, arguments))
-
-    async def run_worker(self) -> WorkerRun:
-        """Let the worker process the event that is due first."""
-        return await asyncio.to_thread(self._client.run_worker)
-
-    async def task(self, task_id: str) -> Task:
-        """Return a task with all its variables."""
-        return await asyncio.to_thread(self._client.task, task_id)
-
-    async def tasks(self) -> list[Task]:
-        """Return the owner's tasks, newest first, without variables."""
-        return await asyncio.to_thread(self._client.tasks)
-
-    async def cancel(self, task_id: str) -> Task:
-        """Cancel a task and return it."""
-        return await asyncio.to_thread(self._client.cancel, task_id)
-
-    async def complete(self, task_id: str, result: JsonObject) -> Task:
-        """Complete a task with a result and return it."""
-        return await asyncio.to_thread(self._client.complete, task_id, result)
-
-    async def list_tools(self) -> list[dict[str, Any]]:
-        """Return the listed tools."""
-        return await asyncio.to_thread(self._client.list_tools)
-
-    async def read_resource(self, uri: str) -> Contents:
-        """Return a resource's contents."""
-        return await asyncio.to_thread(self._client.read_resource, uri)
-
-    async def request(
-        self, method: str, params: JsonObject | None = None, meta: JsonObject | None = None
-    ) -> JsonObject:
-        """Send any request and return its result."""
-        return await asyncio.to_thread(self._client.request, method, params, meta)
-
-    @property
-    def _client(self) -> Client:
-        return Client(self.stage, self.owner, self.era, self.claims)
+        return AsyncStartedTask(await asyncio.to_thread(_client(self).start_task, name, arguments))

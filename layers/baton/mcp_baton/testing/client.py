@@ -22,7 +22,6 @@ from mcp_baton.workflow.definition import ANSWERS, TASK_ID
 
 
 def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: str) -> list[dict[str, Any]]:
-    """Return the entries of all pages of a list."""
     found: list[dict[str, Any]] = []
     params: JsonObject | None = {}
     while params is not None:
@@ -32,13 +31,7 @@ def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: st
     return found
 
 
-def naming(task: str | None) -> JsonObject:
-    """Return the `_meta` that names a task; empty for `None`."""
-    return {} if task is None else {TASK_ID_KEY: task}
-
-
 def without(members: JsonObject, *names: str) -> dict[str, Json]:
-    """Return an object without these members."""
     return {name: value for name, value in members.items() if name not in names}
 
 
@@ -46,12 +39,7 @@ def without(members: JsonObject, *names: str) -> dict[str, Json]:
 class Stage:
     """The parts that the clients of one `connect` share.
 
-    Attributes:
-        server: The served copy.
-        worker: Runs background tasks.
-        started: The workflow of each task that a client has started.
-        overrides: Replaces dependencies of its functions.
-        deploy: Serves another version of the server with the same tasks.
+    `started` has the workflow of each task that a client has started.
     """
 
     server: Server
@@ -386,7 +374,9 @@ class Client(Controls):
     def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, task: str | None = None) -> Run:
         """Get a prompt: run a workflow, or resume a task."""
         params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
-        return self._begun(name, Run.of(self.request("prompts/get", params, naming(task))))
+        return self._begun(
+            name, Run.of(self.request("prompts/get", params, {} if task is None else {TASK_ID_KEY: task}))
+        )
 
     def call_workflow(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Run:
         """Call a workflow's tool: run the workflow, or resume a task."""
@@ -439,7 +429,7 @@ class Client(Controls):
     def _called(self, name: str, arguments: JsonObject | None, task: str | None) -> tuple[JsonObject, Json]:
         """Return a call's result and the tool's value."""
         params = params_of(self, name, arguments, as_task=False)
-        result, invocation = self.wire.request("tools/call", params, naming(task))
+        result, invocation = self.wire.request("tools/call", params, {} if task is None else {TASK_ID_KEY: task})
         begun = started(self, result)
         if begun is None:
             return result, invocation.value

@@ -3,8 +3,9 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from mcp_baton import Server
 from mcp_baton.aws import compose, dynamodb_store

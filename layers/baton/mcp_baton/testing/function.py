@@ -102,11 +102,7 @@ class Kill:
 class Invocation:
     """An invocation, with the members of Lambda's context object, and its outcome.
 
-    Attributes:
-        left_ms: Returns the milliseconds until the time limit.
-        again: Whether the request repeats a call with answers. The call is already noted.
-        killed_after: The action after which the function was killed; `None` if it was not.
-        value: The value of the tool that was called last.
+    `again` is whether the request repeats a call with answers: the call is already noted.
     """
 
     left_ms: Callable[[float], int]
@@ -117,7 +113,6 @@ class Invocation:
     aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return the milliseconds until the time limit."""
         return self.left_ms(self.began_s)
 
 
@@ -125,12 +120,6 @@ _current: ContextVar[Invocation | None] = ContextVar("mcp_baton.testing.invocati
 
 
 class Invocations:
-    """All invocations of one function.
-
-    Args:
-        clock: The clock.
-    """
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = Lock()
@@ -140,7 +129,6 @@ class Invocations:
         self._running: list[Invocation] = []
 
     def remaining_s(self, seconds: float) -> None:
-        """Set the time that is left of each invocation from now on, running ones included."""
         self._given_s, self._given_at_s = seconds, self._clock.monotonic_s()
 
     def _left_ms(self, began_s: float, timeout_s: float) -> int:
@@ -150,7 +138,6 @@ class Invocations:
 
     @contextmanager
     def begin(self, *, again: bool, timeout_s: float = TIMEOUT_S) -> Iterator[Invocation]:
-        """Run an invocation. The time limit applies unless a test has set another."""
         invocation = Invocation(lambda began_s: self._left_ms(began_s, timeout_s), self._clock.monotonic_s(), again)
         self._running.append(invocation)
         before = _current.set(invocation)
@@ -166,7 +153,6 @@ class Invocations:
         return _current.get() or next(iter(self._running[::-1]), None)
 
     def kill_after(self, what: str) -> Kill:
-        """Kill the function after the next action of this kind."""
         kill = self._kill = Kill(what, self._disarm)
         return kill
 
@@ -174,11 +160,6 @@ class Invocations:
         self._kill = None
 
     def done(self, what: str) -> None:
-        """Note an action.
-
-        Raises:
-            Killed: a test has requested a kill after it.
-        """
         with self._lock:
             kill, invocation = self._kill, self.current
             if kill is None or invocation is None or kill.after != what:
@@ -188,11 +169,7 @@ class Invocations:
         raise Killed(what)
 
     def check(self) -> None:
-        """Stop code of a killed invocation.
-
-        Raises:
-            Killed: the invocation of the calling code was killed.
-        """
+        """Stop code of a killed invocation."""
         invocation = self.current
         if invocation is not None and invocation.killed_after is not None:
             raise Killed(invocation.killed_after)
@@ -202,13 +179,7 @@ type Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
 
 class Function:
-    """A handler, invoked as Lambda invokes it.
-
-    Args:
-        make: Makes the handler, and a new one after each kill.
-        invocations: The invocations.
-        timeout_s: The time limit of an invocation, unless a test sets another.
-    """
+    """A handler, invoked as Lambda invokes it. After each kill, `make` makes a new one."""
 
     def __init__(self, make: Callable[[], Handler], invocations: Invocations, timeout_s: float = TIMEOUT_S) -> None:
         self._make = make
@@ -219,16 +190,6 @@ class Function:
     def invoke(
         self, event: dict[str, Any], opener: StreamOpener | None, *, again: bool = False
     ) -> tuple[dict[str, Any], Invocation]:
-        """Invoke the handler.
-
-        Args:
-            event: The event.
-            opener: Opens a stream for the answer; `None` if the client does not accept one.
-            again: Whether the request repeats a call with answers.
-
-        Raises:
-            Killed: the function was killed.
-        """
         return copy_context().run(self._invoke, event, opener, again)
 
     def _invoke(

@@ -16,12 +16,6 @@ from mcp_baton.server.schema.signature import Provider, Signature, name_of, read
 
 
 class Overrides:
-    """The factories that are replaced in a copy of a server.
-
-    Args:
-        server: The copy. Its functions' signatures are changed.
-    """
-
     def __init__(self, server: Server) -> None:
         self._server = server
         functions: list[Tool | Resource | Prompt] = [
@@ -35,11 +29,6 @@ class Overrides:
 
     @contextmanager
     def override(self, factory: Factory, by: Factory) -> Iterator[None]:
-        """Replace a factory within the block.
-
-        Raises:
-            RegistrationError: no function of the server depends on it, or `by` cannot replace it.
-        """
         what = f"override of {name_of(factory)!r}"
         if not callable(by):
             raise RegistrationError(f"{what}: give it a function that makes the value, as lambda: {by!r}")
@@ -82,7 +71,6 @@ class Overrides:
 
 
 def _with_needs(provider: Provider) -> Iterator[Provider]:
-    """Yield a dependency and its own dependencies."""
     yield provider
     for _, need in provider.needs:
         yield from _with_needs(need)

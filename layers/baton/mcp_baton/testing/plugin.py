@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -34,17 +34,10 @@ def baton() -> Iterator[Connect]:
     """Connect to servers in this process: `client = baton(server)`."""
     with ExitStack() as stack:
 
-        def connected(
-            server: "Server",
-            *,
-            owner: str | None = "tester",
-            era: "Era" = "2026",
-            settings: "Settings | None" = None,
-            workers: "Workers" = "at once",
-        ) -> "Client":
+        def connected(server: "Server", **options: Any) -> "Client":
             # Imported here, because pytest loads this module wherever Baton is installed.
             from mcp_baton.testing.connecting import connect
 
-            return stack.enter_context(connect(server, owner=owner, era=era, settings=settings, workers=workers))
+            return stack.enter_context(connect(server, **options))
 
         yield connected

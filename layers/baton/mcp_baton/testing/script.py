@@ -27,20 +27,13 @@ _arguments: ContextVar[JsonObject] = ContextVar("mcp_baton.testing.arguments")
 
 @dataclass(slots=True)
 class Canned:
-    """The result of a tool that does not run.
-
-    Attributes:
-        value: The return value.
-        error: The exception that it raises instead; `None` if it returns.
-        times: The number of calls; `None` for all.
-    """
+    """The result of a tool that does not run. `times` is the number of calls; `None` for all."""
 
     value: object
     error: BaseException | type[BaseException] | None
     times: int | None
 
     def end(self) -> object:
-        """Return, or raise."""
         if self.error is not None:
             raise self.error
         return self.value
@@ -48,8 +41,6 @@ class Canned:
 
 @dataclass(slots=True)
 class Script:
-    """The calls of tools, and the results that a test has set."""
-
     tools: frozenset[str]
     _calls: dict[str, list[dict[str, Json]]] = field(default_factory=dict)
     _canned: dict[str, Canned] = field(default_factory=dict)
@@ -57,38 +48,28 @@ class Script:
     _lock: Lock = field(default_factory=Lock)
 
     def calls(self, tool: str) -> list[dict[str, Json]]:
-        """Return the arguments of each call.
-
-        Raises:
-            ValueError: the server has no such tool.
-        """
         self.check(tool)
         return [dict(arguments) for arguments in self._calls.get(tool, ())]
 
     def returns(self, tool: str, value: object, times: int | None) -> None:
-        """Make a tool return a value instead of running."""
         self.check(tool)
         self._canned[tool] = Canned(value, None, times)
 
     def raises(self, tool: str, error: BaseException | type[BaseException] | str, times: int | None) -> None:
-        """Make a tool raise an error instead of running; a string becomes a `ToolError`."""
         self.check(tool)
         self._canned[tool] = Canned(None, ToolError(error) if isinstance(error, str) else error, times)
 
     def happens_during(self, tool: str, happens: Callable[[], object]) -> None:
-        """Call a function before the next call of a tool."""
         self.check(tool)
         self._during[tool] = happens
 
     def meanwhile(self, tool: str) -> None:
-        """Call the function for this tool, if there is one."""
         with self._lock:
             happens = self._during.pop(tool, None)
         if happens is not None:
             happens()
 
     def check(self, tool: str) -> None:
-        """Check that the server has a tool with this name."""
         if tool not in self.tools:
             raise ValueError(f"the server has no tool {tool!r}; it has {', '.join(sorted(self.tools)) or 'none'}")
 
@@ -107,19 +88,11 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Wraps the functions of a server.
-
-    Attributes:
-        answers: Notes the questions that they ask.
-        invocations: The invocations in which they run.
-    """
-
     script: Script
     answers: Answers
     invocations: Invocations
 
     def server(self, server: Server) -> Server:
-        """Return a copy of a server with wrapped functions."""
         made = copy.copy(server)
         made.tools = {name: WatchedTool(tool, self) for name, tool in server.tools.items()}
         made.resources = {uri: self._listened(resource) for uri, resource in server.resources.items()}
@@ -133,7 +106,6 @@ class Watch:
         return made
 
     def around(self, item: Tool | Prompt | Resource) -> Callable[..., object]:
-        """Return a wrapped function."""
         function: Callable[..., Any] = item.function
         tool = item.name if isinstance(item, Tool) else ""
 
@@ -177,7 +149,6 @@ class WatchedTool(Tool):
         self._watch = watch
 
     def outcome(self, returned: object) -> Succeeded:
-        """Return the tool's outcome, and note its value."""
         outcome = super().outcome(returned)
         invocation = self._watch.invocations.current
         if invocation is not None:
@@ -193,7 +164,6 @@ class WatchedInput(InputSchema):
         vars(self).update(vars(schema))
 
     def bind(self, arguments: JsonObject) -> dict[str, Any]:
-        """Bind the arguments, and note them."""
         bound = self._schema.bind(arguments)
         _arguments.set(arguments)
         return bound

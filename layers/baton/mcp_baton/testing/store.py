@@ -19,13 +19,7 @@ SERVER_FAULTS = {"InternalServerError": 500, "ServiceUnavailable": 503}
 
 @dataclass(slots=True)
 class Fault:
-    """A failure that a test has requested.
-
-    Attributes:
-        error: DynamoDB's error code, or the exception of botocore if there is no response.
-        times: The number of requests that fail; `None` for all.
-        last: The last request that failed. Its retries fail, too.
-    """
+    """A failure that a test has requested. The retries of the `last` request that failed fail, too."""
 
     error: str | Exception
     times: int | None
@@ -33,12 +27,7 @@ class Fault:
 
 
 class Store:
-    """The DynamoDB behind a server under test.
-
-    Args:
-        client: Its client.
-        invocations: The invocations that make the requests.
-    """
+    """The DynamoDB behind a server under test."""
 
     def __init__(self, client: "DynamoDBClient", invocations: Invocations) -> None:
         self._operations = frozenset(client.meta.service_model.operation_names)
@@ -51,7 +40,6 @@ class Store:
         client.meta.events.register("after-call.dynamodb", self._after)
 
     def knows(self, operation: str) -> bool:
-        """Whether DynamoDB has such an operation."""
         return operation in self._operations
 
     def fails(self, operation: str, *, times: int | None = 1, error: str | Exception = "InternalServerError") -> None:

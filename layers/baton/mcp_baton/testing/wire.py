@@ -9,9 +9,17 @@ from typing import Any, Literal, cast
 
 from mcp_baton import BatonError, Server
 from mcp_baton.local.gateway import proxy_event
-from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
+from mcp_baton.protocol.envelope import (
+    APPS,
+    CAPABILITIES,
+    CAPABILITIES_KEY,
+    RANDOM_BYTES,
+    SESSION_HEADER,
+    TASKS_EXTENSION,
+    VERSION_KEY,
+    session_id,
+)
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.protocol.sessions import APPS, CAPABILITIES, RANDOM_BYTES, SESSION_HEADER, session_id
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Function, Invocation
 
@@ -51,12 +59,10 @@ class JsonRpcError(BatonError):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The connection of one client to the function, with its owner, era and claims.
+    """The connection of one client to the function.
 
-    Attributes:
-        after: Called after each request.
-        asked: Whether the server may ask on the stream of a request.
-        lenient: Whether questions without an answer stay open instead of raising `Unanswered`.
+    `asked` is whether the server may ask on the stream of a request, `lenient` whether questions without an answer stay
+    open instead of raising `Unanswered`.
     """
 
     function: Function
@@ -70,17 +76,10 @@ class Wire:
     lenient: bool = False
 
     def listening(self, answers: Answers | None = None, *, asked: bool = True, lenient: bool = False) -> "Wire":
-        """Return the same connection with other answers, or none."""
         return replace(self, answers=answers or self.answers, asked=asked, lenient=lenient)
 
     def request(self, method: str, params: JsonObject, meta: JsonObject) -> tuple[JsonObject, Invocation]:
-        """Send a request and answer the server's questions. Return the result and the invocation.
-
-        Raises:
-            JsonRpcError: the server rejected the request.
-            Unanswered: a question has no answer.
-            Killed: the function was killed.
-        """
+        """Send a request and answer the server's questions. Return the result and the invocation."""
         result, invocation = self._once(method, params, meta)
         for _ in range(ROUNDS):
             if result.get("resultType") != "input_required":
@@ -170,12 +169,7 @@ class Wire:
 
 
 class Stream:
-    """A streamed answer, and the questions in it.
-
-    Attributes:
-        messages: The messages so far.
-        unanswered: The first question without an answer.
-    """
+    """A streamed answer, and the first of its questions that has no answer."""
 
     def __init__(self, answer: Callable[[JsonObject], Unanswered | None]) -> None:
         self.messages: list[JsonObject] = []
@@ -184,11 +178,9 @@ class Stream:
         self._rest = b""
 
     def open(self, _status: int, _headers: Mapping[str, str]) -> "Stream":
-        """Begin."""
         return self
 
     def write(self, data: bytes) -> None:
-        """Read a piece, and answer its questions."""
         *events, self._rest = (self._rest + data).split(b"\n\n")
         for message in (found for event in events for found in in_event(event.decode())):
             self.messages.append(message)
@@ -197,7 +189,6 @@ class Stream:
 
 
 def messages_in(response: Mapping[str, Any]) -> list[JsonObject]:
-    """Return the messages in a proxy response."""
     headers, body = response["headers"], response.get("body") or ""
     if headers.get("Content-Type") == "text/event-stream":
         return [message for event in body.split("\n\n") for message in in_event(event)]
@@ -205,19 +196,12 @@ def messages_in(response: Mapping[str, Any]) -> list[JsonObject]:
 
 
 def in_event(event: str) -> Iterator[JsonObject]:
-    """Yield the message of a server-sent event, if it has one."""
     data = "\n".join(line.removeprefix("data: ") for line in event.split("\n") if line.startswith("data: "))
     if data:
         yield json.loads(data)
 
 
 def result_in(messages: list[JsonObject], status: int) -> JsonObject:
-    """Return the result in the last message.
-
-    Raises:
-        JsonRpcError: it is an error.
-        RuntimeError: it is neither a result nor an error.
-    """
     last: Mapping[str, Any] = messages[-1] if messages else {}
     if isinstance(last.get("error"), Mapping):
         raise JsonRpcError(last["error"], status)

@@ -58,11 +58,7 @@ class WorkerRun:
 class Events:
     """The events of all versions of a server under test: `tasks.jobs.Dispatcher`.
 
-    Attributes:
-        waiting: The events that no worker has processed.
-        runs: The outcomes of the others, in order.
-        values: The last value of each task's tool.
-        refused: The number of events to reject; `None` for all.
+    `values` has the last value of each task's tool; `refused` is the number of events to reject, `None` for all.
     """
 
     clock: Clock
@@ -72,11 +68,6 @@ class Events:
     refused: int | None = 0
 
     def dispatch(self, event: JsonObject) -> None:
-        """Add an event.
-
-        Raises:
-            NotDispatched: a test has requested it.
-        """
         if self.refused != 0:
             self.refused = None if self.refused is None else self.refused - 1
             raise NotDispatched("requested by the test")
@@ -84,7 +75,6 @@ class Events:
         self.waiting.append(WaitingEvent(named["taskId"], named["dispatch"], 1, self.clock.monotonic_s(), event))
 
     def next(self) -> WaitingEvent | None:
-        """Remove and return the first event that is due."""
         now_s = self.clock.monotonic_s()
         event = next((event for event in self.waiting if event.due_s <= now_s), None)
         if event is not None:
@@ -99,14 +89,7 @@ class Events:
 
 
 class Worker:
-    """The second function of a server under test.
-
-    Args:
-        make: Makes its handler.
-        invocations: The invocations.
-        events: Its events.
-        workers: Whether it runs after each request, or when a test calls it.
-    """
+    """The second function of a server under test."""
 
     def __init__(self, make: Callable[[], Handler], invocations: Invocations, events: Events, workers: Workers) -> None:
         self._function = Function(make, invocations, TIMEOUT_S)
@@ -114,30 +97,16 @@ class Worker:
         self.events = events
 
     def look(self) -> None:
-        """Process the events that are due, unless the test does this by hand.
-
-        Raises:
-            Killed: the function was killed.
-        """
+        """Process the events that are due, unless the test does this by hand."""
         if self._at_once:
             self.run_due()
 
     def run_due(self) -> None:
-        """Process all events that are due.
-
-        Raises:
-            Killed: the function was killed.
-        """
         while (event := self.events.next()) is not None:
             self._run(event)
 
     def run(self) -> WorkerRun:
-        """Process the event that is due first. If none is due, advance the clock.
-
-        Raises:
-            LookupError: no event waits.
-            Killed: the function was killed.
-        """
+        """Process the event that is due first. If none is due, advance the clock."""
         if not self.events.waiting:
             raise LookupError("no event waits for a worker: see `waiting_events`")
         wait_s = min(event.due_s for event in self.events.waiting) - self.events.clock.monotonic_s()

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -21,22 +21,14 @@ type Work = Callable[[JsonObject, Exchange], JsonObject]
 """Works on the task of an asynchronous event, and returns a report."""
 
 
-class OwnerResolver(Protocol):
-    """Returns the owner of a request, from the event's `requestContext`."""
-
-    def __call__(self, request_context: Mapping[str, object], *, allow_anonymous: bool) -> str | None:
-        """Return the owner; `None` if the caller is not authenticated."""
-
-
 class LambdaAdapter:
     """An application as a Lambda handler (docs/deploying.md).
 
     Args:
-        app: The application.
-        allow_anonymous: Whether unauthenticated callers are the owner `"anonymous"`.
+        allow_anonymous: As for `resolve_owner`.
         streaming: Whether responses may be streamed if the caller of the handler supports it (`stream_opener`).
             Otherwise they are returned whole.
-        owner: Returns the owner of a request.
+        trust_session_names: As for `resolve_owner`.
         work: Handles asynchronous events of background tasks.
     """
 
@@ -46,22 +38,17 @@ class LambdaAdapter:
         *,
         allow_anonymous: bool,
         streaming: bool,
-        owner: OwnerResolver = resolve_owner,
+        trust_session_names: bool = False,
         work: Work | None = None,
     ) -> None:
         self._app = app
         self._allow_anonymous = allow_anonymous
+        self._trust_session_names = trust_session_names
         self._streaming = streaming
-        self._owner = owner
         self._work = work
 
     def __call__(self, event: object, context: object, request_id: str | None = None) -> dict[str, Any]:
-        """Handle an event.
-
-        Args:
-            event: The event.
-            context: Lambda's context object.
-            request_id: The correlation id; by default, the id of the event or the context.
+        """Handle an event. By default, the correlation id is the id of the event or of the context.
 
         Returns:
             The response in the format of the event; an empty object after a stream, which callers ignore.
@@ -91,7 +78,11 @@ class LambdaAdapter:
             http.path,
             http.headers,
             http.body,
-            self._owner(http.request_context, allow_anonymous=self._allow_anonymous),
+            resolve_owner(
+                http.request_context,
+                allow_anonymous=self._allow_anonymous,
+                trust_session_names=self._trust_session_names,
+            ),
             claims_in(http.request_context),
         )
         try:
@@ -107,12 +98,7 @@ class LambdaAdapter:
 
 
 class LambdaExchange:
-    """The `Exchange` of an invocation.
-
-    Attributes:
-        streamed: Whether the response was streamed.
-        remaining_ms: Returns the milliseconds until Lambda stops the function; `None` without a limit.
-    """
+    """The `Exchange` of an invocation."""
 
     __slots__ = ("_added", "_collected", "_opener", "remaining_ms", "request_id", "streamed")
 
@@ -156,10 +142,7 @@ class LambdaExchange:
         return sink
 
     def finish(self, response: HttpResponse | None) -> HttpResponse | None:
-        """Return the whole response; `None` if it was streamed.
-
-        Args:
-            response: What the application returned.
+        """Return the whole response; `None` if it was streamed. `response` is what the application returned.
 
         Raises:
             RuntimeError: the application responded twice, or not at all.

@@ -20,30 +20,20 @@ def resolve_owner(
     """Return the owner: the claim `sub`, else the IAM principal, else the id of the API key, else anonymous.
 
     The `principalId` of a Lambda authorizer counts as a principal. Empty values and other types than strings count as
-    absent. For a caller with a token, only the token's `sub` counts.
-
-    Args:
-        request_context: The event's `requestContext`.
-        allow_anonymous: Whether an unauthenticated caller is `"anonymous"`.
-        trust_session_names: Whether each session name of a role is a separate owner.
+    absent. For a caller with a token, only the token's `sub` counts. With `trust_session_names`, each session name of a
+    role is a separate owner.
 
     Returns:
         The owner; `None` for an unauthenticated caller if `allow_anonymous` is false.
     """
-    found = next(_identities(request_context, trust_session_names), None)
-    if found is not None:
-        return found
-    return ANONYMOUS if allow_anonymous else None
+    return next(_identities(request_context, trust_session_names), ANONYMOUS if allow_anonymous else None)
 
 
 def correlation_id(request_context: object, context: object) -> str:
     """Return API Gateway's request id, else Lambda's request id, else a new id.
 
-    API Gateway's id is also in its access log and in the header `x-amzn-RequestId` of the response.
-
-    Args:
-        request_context: The event's `requestContext`. It is not validated.
-        context: Lambda's context object. It is not validated.
+    API Gateway's id is also in its access log and in the header `x-amzn-RequestId` of the response. Neither argument is
+    validated.
     """
     given = request_context.get("requestId") if isinstance(request_context, Mapping) else None
     candidates = (given, getattr(context, "aws_request_id", None))
@@ -59,9 +49,6 @@ def claims_in(request_context: Mapping[str, object]) -> Mapping[str, object]:
     """Return the caller's claims: those of a token, or the context of a Lambda authorizer.
 
     A request has only one authorizer, so all claims are in the first place that has any.
-
-    Args:
-        request_context: The event's `requestContext`.
     """
     authorizer = _object(request_context, "authorizer")
     if not authorizer:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.hints import closest, meant
@@ -269,7 +269,7 @@ def with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
     def with_setter(source: Source) -> Source:
         if not isinstance(source, TaskVariable):
             return source
-        return replace(source, set_by=tuple(tool for tool, names in setters.items() if source.name in names))
+        return structs.replace(source, set_by=tuple(tool for tool, names in setters.items() if source.name in names))
 
     if not any(
         isinstance(source, TaskVariable) for source in (*step.arguments.values(), *step.template_bindings.values())

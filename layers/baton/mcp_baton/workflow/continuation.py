@@ -4,12 +4,12 @@ The plan does not restrict calls: each call is recorded as the step that it matc
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from enum import IntEnum
 from itertools import takewhile
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of, paused_step
@@ -339,8 +339,7 @@ def _position(batch: Batch) -> str:
 
 def _corrected(written: RecordedCall) -> str:
     """How the server continues after an operator has corrected the cause."""
-    workflow, handle = written.plan.workflow, written.handle
-    return handle.offer(workflow.name, begin="When the cause is corrected, ") if handle and workflow else ""
+    return written.handle.offer(None, begin="When the cause is corrected, ") if written.handle else ""
 
 
 def _ended(written: RecordedCall, total: int) -> str:

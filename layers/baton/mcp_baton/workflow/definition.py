@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
 from mcp_baton.definition_errors import collector, refuse
 from mcp_baton.exceptions import RegistrationError, ToolError, WorkflowError
 from mcp_baton.protocol.json import Json, dumps
@@ -66,8 +69,7 @@ def random_fraction() -> float:
     return int.from_bytes(os.urandom(4)) / 2**32
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """Call a step's tool again when it raised one of these exceptions, as long as the function's time allows it.
 
     Attributes:
@@ -97,7 +99,7 @@ class Retry:
         _check_number("max_s", self.max_s, self.first_s)
         if not isinstance(self.jitter, bool):
             raise _wrong("jitter", self.jitter, "True or False")
-        object.__setattr__(self, "on", _exceptions(self.on))
+        force_setattr(self, "on", _exceptions(self.on))
 
     def wait_s(self, attempts: int, rng: Callable[[], float] = random_fraction) -> float:
         """The wait after this many attempts, seconds.
@@ -130,8 +132,7 @@ def _wrong(field: str, value: object, remedy: str) -> RegistrationError:
     return RegistrationError(f"Retry({field}={value!r}): give {remedy}")
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """A prompt argument.
 
     Attributes:
@@ -159,8 +160,7 @@ class Argument:
         return " ".join(text for text in (self.description, note) if text)
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """A question whose answer is a step's result (docs/workflows.md, Questions).
 
     Attributes:
@@ -266,6 +266,8 @@ class Step(_Kept):
             retry=retry,
             ask=ask,
         )
+        if (listener := collector()) is not None:
+            listener.made(self)
 
     def __getitem__(self, field: str | int) -> Reference:
         """A field of this step's output, as a source for a later step: `find["shelf"]`."""

@@ -7,7 +7,6 @@ functions (`decide`, `run_batch`). The effects are here: create or claim the tas
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -23,7 +22,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import run_batch
 from mcp_baton.workflow.definition import Step, Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import carried, move_to
-from mcp_baton.workflow.handoff import preview_arguments, preview_uris
+from mcp_baton.workflow.handoff import RemainingCalls, uris_of
 from mcp_baton.workflow.host import (
     Attempt,
     Failed,
@@ -38,9 +37,8 @@ from mcp_baton.workflow.host import (
 from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver, lease_end
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, pause_after
-from mcp_baton.workflow.questions import unanswered
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
-from mcp_baton.workflow.resolve import Known, Ready, decide, resolve_uri
+from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import (
     Blocked,
     Content,
@@ -132,7 +130,7 @@ class Engine:
         if self._store is None or task.claim is None:
             return
         try:
-            self._store.renew(task, replace(task.claim, until_ms=0))
+            self._store.renew(task, structs.replace(task.claim, until_ms=0))
         except StoreError:
             logger.warning("task %s: its claim could not be released; it will expire", task.task_id, exc_info=True)
 
@@ -165,7 +163,7 @@ class Engine:
         else:
             run.outputs[step.name] = value
         arguments = self._replayed_arguments(run, step) if step.tool else None
-        resources = () if step.tool else fetch_all(step.resources, step, run.workflow, run.known, self._host)
+        resources = () if step.tool else fetch_all(step.resources, step, run.known, self._host)
         run.traces.append(StepTrace(step, arguments, resources, Succeeded(value), replayed=True))
 
     def _replayed_arguments(self, run: Run, step: Step) -> JsonObject:
@@ -174,7 +172,7 @@ class Engine:
             called = shown_call(run.variables, step.name)
         except ValueLost:
             called = None
-        return preview_arguments(step, run.workflow, run.known, self._host) if called is None else called
+        return RemainingCalls(run.known, self._host).arguments(step) if called is None else called
 
     def _claim(self, store: TaskStore) -> Claim:
         return Claim(new_token(), lease_end(store, self._host.left_ms))
@@ -232,14 +230,10 @@ class Engine:
             run.began = began
         if self._host.announces:
             self._host.announce(number, len(run.workflow.steps), step.name, lease.task.task_id if lease else None)
-        fetched = fetch_before(step, run.workflow, run.known, self._host) if step.resources else NOTHING_FETCHED
+        fetched = fetch_before(step, run.known, self._host) if step.resources else NOTHING_FETCHED
         if fetched.error is not None:
             return self._failed(run, step, Failed(fetched.error, error_id=fetched.error_id), tool, fetched=fetched)
-        decision = (
-            unanswered(step, run.workflow, run.known, self._host)
-            if step.ask
-            else decide(step, run.workflow, run.known, self._host)
-        )
+        decision = run.known.decide(step, self._host)
         if not isinstance(decision, Ready):
             run.blocked = Blocked(step, fetched.contents, fetched.read)
             return decision.without_secrets(run.secrets.hide_text)
@@ -262,7 +256,7 @@ class Engine:
         if step.resources:
             # The tool has run. A resource that cannot be fetched now must not cause a second call.
             later = [it for it in step.resources if step.read_after(it)]
-            after = fetch_all(later, step, run.workflow, run.known, self._host)
+            after = fetch_all(later, step, run.known, self._host)
             run.traces[-1] = structs.replace(run.traces[-1], after=after, timing=self._timing(run))
         return None
 
@@ -278,7 +272,7 @@ class Engine:
     ) -> PauseReason:
         fetched = fetched or NOTHING_FETCHED
         # The error is stored, and it may quote the arguments.
-        failed = replace(failed, error=run.secrets.hide_text(failed.error))
+        failed = structs.replace(failed, error=run.secrets.hide_text(failed.error))
         kept, timing, outcome = _kept(run, step, arguments), self._timing(run), Failed(failed.error)
         contents, read, unread = fetched.contents, fetched.read, fetched.uri
         run.settle(StepTrace(step, arguments, contents, outcome, attempts, kept, timing, read=read, unread=unread))
@@ -304,13 +298,13 @@ class Engine:
         known, task_id, host = run.known, lease.task.task_id, self._host
 
         def calls(traces: Iterable[StepTrace]) -> tuple[Repeat, ...]:
-            return tuple(repeat(it.step, it.arguments, known, task_id, host) for it in traces if it.attempts)
+            return tuple(repeat(it.step, it.arguments, known, task_id, host.canonical) for it in traces if it.attempts)
 
         lost = calls(run.unrecorded)
         if not lease.held.interrupted:
             return structs.replace(ended, lost=lost)
         ran = calls(trace for trace in run.traces if not trace.replayed)
-        return structs.replace(ended, lost=lost, twice=ran, before=open_repeats(run.workflow, known, task_id, host))
+        return structs.replace(ended, lost=lost, twice=ran, before=open_repeats(known, task_id, host.canonical))
 
     # The write
 
@@ -475,7 +469,7 @@ class Fetched(Struct, frozen=True):
 NOTHING_FETCHED: Final = Fetched()
 
 
-def fetch_before(step: Step, workflow: Workflow, known: Known, host: Host) -> Fetched:
+def fetch_before(step: Step, known: Known, host: Host) -> Fetched:
     """Fetch the resources that do not need the tool's output, up to the first one that fails.
 
     A resource whose URI is not known yet is left out; `decide` says why.
@@ -483,7 +477,7 @@ def fetch_before(step: Step, workflow: Workflow, known: Known, host: Host) -> Fe
     contents: list[FetchedResource] = []
     read: set[str] = set()
     for resource in step.resources:
-        uri = None if step.read_after(resource) else resolve_uri(resource, step, workflow, known)
+        uri = None if step.read_after(resource) else known.uri_of(resource, step)
         if not isinstance(uri, str):
             continue
         found = _read(uri, host)
@@ -494,15 +488,13 @@ def fetch_before(step: Step, workflow: Workflow, known: Known, host: Host) -> Fe
     return Fetched(tuple(contents), frozenset(read))
 
 
-def fetch_all(
-    resources: Sequence[str], step: Step, workflow: Workflow, known: Known, host: Host
-) -> tuple[Content, ...]:
+def fetch_all(resources: Sequence[str], step: Step, known: Known, host: Host) -> tuple[Content, ...]:
     """Fetch these resources of a step whose tool has run. A resource that cannot be read is replaced by the reason."""
     contents: list[Content] = []
     for resource in resources:
-        uri = resolve_uri(resource, step, workflow, known)
+        uri = known.uri_of(resource, step)
         if not isinstance(uri, str):
-            shown = preview_uris(step, workflow, known)[resource]
+            shown = uris_of(step, known)[resource]
             contents.append(UnreadResource(shown, "a value in its URI is not known"))
             continue
         found = _read(uri, host) if host.may_start() else ResourceUnavailable("too little time is left")

@@ -1,7 +1,6 @@
 """The interface between the engine and the server: tools, resources, a clock, notifications, and their results."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -42,8 +41,7 @@ class Failure(StrEnum):
     NOT_BEGUN = "not begun"
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
     """The tool reported an error, raised, or timed out.
 
     Attributes:
@@ -55,9 +53,13 @@ class Failed:
 
     error: str
     asks_client: bool = False
-    kind: Failure = field(default=Failure.RAISED, compare=False)
-    cause: BaseException | None = field(default=None, compare=False, repr=False)
-    error_id: str | None = field(default=None, compare=False)
+    kind: Failure = Failure.RAISED
+    cause: BaseException | None = None
+    error_id: str | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the client sees the same."""
+        return isinstance(other, Failed) and (self.error, self.asks_client) == (other.error, other.asks_client)
 
     @property
     def final(self) -> bool:
@@ -65,8 +67,7 @@ class Failed:
         return isinstance(self.cause, ToolError) and not self.cause.retryable
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One of the calls of a step's tool.
 
     Attributes:
@@ -75,7 +76,7 @@ class Attempt:
     """
 
     number: int = 1
-    key: Key | None = field(default=None, compare=False)
+    key: Key | None = None
 
 
 FIRST = Attempt()

@@ -7,9 +7,9 @@ meanwhile (docs/storage.md, Claims). A renewal or a status read also shows that 
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, Claim, TaskRecord, TaskStatus

@@ -9,11 +9,11 @@ from msgspec import Struct
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.handoff import naming, secrets_of
+from mcp_baton.workflow.handoff import Handle
 from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.quoting import one_line, placeholder, quoted_error
-from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, resolve, stored_bytes
+from mcp_baton.workflow.quoting import one_line, quoted_error
+from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable
 from mcp_baton.workflow.sources import Found, PromptArg, Source, StepOutput, TaskVariable
 
 LONGEST: Final = 2_000
@@ -146,12 +146,12 @@ def _value(source: Source, plan: Plan | None, room: Room) -> tuple[Found | str, 
     known, workflow = plan.known, plan.workflow
     if isinstance(source, PromptArg) and source.name in known.secrets.names:
         return SECRET, 0, 0  # The value is not stored.
-    read = stored_bytes(source, workflow, known)
+    read = known.stored_bytes(source)
     if read > room.put_in and isinstance(source, StepOutput | TaskVariable) and source.path is None:
         return _too_long(read, plan, workflow), 0, 0
     if read > room.read:
         return f"{read} bytes must be read for it, which is more than is left to this request; send it by itself", 0, 0
-    match resolve(source, workflow, known):
+    match known.resolve(source):
         case Found(value) as found:
             size = len(dumps(value).encode())
             return (found, size, read) if size <= room.put_in else (_too_long(size, plan, workflow), 0, read)
@@ -170,7 +170,7 @@ def _too_long(size: int, plan: Plan, workflow: Workflow) -> str:
     """Why a value is too long, and how the server makes the call instead."""
     how = "get its prompt again with the task"
     if workflow.has_workflow_tool:
-        how = f"call {workflow.name} with {one_line(naming(plan.task.task_id, secrets_of(workflow)))}"
+        how = f"call {workflow.name} with {one_line(Handle(plan.task.task_id, workflow).arguments)}"
     return f"it stands for {size} bytes, more than placeholders may put into one call; {how} to let the server make it"
 
 
@@ -193,7 +193,7 @@ def _no_output(step: Step, known: Known) -> str:
 def _source(text: str, workflow: Workflow, known: Known) -> Source | str | None:
     """The data source of a placeholder, or why it has none; `None` if the workflow has no such source."""
     for source in _sources(workflow):
-        if placeholder(source, workflow) == text:
+        if known.placeholder(source) == text:
             return source
     named = _NAMED.fullmatch(text)
     if named and named["kind"] == "prompt arg":

@@ -15,8 +15,8 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
 from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments
-from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Repeat, open_repeats, repeat
-from mcp_baton.workflow.resolve import Known, NotGiven, resolve, stored_bytes, stored_name
+from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Canonical, Repeat, open_repeats, repeat
+from mcp_baton.workflow.resolve import Known, NotGiven
 from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
 from mcp_baton.workflow.sources import Constant, Found, Source, StepOutput, TaskVariable
 from mcp_baton.workflow.stored_calls import restored
@@ -80,10 +80,6 @@ READ_BYTES: Final = 8_192
 
 SHORTEST_FORM: Final = 5
 """How many times longer one JSON text of a value can be than another one: `-0.0,` and `0,`, with a margin."""
-
-type Canonical = Callable[[str, JsonObject], JsonObject]
-"""From a tool's name and arguments: the arguments as the tool receives them, without those that equal their
-defaults."""
 
 type SurelyDiffer = Callable[[str, str, Json, Json], bool]
 """From a tool, an argument's name and two values: whether calls with them surely differ. False if that is not
@@ -196,6 +192,7 @@ class Plan:
         stand_ins = {name: stand_in(name) for name in secrets.names}
         outputs = Outputs(self.task, stored)
         return Known(
+            self.workflow,
             {**texts, **stand_ins},
             {**arguments, **stand_ins},
             statuses,
@@ -233,7 +230,7 @@ class Plan:
                 else:
                     changed.add(argument)
                 continue
-            resolution = resolve(source, self.workflow, self.known)
+            resolution = self.known.resolve(source)
             if argument in refused:
                 continue
             if isinstance(resolution, Found):
@@ -251,16 +248,16 @@ class Plan:
         Returns:
             `None` if the value must be read, or is not a large stored value.
         """
-        if self.workflow is None or self.known is None or not isinstance(source, StepOutput | TaskVariable):
+        if self.known is None or not isinstance(source, StepOutput | TaskVariable):
             return None
-        size = stored_bytes(source, self.workflow, self.known)
+        size = self.known.stored_bytes(source)
         if source.path is not None or size <= READ_BYTES:
             return None
         if argument not in call.arguments:
             return False
         text = dumps(call.arguments[argument]).encode()
         if argument in call.exact or len(text) * SHORTEST_FORM < size:
-            return holds(self.task, stored_name(source, self.workflow), text)
+            return holds(self.task, self.known.stored_name(source), text)
         return None
 
     def made_with(self, name: str, call: Comparison, tool: str) -> JsonObject | None:
@@ -287,16 +284,16 @@ class Plan:
 
     def repeats(self) -> tuple[Repeat, ...]:
         """The open steps that a run may have run without recording them: it was killed, or has not ended yet."""
-        if self.workflow is None or self.known is None or not self._may_repeat:
+        if self.known is None or not self._may_repeat:
             return ()
-        return open_repeats(self.workflow, self.known, self.task.task_id, self)
+        return open_repeats(self.known, self.task.task_id, self._canonical)
 
     def repeated(self, name: str, call: JsonObject) -> tuple[Repeat, ...]:
         """The step of a continuation, if such a run may have run it before."""
         step = self._step(name)
         if step is None or self.known is None or not self._may_repeat:
             return ()
-        return (repeat(step, call, self.known, self.task.task_id, self),)
+        return (repeat(step, call, self.known, self.task.task_id, self._canonical),)
 
     def _step(self, name: str) -> Step | None:
         return self.workflow.step(name) if self.workflow else None
@@ -310,10 +307,6 @@ class Plan:
     def why_repeated(self) -> str:
         """Why the steps in `repeats` may have run."""
         return INTERRUPTED if self.task.claim is not None and self.task.claim.interrupted else NOT_RECORDED
-
-    def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
-        """The arguments as the tool receives them, without those that equal their defaults."""
-        return self._canonical(tool, arguments)
 
     def rules_out(self, name: str, tool: str, call: JsonObject) -> bool:
         """Whether a constant of a step shows that the call is not its call.

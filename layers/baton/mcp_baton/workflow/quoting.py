@@ -1,4 +1,4 @@
-"""Quoting: values in an assistant's message are JSON on one line, or a placeholder if they are long. Pure.
+"""Quoting: values in an assistant's message are JSON on one line. Pure.
 
 Models follow the assistant's messages. Text from a client, a tool or a resource is quoted there, so that it cannot pass
 as an instruction of Baton.
@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping
 
 from mcp_baton.protocol.json import Json, dumps_spaced
-from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.sources import PromptArg, Source, StepOutput, TaskVariable, fill
+from mcp_baton.workflow.sources import fill
 
 LONGEST = 500
 """Characters of JSON that a value may have in an assistant's message, and characters of an error that are shown."""
@@ -66,39 +65,3 @@ def encoded_uri(uri: str) -> str:
     from urllib.parse import quote
 
     return quote(uri, safe=_URI_MARKS, errors="replace")
-
-
-def placeholder(source: Source, workflow: Workflow) -> str | None:
-    """The placeholder of a source's value; a constant has none."""
-    match source:
-        case PromptArg(name):
-            return f"<prompt arg {name}>"
-        case StepOutput(binding, path):
-            producer = _producer(workflow.bound(binding), workflow)
-            return f"<output from {producer}>" if path is None else f"<field '{path}' from {producer}>"
-        case TaskVariable(name, path, set_by):
-            setter = f" (set by {' or '.join(set_by)})" if set_by else ""
-            whole = f"task variable {name}{setter}"
-            return f"<{whole}>" if path is None else f"<field '{path}' from {whole}>"
-        case _:
-            return None
-
-
-def shown(value: Json, source: Source | None, workflow: Workflow, longest: int = LONGEST) -> Json:
-    """A value, or its placeholder if it is long and has one."""
-    if source is None or not is_long(value, longest):
-        return value
-    return placeholder(source, workflow) or value
-
-
-def called_with(arguments: Mapping[str, Json], sources: Mapping[str, Source], workflow: Workflow) -> str:
-    """A call's arguments on one line, with placeholders for those that are long."""
-    return one_line({name: shown(value, sources.get(name), workflow) for name, value in arguments.items()})
-
-
-def _producer(step: Step, workflow: Workflow) -> str:
-    """The tool that makes the value, with its step if several steps use the tool."""
-    if step.tool is None:
-        return step.name
-    alone = sum(other.tool == step.tool for other in workflow.steps) == 1
-    return step.tool if alone else f"{step.tool} (step '{step.name}')"

@@ -4,16 +4,16 @@ A run that was killed may have run any open step. A run whose write failed has r
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.keys import step_key
-from mcp_baton.workflow.resolve import Known, resolve_arguments
+from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.secrets import mentions
 
 logger = logging.getLogger(__name__)
@@ -25,11 +25,9 @@ INTERRUPTED: Final = "an earlier run ended before it recorded what it did"
 NOT_RECORDED: Final = "another run of this task has not recorded what it did"
 
 
-class Canonical(Protocol):
-    """The part of a `Host` that knows how tools take their arguments."""
-
-    def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
-        """The arguments as the tool receives them, as JSON, without those that equal their defaults."""
+type Canonical = Callable[[str, JsonObject], JsonObject]
+"""From a tool's name and arguments: the arguments as the tool receives them, without those that equal their
+defaults."""
 
 
 class Repeat(Struct, frozen=True):
@@ -44,17 +42,17 @@ class Repeat(Struct, frozen=True):
     key: str | None
 
 
-def open_repeats(workflow: Workflow, known: Known, task_id: str, tools: Canonical) -> tuple[Repeat, ...]:
+def open_repeats(known: Known, task_id: str, canonical: Canonical) -> tuple[Repeat, ...]:
     """The calls of the open steps, in order."""
     made = []
-    for step in workflow.steps:
-        if step.tool is not None and not known.statuses[step.name].settled:
-            arguments = resolve_arguments(step, workflow, known)
-            made.append(repeat(step, arguments if isinstance(arguments, dict) else None, known, task_id, tools))
+    for step in known.open_steps:
+        if step.tool is not None:
+            arguments = known.arguments_of(step)
+            made.append(repeat(step, arguments if isinstance(arguments, dict) else None, known, task_id, canonical))
     return tuple(made)
 
 
-def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str, tools: Canonical) -> Repeat:
+def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str, canonical: Canonical) -> Repeat:
     """A step, with the key of its call. A call with a secret has no key here: the key is a digest, from which a short
     secret could be guessed.
     """
@@ -65,7 +63,7 @@ def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str,
         if mentions(source, known.secrets.names) or known.shown_value(value, source) != value:
             return Repeat(step.name, None)
     try:
-        return Repeat(step.name, step_key(task_id, step.name, partial(tools.canonical, step.tool, arguments))())
+        return Repeat(step.name, step_key(task_id, step.name, partial(canonical, step.tool, arguments))())
     except Exception:  # the type of a parameter is the author's code and may raise anything
         logger.exception("step %s: its idempotency key cannot be made", step.name)
         return Repeat(step.name, None)

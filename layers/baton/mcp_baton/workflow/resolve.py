@@ -1,20 +1,26 @@
-"""Resolves the arguments of a step from the known values, or says why the step cannot run. Pure, but it may read task
-variables from the store."""
+"""What is known of a workflow: from it, the arguments of a step are resolved, or it says why the step cannot run. Pure,
+but it may read task variables from the store."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus
-from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.host import InvalidField, Mismatch, Prepared
-from mcp_baton.workflow.pause import PauseReason, SchemaMismatch, UnresolvableParams, UnresolvedDependency
-from mcp_baton.workflow.quoting import one_line, placeholder
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.host import Host, InvalidField, Mismatch, Prepared
+from mcp_baton.workflow.pause import (
+    AnswersRequired,
+    PauseReason,
+    Question,
+    SchemaMismatch,
+    UnresolvableParams,
+    UnresolvedDependency,
+)
+from mcp_baton.workflow.quoting import LONGEST, is_long, one_line
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, concealed, shown_texts
 from mcp_baton.workflow.sources import (
     Constant,
@@ -26,6 +32,7 @@ from mcp_baton.workflow.sources import (
     as_text,
     copy_json,
     end_of,
+    fill,
     fill_json,
     fill_uri,
     lookup,
@@ -37,69 +44,34 @@ logger = logging.getLogger(__name__)
 SHOWN_VALUE: Final = 100
 """Characters of an invalid value that are shown."""
 
+LONG_BYTES: Final = 2_000
+"""A stored value of more bytes is longer than `quoting.LONGEST` characters, so it is not shown."""
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The known values, from which data sources are resolved.
-
-    Attributes:
-        texts: Prompt arguments as the client sent them, for texts.
-        arguments: The same, converted to their types, as JSON.
-        statuses: Each step's status, by step name.
-        outputs: The values of completed steps, by step name. A value that is not available is missing.
-        variables: The task's variables, with those that tools of this run have set.
-        secrets: The secret prompt arguments.
-        answers: Arguments that a person has supplied for a step, by the step's name.
-        lost: Why the stored result of a completed step is not available, by step name. The run that made the result
-            still has it in `outputs`.
-        outside: The bytes that reading a task variable must fetch; 0 for one inside the item.
-    """
-
-    texts: Mapping[str, str]
-    arguments: Mapping[str, Json]
-    statuses: Mapping[str, StepStatus]
-    outputs: Mapping[str, Json]
-    variables: Mapping[str, Json]
-    secrets: Secrets = NO_SECRETS
-    answers: Mapping[str, JsonObject] = field(default_factory=dict)
-    lost: Mapping[str, str] = field(default_factory=dict)
-    outside: Callable[[str], int] = field(default=lambda _: 0, compare=False)
-
-    @property
-    def shown_texts(self) -> Mapping[str, str]:
-        """The prompt arguments as texts, without secrets."""
-        return shown_texts(self.texts, self.secrets) if self.secrets.names else self.texts
-
-    def shown_value(self, value: Json, source: Source | None) -> Json:
-        """An argument's value without secrets."""
-        return concealed(value, source, self.secrets, self.shown_texts) if self.secrets.names else value
+FIELD_BYTES: Final = 100_000
+"""A stored value of more bytes is not read to show one field of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotGiven:
+class NotGiven(Struct, frozen=True):
     """An optional prompt argument that the client has omitted."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoOutput:
+class NoOutput(Struct, frozen=True):
     """The producing step has no output (yet)."""
 
     step: Step
     path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NoField:
+class NoField(Struct, frozen=True):
     """The output does not have the path."""
 
     step: Step
     path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NoVariable:
+class NoVariable(Struct, frozen=True):
     """The task variable or its field does not exist, or its value cannot be read.
 
     Attributes:
@@ -113,71 +85,255 @@ class NoVariable:
 type Resolution = Found | NotGiven | NoOutput | NoField | NoVariable
 
 
-def stored_name(source: StepOutput | TaskVariable, workflow: Workflow) -> str:
-    """The task variable that a source reads."""
-    if isinstance(source, TaskVariable):
-        return source.name
-    return f"{RESULT_PREFIX}{workflow.bound(source.binding).name}"
+class Ready(Struct, frozen=True):
+    """A step that can run, with the prepared call; `None` for a step without a tool."""
+
+    call: Prepared | None
 
 
-def stored_bytes(source: Source, workflow: Workflow, known: Known) -> int:
-    """The bytes outside the task's item that must be read to resolve a source."""
-    if not isinstance(source, StepOutput | TaskVariable):
-        return 0
-    if isinstance(source, StepOutput):
-        status = known.statuses[workflow.bound(source.binding).name]
-        if status is not StepStatus.COMPLETED:
+def _none_outside(_: str) -> int:
+    return 0
+
+
+class Known(Struct, frozen=True):
+    """The known values of a workflow, from which data sources are resolved.
+
+    Attributes:
+        texts: Prompt arguments as the client sent them, for texts.
+        arguments: The same, converted to their types, as JSON.
+        statuses: Each step's status, by step name, in order.
+        outputs: The values of completed steps, by step name. A value that is not available is missing.
+        variables: The task's variables, with those that tools of this run have set.
+        secrets: The secret prompt arguments.
+        answers: Arguments that a person has supplied for a step, by the step's name.
+        lost: Why the stored result of a completed step is not available, by step name. The run that made the result
+            still has it in `outputs`.
+        outside: The bytes that reading a task variable must fetch; 0 for one inside the item.
+    """
+
+    workflow: Workflow
+    texts: Mapping[str, str]
+    arguments: Mapping[str, Json]
+    statuses: Mapping[str, StepStatus]
+    outputs: Mapping[str, Json]
+    variables: Mapping[str, Json]
+    secrets: Secrets = NO_SECRETS
+    answers: Mapping[str, JsonObject] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    outside: Callable[[str], int] = _none_outside
+
+    @property
+    def open_steps(self) -> list[Step]:
+        """The steps that are not settled, in order."""
+        return [step for step in self.workflow.steps if not self.statuses[step.name].settled]
+
+    # Sources
+
+    def resolve(self, source: Source) -> Resolution:
+        """Resolve a data source. The value shares no container with the known values."""
+        # `match` with a class's attributes takes four times as long, and this is asked for each argument of each step.
+        if isinstance(source, PromptArg):
+            name = source.name
+            return Found(_own(self.arguments[name])) if name in self.arguments else NotGiven(name)
+        if isinstance(source, Constant):
+            value = source.value
+            return Found(value if type(value) in _PLAIN else fill_json(value, self.texts))
+        if isinstance(source, StepOutput):
+            return self._output(self.workflow.bound(source.binding), source.path)
+        return self._variable(source)
+
+    def _output(self, step: Step, path: str | None) -> Resolution:
+        if self.statuses[step.name] is not StepStatus.COMPLETED or step.name not in self.outputs:
+            return NoOutput(step, path)
+        found = lookup(self.outputs[step.name], path)
+        return Found(_own(found.value)) if found else NoField(step, path)
+
+    def _variable(self, source: TaskVariable) -> Resolution:
+        if source.name not in self.variables:
+            return NoVariable(source.name, later=self.outside(source.name) > 0)
+        try:
+            value = self.variables[source.name]
+        except (StoreUnavailable, ValueLost) as error:
+            logger.exception("the task variable %r cannot be read", source.name)
+            return NoVariable(source.name, later=isinstance(error, StoreUnavailable))
+        found = lookup(value, source.path)
+        return Found(_own(found.value)) if found else NoVariable(source.name)
+
+    def stored_name(self, source: StepOutput | TaskVariable) -> str:
+        """The task variable that a source reads."""
+        if isinstance(source, TaskVariable):
+            return source.name
+        return f"{RESULT_PREFIX}{self.workflow.bound(source.binding).name}"
+
+    def stored_bytes(self, source: Source) -> int:
+        """The bytes outside the task's item that must be read to resolve a source."""
+        if not isinstance(source, StepOutput | TaskVariable):
             return 0
-    return known.outside(stored_name(source, workflow))
+        if isinstance(source, StepOutput):
+            status = self.statuses[self.workflow.bound(source.binding).name]
+            if status is not StepStatus.COMPLETED:
+                return 0
+        return self.outside(self.stored_name(source))
 
+    def is_lost(self, source: Source) -> bool:
+        """Whether later calls cannot get a value that this run has in memory."""
+        return isinstance(source, StepOutput) and self.workflow.bound(source.binding).name in self.lost
 
-LONG_BYTES: Final = 2_000
-"""A stored value of more bytes is longer than `quoting.LONGEST` characters, so it is not shown."""
+    # Values as texts
 
-FIELD_BYTES: Final = 100_000
-"""A stored value of more bytes is not read to show one field of it."""
+    @property
+    def shown_texts(self) -> Mapping[str, str]:
+        """The prompt arguments as texts, without secrets."""
+        return shown_texts(self.texts, self.secrets) if self.secrets.names else self.texts
 
+    def shown_value(self, value: Json, source: Source | None) -> Json:
+        """An argument's value without secrets."""
+        return concealed(value, source, self.secrets, self.shown_texts) if self.secrets.names else value
 
-def shows_placeholder(source: Source, workflow: Workflow, known: Known) -> bool:
-    """Whether a source's value is too long to be read for display: its placeholder is shown."""
-    is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
-    return stored_bytes(source, workflow, known) > (FIELD_BYTES if is_field else LONG_BYTES)
+    def placeholder(self, source: Source) -> str | None:
+        """The placeholder of a source's value; a constant has none."""
+        match source:
+            case PromptArg(name):
+                return f"<prompt arg {name}>"
+            case StepOutput(binding, path):
+                producer = self._producer(self.workflow.bound(binding))
+                return f"<output from {producer}>" if path is None else f"<field '{path}' from {producer}>"
+            case TaskVariable(name, path, set_by):
+                setter = f" (set by {' or '.join(set_by)})" if set_by else ""
+                whole = f"task variable {name}{setter}"
+                return f"<{whole}>" if path is None else f"<field '{path}' from {whole}>"
+            case _:
+                return None
 
+    def _producer(self, step: Step) -> str:
+        """The tool that makes the value, with its step if several steps use the tool."""
+        if step.tool is None:
+            return step.name
+        alone = sum(other.tool == step.tool for other in self.workflow.steps) == 1
+        return step.tool if alone else f"{step.tool} (step '{step.name}')"
 
-def resolve(source: Source, workflow: Workflow, known: Known) -> Resolution:
-    """Resolve a data source. The value shares no container with the known values."""
-    # `match` with a class's attributes takes four times as long, and this is asked for each argument of each step.
-    if isinstance(source, PromptArg):
-        name = source.name
-        return Found(_own(known.arguments[name])) if name in known.arguments else NotGiven(name)
-    if isinstance(source, Constant):
-        value = source.value
-        return Found(value if type(value) in _PLAIN else fill_json(value, known.texts))
-    if isinstance(source, StepOutput):
-        return _resolve_output(workflow.bound(source.binding), source.path, known)
-    return _resolve_variable(source, known)
+    def shows_placeholder(self, source: Source) -> bool:
+        """Whether a source's value is too long to be read for display: its placeholder is shown."""
+        is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
+        return self.stored_bytes(source) > (FIELD_BYTES if is_field else LONG_BYTES)
 
+    def shortened(self, value: Json, source: Source | None, longest: int = LONGEST) -> Json:
+        """A value, or its placeholder if it is long and has one."""
+        if source is None or not is_long(value, longest):
+            return value
+        return self.placeholder(source) or value
 
-def _resolve_variable(source: TaskVariable, known: Known) -> Resolution:
-    if source.name not in known.variables:
-        return NoVariable(source.name, later=known.outside(source.name) > 0)
-    try:
-        value = known.variables[source.name]
-    except (StoreUnavailable, ValueLost) as error:
-        logger.exception("the task variable %r cannot be read", source.name)
-        return NoVariable(source.name, later=isinstance(error, StoreUnavailable))
-    found = lookup(value, source.path)
-    return Found(_own(found.value)) if found else NoVariable(source.name)
+    def question_text(self, step: Step) -> str | None:
+        """The question of a step, with its values; `None` if a value is not known yet. Secrets are hidden."""
+        if step.ask is None:
+            return None
+        bindings = step.template_bindings
+        values = self._resolve_all(bindings, step)
+        if not isinstance(values, dict):
+            return None
+        texts = {name: as_text(self.shown_value(value, bindings[name])) for name, value in values.items()}
+        return fill(step.ask.question, {**self.shown_texts, **texts})
 
+    def open_questions(self) -> dict[str, str]:
+        """The questions without an answer whose values are known, in order, by the names of their steps."""
+        left = (step for step in self.workflow.steps if self.statuses[step.name] is not StepStatus.COMPLETED)
+        texts = {step.name: self.question_text(step) for step in left}
+        return {name: text for name, text in texts.items() if text is not None}
 
-def _resolve_output(step: Step, path: str | None, known: Known) -> Resolution:
-    if known.statuses[step.name] is not StepStatus.COMPLETED or step.name not in known.outputs:
-        return NoOutput(step, path)
-    value = known.outputs[step.name]
-    if path is None:
-        return Found(_own(value))
-    found = lookup(value, path)
-    return Found(_own(found.value)) if found else NoField(step, path)
+    # Steps
+
+    def decide(self, step: Step, host: Host) -> Ready | PauseReason:
+        """Whether a step can run now, and with what; or why it cannot."""
+        if step.ask is not None:
+            return self._unanswered(step, host)
+        arguments = self.arguments_of(step)
+        if not isinstance(arguments, dict):
+            return arguments
+        for resource in step.resources:
+            uri = None if step.read_after(resource) else self.uri_of(resource, step)
+            if uri is not None and not isinstance(uri, str):
+                return uri
+        if step.tool is None:
+            return Ready(None)
+        prepared = host.prepare(step.tool, arguments)
+        if isinstance(prepared, Mismatch):
+            invalid = tuple(self._with_value(item, step, arguments) for item in prepared.invalid)
+            return SchemaMismatch(step.name, prepared.missing, invalid, step.tool)
+        return Ready(prepared)
+
+    def arguments_of(self, step: Step) -> dict[str, Json] | PauseReason:
+        """A step's arguments, or why the step cannot run. A missing prompt argument is omitted; the schema decides
+        about it."""
+        answers = self.answers.get(step.name, {})
+        resolved = self._resolve_all({name: it for name, it in step.arguments.items() if name not in answers}, step)
+        return {**resolved, **answers} if isinstance(resolved, dict) else resolved
+
+    def uri_of(self, template: str, step: Step) -> str | PauseReason:
+        """The URI of one of a step's resources, or why the step cannot run."""
+        names = sorted(placeholders(template))
+        bound = {name: step.template_bindings[name] for name in names if name in step.template_bindings}
+        values = self._resolve_all(bound, step)
+        if not isinstance(values, dict):
+            return values
+        texts = {name: text for name, text in self.texts.items() if name not in bound}
+        texts.update({name: as_text(value) for name, value in values.items()})
+        for name in names:
+            if name not in texts:
+                problem = f"the prompt argument '{name}' was not given"
+                return UnresolvableParams(step.name, name, step.tool or "", problem)
+        return fill_uri(template, texts)
+
+    def _resolve_all(self, sources: Mapping[str, Source], step: Step) -> dict[str, Json] | PauseReason:
+        resolved: dict[str, Json] = {}
+        tool = step.tool or ""
+        for name, source in sources.items():
+            resolution = self.resolve(source)
+            if isinstance(resolution, Found):
+                resolved[name] = resolution.value
+            elif isinstance(resolution, NoOutput):
+                producer = resolution.step
+                lost = self.lost.get(producer.name, "")
+                return UnresolvedDependency(step.name, producer.binding, producer.name, tool, lost)
+            elif not isinstance(resolution, NotGiven):
+                return UnresolvableParams(step.name, name, tool, self._why_not_found(source, resolution))
+        return resolved
+
+    def _why_not_found(self, source: Source, resolution: Resolution) -> str:
+        """Where a value was expected, and what is there. It quotes no values."""
+        if isinstance(resolution, NoField) and resolution.path:
+            step, path = resolution.step.name, resolution.path
+            return f"'{path}' is not in the output of step '{step}': {end_of(self.outputs[step], path)}"
+        if not isinstance(source, TaskVariable):
+            return ""
+        if source.name not in self.variables:
+            return f"the task variable '{source.name}' is not set"
+        if source.path is None:
+            return f"the value of the task variable '{source.name}' was lost or cannot be read"
+        return f"the task variable '{source.name}' has no '{source.path}', or its value was lost"
+
+    def _unanswered(self, step: Step, host: Host) -> PauseReason:
+        """Why a run stops at a question that has no answer."""
+        values = self._resolve_all(step.template_bindings, step)
+        if not isinstance(values, dict):
+            return values
+        texts, asked = self.open_questions(), {it.name: it.ask for it in self.workflow.steps if it.ask}
+        questions = tuple(
+            Question(answer.name, texts[answer.name], dict(host.answer_schema(answer)), asked[answer.name].of)
+            for answer in self.workflow.questions
+            if answer.name in texts
+        )
+        return AnswersRequired(step.name, questions, self.workflow.name)
+
+    def _with_value(self, item: InvalidField, step: Step, arguments: Mapping[str, Json]) -> InvalidField:
+        """An invalid field, with the argument's value and where that came from."""
+        name = item.field.partition(".")[0]
+        source = step.arguments.get(name)
+        if source is None or name not in arguments or name in self.answers.get(step.name, {}):
+            return item
+        value = one_line(self.shown_value(arguments[name], source))
+        value = value if len(value) <= SHOWN_VALUE else f"{value[:SHOWN_VALUE]} …"
+        origin = self.placeholder(source) or "a constant"
+        return InvalidField(item.field, f"{item.problem}; it got {value} from {origin}")
 
 
 _PLAIN = frozenset({bool, float, int, type(None)})
@@ -186,128 +342,6 @@ _PLAIN = frozenset({bool, float, int, type(None)})
 def _own(value: Json) -> Json:
     """The value, copied if it is a container."""
     return value if type(value) in _PLAIN else copy_json(value)
-
-
-def resolve_arguments(step: Step, workflow: Workflow, known: Known) -> dict[str, Json] | PauseReason:
-    """A step's arguments, or why the step cannot run. A missing prompt argument is omitted; the schema decides about
-    it."""
-    answers = known.answers.get(step.name)
-    if not answers:
-        return _resolve_all(step.arguments, step, workflow, known, step.tool or "")
-    asked = {name: source for name, source in step.arguments.items() if name not in answers}
-    resolved = _resolve_all(asked, step, workflow, known, step.tool or "")
-    return {**resolved, **answers} if isinstance(resolved, dict) else resolved
-
-
-def resolve_uri(template: str, step: Step, workflow: Workflow, known: Known) -> str | PauseReason:
-    """The URI of one of a step's resources, or why the step cannot run."""
-    names = sorted(placeholders(template))
-    bound = {name: step.template_bindings[name] for name in names if name in step.template_bindings}
-    values = _resolve_all(bound, step, workflow, known, step.tool or "")
-    if not isinstance(values, dict):
-        return values
-    texts = {name: text for name, text in known.texts.items() if name not in bound}
-    texts.update({name: as_text(value) for name, value in values.items()})
-    for name in names:
-        if name not in texts:
-            problem = f"the prompt argument '{name}' was not given"
-            return UnresolvableParams(step.name, name, step.tool or "", problem)
-    return fill_uri(template, texts)
-
-
-def resolve_texts(
-    sources: Mapping[str, Source], step: Step, workflow: Workflow, known: Known
-) -> dict[str, str] | PauseReason:
-    """Sources as texts, with secrets hidden; or why they cannot be resolved."""
-    values = _resolve_all(sources, step, workflow, known, step.tool or "")
-    if not isinstance(values, dict):
-        return values
-    return {name: as_text(known.shown_value(value, sources[name])) for name, value in values.items()}
-
-
-def _resolve_all(
-    sources: Mapping[str, Source], step: Step, workflow: Workflow, known: Known, tool: str
-) -> dict[str, Json] | PauseReason:
-    resolved: dict[str, Json] = {}
-    for name, source in sources.items():
-        resolution = resolve(source, workflow, known)
-        if isinstance(resolution, Found):
-            resolved[name] = resolution.value
-        elif isinstance(resolution, NoOutput):
-            producer = resolution.step
-            lost = known.lost.get(producer.name, "")
-            return UnresolvedDependency(step.name, producer.binding, producer.name, tool, lost)
-        elif not isinstance(resolution, NotGiven):
-            return UnresolvableParams(step.name, name, tool, _why_not_found(source, resolution, known))
-    return resolved
-
-
-def _why_not_found(source: Source, resolution: Resolution, known: Known) -> str:
-    """Where a value was expected, and what is there. It quotes no values."""
-    if isinstance(resolution, NoField) and resolution.path:
-        step, path = resolution.step.name, resolution.path
-        return f"'{path}' is not in the output of step '{step}': {end_of(known.outputs[step], path)}"
-    if not isinstance(source, TaskVariable):
-        return ""
-    if source.name not in known.variables:
-        return f"the task variable '{source.name}' is not set"
-    if source.path is None:
-        return f"the value of the task variable '{source.name}' was lost or cannot be read"
-    return f"the task variable '{source.name}' has no '{source.path}', or its value was lost"
-
-
-class Schemas(Protocol):
-    """The part of a `Host` that knows the tools' input schemas."""
-
-    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
-        """Validate the arguments against the tool's input schema."""
-
-    def answer_schema(self, question: Argument) -> JsonObject:
-        """The JSON Schema of an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A step that can run.
-
-    Attributes:
-        call: The call that is prepared; `None` for a step without a tool.
-    """
-
-    call: Prepared | None
-
-
-def decide(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> Ready | PauseReason:
-    """Whether a step can run now, and with what; or why it cannot."""
-    arguments = resolve_arguments(step, workflow, known)
-    if not isinstance(arguments, dict):
-        return arguments
-    for resource in step.resources:
-        uri = None if step.read_after(resource) else resolve_uri(resource, step, workflow, known)
-        if uri is not None and not isinstance(uri, str):
-            return uri
-    if step.tool is None:
-        return Ready(None)
-    prepared = schemas.prepare(step.tool, arguments)
-    if isinstance(prepared, Mismatch):
-        invalid = tuple(_with_value(item, step, workflow, known, arguments) for item in prepared.invalid)
-        return SchemaMismatch(step.name, prepared.missing, invalid, step.tool)
-    return Ready(prepared)
-
-
-def _with_value(
-    item: InvalidField, step: Step, workflow: Workflow, known: Known, arguments: Mapping[str, Json]
-) -> InvalidField:
-    """An invalid field, with the argument's value and where that came from."""
-    name = item.field.partition(".")[0]
-    source = step.arguments.get(name)
-    if source is None or name not in arguments or name in known.answers.get(step.name, {}):
-        return item
-    value = one_line(known.shown_value(arguments[name], source))
-    value = value if len(value) <= SHOWN_VALUE else f"{value[:SHOWN_VALUE]} …"
-    return InvalidField(
-        item.field, f"{item.problem}; it got {value} from {placeholder(source, workflow) or 'a constant'}"
-    )
 
 
 type Schema = Mapping[str, Any]

@@ -25,7 +25,7 @@ from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of, stored_arguments
+from mcp_baton.workflow.secrets import secrets_of, stored_arguments
 
 
 class RunInput(Struct, frozen=True):
@@ -150,7 +150,6 @@ class EndedRun(Struct, frozen=True):
         lost: The steps of this run that are not recorded, or may not be recorded.
     """
 
-    workflow: Workflow
     known: Known
     traces: tuple[StepTrace, ...]
     stop: Stop | None
@@ -162,6 +161,11 @@ class EndedRun(Struct, frozen=True):
     twice: tuple[Repeat, ...] = ()
     before: tuple[Repeat, ...] = ()
     lost: tuple[Repeat, ...] = ()
+
+    @property
+    def workflow(self) -> Workflow:
+        """The workflow."""
+        return self.known.workflow
 
     @property
     def read(self) -> frozenset[str]:
@@ -181,10 +185,7 @@ class EndedRun(Struct, frozen=True):
         return self.known.statuses
 
 
-NOTHING_KNOWN = Known({}, {}, {}, {}, {})
-
-
-class Run(Struct):
+class Run:
     """A run in progress: what it knows, and what it has not written yet.
 
     Attributes:
@@ -194,40 +195,42 @@ class Run(Struct):
         lost: Why the stored result of a completed step is not available, by step.
         persisted: Whether the store has everything that happened; `unknown` if that is not known.
         stored: Whether the last write was made.
-        secrets: The secret arguments.
         unsure: The steps that a write of this run may or may not have written.
-        known: The values from which arguments are resolved.
         began: When the present step began; `None` without a task.
     """
 
-    workflow: Workflow
-    input: RunInput
-    lease: Lease | None
-    variables: TaskVariables
-    statuses: dict[str, StepStatus]
-    outputs: dict[str, Json] = field(default_factory=dict)
-    traces: list[StepTrace] = field(default_factory=list)
-    blocked: Blocked | None = None
-    move: Move | None = None
-    written: int = 0
-    oversized: set[str] = field(default_factory=set)
-    lost: dict[str, str] = field(default_factory=dict)
-    persisted: Persisted = True
-    stored: bool = True
-    unsure: set[str] = field(default_factory=set)
-    secrets: Secrets = NO_SECRETS
-    known: Known = NOTHING_KNOWN
-    began: Began | None = None
-
-    def __post_init__(self) -> None:
-        if self.workflow.secrets:
-            self.secrets = secrets_of(self.workflow.secrets, self.input.texts, self.input.arguments)
-        self.use_variables(self.variables)
+    def __init__(
+        self,
+        workflow: Workflow,
+        run_input: RunInput,
+        lease: Lease | None,
+        variables: TaskVariables,
+        statuses: dict[str, StepStatus],
+        move: Move | None = None,
+    ) -> None:
+        self.workflow = workflow
+        self.input = run_input
+        self.lease = lease
+        self.statuses = statuses
+        self.move = move
+        self.outputs: dict[str, Json] = {}
+        self.lost: dict[str, str] = {}
+        self.secrets = secrets_of(workflow.secrets, run_input.texts, run_input.arguments)
+        self.traces: list[StepTrace] = []
+        self.blocked: Blocked | None = None
+        self.began: Began | None = None
+        self.written = 0
+        self.oversized: set[str] = set()
+        self.persisted: Persisted = True
+        self.stored = True
+        self.unsure: set[str] = set()
+        self.use_variables(variables)
 
     def use_variables(self, variables: TaskVariables) -> None:
         """Use these variables from now on."""
         given, self.variables = self.input, variables
         self.known = Known(
+            self.workflow,
             given.texts,
             given.arguments,
             self.statuses,
@@ -322,7 +325,6 @@ class Run(Struct):
         """The ended run, which stopped for this reason."""
         places = {step.name: place for place, step in enumerate(self.workflow.steps)}
         return EndedRun(
-            workflow=self.workflow,
             known=self.known,
             traces=tuple(sorted(self.traces, key=lambda trace: places[trace.step.name])),
             stop=stop,

@@ -12,24 +12,11 @@ from msgspec import Struct
 from mcp_baton.protocol.json import Json, dumps_spaced
 from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.workflow.definition import TASK_ID, Step, Workflow
-from mcp_baton.workflow.handoff import (
-    Handle,
-    Requirements,
-    call_of,
-    call_that_shows,
-    frame_of,
-    handoff,
-    lost_results,
-    preview_uris,
-    remaining_steps,
-    secrets_given,
-)
+from mcp_baton.workflow.handoff import Handle, RemainingCalls, Requirements, call_that_shows, uris_of
 from mcp_baton.workflow.host import Failed, FetchedResource, Succeeded
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason
-from mcp_baton.workflow.questions import question_text
-from mcp_baton.workflow.quoting import LONGEST as LONG
-from mcp_baton.workflow.quoting import called_with, one_line, quoted_error, quoted_guidance
+from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error, quoted_guidance
 from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice, named
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, Persisted, StepTrace, UnreadResource
@@ -117,7 +104,7 @@ def messages(
         said = [why_stopped(run, run.stop), *(not_recorded(run) if run.persisted == "unknown" else [])]
     elif run.pause:
         notes = [*may_have_run_twice(run.twice), *may_have_run(run.before), *not_recorded(run)]
-        said = [handoff(run.workflow, run.known, run.pause, tools, run.read, handle, notes)]
+        said = [RemainingCalls(run.known, tools, run.pause, handle, handle, run.read).handoff(notes)]
     else:
         said = [*may_have_run_twice(run.twice), *not_recorded(run)]
     return [*conversation, *([Message("assistant", "\n\n".join(said))] if said else [])]
@@ -149,17 +136,16 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
     if trace.step.guidance and not trace.replayed:
         yield Message("assistant", quoted_guidance(trace.step.guidance, run.known.shown_texts))
     if trace.step.ask is not None:
-        question = question_text(trace.step, run.workflow, run.known)
+        question = run.known.question_text(trace.step)
         yield Message("assistant", f"{_asking(trace.step)}: {quoted_error(question or trace.step.ask.question)}")
         yield Message("user", f"Answer to '{trace.step.name}': {_answer(trace)}")
         return
     if trace.step.tool is None:
-        uris = preview_uris(trace.step, run.workflow, run.known)
-        yield Message("assistant", f"Reading {', '.join(uris.values())}")
+        yield Message("assistant", f"Reading {', '.join(uris_of(trace.step, run.known).values())}")
     for resource in trace.resources:
         yield _resource(resource, run)
     if trace.arguments is not None:
-        yield Message("assistant", f"Calling {trace.step.tool} with {_arguments(trace, run)}")
+        yield Message("assistant", f"Calling {trace.step.tool} with {_arguments(trace, run.known)}")
     if isinstance(trace.outcome, Failed):
         yield Message("user", f"{_source_of_error(trace)}: {trace.outcome.error}")
     elif trace.step.tool is not None:
@@ -183,12 +169,13 @@ def _source_of_error(trace: StepTrace) -> str:
     return f"The resource {trace.unread} could not be read{call}"
 
 
-def _arguments(trace: StepTrace, run: EndedRun) -> str:
-    sources = trace.step.arguments
-    arguments = trace.arguments or {}
-    if run.known.secrets.names:
-        arguments = {name: run.known.shown_value(value, sources.get(name)) for name, value in arguments.items()}
-    return called_with(arguments, sources, run.workflow)
+def _arguments(trace: StepTrace, known: Known) -> str:
+    """A call's arguments on one line, without secrets, and with placeholders for those that are long."""
+    shown: dict[str, Json] = {}
+    for name, value in (trace.arguments or {}).items():
+        source = trace.step.arguments.get(name)
+        shown[name] = known.shortened(known.shown_value(value, source), source)
+    return one_line(shown)
 
 
 def _resource(resource: Content, run: EndedRun) -> Message:
@@ -246,7 +233,7 @@ def text_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle
         where: Returns the URIs of results.
     """
     if isinstance(run.stop, TaskOver | Superseded):
-        return cut(" ".join([why_stopped(run, run.stop), *_going_on(run, run.stop, known, handle)]))
+        return cut(" ".join([why_stopped(run, run.stop), *_going_on(run.stop, known, handle)]))
     if run.pause:
         return _paused(run, run.pause, known, tools, handle)
     notes = [*may_have_run_twice(run.twice), *_notes(run)]
@@ -293,65 +280,55 @@ def cut(text: str, most: int = LIMIT) -> str:
     return text if len(data) <= most else f"{data[: most - 4].decode(errors='ignore')} …"
 
 
-def _going_on(run: EndedRun, over: Over, known: Known, handle: Handle | None) -> list[str]:
+def _going_on(over: Over, known: Known, handle: Handle | None) -> list[str]:
     """How to continue after another request has completed or taken over the task."""
     ended = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
     if handle is None or ended:
         return []
-    return [handle.offer(run.workflow.name, secrets_given(run.workflow, known), begin="")]
+    return [handle.offer(known, begin="")]
 
 
 def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
-    if not remaining_steps(run.workflow, known):
+    event = cut(pause.what_happened(), LIMIT_OF_EVENT)
+    if known.statuses[pause.step].settled:
+        event = cut(f"Another call has completed step '{pause.step}' while this run was under way.", LIMIT_OF_EVENT)
+    if not known.open_steps:
         finish = [f"All {len(known.statuses)} steps are done. {handle.finish()}"] if handle else []
-        return "\n\n".join([_event(pause, known), *may_have_run_twice(run.twice), *finish])
-    frame = frame_of(pause, run.workflow, known, handle if run.stored else None)
-    before = open_repeats_before(run, known)
-    lost = " ".join(lost_results(known, pause))
-    head = [_event(pause, known), *([cut(lost, LIMIT_OF_EVENT)] if lost else [])]
-    head += [*may_have_run_twice(run.twice), *may_have_run(before), *frame.before]
-    tail = [*_notes(run), *frame.after]
-    if not frame.steps:
+        return "\n\n".join([event, *may_have_run_twice(run.twice), *finish])
+    remaining = RemainingCalls(known, tools, pause, handle, handle if run.stored else None)
+    before, steps, after = remaining.frame()
+    lost = " ".join(remaining.lost_results())
+    head = [event, *([cut(lost, LIMIT_OF_EVENT)] if lost else [])]
+    head += [*may_have_run_twice(run.twice), *may_have_run(open_repeats_before(run, known)), *before]
+    tail = [*_notes(run), *after]
+    if not steps:
         return "\n\n".join([*head, *tail])
     room = LIMIT - _size("\n\n".join([*head, *tail])) - _ROOM_FOR_COUNT
     calls: list[str] = []
-    for number, step in enumerate(frame.steps, 1):
-        wordings = _wordings(step, run.workflow, known, pause, tools, handle)
-        fitting = (text for text in wordings if _size(text) + 6 <= room)
+    for number, step in enumerate(steps, 1):
         # The first call must be in the text. Later results show the others.
-        text = next(fitting, None) if number == 1 else _if_fits(next(wordings), room)
+        wordings = _wordings(step, remaining) if number == 1 else iter([remaining.text_of(step)])
+        text = next((text for text in wordings if _size(text) + 6 <= room), None)
         if text is None:
             break
         calls.append(f"{number}. {text}")
         room -= _size(calls[-1]) + 2
-    left = len(frame.steps) - len(calls)
+    left = len(steps) - len(calls)
     more = [f"And {left} more after {'this' if len(calls) == 1 else 'these'}."] if left else []
     return "\n\n".join([*head, *calls, *more, *tail])
 
 
-def _event(pause: PauseReason, known: Known) -> str:
-    if known.statuses[pause.step].settled:
-        return cut(f"Another call has completed step '{pause.step}' while this run was under way.", LIMIT_OF_EVENT)
-    return cut(pause.what_happened(), LIMIT_OF_EVENT)
-
-
-def _wordings(
-    step: Step, workflow: Workflow, known: Known, pause: PauseReason, tools: Requirements, handle: Handle | None
-) -> Iterator[str]:
+def _wordings(step: Step, remaining: RemainingCalls) -> Iterator[str]:
     """What remains of a step, from the longest to the shortest text."""
-    yield call_of(step, workflow, known, pause, tools, handle=handle)
-    yield call_of(step, workflow, known, pause, tools, handle=handle, longest=SHORT)
-    short = call_of(step, workflow, known, pause, tools, handle=handle, longest=SHORT)
+    yield remaining.text_of(step)
+    short = remaining.text_of(step, longest=SHORT)
+    yield short
     yield short.partition("\n")[0]
     if step.tool is None:
-        yield f"Read the resources of step '{cut(step.name, LONG)}'"
+        yield f"Read the resources of step '{cut(step.name, LONGEST)}'"
     else:
-        instead = ": let the server make it" if handle and handle.tool else ""
+        instead = ": let the server make it" if remaining.handle and remaining.handle.tool else ""
         yield f"A call of {step.tool}, whose arguments are too long to stand here{instead}"
-
-
-def _if_fits(text: str, room: int) -> str | None:
-    return text if _size(text) + 6 <= room else None
 
 
 def _notes(run: EndedRun) -> list[str]:

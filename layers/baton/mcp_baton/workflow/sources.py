@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, cast
+
+from msgspec import Struct
 
 from mcp_baton.protocol.json import Json, dumps
 
@@ -49,8 +50,7 @@ class SourceBase(Operand):
         return exists(self)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Condition:
+class Condition(Struct, frozen=True, eq=False):
     """A condition of a step: a comparison of sources, or a combination of conditions.
 
     Attributes:
@@ -117,30 +117,26 @@ class Condition:
 COMBINING = frozenset({"and", "or", "not"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PromptArg(SourceBase):
+class PromptArg(SourceBase, Struct, frozen=True, eq=False):
     """The value of a prompt argument."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Constant(SourceBase):
+class Constant(SourceBase, Struct, frozen=True, eq=False):
     """A fixed value. In its strings, `{arg}` is replaced by a prompt argument's value."""
 
     value: Json
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepOutput(SourceBase):
+class StepOutput(SourceBase, Struct, frozen=True, eq=False):
     """An earlier step's output, or the field of it that a dotted path leads to."""
 
     binding: str
     path: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TaskVariable(SourceBase):
+class TaskVariable(SourceBase, Struct, frozen=True, eq=False):
     """A task variable, or the field of it that a dotted path leads to.
 
     Attributes:
@@ -149,11 +145,10 @@ class TaskVariable(SourceBase):
 
     name: str
     path: str | None = None
-    set_by: tuple[str, ...] = field(default=(), compare=False)
+    set_by: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FirstOf(SourceBase):
+class FirstOf(SourceBase, Struct, frozen=True, eq=False):
     """The first of several sources that has a value."""
 
     sources: tuple["Source", ...]
@@ -259,8 +254,7 @@ def described(source: "Source | Condition") -> Json:
             return ["task_variable", source.name, source.path]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A value that exists. It may be `null`."""
 
     value: Json

@@ -1,7 +1,7 @@
 """A worker that is killed: before or after one of its store's calls, or at a random moment of an invocation.
 
 What runs here keeps the modules that workers need, and forks a worker each time that one has died, as Lambda starts a
-runtime anew within its container. The worker speaks to the Runtime API itself, and is killed by signal 9.
+runtime anew within its container. The worker speaks to the pool itself, and is killed by signal 9.
 
 Time goes faster for the store than for the machine, so that a dead worker's claim is over soon. The environment says
 where things are: `DATABASE` (a URL), `JOURNAL` (a file), `PLANS` (a folder), `EPOCH_MS` and `SPEED`.
@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton import Context, Server
 from mcp_baton.aws import LambdaContext, dynamodb_store, handler
 from mcp_baton.local.dynamodb import http_client
-from mcp_baton.local.workers.__main__ import Api, invoke
-from mcp_baton.local.workers.runtime_api import Invoker
+from mcp_baton.local.worker_process import STARTED, Channel
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.jobs import Dispatcher
@@ -152,10 +151,11 @@ def die(when: str, call: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def run(address: str, said: int, client: "DynamoDBClient") -> None:
+def run(channel: Channel, said: int, client: "DynamoDBClient") -> None:
     """Work for as long as it lasts."""
-    plan, api = Plan(client), Api(address)
-    answer = make(Invoker(address), client)
+    channel.listen()
+    plan = Plan(client)
+    answer = make(channel, client)
 
     def watched(event: dict[str, Any], context: Any) -> dict[str, Any]:
         os.write(said, f"{context.aws_request_id}\n".encode())
@@ -163,7 +163,7 @@ def run(address: str, said: int, client: "DynamoDBClient") -> None:
         return answer(event, context)
 
     while True:
-        invoke(api, watched)
+        channel.invoke(watched)
         plan.end()
 
 
@@ -210,21 +210,21 @@ def work_once() -> None:
 
 
 def supervise() -> None:
-    """Fork a worker, wait until it has died, tell the Runtime API, and again."""
+    """Fork a worker, wait until it has died, report that to the pool, and again."""
+    channel = Channel()
     load_once()
-    address = os.environ["AWS_LAMBDA_RUNTIME_API"]
+    channel.reply(STARTED, None)
     client = http_client(os.environ["DATABASE"])  # it has no connection yet, so each worker may go on with it
     while True:
         heard, said = os.pipe()
         pid = os.fork()
         if pid == 0:
-            run(address, said, client)
+            run(channel, said, client)
         os.close(said)
         with os.fdopen(heard) as lines:
             *_, last = ["", *lines]
         _, status = os.waitpid(pid, 0)
-        error = {"errorType": "Runtime.ExitError", "errorMessage": f"exit status {status}"}
-        Api(address).post(f"invocation/{last.strip()}/error", dumps(error).encode())
+        channel.reply(last.strip(), f"exit status {status}")
 
 
 def read_journal() -> list[list[Any]]:

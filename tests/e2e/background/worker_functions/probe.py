@@ -1,4 +1,4 @@
-"""A function whose every invocation asks the test what to do, over a connection that ends with the process."""
+"""A worker whose every invocation asks the test what to do, over a connection that ends with the process."""
 
 import json
 import os
@@ -7,35 +7,43 @@ import subprocess
 import sys
 from typing import Any
 
-from mcp_baton.local.workers.runtime_api import Invoker
+from mcp_baton.local.worker_process import Channel, Handler, work
 
 CHILD = "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); s.send(b'{}\\n'); s.recv(1)"
 
 
-def handler(event: dict[str, Any], context: Any) -> dict[str, bool] | None:
-    """Tell the test of this invocation, and do what it answers."""
-    with socket.create_connection(("127.0.0.1", event["port"])) as control, control.makefile("rw") as lines:
-        told = {
-            "pid": os.getpid(),
-            "event": event,
-            "request_id": context.aws_request_id,
-            "remaining_ms": context.get_remaining_time_in_millis(),
-        }
-        lines.write(json.dumps(told) + "\n")
-        lines.flush()
-        while what := lines.readline().split():
-            match what:
-                case ["return"]:
-                    return {"done": True}
-                case ["raise"]:
-                    raise RuntimeError("the bank said no")
-                case ["exit", code]:
-                    os._exit(int(code))
-                case ["read"]:
-                    lines.write(json.dumps(sys.stdin.read()) + "\n")
-                    lines.flush()
-                case ["child"]:
-                    subprocess.Popen([sys.executable, "-c", CHILD, str(event["port"])])
-                case ["send"]:
-                    Invoker(os.environ["AWS_LAMBDA_RUNTIME_API"]).dispatch({**event, "sent": True})
-        return None
+def probe(channel: Channel) -> Handler:
+    def handler(event: dict[str, Any], context: Any) -> dict[str, bool] | None:
+        """Connect to the test, and do what it answers."""
+        with socket.create_connection(("127.0.0.1", event["port"])) as control, control.makefile("rw") as lines:
+            told = {
+                "pid": os.getpid(),
+                "event": event,
+                "request_id": context.aws_request_id,
+                "remaining_ms": context.get_remaining_time_in_millis(),
+            }
+            lines.write(json.dumps(told) + "\n")
+            lines.flush()
+            while what := lines.readline().split():
+                match what:
+                    case ["return"]:
+                        return {"done": True}
+                    case ["raise"]:
+                        raise RuntimeError("the bank said no")
+                    case ["exit", code]:
+                        os._exit(int(code))
+                    case ["read"]:
+                        print("printed by a tool")  # noqa: T201 - the pool must not read it
+                        lines.write(json.dumps(sys.stdin.read()) + "\n")
+                        lines.flush()
+                    case ["child"]:
+                        subprocess.Popen([sys.executable, "-c", CHILD, str(event["port"])])
+                    case ["send"]:
+                        channel.dispatch({**event, "sent": True})
+            return None
+
+    return handler
+
+
+if __name__ == "__main__":
+    sys.exit(work(probe))

@@ -1,6 +1,6 @@
 """Sending for a worker: what is counted, and what a poll makes of a task that changes under it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ TASK = TaskRecord(
     {},
     job=Job(JobSpec("report", "r"), due_ms=10, dispatches=1, allowed=3),
 )
-ENDED = replace(TASK, status=TaskStatus.COMPLETED)
+ENDED = structs.replace(TASK, status=TaskStatus.COMPLETED)
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Around:
 
     def give_up(self, task: TaskRecord, _error: JsonObject) -> TaskRecord | None:
         self.asked.append("give up")
-        return replace(task, status=TaskStatus.FAILED)
+        return structs.replace(task, status=TaskStatus.FAILED)
 
     def dispatch(self, event: JsonObject) -> None:
         if self.refuses:
@@ -86,14 +86,14 @@ def test_an_event_that_was_taken_and_one_that_was_not_are_counted(around: Around
     ("task", "asked"),
     [
         (TASK, ["dispatch again"]),
-        (replace(TASK, claim=Claim("w", 10, 1)), ["dispatch again"]),
-        (replace(TASK, claim=Claim("w", 11, 1)), []),
-        (replace(TASK, claim=Claim("w", 0, 3)), ["give up"]),
-        (replace(TASK, claim=Claim("w", 11, 3)), []),
-        (replace(TASK, job=structs.replace(TASK.job, due_ms=11)), []),  # type: ignore[type-var]
-        (replace(TASK, status=TaskStatus.INPUT_REQUIRED), []),
+        (structs.replace(TASK, claim=Claim("w", 10, 1)), ["dispatch again"]),
+        (structs.replace(TASK, claim=Claim("w", 11, 1)), []),
+        (structs.replace(TASK, claim=Claim("w", 0, 3)), ["give up"]),
+        (structs.replace(TASK, claim=Claim("w", 11, 3)), []),
+        (structs.replace(TASK, job=structs.replace(TASK.job, due_ms=11)), []),  # type: ignore[type-var]
+        (structs.replace(TASK, status=TaskStatus.INPUT_REQUIRED), []),
         (ENDED, []),
-        (replace(TASK, job=None), []),
+        (structs.replace(TASK, job=None), []),
     ],
     ids=["due", "died", "held", "used up", "held for the last time", "not due", "waits", "over", "no job"],
 )
@@ -105,7 +105,7 @@ def test_a_poll_does_what_a_task_needs(around: Around, task: TaskRecord, asked: 
 def test_a_poll_sends_the_number_of_the_dispatch_that_it_has_noted(around: Around) -> None:
     job = TASK.job
     assert job
-    around.again = replace(TASK, job=structs.replace(job, dispatches=2))
+    around.again = structs.replace(TASK, job=structs.replace(job, dispatches=2))
     assert looked_after(around.request(), TASK) is around.again
     assert around.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 2}}]
 
@@ -130,5 +130,5 @@ def test_a_task_that_expires_meanwhile_is_not_shown(around: Around) -> None:
 
 
 def test_what_is_given_up_is_counted(around: Around) -> None:
-    assert looked_after(around.request(), replace(TASK, claim=Claim("w", 0, 3))).status is TaskStatus.FAILED
+    assert looked_after(around.request(), structs.replace(TASK, claim=Claim("w", 0, 3))).status is TaskStatus.FAILED
     assert around.counted == [TASKS_GIVEN_UP]

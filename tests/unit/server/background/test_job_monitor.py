@@ -1,9 +1,10 @@
 """What `JobMonitor` writes of a function's reports, and when."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable, TaskFinished
 from mcp_baton.protocol.json import Json

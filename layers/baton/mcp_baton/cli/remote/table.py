@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from mcp_baton.cli.options import WhereError
 from mcp_baton.cli.remote.client import is_task_id, only_id
 from mcp_baton.cli.remote.errors import Denied, Unreachable
@@ -92,7 +94,7 @@ def open_table(name: str, owner: str | None, url: str | None) -> Table:
     from mcp_baton.settings import Settings
 
     # The environment has the deployment's shards and bucket, as for its function.
-    settings = replace(Settings.from_environment(os.environ), table=name)
+    settings = structs.replace(Settings.from_environment(os.environ), table=name)
     return Table(dynamodb_store(name, settings, connect=_client(url)), owner)
 
 

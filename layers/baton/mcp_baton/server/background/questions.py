@@ -12,11 +12,10 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge, ToolError
-from mcp_baton.protocol.envelope import RELATED_TASK_KEY, STATELESS_REVISIONS, Envelope, Era
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SESSION_HEADER, STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import Response
-from mcp_baton.protocol.sessions import SESSION_HEADER
 from mcp_baton.server.access import refusal
 from mcp_baton.server.asking.asker import InputRequired, Question, refuse_undeclared
 from mcp_baton.server.background.dispatching import dispatch

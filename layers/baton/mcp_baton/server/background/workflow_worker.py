@@ -4,7 +4,6 @@ Workflows in the background)."""
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
@@ -33,9 +32,9 @@ from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.server.workflows.client_questions import unanswered_in
+from mcp_baton.server.workflows.client_questions import unanswered_in, with_answers
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow, with_answers
+from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow
 from mcp_baton.server.workflows.workflow_tools import not_run, result_of_run
 from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import Job, TaskRecord
@@ -198,7 +197,7 @@ class WorkflowJob:
         if isinstance(ended, EndedRun):
             if self._goes_on(ended):
                 return self._handed_over(store, write)
-            ended = result_of_run(self._execution, ended, host)
+            ended = result_of_run(self._execution, ended)
         return self._completed(store, ended, write)
 
     def _run(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
@@ -260,7 +259,7 @@ class WorkflowJob:
         if self._execution.store is None:
             return
         try:
-            self._execution.store.renew(self._lease.task, replace(self._lease.claim(), until_ms=0))
+            self._execution.store.renew(self._lease.task, structs.replace(self._lease.claim(), until_ms=0))
         except StoreError:
             task_id = self._lease.task.task_id
             logger.warning("task %s: its claim could not be released; it will expire", task_id, exc_info=True)

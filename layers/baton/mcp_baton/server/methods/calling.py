@@ -1,7 +1,5 @@
 """Calls of the author's functions, and their outcomes as MCP results (MCP server/tools, Calling Tools)."""
 
-from dataclasses import replace
-
 from msgspec import structs
 
 from mcp_baton.protocol.json import Json, JsonObject
@@ -27,7 +25,7 @@ def call_alone[T](
     rounds = request.rounds()
     if rounds is not None:
         rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
-        options = structs.replace(options, attempt=replace(options.attempt, key=rounds.identity.key))
+        options = structs.replace(options, attempt=structs.replace(options.attempt, key=rounds.identity.key))
     return call(request, target, arguments, request.asking(rounds), options)
 
 

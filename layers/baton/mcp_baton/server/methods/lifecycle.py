@@ -7,19 +7,23 @@ import os
 from collections.abc import Mapping
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, LOG_LEVELS, REVISIONS, SERVER_INFO_KEY, TASKS_EXTENSION
-from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.protocol.sessions import (
+from mcp_baton.protocol.envelope import (
     APP_TYPE,
     APPS,
     APPS_EXTENSION,
     CAPABILITIES,
+    HANDSHAKE_REVISIONS,
+    LOG_LEVELS,
     RANDOM_BYTES,
+    REVISIONS,
+    SERVER_INFO_KEY,
     SESSION_HEADER,
+    TASKS_EXTENSION,
     session_id,
     shows_apps,
 )
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.asking.asker import declares
 from mcp_baton.server.methods.lists import cacheable
 from mcp_baton.server.request import Request

@@ -6,7 +6,6 @@ import math
 from mcp_baton.exceptions import (
     ProtocolError,
     StoreBusy,
-    StoreError,
     TaskFinished,
     TaskHeld,
     TaskNotFound,
@@ -22,8 +21,15 @@ from mcp_baton.server.running.bound_function import bound_prompt
 from mcp_baton.server.schema.prompt_arguments import check_arguments
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.result_meta import run_meta
-from mcp_baton.server.workflows.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, answer_with_run
+from mcp_baton.server.workflows.runs import (
+    NOT_RESUMED,
+    Drifted,
+    NotOfWorkflow,
+    NotRead,
+    NotResumed,
+    answer_with_run,
+    run_meta,
+)
 from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
 from mcp_baton.tasks.record import PROGRESS, timestamp
 from mcp_baton.workflow.definition import Workflow
@@ -35,12 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def get_prompt(request: Request) -> JsonObject:
-    """Get a prompt. A workflow is run.
-
-    Raises:
-        ProtocolError: an unknown prompt, invalid arguments, or a task that cannot be resumed. Nothing was run, and no
-            task was created.
-    """
+    """Get a prompt. A workflow is run."""
     name, given = request.called()
     if name in request.server.workflows:
         return _run_workflow(request, request.server.workflows[name], given)
@@ -68,11 +69,10 @@ def _run_workflow(request: Request, workflow: Workflow, given: JsonObject) -> Js
         run = answer_with_run(request, workflow, given, task_id, host, ttl_ms)
     except NOT_RESUMED as error:
         raise refusal(error, task_id) from error
-    return _render(request, run, host)
+    return _render(request, run)
 
 
 def _named(request: Request, workflow: Workflow, given: JsonObject) -> tuple[str | None, JsonObject]:
-    """The id of the task to resume, and the workflow's arguments."""
     if not request.server.names_tasks_in_text(workflow):
         return request.bound_task(), given
     try:
@@ -82,14 +82,26 @@ def _named(request: Request, workflow: Workflow, given: JsonObject) -> tuple[str
 
 
 def refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
-    """The error that says why nothing was run."""
     match error:
         case StoreBusy(retry_after_ms=after_ms):
             return ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": after_ms})
-        case TaskHeld():
-            return _held(error)
+        case TaskHeld(until_ms=until_ms, current=task):
+            until = timestamp(until_ms)
+            data: Json = {
+                "status": task.status.value,
+                "progress": task.variables.get(PROGRESS),
+                "runningUntil": until,
+            }
+            held = f"Another run holds the task until {until} or longer; nothing was run"
+            return ProtocolError(INVALID_REQUEST, f"{held}: look at the task, or ask again then", data)
         case NotRead(error=cause):
-            return _not_read(task_id, cause)
+            # Without the stored state, a resume would repeat completed steps. So nothing is run.
+            logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=cause)
+            if isinstance(cause, ValueLost):
+                why = f"The task cannot be resumed, since its arguments are gone: {cause}. Nothing was run."
+            else:
+                why = "The task store is not available; nothing was run. Send the same request again."
+            return ProtocolError(INTERNAL_ERROR, why)
         case TaskNotFound():
             message = "Unknown task"
         case TaskFinished(current=task):
@@ -102,43 +114,19 @@ def refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
     return ProtocolError(INVALID_PARAMS, message)
 
 
-def _held(error: TaskHeld) -> ProtocolError:
-    task, until = error.current, timestamp(error.until_ms)
-    data: Json = {
-        "status": task.status.value,
-        "progress": task.variables.get(PROGRESS),
-        "runningUntil": until,
-    }
-    message = (
-        f"Another run holds the task until {until} or longer; nothing was run: look at the task, or ask again then"
-    )
-    return ProtocolError(INVALID_REQUEST, message, data)
-
-
-def _not_read(task_id: str | None, error: StoreError) -> ProtocolError:
-    # Without the stored state, a resume would repeat completed steps. So nothing is run.
-    logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=error)
-    if isinstance(error, ValueLost):
-        message = f"The task cannot be resumed, since its arguments are gone: {error}. Nothing was run."
-    else:
-        message = "The task store is not available; nothing was run. Send the same request again."
-    return ProtocolError(INTERNAL_ERROR, message)
-
-
-def _render(request: Request, run: EndedRun, host: ServerHost) -> JsonObject:
+def _render(request: Request, run: EndedRun) -> JsonObject:
     in_text = run.stored and request.server.names_tasks_in_text(run.workflow)
     handle = handle_of(request.server, run.workflow, run.task.task_id) if in_text and run.task else None
     tools = request.server.tools
     summaries = {step.tool: tools[step.tool].summary for step in run.workflow.steps if step.tool}
-    said = messages(run, host, summaries.__getitem__, handle)
+    said = messages(run, request.server, summaries.__getitem__, handle)
     made = _result(run.workflow.description, [_message(item) for item in said])
     meta = run_meta(request, run)
     return made | {"_meta": meta} if meta else made
 
 
 def _result(description: str, made: list[Json]) -> dict[str, Json]:
-    result: dict[str, Json] = {"messages": made}
-    return {"description": description} | result if description else result
+    return ({"description": description} if description else {}) | {"messages": made}
 
 
 def _message(message: Message) -> Json:

@@ -4,9 +4,9 @@ import logging
 
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskNotFound
 from mcp_baton.protocol.budget import ANSWER_BYTES
+from mcp_baton.protocol.envelope import APP_TYPE
 from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND
-from mcp_baton.protocol.sessions import APP_TYPE
 from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_own, value_at
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request

@@ -9,11 +9,11 @@ Notifications.
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject

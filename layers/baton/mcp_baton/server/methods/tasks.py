@@ -21,7 +21,6 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_R
 from mcp_baton.server.background.dispatching import Followed, dispatch, looked_after
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, CallerGone
-from mcp_baton.server.workflows.result_meta import related_task
 from mcp_baton.server.workflows.task_view import (
     ALL,
     NEXT_KEY,
@@ -31,6 +30,7 @@ from mcp_baton.server.workflows.task_view import (
     listed_view,
     options_of,
     poll_interval_ms,
+    related_task,
     result_view,
     task_summary,
     task_view,

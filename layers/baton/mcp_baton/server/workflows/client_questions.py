@@ -1,31 +1,31 @@
 """Asking the client's user for the values that a paused run lacks (docs/workflows.md, Asking for what is missing)."""
 
 import logging
-import math
-import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from mcp_baton.exceptions import Abandoned, BatonError, ProtocolError, ToolError
-from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, TASK_ID_KEY
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.protocol.state import ForgedState, binding_of
-from mcp_baton.server.asking.asker import InputRequired, declares
+from mcp_baton.server.asking.asker import Identity, declares
 from mcp_baton.server.asking.questions import PRIMITIVES, Elicited, elicitation, inlined, is_choice_of_several
+from mcp_baton.server.asking.rounds import Rounds
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
 from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.definition import ANSWERS, Step
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
-from mcp_baton.workflow.resolve import Known, resolve
+from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.sources import Found
+
+logger = logging.getLogger(__name__)
 
 FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 MEMBERS: Final[Mapping[str, frozenset[str]]] = {
@@ -39,14 +39,11 @@ MEMBERS: Final[Mapping[str, frozenset[str]]] = {
 
 
 class Missing(Struct, frozen=True):
-    """What a step lacks.
+    """What a step lacks: arguments of its tool, or answers to `questions` of the workflow.
 
     Attributes:
-        step: The step's name.
-        fields: The names of the missing arguments of its tool, or of the questions.
-        message: What to tell the person.
+        message: The text for the person.
         schema: The form.
-        questions: Whether the fields are questions of the workflow, and not arguments of the step's tool.
     """
 
     step: str
@@ -79,16 +76,15 @@ def unanswered_in(run: EndedRun) -> Missing | None:
 
 
 def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
-    """What a person can be asked for, so that the run goes on; `None` where that is not all that it lacks.
+    """What a person can be asked for, so that the run continues; `None` if it lacks something else, too.
 
     Args:
-        run: The run, which has ended.
         input_schema: That of the tool of the step at which it stopped.
     """
     step = run.workflow.step(run.pause.step) if run.pause else None
     if step is None or run.pause is None:
         return None
-    names = _lacking(run.pause, step, run.workflow, run.known)
+    names = _lacking(run.pause, step, run.known)
     properties, definitions = input_schema.get("properties", {}), input_schema.get("$defs", {})
     if not names or not isinstance(properties, Mapping) or not isinstance(definitions, Mapping):
         return None
@@ -103,23 +99,23 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
     return Missing(step.name, names, message, schema)
 
 
-def _lacking(pause: PauseReason, step: Step, workflow: Workflow, known: Known) -> tuple[str, ...]:
+def _lacking(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
     """The arguments that the step lacks; none if something else is wrong, too."""
     names = pause.missing_arguments
     if isinstance(pause, UnresolvableParams):
         # The name may be the placeholder of a URI, for which no argument gives a value.
-        return tuple(name for name in names if _has_no_value(name, step, workflow, known))
+        return tuple(name for name in names if _has_no_value(name, step, known))
     return names
 
 
-def _has_no_value(name: str, step: Step, workflow: Workflow, known: Known) -> bool:
+def _has_no_value(name: str, step: Step, known: Known) -> bool:
     if name not in step.arguments or name in known.answers.get(step.name, {}):
         return False
-    return not isinstance(resolve(step.arguments[name], workflow, known), Found)
+    return not isinstance(known.resolve(step.arguments[name]), Found)
 
 
 def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
-    """A parameter as a form's field; `None` where no form can have it, or where it must not be typed into one."""
+    """A parameter as a form's field; `None` if no form can have it, or if it must not be typed into one."""
     if not isinstance(schema, Mapping):
         return None
     shown = inlined(dict(schema), definitions)
@@ -135,73 +131,49 @@ def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
     return made
 
 
-logger = logging.getLogger(__name__)
-
-type Answers = dict[str, Json]
-"""Arguments that a person has given."""
-
-type Run = Callable[[str | None, Mapping[str, Answers]], EndedRun]
-"""Runs the workflow: with the task to go on with, and the answers by the step that lacked them."""
+def with_answers(given: JsonObject, answers: JsonObject) -> JsonObject:
+    """The arguments of the workflow's tool with more answers."""
+    earlier = given.get(ANSWERS)
+    return {**given, ANSWERS: {**(earlier if isinstance(earlier, Mapping) else {}), **answers}}
 
 
-class Round(Struct, frozen=True):
-    """A question of an earlier request, and what became of it.
-
-    Attributes:
-        task_id: The task that lacks something.
-        step: The step that does.
-        answers: The arguments that a person has given for it so far.
-        declined: The person has not said what was asked for, and is not asked again.
-        questions: Whether these are answers to questions of the workflow.
-    """
-
-    task_id: str
-    step: str
-    answers: Answers = field(default_factory=dict)
-    declined: bool = False
-    questions: bool = False
-
-    @property
-    def by_step(self) -> dict[str, Answers]:
-        """The answers by the steps that they are for."""
-        if self.questions:
-            return {name: {name: value} for name, value in self.answers.items()}
-        return {self.step: self.answers}
+type Run = Callable[[str | None, JsonObject, Mapping[str, JsonObject]], EndedRun]
+"""Runs the workflow: with the task to resume, its arguments, and answers by the step that lacked them."""
 
 
-def run_asking(request: Request, task_id: str | None, host: ServerHost, run: Run) -> EndedRun:
+def run_asking(request: Request, task_id: str | None, given: JsonObject, host: ServerHost, start: Run) -> EndedRun:
     """Run a workflow. If it pauses for values that a person can give, ask for them and continue.
 
-    Args:
-        request: On whose behalf.
-        task_id: The task that it names; `None` for a new one.
-        host: What the workflow runs in.
-        run: Runs it.
+    In the 2026 era each round resumes the task up to the same question, which then has its answer.
 
     Raises:
         InputRequired: the client must ask its user first (2026 era).
-        ProtocolError: the request's `requestState` cannot be used.
+        ProtocolError: the request does not continue its earlier rounds correctly.
     """
-    earlier = _earlier_round(request)
-    record = run(task_id, {}) if earlier is None else run(earlier.task_id, earlier.by_step)
-    while earlier is None or not earlier.declined:
-        missing = _missing(request, record)
-        if missing is None or record.task is None:
+    rounds = request.rounds()
+    if rounds is not None and rounds.earlier is not None:
+        task_id = rounds.earlier.task
+    run = start(task_id, given, {})
+    by_step: dict[str, dict[str, Json]] = {}
+    while (missing := _missing(request, run)) is not None and run.task is not None:
+        known = by_step.setdefault(missing.step, {})
+        task = run.task
+        new = _answers(request, rounds, host, task, missing)
+        if not new.keys() - known.keys():
             break
-        given = earlier.answers if earlier is not None and earlier.step == missing.step else {}
-        if request.stateless:
-            raise InputRequired(_asking(request, record.task, missing, given))
-        new = _ask(request, host, missing)
-        if not new.keys() - given.keys():
-            break
-        earlier = Round(record.task.task_id, missing.step, given | new, questions=missing.questions)
+        known |= new
+        if missing.questions:
+            given = with_answers(given, new)
+        arguments = {} if missing.questions else {missing.step: known}
         try:
-            record = run(earlier.task_id, earlier.by_step)
+            run = start(task.task_id, given, arguments)
         except BatonError:
-            # Somebody else has gone on with the task meanwhile, or it cannot be read. What this run did still stands.
-            logger.info("task %s: it was not resumed with the answers", earlier.task_id, exc_info=True)
+            if rounds is not None:
+                raise
+            # Another run has continued the task meanwhile, or it cannot be read. What this run did still stands.
+            logger.info("task %s: it was not resumed with the answers", task.task_id, exc_info=True)
             break
-    return record
+    return run
 
 
 def _missing(request: Request, run: EndedRun) -> Missing | None:
@@ -221,80 +193,23 @@ def _tool_of(run: EndedRun) -> str:
     return step.tool or "" if step else ""
 
 
-def _asking(request: Request, task: TaskRecord, missing: Missing, given: Answers) -> JsonObject:
-    """The `InputRequiredResult` (MCP 2026-07-28, basic/patterns/mrtr). Its state names the task, and lives as long."""
-    question = elicitation(f"{missing.step}-{task.task_id[-12:]}", missing.message, missing.schema)
-    content: dict[str, Json] = {
-        "task": task.task_id,
-        "step": missing.step,
-        "fields": list(missing.fields),
-        "key": question.key,
-        "answers": given,
-        "questions": missing.questions,
-    }
-    ends_ms = datetime.fromisoformat(task.created_at).timestamp() * 1_000 + task.ttl_ms
-    lifetime_s = max(math.ceil((ends_ms - request.now_ms()) / 1_000), 1)
-    state = request.services.seal.seal(content, _binding(request), int(time.time()), lifetime_s)
-    requests: dict[str, Json] = {question.key: {"method": question.method, "params": question.params}}
-    return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
-
-
-def _earlier_round(request: Request) -> Round | None:
-    """The round that a request answers; `None` for a first request, and in the handshake era."""
-    state = request.params.get("requestState") if request.stateless else None
-    if state is None:
-        return None
-    try:
-        content = request.services.seal.open(
-            state if isinstance(state, str) else "", _binding(request), int(time.time())
-        )
-    except ForgedState as error:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `requestState` cannot be used: {error}") from error
-    match content:
-        case {
-            "task": str(task_id),
-            "step": str(step),
-            "fields": [*fields],
-            "key": str(key),
-            "answers": Mapping() as given,
-            "questions": bool(questions),
-        }:
-            missing = Missing(step, tuple(str(name) for name in fields), "", {})
-            response = request.object("inputResponses").get(key)
-            if response is None:  # it will be asked again
-                return Round(task_id, step, dict(given), questions=questions)
-            answer = _read(response, key)
-            new = missing.answers(answer.content)
-            return Round(task_id, step, dict(given) | new, declined=not new, questions=questions)
-        case _:
-            raise ProtocolError(INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it is of another kind")
-
-
-def _read(response: Json, key: str) -> Elicited:
-    try:
-        if not isinstance(response, Mapping):
-            raise ToolError("It must be an object.")
-        read: Elicited = elicitation(key, "", None).read(response)
-    except ToolError as error:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{key}`: {error}") from error
-    return read
-
-
-def _binding(request: Request) -> str:
-    """The binding of a state: the caller, the request, and the task that it names."""
-    meta = request.envelope.meta
-    named: list[Json] = ["workflow", meta.get(TASK_ID_KEY, meta.get(PREFIXED_TASK_ID_KEY)), meta.get(RELATED_TASK_KEY)]
-    name, arguments = request.called()
-    return binding_of(request.owner, request.message.method, name, arguments, named)
-
-
-def _ask(request: Request, host: ServerHost, missing: Missing) -> Answers:
-    """Ask over the request's stream, and wait (revisions up to 2025-11-25). Without an answer the result is empty."""
-    question = elicitation(missing.step, missing.message, missing.schema)
-    asker = request.asking(None)(request.reply.request, _Waiting(request, host))
+def _answers(
+    request: Request, rounds: Rounds | None, host: ServerHost, task: TaskRecord, missing: Missing
+) -> dict[str, Json]:
+    """A person's answers; none if the person declined. In the handshake era also none if there was no answer."""
+    key = f"{missing.step}-{task.task_id[-12:]}-{digest_of(dumps(missing.schema))}"
+    lifetime_s = None
+    if rounds is not None:
+        rounds.identity = Identity(task=task.task_id)
+        ends_ms = datetime.fromisoformat(task.created_at).timestamp() * 1_000 + task.ttl_ms
+        lifetime_s = max((ends_ms - request.now_ms()) / 1_000, 1)
+    question = elicitation(key, missing.message, missing.schema, timeout_s=lifetime_s)
+    asker = request.asking(rounds)(request.reply.request, _Waiting(request, host))
     try:
         answer: Elicited = question.read(asker.ask((question,))[0])
     except (ToolError, Abandoned) as error:
+        if rounds is not None:
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{key}`: {error}") from error
         logger.info("request %s: the missing values were not given: %s", request.exchange.request_id, error)
         return {}
     return missing.answers(answer.content)

@@ -4,6 +4,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Literal
 
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ from mcp_baton.server.execution import Asking
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.schema.prompt_arguments import check_arguments
-from mcp_baton.server.workflows.result_meta import recorded_meta, unrecorded_meta
+from mcp_baton.server.workflows.task_view import notes_meta, task_meta
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
@@ -35,6 +36,7 @@ from mcp_baton.workflow.host import Attempt, Failed, Outcome
 from mcp_baton.workflow.keys import step_key
 from mcp_baton.workflow.placeholders import CHANGED, Replaced, Room, refusal, replaced
 from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.repeats import Repeat
 
 logger = logging.getLogger(__name__)
 
@@ -49,12 +51,8 @@ type Found = Plan | dict[str, Json]
 
 
 class Recording(Struct, frozen=True):
-    """Whether a call was recorded.
-
-    Attributes:
-        meta: The members of the result's `_meta`.
-        text: Returns the same as a text, for a model that does not see `_meta`.
-    """
+    """Whether a call was recorded: as members of the result's `_meta`, and as a text for a model that does not see
+    `_meta`."""
 
     meta: dict[str, Json]
     text: Callable[[], str]
@@ -71,12 +69,8 @@ class Continuation(Struct, frozen=True):
     """A call that names a task, before it is made.
 
     Attributes:
-        request: The request.
-        task: The task as it was read.
         call: The call, with values instead of placeholders.
         identity: The origin of its idempotency key.
-        variables: The task's variables, for the tool.
-        asking: How the tool asks the client.
         ranked: The steps that it may be, for the task as it was read.
         at_ms: When it begins, epoch milliseconds.
         began_s: The same on `Services.clock`.
@@ -101,7 +95,6 @@ class Continuation(Struct, frozen=True):
         return CallOptions(self.variables if live else None, stay=live, attempt=Attempt(key=self.identity.key))
 
     def record(self, outcome: Outcome) -> Recording:
-        """Record the outcome of the call."""
         if not isinstance(self.task, Plan):
             return _unrecorded(self.task)
         request, plan, batches = self.request, self.task, list[Batch]()
@@ -129,11 +122,7 @@ class Continuation(Struct, frozen=True):
 
 
 def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | NotMade:
-    """Read the task that a call names, replace placeholders by values, and choose the idempotency key.
-
-    Raises:
-        ProtocolError: the request does not continue its earlier rounds correctly.
-    """
+    """Read the task that a call names, replace placeholders by values, and choose the idempotency key."""
     rounds = request.rounds()
     plan, found = _find(request, task_id)
     budget = request.budget
@@ -179,15 +168,7 @@ def _find(request: Request, task_id: str) -> tuple[Plan | None, Found]:
 def _recorded(
     request: Request, after: Plan, batch: Batch, oversized: Sequence[str], arguments: JsonObject
 ) -> Recording:
-    """The recording of a call that was recorded.
-
-    Args:
-        request: The request.
-        after: The plan after the write.
-        batch: The write.
-        oversized: The names of the variables that could not be stored.
-        arguments: The arguments of the call.
-    """
+    """The recording of a call that was recorded. `after` is the plan after the write."""
     done = [step.name for step in batch.steps if step.expected is not StepStatus.COMPLETED]
     twice = [it for name in done for it in after.repeated(name, arguments)]
 
@@ -196,19 +177,22 @@ def _recorded(
         from mcp_baton.workflow.continuation import RecordedCall, recorded_text
 
         handle = handle_of(request.server, after.workflow, after.task.task_id) if after.workflow else None
-        following = next_calls(after, _Tools(request), handle)
+        following = next_calls(after, request.server, handle)
         return recorded_text(RecordedCall(after, batch, following, handle, oversized, twice))
 
-    return Recording(recorded_meta(request, after, remaining(request, after), oversized, twice), text)
+    return Recording(recorded_meta(request, after, oversized, twice), text)
+
+
+def recorded_meta(
+    request: Request, after: Plan, oversized: Sequence[str], twice: Sequence[Repeat] = ()
+) -> dict[str, Json]:
+    """The `_meta` of a continuation that was recorded: the task after the write."""
+    meta = task_meta(request, after.task, after.steps) | {"next": remaining(request, after), "recorded": True}
+    return meta | notes_meta(after.repeats(), twice, oversized)
 
 
 def _unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Recording:
-    """The recording of a call that was made, and was not recorded or may not have been.
-
-    Args:
-        meta: The members of `_meta`.
-        workflow: The task's workflow, if the task could be read.
-    """
+    """The recording of a call that was made, and was not recorded or may not have been."""
 
     def text() -> str:
         from mcp_baton.workflow.continuation import uncertain_text, unrecorded_text
@@ -222,7 +206,6 @@ def _unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Reco
 
 
 def _not_made(request: Request, task_id: str, found: Found) -> Recording:
-    """The recording of a call that was not made."""
 
     def text() -> str:
         from mcp_baton.workflow.continuation import unrecorded_text
@@ -237,7 +220,6 @@ def _not_made(request: Request, task_id: str, found: Found) -> Recording:
 
 
 def plan_of(request: Request, task: TaskRecord) -> Plan:
-    """The plan of a task."""
     workflow = request.server.workflows.get(task.workflow or "")
 
     def canonical(tool: str, arguments: JsonObject) -> JsonObject:
@@ -250,12 +232,10 @@ def plan_of(request: Request, task: TaskRecord) -> Plan:
 
 
 def remaining(request: Request, plan: Plan) -> list[JsonObject]:
-    """The suggested calls of a task: `next`."""
-    return next_calls(plan, _Tools(request))
+    return next_calls(plan, request.server)
 
 
 def _refused(request: Request, task_id: str, error: StoreError) -> dict[str, Json]:
-    """The `_meta` of a call that could not be recorded."""
     if not isinstance(error, TaskNotFound | TaskFinished):
         request.services.telemetry.add(RECORDINGS_LOST)
     match error:
@@ -287,15 +267,17 @@ def _prompt_arguments(workflow: Workflow | None, task: TaskRecord) -> tuple[dict
         return None
 
 
-class _Tools(Struct, frozen=True):
-    """Implements `handoff.Requirements`."""
-
-    request: Request
-
-    def required(self, tool: str) -> frozenset[str]:
-        """The names of a tool's required arguments."""
-        return self.request.server.tools[tool].signature.required
-
-    def carries(self, size: int) -> bool:
-        """Whether placeholders may put so many bytes into one call."""
-        return size <= self.request.server.options.placeholder_bytes
+def unrecorded_meta(
+    request: Request,
+    task_id: str,
+    error: str,
+    task: TaskRecord | None = None,
+    following: Sequence[Json] = (),
+    recorded: Literal[False, "unknown"] = False,
+) -> dict[str, Json]:
+    """The `_meta` of a continuation that was not recorded or may not have been; with the task, if its state is known,
+    and its suggested calls."""
+    meta: dict[str, Json] = {"task_id": task_id}
+    if task:
+        meta = task_meta(request, task) | {"next": following}
+    return meta | {"recorded": recorded, "record_error": error}

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.workflow_tool import argument_schemas
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
@@ -24,7 +23,6 @@ class ServerHost:
     """Implements `workflow.host.Host` for one request or background job.
 
     Args:
-        execution: The request or the job.
         until_s: When the client stops waiting, on `Services.clock`. No step starts after that (docs/workflows.md, As a
             tool).
     """
@@ -39,24 +37,15 @@ class ServerHost:
         self._asking = execution.asking_in_workflow()
         self._tools = BoundTools(execution.server.tools)
         self.prepare = self._tools.prepare
+        self.required, self.carries = execution.server.required, execution.server.carries
         self._begun = 0
         self._total = 0
         self._shown = 0.0
 
-    def required(self, tool: str) -> frozenset[str]:
-        """The names of a tool's required arguments."""
-        return self._execution.server.tools[tool].signature.required
-
-    def carries(self, size: int) -> bool:
-        """Whether placeholders may put this many bytes into one call."""
-        return size <= self._execution.server.options.placeholder_bytes
-
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
-        """The arguments as the tool gets them, as JSON, without those that equal their defaults."""
         return self._execution.server.tools[tool].canonical(arguments)
 
     def answer_schema(self, question: Argument) -> JsonObject:
-        """The JSON Schema of an answer to a question."""
         schemas, definitions = argument_schemas((question,))
         return {**schemas[question.name], "$defs": definitions} if definitions else schemas[question.name]
 
@@ -72,23 +61,15 @@ class ServerHost:
             return Failed(error.message, cause=error)
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
-        """Fetch a resource of this server.
-
-        Raises:
-            ResourceUnavailable: the URI is unknown, or reading it failed.
-        """
         found = find_resource(self._execution.server, uri)
         if found is None:
             raise ResourceUnavailable(f"there is no resource {uri}{why_not(self._execution.server, uri)}")
         resource, arguments = found
         try:
-            return [self._contents(resource, uri, arguments)]
+            target = bound_resource(resource, uri)
+            return [readable(uri, call(self._execution, target, arguments, self._asking, self._options(None)))]
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
-
-    def _contents(self, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
-        target, options = bound_resource(resource, uri), self._options(None)
-        return readable(uri, call(self._execution, target, arguments, self._asking, options))
 
     def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> CallOptions:
         return CallOptions(variables, self._within_step, stay=True, attempt=attempt, pulse=self.pulse)
@@ -121,7 +102,6 @@ class ServerHost:
         return left is None or left - after_s * 1000 > self._kept_ms
 
     def wait(self, seconds: float) -> None:
-        """Wait, and keep the client's stream alive."""
         while seconds > 0:
             part = min(seconds, KEEP_ALIVE_S, self.pulse())
             self._execution.services.sleep(part)
@@ -130,11 +110,9 @@ class ServerHost:
                 self._execution.listener.keep_alive()
 
     def words(self, name: str, error: Exception) -> str:
-        """An exception in words for the client."""
         return self._execution.client_error_text(name, error)
 
     def error_id(self, error: Exception) -> str | None:
-        """The id of an exception in the log. `None` if its text may be shown to clients."""
         return self._execution.error_id(error)
 
     def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:

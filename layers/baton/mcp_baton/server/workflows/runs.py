@@ -15,12 +15,13 @@ from mcp_baton.exceptions import (
     TaskHeld,
     TaskNotFound,
 )
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.workflow_tool import takes_null
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, check_answers, check_arguments, stored_arguments
 from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.task_view import notes_meta, task_meta
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import ANSWERS, Argument, Workflow
@@ -33,11 +34,7 @@ from mcp_baton.workflow.secrets import stand_in
 
 
 class NotOfWorkflow(BatonError):
-    """The task belongs to another workflow, to a tool or to a background call. Nothing was run.
-
-    Args:
-        task: The task.
-    """
+    """The task belongs to another workflow, to a tool or to a background call. Nothing was run."""
 
     def __init__(self, task: TaskRecord) -> None:
         super().__init__("the task is not one of this workflow")
@@ -45,11 +42,7 @@ class NotOfWorkflow(BatonError):
 
 
 class Drifted(BatonError):
-    """The workflow has changed in steps that the task has completed. Nothing was run.
-
-    Args:
-        steps: The names of the changed steps.
-    """
+    """The workflow has changed in steps that the task has completed. Nothing was run."""
 
     def __init__(self, steps: list[str]) -> None:
         super().__init__("the workflow has changed")
@@ -57,11 +50,7 @@ class Drifted(BatonError):
 
 
 class NotRead(BatonError):
-    """The state of a task could not be read. Nothing was run: completed steps would have been repeated.
-
-    Args:
-        error: The error of the store.
-    """
+    """The state of a task could not be read. Nothing was run: completed steps would have been repeated."""
 
     def __init__(self, error: StoreError) -> None:
         super().__init__(str(error))
@@ -82,18 +71,9 @@ def answer_with_run(
     host: ServerHost,
     ttl_ms: int | None = None,
 ) -> EndedRun:
-    """Run a workflow for a request. If the workflow asks for missing values, its user may be asked (`Workflow.ask`).
-
-    Args:
-        request: The request.
-        workflow: The workflow.
-        given: Its arguments; for a resume only those that are given again.
-        task_id: The task to resume. `None` starts a new one.
-        host: The host of the engine.
-        ttl_ms: The lifetime that the client wants for a new task.
+    """`run_workflow` for a request. The client's user may be asked for missing values (`Workflow.ask`).
 
     Raises:
-        ArgumentRefused, NotResumed: see `run_workflow`.
         InputRequired: the client must ask its user first.
         ProtocolError: the request does not continue its earlier rounds correctly.
     """
@@ -101,21 +81,10 @@ def answer_with_run(
         return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms)
     from mcp_baton.server.workflows.client_questions import run_asking
 
-    def run(task_id: str | None, answers: Mapping[str, JsonObject]) -> EndedRun:
-        questions = {
-            name: answer[name] for name, answer in answers.items() if (step := workflow.step(name)) and step.ask
-        }
-        if not questions:
-            return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms, answers=answers)
-        return run_workflow(request, workflow, with_answers(given, questions), task_id, host, ttl_ms=ttl_ms)
+    def run(task_id: str | None, given: JsonObject, answers: Mapping[str, JsonObject]) -> EndedRun:
+        return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms, answers=answers)
 
-    return run_asking(request, task_id, host, run)
-
-
-def with_answers(given: JsonObject, answers: JsonObject) -> JsonObject:
-    """The arguments of the workflow's tool with more answers."""
-    earlier = given.get(ANSWERS)
-    return {**given, ANSWERS: {**(earlier if isinstance(earlier, Mapping) else {}), **answers}}
+    return run_asking(request, task_id, given, host, run)
 
 
 def run_workflow(
@@ -132,11 +101,8 @@ def run_workflow(
     """Run a workflow as far as possible.
 
     Args:
-        execution: The request or the background job.
-        workflow: The workflow.
         given: Its arguments; for a resume only those that are given again.
         task_id: The task to resume. `None` starts a new one.
-        host: The host of the engine.
         ttl_ms: The lifetime that the client wants for a new task.
         lives_ms: How long a resumed task has to live from now on. `None` does not change its lifetime.
         answers: Arguments that the user has given, by step.
@@ -157,24 +123,13 @@ def run_workflow(
 
 
 def new_input(execution: Execution, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> RunInput:
-    """How a workflow is invoked with these arguments, answers to its questions included.
-
-    Raises:
-        ArgumentRefused: an argument or an answer is missing, unknown or does not convert.
-    """
     arguments, answers = split_answers(workflow, given)
     return _input(execution, workflow.arguments, arguments, {}, answers, ttl_ms)
 
 
 def split_answers(workflow: Workflow, given: JsonObject) -> tuple[JsonObject, dict[str, JsonObject]]:
-    """Take the answers to the workflow's questions out of its arguments.
-
-    Returns:
-        The other arguments; and the converted answers, each as `{question: answer}` by the name of the question's step.
-
-    Raises:
-        ArgumentRefused: an answer is unknown or does not convert.
-    """
+    """The arguments without the answers to the workflow's questions; and the converted answers, each as
+    `{question: answer}` by the name of the question's step."""
     questions = workflow.questions
     if not questions or ANSWERS not in given:
         return given, {}
@@ -203,12 +158,7 @@ def _input(
 
 
 def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
-    """The answers that the task does not have yet.
-
-    Raises:
-        ArgumentRefused: an answer differs from one that a step has used.
-        StoreError: a stored answer cannot be read.
-    """
+    """The answers that the task does not have yet. One that differs from an answer that a step has used is refused."""
     statuses = carried(task, workflow)
     new: dict[str, JsonObject] = {}
     for name, answer in answers.items():
@@ -239,7 +189,7 @@ def _resume(
     answers: Mapping[str, JsonObject],
     lives_ms: int | None,
 ) -> EndedRun:
-    """Claim the task and resume it. If it cannot be resumed, the claim is released at once."""
+    """Claim the task and resume it. If that fails, the claim is released at once."""
     task = _taken(execution, workflow, engine, task_id)
     try:
         run_input = resumed_input(execution, workflow, task, given)
@@ -259,16 +209,9 @@ def _resume(
 
 
 def resumed_input(execution: Execution, workflow: Workflow, task: TaskRecord, given: JsonObject) -> RunInput:
-    """The input of a resume: the stored arguments, replaced by those that are given again.
-
-    Raises:
-        Drifted: the workflow has changed in steps that the task has completed.
-        ArgumentRefused: an argument is unknown, missing or does not convert.
-        StoreError: the stored arguments cannot be read.
-    """
+    """The input of a resume: the stored arguments, replaced by those that are given again."""
     changed = differing(workflow, task)
     if changed:
-        # A task is resumed only if its completed steps have not changed (docs/workflows.md).
         raise Drifted(changed)
     given, answers = split_answers(workflow, given)
     answers = _new_answers(workflow, task, answers)
@@ -286,7 +229,6 @@ def resumed_input(execution: Execution, workflow: Workflow, task: TaskRecord, gi
 
 
 def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
-    """Claim the live task of this workflow."""
     if execution.store is None or execution.owner is None:
         raise TaskNotFound
     try:
@@ -317,3 +259,26 @@ def _note(execution: Execution, run: EndedRun) -> None:
     over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
     if refused or not (run.stored or over):
         execution.services.telemetry.add(RECORDINGS_LOST)
+
+
+def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
+    """The `_meta` of a run. Empty for a run without a task.
+
+    Stored results are shown as they are stored, the others from memory. `persisted` is `False` if the store does not
+    have all results, and `"unknown"` if that is not known.
+    """
+    if run.task is None:
+        return {}
+    meta = task_meta(execution, run.task)
+    if not run.stored:
+        meta["steps"] = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
+        meta.pop("pause_reason", None)
+        if run.pause:
+            meta["pause_reason"] = run.pause.to_json()
+    if run.persisted is not True:
+        meta["persisted"] = run.persisted
+    if isinstance(run.stop, TaskOver) and run.stop.status is None:
+        del meta["task_status"]  # the task does not exist any more
+    if isinstance(run.stop, Superseded):
+        meta["superseded"] = True
+    return meta | notes_meta(run.before, run.twice, run.oversized)

@@ -4,26 +4,66 @@ No tool runs here. Each action makes one request to the store; `complete` makes 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 
-from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskNotFound, TooLarge
-from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
+from msgspec import Struct
+
+from mcp_baton.exceptions import (
+    BatonError,
+    ProtocolError,
+    StoreBusy,
+    StoreError,
+    TaskFinished,
+    TaskNotFound,
+    TooLarge,
+)
+from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.definitions.workflow_tool import ACTIONS, WorkflowTool
 from mcp_baton.server.request import Request
-from mcp_baton.server.workflows.board import State, done_of, state_of, structure_of
-from mcp_baton.server.workflows.result_meta import task_meta
+from mcp_baton.server.workflows.continuations import plan_of
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead
 from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
-from mcp_baton.server.workflows.task_view import listed_meta, status_message_of
-from mcp_baton.server.workflows.workflow_tools import NOTHING_RUN, Unusable, error, not_run, sentence
-from mcp_baton.tasks.record import PAUSED, TaskRecord
+from mcp_baton.server.workflows.task_view import (
+    facts_of,
+    listed_meta,
+    readable,
+    shown_pause,
+    status_message_of,
+    task_meta,
+)
+from mcp_baton.server.workflows.workflow_tools import (
+    ALL,
+    LONG,
+    NOTHING_RUN,
+    Unusable,
+    error,
+    first_fitting,
+    not_run,
+    sentence,
+)
+from mcp_baton.tasks.record import (
+    PAUSED,
+    RESULT_PREFIX,
+    StepProgress,
+    StepStatus,
+    TaskRecord,
+    paused_step,
+    timestamp,
+)
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT
-from mcp_baton.workflow.handoff import secrets_given
-from mcp_baton.workflow.pause import AnswersRequired
-from mcp_baton.workflow.quoting import one_line, quoted_error
-from mcp_baton.workflow.run_text import cut
+from mcp_baton.tasks.values import weight_of
+from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Step
+from mcp_baton.workflow.definition_changes import differing
+from mcp_baton.workflow.handoff import RemainingCalls, uris_of
+from mcp_baton.workflow.pause import parse_pause
+from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error
+from mcp_baton.workflow.repeats import may_have_run
+from mcp_baton.workflow.run_text import LIMIT, SHORT, cut
+from mcp_baton.workflow.sources import PromptArg
+from mcp_baton.workflow.stored_calls import shown_call
 
 logger = logging.getLogger(__name__)
 
@@ -121,9 +161,9 @@ def _result(request: Request, tool: WorkflowTool, task: TaskRecord, action: str)
         text = f"This task is {task.status.value}."
         bare: JsonObject = {"message": text, "task_id": task.task_id, "task_status": task.status.value}
         return _made(text, {**bare, "steps": [], "results": {}, "next": []}, meta)
-    state = state_of(request, tool, task)
-    text = cut(_text(request, tool, state, shows=action == "show"))
-    return _made(text, structure_of(request, tool, state, text), meta)
+    board = Board(request, tool, task)
+    text = cut(board.text(shows=action == "show"))
+    return _made(text, board.structure(text, meta), meta)
 
 
 def _made(text: str, structure: JsonObject, meta: JsonObject) -> JsonObject:
@@ -131,33 +171,229 @@ def _made(text: str, structure: JsonObject, meta: JsonObject) -> JsonObject:
     return {"content": content, "structuredContent": structure, "isError": False, "_meta": meta}
 
 
-def _text(request: Request, tool: WorkflowTool, state: State, *, shows: bool) -> str:
-    """The state of the task and the next call, as a text."""
-    done, steps = done_of(state)
-    settled = f"{done} of {steps} {'step' if steps == 1 else 'steps'} done"
-    if not state.live or not shows:
-        by_client = " A client supplied its result." if state.task.by_client else ""
-        return f"This task of {tool.name} is {state.task.status.value}; {settled}.{by_client}"
-    if state.running_until is not None:
-        return f"A run holds this task of {tool.name} until {state.running_until} or longer; {settled} so far."
-    sentences = [f"This task of {tool.name} waits for the model; {settled}.", state.why, state.warning]
-    first = next((call.entry for call in state.calls if "tool" in call.entry), None)
-    corrected = state.reason is not None and state.reason.is_for_the_operator
-    if first is not None and isinstance(state.reason, AnswersRequired):
-        call = f"Call {first['tool']} with {one_line(first['arguments'])} to let the server continue."
-        return " ".join(filter(None, [*sentences, call]))
-    if first is not None and first["tool"] != tool.name and not corrected:
-        sentences.append(f"Next: call {first['tool']} with {one_line(first['arguments'])}.")
-    if state.can_go_on:
-        begin = "When the cause is corrected, " if corrected else "Or " if state.calls else ""
-        sentences.append(_offer(request, tool, state, begin))
-    return " ".join(filter(None, sentences))
+class Board:
+    """A task of a workflow, as its page shows it."""
+
+    def __init__(self, request: Request, tool: WorkflowTool, task: TaskRecord) -> None:
+        self._request = request
+        self._tool = tool
+        self._task = task
+        self._plan = plan_of(request, task)
+        handle = handle_of(request.server, tool.workflow, task.task_id)
+        self._live = not task.status.terminal
+        self._pause = shown_pause(task, request.now_ms)
+        self._reason = parse_pause(self._pause)
+        held = task.claim if self._live and task.claim and task.claim.holds_at(request.now_ms()) else None
+        self._running_until = timestamp(held.until_ms) if held else None
+        self._can_resume = self._live and not differing(tool.workflow, task)
+        self._can_go_on = self._can_resume and not held
+        self._why = self._reason.what_happened() if self._reason else ""
+        self._warning = " ".join(may_have_run(self._plan.repeats(), self._plan.why_repeated))
+        known = self._plan.known if self._live else None
+        go_on = handle if self._can_resume else None
+        self._remaining = RemainingCalls(known, request.server, self._reason, handle, go_on) if known else None
+        self._next = first_fitting(self._remaining.entries()) if self._remaining else []
+
+    def text(self, *, shows: bool) -> str:
+        """The state of the task; if it `shows`, also the next call."""
+        statuses = [StepStatus(step["status"]) for step in self._plan.steps]
+        done, steps = sum(status.settled for status in statuses), len(statuses)
+        settled, name = f"{done} of {steps} {'step' if steps == 1 else 'steps'} done", self._tool.name
+        if not self._live or not shows:
+            by_client = " A client supplied its result." if self._task.by_client else ""
+            return f"This task of {name} is {self._task.status.value}; {settled}.{by_client}"
+        if self._running_until is not None:
+            return f"A run holds this task of {name} until {self._running_until} or longer; {settled} so far."
+        head = [f"This task of {name} waits for the model; {settled}.", self._why, self._warning]
+        whole = self._text(head, LONGEST)
+        return whole if len(whole.encode()) <= LIMIT else self._text(head, SHORT)
+
+    def _text(self, head: list[str], longest: int) -> str:
+        """The text with the first of the calls that the model has to make, as the handoff has it."""
+        remaining = self._remaining
+        if remaining is None:
+            return " ".join(filter(None, head))
+        if not remaining.known.open_steps:
+            return " ".join(filter(None, [*head, remaining.go_on.finish() if remaining.go_on else ""]))
+        before, steps, after = remaining.frame()
+        calls = [remaining.text_of(step, longest) for step in steps[:1]]
+        more = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []
+        happened = " ".join(filter(None, [*head, *remaining.lost_results()]))
+        return "\n\n".join([happened, *before, *calls, *more, *after])
+
+    def structure(self, message: str, meta: JsonObject) -> dict[str, Json]:
+        """The structured content: that of the workflow's tool, and `board`. It has at most 40 KB of JSON, not counting
+        the names and statuses of the steps: hosts cut results of more than about 25,000 tokens. The first call with
+        its form comes first, then the other calls in order, then the shortest values, then the other forms
+        (docs/console.md, How much is shown)."""
+        facts = facts_of(self._task)
+        timings = facts.pop("timings", None)
+        steps = [self._step(step, timings if isinstance(timings, Mapping) else {}) for step in self._plan.steps]
+        results: dict[str, Json] = {}
+        calls: list[Json] = []
+        values = [value for step in steps for value in self._values(step, results)]
+        made: dict[str, Json] = {"message": message}
+        made |= {name: meta[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in meta}
+        if self._running_until is not None:
+            made["running_until"] = self._running_until
+        elif self._warning:
+            made["warning"] = self._warning
+        made |= {"results": results, "next": self._next}
+        made["board"] = {
+            "workflow": self._tool.workflow.name,
+            "workflow_tool": self._tool.name,
+            "task": {**self._head(), **facts},
+            "steps": steps,
+            "pause": self._shown_pause(),
+            "running_until": self._running_until,
+            "calls": calls,
+            "secrets": self._secrets(),
+            "can": {"go_on": self._can_go_on, "complete": self._live, "cancel": self._live},
+        }
+        room = Room(ALL - size_of(made))
+        forms = self._calls()
+        for place, (call, schema) in enumerate(forms):
+            size = size_of(call) + 1
+            if place and size > room.left:
+                break
+            room.left -= size
+            calls.append(call)
+            if place == 0:
+                room.add(call, "schema", schema)
+        for value in sorted(values, key=lambda value: value.size):
+            if room.takes(sum(value.size - size_of(holder[name]) for holder, name in value.places)):
+                for holder, name in value.places:
+                    holder[name] = value.value
+        for call, schema in forms[1 : len(calls)]:
+            room.add(call, "schema", schema)
+        return made
+
+    def _head(self) -> JsonObject:
+        task = self._task
+        created_ms = round(datetime.fromisoformat(task.created_at).timestamp() * 1000)
+        return {
+            "task_id": task.task_id,
+            "status": task.status.value,
+            "status_message": task.status_message or (PAUSED if self._pause and self._live else None),
+            "created_at": task.created_at,
+            "updated_at": task.updated_at,
+            "expires_at": timestamp(created_ms + task.ttl_ms),
+        }
+
+    def _shown_pause(self) -> JsonObject | None:
+        if self._pause is None or not self._live:
+            return None
+        return {**self._pause, "step": paused_step(self._pause), "message": self._why}
+
+    def _secrets(self) -> list[str]:
+        """The secret arguments that a resume needs again."""
+        known = self._remaining.known if self._remaining else None
+        return sorted(known.secrets.names) if known and known.open_steps else []
+
+    def _step(self, step: StepProgress, timings: JsonObject) -> dict[str, Json]:
+        """A step without its values: name, tool or question or resource, status, error, time."""
+        name, timing = step["name"], timings.get(step["name"])
+        made: dict[str, Json] = {"name": name}
+        declared = self._tool.workflow.step(name)
+        if "tool" in step:
+            made["tool"] = step["tool"]
+        elif "ask" in step:
+            made["ask"] = step["ask"]
+        elif declared is not None and self._plan.known is not None:
+            made["resource"] = ", ".join(uris_of(declared, self._plan.known).values())
+        made["status"] = step["status"]
+        weight = weight_of(self._task, f"{RESULT_PREFIX}{name}")
+        if step["status"] == StepStatus.FAILED and weight is not None and not weight.outside:
+            stored = readable(self._task, f"{RESULT_PREFIX}{name}")
+            if isinstance(stored, Mapping) and isinstance(stored.get("error"), str):
+                made["error"] = cut(str(stored["error"]))
+        return made | (dict(timing) if isinstance(timing, Mapping) else {})
+
+    def _values(self, step: dict[str, Json], results: dict[str, Json]) -> Iterator["Value"]:
+        """Put notes into a step in place of its result and its arguments. Returns the values that may replace them."""
+        if "tool" not in step:
+            return
+        name, completed = str(step["name"]), step["status"] == StepStatus.COMPLETED
+        variable = f"{RESULT_PREFIX}{name}"
+        weight = weight_of(self._task, variable) if completed else None
+        if weight is not None:
+            step["bytes"] = weight.text_bytes
+            uri = value_uri(self._task.task_id, variable)
+            step["result"] = results[name] = {"bytes": weight.text_bytes, "uri": uri}
+            if weight.text_bytes <= LONG and not weight.outside:
+                yield Value(weight.text_bytes, readable(self._task, variable), ((step, "result"), (results, name)))
+        arguments = self._arguments(name, completed)
+        if arguments is not None:
+            size = size_of(arguments)
+            step["arguments"] = {"bytes": size}
+            if size <= LONG:
+                yield Value(size, arguments, ((step, "arguments"),))
+
+    def _arguments(self, name: str, completed: bool) -> JsonObject | None:
+        """The arguments of a step, with placeholders for secrets and long values."""
+        try:
+            kept = shown_call(self._task.variables, name) if completed else None
+        except StoreError:
+            return None
+        step, known = self._tool.workflow.step(name), self._plan.known
+        if kept is not None or step is None or known is None:
+            return kept
+        return RemainingCalls(known, self._request.server, self._reason).arguments(step)
+
+    def _calls(self) -> list[tuple[dict[str, Json], JsonObject | None]]:
+        """The remaining calls of tools that a person can make, each with the schema of its form."""
+        made: list[tuple[dict[str, Json], JsonObject | None]] = []
+        for step in self._remaining.known.open_steps if self._remaining else ():
+            for entry in self._remaining.entries_of(step) if self._remaining and step.tool else ():
+                if entry.get("tool") == step.tool and isinstance(arguments := entry["arguments"], Mapping):
+                    missing = [name for name, value in arguments.items() if self._lacks(step, name, value)]
+                    made.append(({"step": step.name, **entry, "missing": sorted(missing)}, self._schema(step)))
+        return made
+
+    def _lacks(self, step: Step, name: str, value: Json) -> bool:
+        """Whether a person has to give an argument: nothing else provides it."""
+        source, known = step.arguments.get(name), self._plan.known
+        not_given = isinstance(source, PromptArg) and known is not None and source.name not in known.arguments
+        return not_given or value in (f"<missing: {name}>", f"<invalid: {name}>")
+
+    def _schema(self, step: Step) -> JsonObject | None:
+        """The input schema of a step's tool. `None` if a type of the author cannot be described."""
+        try:
+            return self._request.server.tools[step.tool or ""].input_schema
+        except (BatonError, ProtocolError):
+            logger.exception("tool %s: its input schema cannot be shown", step.tool)
+            return None
 
 
-def _offer(request: Request, tool: WorkflowTool, state: State, begin: str) -> str:
-    handle = handle_of(request.server, tool.workflow, state.task.task_id)
-    secrets = secrets_given(tool.workflow, state.plan.known) if state.plan.known else ()
-    return handle.offer(tool.name, secrets, begin=begin)
+class Value(Struct, frozen=True):
+    """A value of a step, and the places where it may replace its note."""
+
+    size: int
+    value: Json
+    places: tuple[tuple[dict[str, Json], str], ...]
+
+
+class Room:
+    """The bytes that are left in a structured content."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def takes(self, more: int) -> bool:
+        """Whether so many bytes fit. If so, they are taken."""
+        fits = more <= self.left
+        self.left -= more if fits else 0
+        return fits
+
+    def add(self, holder: dict[str, Json], name: str, value: Json) -> None:
+        """Add a member if it fits."""
+        if value is not None and self.takes(size_of(value) + len(name) + 4):
+            holder[name] = value
+
+
+def size_of(value: Json) -> int:
+    """The length of a value, bytes of JSON."""
+    return len(dumps(value).encode())
 
 
 def _listed(request: Request) -> JsonObject:

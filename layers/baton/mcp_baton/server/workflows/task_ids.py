@@ -4,7 +4,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
 from mcp_baton.server.view import ServerView
 from mcp_baton.workflow.definition import TASK_ID, Workflow
-from mcp_baton.workflow.handoff import Handle, secrets_of
+from mcp_baton.workflow.handoff import Handle
 
 
 class NamedWrongly(Exception):
@@ -35,4 +35,4 @@ def handle_of(server: ServerView, workflow: Workflow, task_id: str) -> Handle:
     def takes_it(tool: str) -> bool:
         return not server.tools[tool].has_parameter(TASK_ID)
 
-    return Handle(task_id, takes_it, workflow.name if workflow.has_workflow_tool else None, secrets_of(workflow))
+    return Handle(task_id, workflow, takes_it)

@@ -5,21 +5,25 @@ An answer has a budget. Values that do not fit are named only, and can be read a
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.budget import Budget
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.definitions.resource import value_uri
+from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import (
     PAUSE_REASON,
     PAUSED,
     PROGRESS,
+    RESULT_PREFIX,
+    StepProgress,
     StepStatus,
     TaskRecord,
     TaskStatus,
@@ -28,6 +32,9 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
 from mcp_baton.workflow.pause import Interrupted
+
+if TYPE_CHECKING:
+    from mcp_baton.workflow.repeats import Repeat
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +60,10 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     """How a task is shown.
 
     Attributes:
-        now_ms: Returns the time by which claims expire, epoch milliseconds.
-        stateless: Whether it is shown in the words of the 2026 era.
-        poll_interval_s: The poll interval, seconds. `None` to choose it by the task's age.
+        now_ms: The time by which claims expire, epoch milliseconds.
+        poll_interval_s: `None` to choose it by the task's age.
         values: `all` variables, `none`, or `None` for those in the task's item.
-        following: Returns the suggested calls of a task. `None` if they are not asked for.
-        budget: The size of the answer.
+        following: The suggested calls of a task. `None` if they are not asked for.
     """
 
     now_ms: Callable[[], int]
@@ -75,7 +80,6 @@ def options_of(
     values: str | None = None,
     following: Callable[[TaskRecord], list[JsonObject]] | None = None,
 ) -> ViewOptions:
-    """How a task is shown to the client of a request."""
     return ViewOptions(
         now_ms=request.now_ms,
         stateless=request.stateless,
@@ -86,12 +90,44 @@ def options_of(
     )
 
 
-def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    """The whole view: the result of `tasks/get`. `_meta` has a key for each variable, and the facts.
+def task_meta(execution: Execution, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
+    """The members of a result's `_meta` about a task (docs/workflows.md)."""
+    meta: dict[str, Json] = {
+        "task_id": task.task_id,
+        "task_status": task.status.value,
+        "steps": [
+            {"name": step["name"], "status": step["status"]} for step in (steps_of(task) if steps is None else steps)
+        ],
+    }
+    pause = shown_pause(task, execution.now_ms)
+    if pause is not None:
+        meta["pause_reason"] = pause
+    if task.by_client:
+        meta["result_by"] = "client"
+    return meta if execution.stateless else meta | related_task(task.task_id)
 
-    Raises:
-        StoreUnavailable: the task's result cannot be read now.
-    """
+
+def related_task(task_id: str) -> dict[str, Json]:
+    """The handshake era's standard reference to a task."""
+    return {RELATED_TASK_KEY: {"taskId": task_id}}
+
+
+def notes_meta(
+    may_have_run: "Sequence[Repeat]", may_have_run_twice: "Sequence[Repeat]", oversized: Sequence[str]
+) -> dict[str, Json]:
+    """The members of `_meta` about steps that may run more than once, with the idempotency keys of their calls
+    (docs/workflows.md, When a run is killed), and about results that were too long to store (docs/storage.md)."""
+    made: dict[str, Json] = {}
+    for name, repeats in (("may_have_run", may_have_run), ("may_have_run_twice", may_have_run_twice)):
+        if repeats:
+            made[name] = [
+                {"step": it.step} if it.key is None else {"step": it.step, "idempotency_key": it.key} for it in repeats
+            ]
+    return made | ({"oversized": [name.removeprefix(RESULT_PREFIX) for name in oversized]} if oversized else {})
+
+
+def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
+    """The result of `tasks/get`. `_meta` has a key for each variable, and the facts."""
     made = task_summary(task, options)
     if options.stateless:
         if task.status is TaskStatus.INPUT_REQUIRED and task.job is not None:
@@ -141,17 +177,13 @@ def task_summary(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
 
 
 def listed_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
-    """A task in a list: its summary, and where it stands in `_meta`."""
     meta = listed_meta(task, options.now_ms)
     return task_summary(task, options) | ({"_meta": meta} if meta else {})
 
 
 def listed_meta(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
-    """Where a listed task stands: `{"workflow", "step", "pause_reason"}`, or `{"tool"}` for a background job of a tool.
-
-    `step` is the first step that is not settled. `pause_reason` is without its `error`, which can have any length;
-    `tasks/get` has it.
-    """
+    """Where a listed task stands. `pause_reason` is without its `error`, which can have any length; `tasks/get` has
+    it."""
     if task.workflow is None:
         return {} if task.job is None else {"tool": task.job.work.tool}
     meta: dict[str, Json] = {"workflow": task.workflow}
@@ -165,21 +197,13 @@ def listed_meta(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
 
 
 def facts_of(task: TaskRecord) -> dict[str, Json]:
-    """Facts about a task that are not variables, each under its name. Every view shows them.
-
-    Returns:
-        `timings`: when each step ran, `{"at": epoch milliseconds, "ms": milliseconds}` by the step's name.
-        `result_by`: `client` if a client supplied the result.
-    """
-    facts: dict[str, Json] = {}
+    """Facts about a task that are not variables: `timings`, when each step ran, `{"at": epoch milliseconds, "ms":
+    milliseconds}` by the step's name; `result_by`, if a client supplied the result."""
     timings = _timings_of(task)
-    if timings:
-        facts["timings"] = timings
-    return facts | ({"result_by": "client"} if task.by_client else {})
+    return ({"timings": timings} if timings else {}) | ({"result_by": "client"} if task.by_client else {})
 
 
 def marked(facts: JsonObject) -> dict[str, Json]:
-    """Facts as members of `_meta`, where they have a prefix."""
     return {f"{FACT_PREFIX}{name}": value for name, value in facts.items()}
 
 
@@ -210,38 +234,27 @@ def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | Non
 
     A task is not paused while a run holds it. If a run's claim has expired and steps are not settled, the run was
     interrupted. This replaces the pause reason that an earlier run has stored.
-
-    Args:
-        task: The task.
-        now_ms: Returns the time by which claims expire. Called only if there is a claim.
     """
     claim = None if task.status.terminal else task.claim
     if claim is None:
         return pause_of(task)
     at_ms = now_ms()
     if claim.lapsed_at(at_ms):
-        return _interrupted(task) or pause_of(task)
+        for step in steps_of(task):
+            if not StepStatus(step["status"]).settled:
+                return Interrupted(step["name"], step.get("tool", "")).to_json()
     return None if claim.holds_at(at_ms) else pause_of(task)
 
 
-def _interrupted(task: TaskRecord) -> JsonObject | None:
-    """The pause reason of a task whose run was killed. `None` if every step is settled."""
-    for step in steps_of(task):
-        if not StepStatus(step["status"]).settled:
-            return Interrupted(step["name"], step.get("tool", "")).to_json()
-    return None
-
-
 def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None:
-    """The status message: what the worker reports, or that the task is paused. `None` if there is nothing to say."""
+    """What the worker reports, or that the task is paused."""
     if task.status_message or task.status is not TaskStatus.WORKING:
         return task.status_message
     return PAUSED if shown_pause(task, now_ms) else None
 
 
 def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
-    """How long the client should wait until it reads the task again, milliseconds (docs/background.md, Status and
-    polling)."""
+    """How long the client should wait until it reads the task again (docs/background.md, Status and polling)."""
     if options.poll_interval_s is not None:
         return max(1, round(options.poll_interval_s * 1000))
     if task.status is TaskStatus.INPUT_REQUIRED:
@@ -251,16 +264,7 @@ def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
 
 
 def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict[str, Json]:
-    """A task's result as the answer to `tasks/result`.
-
-    Args:
-        task: The task.
-        meta: Further members of the answer's `_meta`.
-        budget: The size of the answer.
-
-    Raises:
-        StoreUnavailable: it cannot be read now.
-    """
+    """A task's result as the answer to `tasks/result`, with these further members of `_meta`."""
     meta = {**meta, **result_mark(task)}
     weight = weight_of(task, FINAL_RESULT)
     if weight is None:
@@ -277,7 +281,7 @@ def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict
 
 
 def linked(note: Mapping[str, Json]) -> dict[str, Json]:
-    """The result of a call that is longer than an answer: a link to the resource."""
+    """A link in place of a call's result that is longer than an answer."""
     size, uri = note["bytes"], note["uri"]
     text = f"The result has {size} bytes, which is more than an answer holds. Read the resource {uri}."
     link: dict[str, Json] = {"type": "resource_link", "uri": uri, "name": "result", "mimeType": "application/json"}
@@ -335,9 +339,7 @@ def _left_out(
     """Notes in place of the values that do not fit. The result is shown first, then the smallest values.
 
     Args:
-        task: The task.
-        weights: The sizes of its values, by name.
-        left: The bytes of the answer that they may take.
+        left: The bytes of the answer that the values may take.
         everything: Whether values outside the item are shown, too. A result always is.
     """
     notes: dict[str, dict[str, Json]] = {

@@ -2,13 +2,11 @@
 (docs/workflows.md, As a tool)."""
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound, ValueLost
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
@@ -16,22 +14,28 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.content import ResourceLink
 from mcp_baton.server.definitions.resource import value_uri
-from mcp_baton.server.definitions.workflow_tool import REQUIRED, WorkflowTool
+from mcp_baton.server.definitions.workflow_tool import OUTPUT_PROPERTIES, REQUIRED, WorkflowTool
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows.engine_host import ServerHost
-from mcp_baton.server.workflows.result_meta import run_meta, task_meta
-from mcp_baton.server.workflows.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, answer_with_run
+from mcp_baton.server.workflows.runs import (
+    NOT_RESUMED,
+    Drifted,
+    NotOfWorkflow,
+    NotRead,
+    NotResumed,
+    answer_with_run,
+    run_meta,
+)
 from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
-from mcp_baton.server.workflows.task_view import readable
+from mcp_baton.server.workflows.task_view import readable, task_meta
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, has_value, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT, Workflow
-from mcp_baton.workflow.handoff import Handle, suggestions
+from mcp_baton.workflow.handoff import RemainingCalls
 from mcp_baton.workflow.host import FetchedResource, Succeeded
-from mcp_baton.workflow.pause import refused_arguments
 from mcp_baton.workflow.quoting import quoted_error
 from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
 from mcp_baton.workflow.resolve import Known
@@ -87,7 +91,7 @@ def _answered(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObj
 
             return start_workflow(request, tool, arguments, task_id)
         host = ServerHost(request, until_s=request.reply_due_s())
-        return result_of_run(request, answer_with_run(request, tool.workflow, arguments, task_id, host), host)
+        return result_of_run(request, answer_with_run(request, tool.workflow, arguments, task_id, host))
     except (NamedWrongly, Unusable) as refused:
         return error(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
     except (ArgumentRefused, *NOT_RESUMED) as refused:
@@ -95,7 +99,6 @@ def _answered(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObj
 
 
 def _arguments(tool: WorkflowTool, given: JsonObject, task_id: str | None) -> dict[str, Json]:
-    """The workflow's arguments, without those that count as absent."""
     declared = {argument.name: argument for argument in tool.workflow.arguments}
     # What else the tool takes, left empty, is what some hosts send where their model has left it out.
     given = {name: value for name, value in given.items() if value or name not in (TASK_ACTION, TASK_RESULT, ANSWERS)}
@@ -127,7 +130,7 @@ def not_run(
             again = f"call {workflow.name} again with arguments that its input schema allows"
             return error(cut(f"{sentence(problem)} {NOTHING_RUN}: {again}."))
         case TaskHeld(until_ms=until_ms, current=task):
-            return result_of_held(execution, workflow, task, until_ms, execution.now_ms())
+            return result_of_held(execution, workflow, task, until_ms)
         case TaskFinished(current=task) if task.workflow == workflow.name:
             return result_of_over(execution, workflow, task)
         case TaskFinished(current=task) | NotOfWorkflow(task=task):
@@ -177,13 +180,6 @@ NEXT: Final = 20_000
 """The longest `next`, bytes of JSON. Later results have the rest."""
 
 
-class Results(Struct, frozen=True):
-    """The results of completed steps in the structured content, and links to those that are left out."""
-
-    shown: dict[str, Json]
-    links: list[ResourceLink]
-
-
 def error(text: str) -> dict[str, Json]:
     """An error. Hosts show only its text."""
     return {"content": [{"type": "text", "text": text}], "isError": True}
@@ -198,110 +194,98 @@ def text_of(result: JsonObject) -> str:
             return ""
 
 
-def result_of_run(execution: Execution, run: EndedRun, host: ServerHost) -> dict[str, Json]:
+def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     """The result of a run."""
-    meta = run_meta(execution, run)
+    meta, server = run_meta(execution, run), execution.server
     known = _known(run, meta)
-    handle = handle_of(execution.server, run.workflow, run.task.task_id) if run.task else None
+    handle = handle_of(server, run.workflow, run.task.task_id) if run.task else None
+    values = {
+        trace.step.name: trace.outcome.value
+        for trace in run.traces
+        if trace.step.has_value and isinstance(trace.outcome, Succeeded)
+    }
+    names = {name: f"{RESULT_PREFIX}{name}" for name in run.statuses}
     stored = run.task.task_id if run.task and run.stored else None
-    results = _results_of(run, stored)
-    text = text_of_run(run, known, host, handle, lambda step: _uri(stored, step, run))
-    following = _following(run, known, host, handle) if run.pause else []
-    steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
+    uris = {} if stored is None else {n: value_uri(stored, it) for n, it in names.items() if it not in run.oversized}
+    sizes = {name: len(dumps(value).encode()) for name, value in values.items()}
+    results, links = _results(sizes, uris, values.__getitem__)
+    text = text_of_run(run, known, server, handle, uris.get)
+    following: list[JsonObject] = []
     if run.pause:
-        results = structs.replace(results, links=[*results.links, *_read(run)])
+        go_on = handle if run.stored else None
+        following = first_fitting(RemainingCalls(known, server, run.pause, handle, go_on).entries())
+        links += _read(run)
+    steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
     state: dict[str, Json] = {**meta, "steps": steps}
     warning = [*may_have_run_twice(run.twice), *may_have_run(open_repeats_before(run, known))]
     if warning:
         state["warning"] = " ".join(warning)
-    return _made(execution, text, state, results, following, meta)
+    return _made(execution, text, state, meta, results, links, following)
 
 
-def result_of_held(
-    execution: Execution, workflow: Workflow, task: TaskRecord, until_ms: int, now_ms: int
-) -> dict[str, Json]:
+def result_of_held(execution: Execution, workflow: Workflow, task: TaskRecord, until_ms: int) -> dict[str, Json]:
     """The result if another run holds the task. It is not an error: the same call works later."""
-    until, seconds = timestamp(until_ms), max((until_ms - now_ms + 999) // 1000, 1)
-    text = text_of_held_task(workflow, _statuses(task), until, seconds, task.task_id)
+    until, seconds = timestamp(until_ms), max((until_ms - execution.now_ms() + 999) // 1000, 1)
+    text = text_of_held_task(workflow, list(_statuses(task).values()), until, seconds, task.task_id)
     meta = task_meta(execution, task)
     again = handle_of(execution.server, workflow, task.task_id).going_on()
-    made = _made(execution, text, meta, Results({}, []), again, meta)
-    structure = made["structuredContent"]
-    return made | {"structuredContent": {**structure, "running_until": until}} if isinstance(structure, dict) else made
+    return _made(execution, text, {**meta, "running_until": until}, meta, following=again)
 
 
 def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
     """The result for a finished task: its stored outcome."""
-    meta = task_meta(execution, task)
+    meta, statuses = task_meta(execution, task), _statuses(task)
     completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and has_value(step)]
-    results = _stored_results(task, [step["name"] for step in completed])
-    values = []
-    if completed:
-        step = completed[-1]
-        values.append(_stored(task, f"{RESULT_PREFIX}{step['name']}", f"Result of {step.get('tool', step['name'])}"))
+    names = {step["name"]: f"{RESULT_PREFIX}{step['name']}" for step in completed}
+    weights = {step: weight for step, name in names.items() if (weight := weight_of(task, name))}
+    uris = {step: value_uri(task.task_id, names[step]) for step in weights}
+    sizes = {step: weight.text_bytes for step, weight in weights.items()}
+    results, links = _results(sizes, uris, lambda step: readable(task, names[step]))
+    values = [
+        _stored(task, names[step["name"]], f"Result of {step.get('tool', step['name'])}") for step in completed[-1:]
+    ]
     final = _stored(task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else ""))
-    if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(_by_name(task))):
+    if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(statuses)):
         values.insert(0, final)
-    text = text_of_ended_task(workflow, task.status, _statuses(task), values)
-    return _made(execution, text, meta, results, [], meta)
+    text = text_of_ended_task(workflow, task.status, list(statuses.values()), values)
+    return _made(execution, text, meta, meta, results, links)
 
 
-def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
-    """The suggested calls after a run that has paused."""
-    go_on = handle if run.stored else None
-    refused = partial(refused_arguments, pause=run.pause)
-    return _fitting(suggestions(run.workflow, known, run.pause, host, refused, handle, go_on))
-
-
-def _fitting(left: list[JsonObject]) -> list[JsonObject]:
-    """The first entries that fit, at least one."""
+def first_fitting(left: list[JsonObject]) -> list[JsonObject]:
+    """The first entries of `next` that fit, at least one."""
     sizes = accumulate(len(dumps(entry).encode()) for entry in left)
     return [entry for place, (entry, size) in enumerate(zip(left, sizes, strict=True)) if place == 0 or size <= NEXT]
 
 
 def _made(
-    execution: Execution, text: str, state: JsonObject, results: Results, following: Iterable[Json], meta: JsonObject
+    execution: Execution,
+    text: str,
+    state: JsonObject,
+    meta: JsonObject,
+    results: JsonObject | None = None,
+    links: Sequence[ResourceLink] = (),
+    following: Sequence[JsonObject] = (),
 ) -> dict[str, Json]:
-    told = {
-        name: state[name] for name in ("task_id", "task_status", "steps", "pause_reason", "warning") if name in state
-    }
-    structure: dict[str, Json] = {"message": text, **told, "results": results.shown, "next": list(following)}
+    structure = {name: state[name] for name in OUTPUT_PROPERTIES if name in state}
+    structure |= {"message": text, "results": results or {}, "next": list(following)}
     content: list[Json] = [{"type": "text", "text": text}]
     if execution.envelope.revision != REVISION_WITHOUT_HEADER:  # the first revision has no links
-        content += [link.to_json() for link in results.links]
+        content += [link.to_json() for link in links]
     made: dict[str, Json] = {"content": content, "structuredContent": structure, "isError": False}
     return made | {"_meta": meta} if meta else made
 
 
 def _known(run: EndedRun, meta: JsonObject) -> Known:
     """The known values of the run, with the steps that continuations have completed meanwhile."""
-    told = meta.get("steps")
-    stored = (
-        {step["name"]: step["status"] for step in told if isinstance(step, Mapping)} if isinstance(told, list) else {}
-    )
+    steps = meta.get("steps")
+    stored = {
+        step["name"]: step["status"] for step in (steps if isinstance(steps, list) else ()) if isinstance(step, Mapping)
+    }
     statuses = {
         name: StepStatus.COMPLETED if stored.get(name) == StepStatus.COMPLETED else status
         for name, status in run.statuses.items()
     }
-    return replace(run.known, statuses=statuses)
-
-
-def _uri(task_id: str | None, step: str, run: EndedRun) -> str | None:
-    name = f"{RESULT_PREFIX}{step}"
-    return None if task_id is None or name in run.oversized else value_uri(task_id, name)
-
-
-def _results_of(run: EndedRun, stored: str | None) -> Results:
-    values = {
-        trace.step.name: trace.outcome.value
-        for trace in run.traces
-        if trace.step.has_value and isinstance(trace.outcome, Succeeded)
-    }
-    sizes = {name: len(dumps(value).encode()) for name, value in values.items()}
-    uris = {name: uri for name in values if (uri := _uri(stored, name, run))}
-    left_out = _left_out(sizes, frozenset(uris))
-    shown = {name: _note(sizes[name], uris.get(name)) if name in left_out else value for name, value in values.items()}
-    return Results(shown, _links(uris, left_out))
+    return structs.replace(run.known, statuses=statuses)
 
 
 def _read(run: EndedRun) -> list[ResourceLink]:
@@ -312,39 +296,26 @@ def _read(run: EndedRun) -> list[ResourceLink]:
     return [ResourceLink(uri, uri, mime_type=content.mime_type) for uri, content in found.items()]
 
 
-def _stored_results(task: TaskRecord, steps: list[str]) -> Results:
-    weights = {step: weight_of(task, f"{RESULT_PREFIX}{step}") for step in steps}
-    sizes = {step: weight.text_bytes for step, weight in weights.items() if weight}
-    uris = {step: value_uri(task.task_id, f"{RESULT_PREFIX}{step}") for step in sizes}
-    left_out = _left_out(sizes, frozenset(uris))
-    shown = {
-        step: _note(size, uris[step]) if step in left_out else readable(task, f"{RESULT_PREFIX}{step}")
-        for step, size in sizes.items()
-    }
-    return Results(shown, _links(uris, left_out))
-
-
-def _left_out(sizes: Mapping[str, int], elsewhere: frozenset[str]) -> frozenset[str]:
-    """The results that are left out: the long ones, and the longest of the others if they do not fit together."""
+def _results(
+    sizes: Mapping[str, int], uris: Mapping[str, str], read: Callable[[str], Json]
+) -> tuple[dict[str, Json], list[ResourceLink]]:
+    """The results of completed steps, and links to those that are left out: the long ones, and the longest of the
+    others if they do not fit together."""
     out, total = set(), 0
     for name in sorted(sizes, key=lambda name: sizes[name]):
         total += sizes[name]
-        if (name in elsewhere and (sizes[name] > LONG or total > ALL)) or total > UNKEPT:
+        if (name in uris and (sizes[name] > LONG or total > ALL)) or total > UNKEPT:
             out.add(name)
             total -= sizes[name]
-    return frozenset(out)
-
-
-def _note(size: int, uri: str | None) -> Json:
-    return {"bytes": size, "uri": uri} if uri else {"bytes": size}
-
-
-def _links(uris: Mapping[str, str], left_out: frozenset[str]) -> list[ResourceLink]:
-    return [
-        ResourceLink(uri, f"result of {step}", mime_type="application/json")
-        for step, uri in uris.items()
-        if step in left_out
+    notes: dict[str, JsonObject] = {
+        name: {"bytes": sizes[name]} | ({"uri": uris[name]} if name in uris else {}) for name in out
+    }
+    links = [
+        ResourceLink(uris[name], f"result of {name}", mime_type="application/json")
+        for name in sizes
+        if name in out and name in uris
     ]
+    return {name: notes[name] if name in out else read(name) for name in sizes}, links
 
 
 def _stored(task: TaskRecord, name: str, label: str) -> Value:
@@ -359,9 +330,5 @@ def _stored(task: TaskRecord, name: str, label: str) -> Value:
         return Value(label, {"error": str(lost)}, uri)
 
 
-def _by_name(task: TaskRecord) -> dict[str, StepStatus]:
+def _statuses(task: TaskRecord) -> dict[str, StepStatus]:
     return {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
-
-
-def _statuses(task: TaskRecord) -> list[StepStatus]:
-    return list(_by_name(task).values())

@@ -102,9 +102,6 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
     If the handler opens the stream, its return value is ignored. If it returns a proxy response, this is also sent in
     the streaming format, because streaming integrations accept no other. AWS's client posts any other return value,
     such as that of an asynchronous invocation.
-
-    Args:
-        address: `host:port` of the Runtime API.
     """
 
     use_thread_for_polling_next: bool
@@ -131,7 +128,9 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
         """
         if not self._is_ready:
             self._is_ready = True
-            _collect_from_now_on()
+            # Enable garbage collection, except of the objects that exist at the end of the initialization.
+            gc.freeze()
+            gc.enable()
         self._do_deferred_work()
         self._poll_interruptibly_if_handled()
         invocation = super().wait_next_invocation()
@@ -206,12 +205,6 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
 
             self.ThreadPoolExecutor = ThreadPoolExecutor
             self.use_thread_for_polling_next = True
-
-
-def _collect_from_now_on() -> None:
-    """Enable garbage collection, except of the objects that exist at the end of the initialization."""
-    gc.freeze()
-    gc.enable()
 
 
 class _Marshaller(LambdaMarshaller):

@@ -12,11 +12,7 @@ _MAX_REPLY_BYTES = 65_536
 
 
 class RuntimeConnection:
-    """HTTP/1.1 to the Runtime API, one request at a time. The connection is opened at first use.
-
-    Args:
-        address: `host:port`, as in `AWS_LAMBDA_RUNTIME_API`.
-    """
+    """HTTP/1.1 to the Runtime API (`host:port`), one request at a time. The connection is opened at first use."""
 
     def __init__(self, address: str) -> None:
         self.address = address

@@ -21,11 +21,7 @@ _ACCEPTED = 202
 
 
 class ResponseRejected(Exception):
-    """The Runtime API read the whole response and rejected it.
-
-    Args:
-        status: The HTTP status.
-    """
+    """The Runtime API read the whole response and rejected it with an HTTP status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"the Runtime API rejected the streamed response with status {status}")
@@ -33,11 +29,7 @@ class ResponseRejected(Exception):
 
 
 class ResponseStream:
-    """A streamed response. Implements `StreamSink`.
-
-    Args:
-        connection: The connection, on which the request head and the prelude were sent.
-    """
+    """A streamed response on a connection, on which the request head and the prelude were sent. A `StreamSink`."""
 
     def __init__(self, connection: RuntimeConnection) -> None:
         self._connection = connection
