@@ -41,7 +41,7 @@ class StepWrite(Struct, frozen=True):
         name: The step's name, for `_workflow.result.<name>`.
         expected: The status that must still be stored. Otherwise the whole write fails.
         status: The new status; equal to `expected` if only the result changes.
-        result: The new value of `_workflow.result.<name>`.
+        result: The new value of `_workflow.result.<name>`. A skipped step has none.
         call: The new value of `_workflow.call.<name>`: the arguments of the continuation that made the result. `None`
             does not change it.
         timing: When the step ran; `None` does not change the stored timing.

@@ -127,6 +127,17 @@ def no_value(reference: Reference, does: str, remedy: str) -> NoValueYet:
     return NoValueYet(workflow_of(reference) or "?", cause)
 
 
+def condition_has_no_value(condition: Condition) -> NoValueYet:
+    """The error for a condition that Python tests while the workflow is being described."""
+    cause = (
+        f"{author_line()} tests the condition {condition}, which has no value before the workflow runs; {_CONDITION}"
+    )
+    return NoValueYet(min(condition.workflows, default="?"), cause)
+
+
+_CONDITION = "give it to a step: step(tool, when=…), and combine conditions with (…) & (…), (…) | (…) and not_(…)"
+
+
 def _refuse(does: str, remedy: str) -> Callable[..., NoReturn]:
     def refuse(self: Reference, *_given: object, **_named: object) -> NoReturn:
         raise no_value(self, does, remedy)
@@ -141,7 +152,7 @@ _IN_A_TOOL = "do it in a tool, and use the tool's result"
 _REFUSED = {
     "tests": (
         "bool contains",
-        "give the step a condition: step(tool, when=…), with &, | and not_(…) to combine several",
+        _CONDITION,
     ),
     "iterates over or counts": ("iter len reversed", "pass the whole list to a tool"),
     "makes text from": ("str format", "pass it to the tool as an argument of its own"),

@@ -1,7 +1,8 @@
 """Data sources, from which arguments get their values, and conditions on them (docs/workflows.md)."""
 
+import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from msgspec import Struct
@@ -87,10 +88,9 @@ class Condition(Struct, frozen=True, eq=False):
         return Condition.of("not", self)
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            f"the condition {self} has no value before the workflow runs; give it to a step: step(tool, when=…). "
-            "Combine conditions with &, | and not_(…), each comparison in parentheses"
-        )
+        from mcp_baton.workflow.reference import condition_has_no_value
+
+        raise condition_has_no_value(self)
 
     def __str__(self) -> str:
         match self.operator, self.operands:
@@ -235,6 +235,52 @@ def exists(value: object) -> Condition:
 def not_(condition: object) -> Condition:
     """The opposite of a condition, or of a reference to a truth value."""
     return Condition.of("not", condition)
+
+
+def compare(word: str, one: Json, other: Json) -> bool | str:
+    """Compare two JSON values by the operator of a `Condition`; or return why they cannot be compared."""
+    match word:
+        case "==":
+            return _equal(one, other)
+        case "!=":
+            return not _equal(one, other)
+        case "in":
+            return isinstance(other, list) and any(_equal(one, member) for member in other)
+    kinds = {_kind(one), _kind(other)}
+    if kinds not in ({"a number"}, {"a text"}):
+        return f"{word} compares two numbers or two texts, but {_kind(one)} and {_kind(other)} were given"
+    ordered: Callable[[Any, Any], bool] = getattr(operator, _ORDER[word])
+    return ordered(one, other)
+
+
+_ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+def _equal(one: Json, other: Json) -> bool:
+    """Whether two JSON values are equal. In Python, but not in JSON, `True` equals 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(value, other[name]) for name, value in one.items())
+    return one == other
+
+
+def _kind(value: Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a truth value"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case Mapping():
+            return "an object"
+        case _:
+            return "a list"
 
 
 def described(source: "Source | Condition") -> Json:
@@ -390,6 +436,11 @@ def parts_of(source: object) -> Iterator[Source]:
         yield cast("Source", source)
 
 
-def sources_in(arguments: Mapping[str, Source]) -> list[StepOutput]:
+def sources_of(comparison: Condition) -> list[Source]:
+    """The sources that a comparison uses."""
+    return [part for source in comparison.operands for part in parts_of(source)]
+
+
+def sources_in(sources: Iterable[Source]) -> list[StepOutput]:
     """The sources that refer to a step's output."""
-    return [part for source in arguments.values() for part in parts_of(source) if isinstance(part, StepOutput)]
+    return [part for source in sources for part in parts_of(source) if isinstance(part, StepOutput)]

@@ -62,7 +62,10 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
     Raises:
         StoreError: a value is not JSON.
     """
-    values = {**batch.variables, **{RESULT_PREFIX + step.name: step.result for step in batch.steps}}
+    values = {
+        **batch.variables,
+        **{RESULT_PREFIX + step.name: step.result for step in batch.steps if step.status is not StepStatus.SKIPPED},
+    }
     values |= {CALL_PREFIX + step.name: step.call for step in batch.steps if step.call is not None}
     required: dict[str, Attribute] = {}
     removed = batch.removed.difference(values)
