@@ -5,9 +5,9 @@ to the sizes of its items (https://docs.aws.amazon.com/amazondynamodb/latest/dev
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil
 from threading import Lock, local
 from time import process_time, thread_time
@@ -67,10 +67,6 @@ class Usage:
             self.cpu_s + other.cpu_s,
             self.http + other.http,
         )
-
-    def on(self, keys: Iterable[str]) -> "Usage":
-        """The same, with these partition keys alone."""
-        return replace(self, keys={key: self.keys[key] for key in keys})
 
 
 class Aside:

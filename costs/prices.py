@@ -5,7 +5,6 @@ November 2026. docs/scale.md repeats prices and assumptions; a test holds the tw
 """
 
 from dataclasses import dataclass
-from math import ceil
 
 from costs.metering import Usage
 from costs.workloads import Workload
@@ -44,10 +43,6 @@ REPLAY_S = 0.050
 """A durable function is invoked at its start and after each callback, so long beside its steps' own work."""
 INPUT_KB = 1
 KEPT_DAYS, MONTH_DAYS = 14, 30
-
-DAY_S, PEAK = 24 * 3600, 3
-PARTITION_WRITES, PARTITION_READS = 1_000, 3_000
-"""Units a second: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +110,6 @@ def durable(workload: Workload, usage: Usage) -> Dollars:
 def written_kb(workload: Workload) -> int:
     """What a durable execution writes."""
     return INPUT_KB + workload.kb * (workload.before + workload.after + 2 * workload.by_client)
-
-
-def per_second(usage: Usage) -> float:
-    """How many such workflows a second the busiest of the partition keys takes, as long as it has one partition."""
-    return 1 / max(max(writes / PARTITION_WRITES, reads / PARTITION_READS) for writes, reads in usage.keys.values())
-
-
-def partitions(usage: Usage, a_day: float) -> int:
-    """How many partitions so many such workflows a day need for one owner, with a peak of three times the average."""
-    return ceil(peak(a_day) / per_second(usage))
-
-
-def peak(a_day: float) -> float:
-    """The workflows a second of the busiest hour."""
-    return a_day / DAY_S * PEAK
 
 
 def _behind_front(usage: Usage, state: float, more_compute: float) -> Dollars:

@@ -1,4 +1,4 @@
-"""What a workflow costs: units by operation, dollars a million beside AWS's other services, and partitions.
+"""What a workflow costs: units by operation, and dollars a million beside AWS's other services.
 
 Run at the root of the repository: `uv run python -m costs.scale`. The real handler runs in this process, and its
 requests to DynamoDB and S3 are counted as it makes them: `costs/metering.py` says how, `costs/workloads.py`
@@ -23,10 +23,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 BEGIN, END = "<!-- python -m costs.scale --update: begin -->", "<!-- end -->"
 ROUNDS = 5
 LISTED = 50
-A_DAY = 10_000_000
 
 STEPS, DRIVEN = (1, 10, 100), (10, 30, 100)
-MAGNITUDES = (1_000, 100_000, 10_000_000, 100_000_000)
 SIZES: tuple[tuple[str, int], ...] = (("100 B", 100), ("2 KB", 2 * KB), ("20 KB", 20 * KB))
 RIVALS: tuple[tuple[str, Callable[[Workload, Usage], Dollars]], ...] = (
     ("Step Functions Standard", prices.standard),
@@ -68,8 +66,6 @@ def _page(where: Place) -> Iterator[str]:
     }
     yield from _dollars(measured)
     yield from _rivals(measured)
-    yield from _partitions(measured)
-    yield from _magnitudes(measured)
 
 
 def _details(where: Place) -> Iterator[str]:
@@ -81,14 +77,9 @@ def _details(where: Place) -> Iterator[str]:
 
 
 def _best(where: Place, workload: Workload, kind: Kind, *, bucket: bool) -> Usage:
-    """The round with the least processor time: what else runs on the machine only adds to it. Units are the same.
-
-    Of the partition keys those are kept that every round has used: what other workflows of the owner use, too.
-    """
+    """The round with the least processor time: what else runs on the machine only adds to it. Units are the same."""
     driver = Driver(where, workload, kind, bucket=bucket)
-    rounds = [driver.whole() for _ in range(ROUNDS)]
-    shared = set(rounds[0].keys).intersection(*(usage.keys for usage in rounds))
-    return min(rounds, key=lambda usage: usage.cpu_s).on(shared)
+    return min((driver.whole() for _ in range(ROUNDS)), key=lambda usage: usage.cpu_s)
 
 
 def _dollars(measured: Measured) -> Iterator[str]:
@@ -117,37 +108,6 @@ def _rivals(measured: Measured) -> Iterator[str]:
     for name, rival in RIVALS:
         totals = (rival(workload, measured[workload.name, "JSON", False]).total for workload in WORKLOADS)
         yield _row(f"MCP server in front of {name}", *(f"{total:.0f}" for total in totals))
-    yield ""
-
-
-def _partitions(measured: Measured) -> Iterator[str]:
-    """The table of partitions. A bucket makes no difference: values outside the head have keys of their own."""
-    yield f"**One owner's partitions, {A_DAY // 1_000_000} million workflows a day**"
-    yield ""
-    columns = ("workload", "values", "writes to the owner's key", "reads", "workflows/s")
-    yield from _head((*columns, "a day", "partitions"), 2)
-    for (name, kind, bucket), usage in measured.items():
-        if bucket:
-            rate = prices.per_second(usage)
-            a_day = f"{rate * prices.DAY_S / 1_000_000:.2f} M"
-            needed = prices.partitions(usage, A_DAY)
-            writes, reads = max(usage.keys.values())
-            yield _row(name, kind, f"{writes:g}", f"{reads:g}", f"{rate:.1f}", a_day, needed)
-    yield ""
-
-
-def _magnitudes(measured: Measured) -> Iterator[str]:
-    yield "**Write units a second at the peak, and dollars a day**, JSON values, with a bucket"
-    yield ""
-    columns = (f"{workload.name}, {what}" for workload in WORKLOADS for what in ("writes/s", "$"))
-    yield from _head(("workflows a day", *columns), 0)
-    for a_day in MAGNITUDES:
-        cells: list[str] = []
-        for workload in WORKLOADS:
-            usage = measured[workload.name, "JSON", True]
-            dollars = prices.baton(usage).total * a_day / prices.MILLION
-            cells += f"{prices.peak(a_day) * usage.writes:,.1f}", f"{dollars:,.2f}"
-        yield _row(f"{a_day:,}", *cells)
     yield ""
 
 

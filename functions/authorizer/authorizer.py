@@ -1,7 +1,7 @@
-"""API Gateway's question "may this call through?" for access tokens, and the answer it takes.
+"""A Lambda authorizer for access tokens: API Gateway asks it whether a call is allowed.
 
-A refusal is a policy that denies, with the `WWW-Authenticate` value in its context: the template's gateway response
-makes status 401 and that header of it. So the header can name the metadata at the very URL that the client called.
+A rejection is a policy that denies, with the `WWW-Authenticate` value in its context. The template's gateway response
+turns it into a 401 with this header. So the header can name the metadata at the URL that the client called.
 """
 
 import logging
@@ -20,9 +20,9 @@ class Authorizer:
     """A Lambda handler for REST API authorizers of type REQUEST.
 
     Args:
-        verifier: Says which tokens are good.
-        scopes: What a client should ask the authorization server for.
-        public_url: The URL before `/mcp` as clients see it; taken from the request when empty.
+        verifier: Validates tokens.
+        scopes: The scopes that a client should request from the authorization server.
+        public_url: The URL before `/mcp` as clients see it; if empty, it is taken from the request.
     """
 
     def __init__(self, verifier: TokenVerifier, scopes: frozenset[str] = frozenset(), public_url: str = "") -> None:
@@ -31,7 +31,7 @@ class Authorizer:
         self._public_url = public_url
 
     def __call__(self, event: Mapping[str, Any], _context: object) -> dict[str, Any]:
-        """Let the call through with the token's owner, or refuse it. Without the issuer's keys it raises: a 500."""
+        """Allow the call for the token's owner, or reject it. Without the issuer's keys it raises: a 500."""
         try:
             claims = self._verifier.verify(bearer_token(event))
         except Refused as refused:
@@ -57,7 +57,7 @@ def bearer_token(event: Mapping[str, Any]) -> str:
     """The token in the `Authorization` header.
 
     Raises:
-        Refused: there is none. Without an error code, as RFC 6750 wants for a request that did not try.
+        Refused: there is none. It has no error code, as RFC 6750 requires for a request without credentials.
     """
     headers: Mapping[str, list[str]] = event["multiValueHeaders"] or {}
     values = [value for name, found in headers.items() if name.lower() == "authorization" for value in found]
@@ -70,14 +70,14 @@ def bearer_token(event: Mapping[str, Any]) -> str:
 
 
 def called_url(event: Mapping[str, Any]) -> str:
-    """What the client called, without `/mcp`: with the stage, or with the base path of a custom domain."""
+    """Return the called URL without `/mcp`: with the stage, or with the base path of a custom domain."""
     request = event["requestContext"]
     base: str = request["path"].removesuffix(event["path"])
     return f"https://{request['domainName']}{base}"
 
 
 def policy(event: Mapping[str, Any], effect: str, principal: str, context: Mapping[str, str]) -> dict[str, Any]:
-    """The answer: for this very call and no other."""
+    """Return the policy for this call only."""
     statement = {"Action": "execute-api:Invoke", "Effect": effect, "Resource": event["methodArn"]}
     return {
         "principalId": principal,

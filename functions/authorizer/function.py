@@ -1,13 +1,13 @@
-"""The composition root of the authorizer: reads the environment, once, while the function starts.
+"""The composition root of the authorizer: it reads the environment once, when the function starts.
 
 | variable | meaning |
 |---|---|
 | `JWT_ISSUER` | the issuer's URL |
-| `JWT_AUDIENCES` | what a token may be for, separated by blanks |
-| `JWT_ALGORITHMS` | allowed signatures, separated by blanks |
-| `JWT_SCOPES` | a token needs one of these, separated by blanks; empty asks for none |
-| `JWT_JWKS_URL` | where the keys are; empty asks the issuer |
-| `PUBLIC_URL` | the URL before `/mcp` as clients see it; empty takes it from the request |
+| `JWT_AUDIENCES` | the accepted audiences, separated by blanks |
+| `JWT_ALGORITHMS` | the accepted algorithms, separated by blanks |
+| `JWT_SCOPES` | a token needs one of these scopes, separated by blanks; if empty, none |
+| `JWT_JWKS_URL` | the URL of the keys; if empty, the issuer's metadata names it |
+| `PUBLIC_URL` | the URL before `/mcp` as clients see it; if empty, it is taken from the request |
 """
 
 import os
@@ -19,11 +19,11 @@ from tokens import Rules, TokenVerifier
 
 
 def authorizer(env: Mapping[str, str]) -> Authorizer:
-    """The authorizer that these settings describe.
+    """Make the authorizer of these settings.
 
     Raises:
-        ValueError: a setting cannot be used.
-        KeyError: one is missing.
+        ValueError: a setting is invalid.
+        KeyError: a setting is missing.
     """
     rules = Rules(
         issuer=env["JWT_ISSUER"],

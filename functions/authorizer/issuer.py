@@ -1,4 +1,4 @@
-"""The keys that an OpenID Connect issuer signs with, fetched when they are needed and kept."""
+"""The signing keys of an OpenID Connect issuer, fetched when they are needed, and cached."""
 
 import http.client
 import json
@@ -22,13 +22,13 @@ LIFESPAN_S = 600
 """After this time the keys are fetched again."""
 
 GRACE_S = 600
-"""So much longer the keys are used while the issuer does not answer."""
+"""How much longer known keys are used while the issuer does not answer."""
 
 COOLDOWN_S = 30
-"""An unknown key's name makes us fetch the keys again, but not more often than this."""
+"""The shortest time between two fetches because of unknown key names."""
 
 FAILURE_S = 10
-"""So long after a failure the issuer is not asked again: each call would wait for `TIMEOUT_S`."""
+"""The time after a failure without another fetch. Otherwise each call would wait for `TIMEOUT_S`."""
 
 RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 
@@ -38,11 +38,11 @@ class IssuerKeys:
 
     Args:
         issuer: The issuer's URL.
-        jwks_url: Where its keys are; asked of the issuer's metadata when empty.
-        clock: Seconds, from any moment on.
+        jwks_url: The URL of its keys; if empty, the issuer's metadata names it.
+        clock: Seconds.
 
     Raises:
-        ValueError: a URL is not one that can be trusted.
+        ValueError: a URL is not trusted.
     """
 
     def __init__(self, issuer: str, jwks_url: str = "", clock: Callable[[], float] = time.monotonic) -> None:
@@ -59,9 +59,9 @@ class IssuerKeys:
 
         Raises:
             UnknownKey: the issuer has no such key.
-            jwt.InvalidTokenError: the token names none.
+            jwt.InvalidTokenError: the token names no key.
             jwt.PyJWKClientConnectionError: the issuer did not answer.
-            jwt.PyJWTError, KeyError, TypeError, ValueError: it answered with something else than keys.
+            jwt.PyJWTError, KeyError, TypeError, ValueError: its answer contains no keys.
         """
         header = jwt.get_unverified_header(token)
         name, algorithm = header.get("kid"), header.get("alg")
@@ -77,7 +77,7 @@ class IssuerKeys:
         raise UnknownKey(name)
 
     def _known(self, max_age_s: float) -> list[jwt.PyJWK]:
-        """The keys, fetched again where they are older than this. Where the issuer does not answer, the old ones."""
+        """Return the keys. Older ones are fetched again; if the issuer does not answer, they are still used."""
         age_s = self._clock() - self._fetched_s
         if self._keys and age_s < max_age_s:
             return self._keys
@@ -113,9 +113,9 @@ class IssuerKeys:
 
 
 class _Client(jwt.PyJWKClient):
-    """Reads an RSA key that does not say which algorithm it is for as one key for each.
+    """Reads an RSA key without an algorithm as one key for each RSA algorithm.
 
-    It need not say (RFC 7517, section 4.4), and many issuers' do not. By itself PyJWT takes such a key to be for RS256.
+    The algorithm is optional (RFC 7517, section 4.4), and many issuers omit it. PyJWT would assume RS256.
     """
 
     def fetch_data(self) -> Any:
@@ -136,7 +136,7 @@ def _spelled_out(key: object) -> Iterator[object]:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Knows the web and nothing else, and follows nobody to another place."""
+    """Return an opener for HTTP and HTTPS only, which follows no redirects."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.HTTPHandler(),
@@ -149,10 +149,10 @@ def _opener() -> urllib.request.OpenerDirector:
 
 
 def trusted(url: str) -> str:
-    """A URL over which keys may come: nobody on the way can change them.
+    """Return the URL if keys may be fetched from it.
 
     Raises:
-        ValueError: it is not https, nor on this machine.
+        ValueError: it is neither https nor on this machine.
     """
     parts = urlsplit(url)
     if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in {"127.0.0.1", "localhost", "::1"}):

@@ -1,6 +1,6 @@
-"""Whether an access token lets its bearer in (RFC 9068, RFC 8725 and the MCP specification's authorization section).
+"""Validation of access tokens (RFC 9068, RFC 8725 and the MCP specification's authorization section).
 
-Knows nothing of Lambda, HTTP or the environment.
+It does not depend on Lambda, HTTP or the environment.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,15 +10,15 @@ from typing import Any
 import jwt
 
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
-"""Signatures by a key that only the issuer has. With a shared secret, whoever can check a token could make one."""
+"""Algorithms with a private key. With a shared secret, everyone who can check a token could create one."""
 
 KINDS = frozenset({"", "jwt", "at+jwt"})
-"""What a token may say that it is (`typ`). Issuers sign other things for the same audience: logout tokens, proofs."""
+"""The accepted values of `typ`. Issuers also sign other things for the same audience, such as logout tokens."""
 
 LEEWAY_S = 30
 
 type FindKey = Callable[[str], jwt.PyJWK]
-"""The issuer's key for a token. Raises `UnknownKey`, or anything else when the keys cannot be had."""
+"""Returns the issuer's key for a token. Raises `UnknownKey`, or another exception if the keys are not available."""
 
 
 class UnknownKey(Exception):
@@ -26,11 +26,11 @@ class UnknownKey(Exception):
 
 
 class Refused(Exception):
-    """A token that does not let its bearer in.
+    """The token is rejected.
 
     Args:
         error: The code of RFC 6750, section 3.1.
-        reason: One sentence for the client's developer; holds nothing of the token.
+        reason: A sentence for the client's developer. It contains nothing of the token.
     """
 
     def __init__(self, error: str, reason: str) -> None:
@@ -41,16 +41,16 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is asked of a token.
+    """The requirements of tokens.
 
     Attributes:
-        issuer: Its `iss`, exactly.
-        audiences: Its `aud` names one of these.
-        scopes: It has one of these; none are asked for when empty.
-        algorithms: It is signed with one of these.
+        issuer: The exact value of `iss`.
+        audiences: `aud` must name one of these.
+        scopes: The token needs one of these; if empty, none.
+        algorithms: The accepted algorithms.
 
     Raises:
-        ValueError: the rules would let in what they must not.
+        ValueError: the rules would accept invalid tokens.
     """
 
     issuer: str
@@ -59,7 +59,6 @@ class Rules:
     algorithms: frozenset[str] = frozenset({"RS256", "ES256"})
 
     def __post_init__(self) -> None:
-        """Refuse rules that are not rules."""
         if not self.issuer or not self.audiences:
             raise ValueError("a token is checked against an issuer and at least one audience")
         if not self.algorithms or not self.algorithms <= ALGORITHMS:
@@ -70,8 +69,8 @@ class TokenVerifier:
     """Checks tokens.
 
     Args:
-        rules: What is asked of them.
-        find_key: Where the issuer's keys come from.
+        rules: The requirements.
+        find_key: Returns the issuer's key for a token.
     """
 
     def __init__(self, rules: Rules, find_key: FindKey) -> None:
@@ -79,10 +78,10 @@ class TokenVerifier:
         self._find_key = find_key
 
     def verify(self, token: str) -> Mapping[str, Any]:
-        """The claims of a token that lets its bearer in.
+        """Return the claims of a valid token.
 
         Raises:
-            Refused: it does not.
+            Refused: the token is invalid.
         """
         try:
             claims = self._decode(token)
@@ -91,7 +90,7 @@ class TokenVerifier:
         except jwt.ExpiredSignatureError as error:
             raise Refused("invalid_token", "the token has expired") from error
         except jwt.InvalidAudienceError as error:
-            raise Refused("invalid_token", "the token is for somebody else") from error
+            raise Refused("invalid_token", "the token has another audience") from error
         except jwt.InvalidKeyError as error:
             raise Refused(
                 "invalid_token", "the key that signed the token is too short; an RSA key needs 2048 bits"
@@ -108,7 +107,7 @@ class TokenVerifier:
     def _decode(self, token: str) -> Mapping[str, Any]:
         algorithms = sorted(self._rules.algorithms)
         header = jwt.get_unverified_header(token)
-        # Before the key is looked up: a token that cannot be right shall not make us ask the issuer for new keys.
+        # Before the key is looked up, so that an invalid token does not cause a fetch of keys.
         if header.get("alg") not in algorithms:
             raise jwt.InvalidAlgorithmError("not an allowed algorithm")
         if str(header.get("typ") or "").lower().removeprefix("application/") not in KINDS:
@@ -125,10 +124,9 @@ class TokenVerifier:
 
 
 def scopes(claims: Mapping[str, Any]) -> frozenset[str]:
-    """The token's scopes: `scope` (RFC 8693) or what some issuers write instead, `scp`; text or a list.
+    """Return the token's scopes: `scope` (RFC 8693), or `scp` of some issuers; a text or a list.
 
-    A list's text with a blank is no scope (RFC 6749, section 3.3), and is left out: `read admin` in a list grants
-    neither.
+    An item of a list that contains a blank is not a scope (RFC 6749, section 3.3): `read admin` grants neither.
     """
     value = claims.get("scope", claims.get("scp", ""))
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""Takes out of botocore's data what only documents, and what is of services that the layer does not have.
+"""Removes documentation from botocore's data, and the endpoints of services that the layer does not have.
 
-Run by the Makefile: `python slim.py PATH/botocore/data`. A client reads all of it when it is made, which is a tenth of
-the first request that needs one. What clients do stays the same; `help(client)` says less.
+The Makefile runs it: `python slim.py PATH/botocore/data`. A client reads all its data when it is created, which takes a
+tenth of the first request that needs it. Clients work as before; only `help(client)` is shorter.
 """
 
 import gzip
@@ -12,11 +12,11 @@ from typing import Any
 
 MODEL = "service-2.json"
 DOCUMENTED = "clientContextParams"
-"""Where botocore wants a text, if an empty one: what a client's configuration adds to the choice of its endpoint."""
+"""Here botocore requires a documentation text, which can be empty."""
 
 
 def main(data: Path) -> None:
-    """Slim what is in botocore's `data`."""
+    """Slim botocore's `data` folder."""
     for packed in sorted(data.rglob("*.json.gz")):
         write(packed.with_suffix(""), json.loads(gzip.decompress(packed.read_bytes())))
         packed.unlink()
@@ -29,7 +29,7 @@ def main(data: Path) -> None:
 
 
 def without_documentation(value: Any) -> Any:
-    """A model without its texts, where it can be without. A member of that name is an object, and stays."""
+    """Return a model without documentation texts. A member named `documentation` that is an object stays."""
     if isinstance(value, dict):
         members = value.items()
         return {
@@ -41,12 +41,11 @@ def without_documentation(value: Any) -> Any:
 
 
 def with_empty_texts(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters that say nothing of themselves."""
     return {name: {**parameter, "documentation": ""} for name, parameter in parameters.items()}
 
 
 def only_of(prefixes: set[str], endpoints: dict[str, Any]) -> dict[str, Any]:
-    """The endpoints of the services with these prefixes, in every partition and region."""
+    """Return the endpoints of the services with these prefixes, in every partition and region."""
     for partition in endpoints["partitions"]:
         services = partition["services"]
         partition["services"] = {name: service for name, service in services.items() if name in prefixes}
@@ -54,7 +53,6 @@ def only_of(prefixes: set[str], endpoints: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(path: Path, value: Any) -> None:
-    """Write JSON without a space too many."""
     path.write_text(json.dumps(value, separators=(",", ":")))
 
 

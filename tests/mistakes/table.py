@@ -57,6 +57,7 @@ class Mistake:
         says: What the message must contain.
         remedy: What its second line must contain: what to write instead.
         warning: Whether it works all the same, so that `baton check` alone speaks of it.
+        at_run: Whether the server is served and a workflow fails, so that `baton check` alone speaks of it.
         others: Further files beside it, by name.
         environment: Variables that are set.
         whole: Whether `PRELUDE` is left out.
@@ -67,6 +68,7 @@ class Mistake:
     says: tuple[str, ...]
     remedy: str
     warning: bool = False
+    at_run: bool = False
     others: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     whole: bool = False
@@ -101,6 +103,15 @@ def added(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order"
         f"server.add_workflow(\n    Workflow({mark}\n        name={name!r},\n        description='refund an order',\n"
         f"        arguments={arguments},\n        steps=[\n{lines}        ],\n{more})\n)\n"
     )
+
+
+def described(
+    *lines: str, header: str = '@server.workflow\ndef refund_order(order_id: Annotated[str, "Which order"])'
+) -> str:
+    """The lines that describe a workflow by a function. `order` is the result of its first step."""
+    first = "order = step(fetch_order)(order_id=order_id)"
+    body = "".join(f"    {line}\n" for line in ('"""Refund an order."""', first, *lines))
+    return f"from mcp_baton import ask_model, ask_user, fetch, step\n\n\n{header} -> None:\n{body}"
 
 
 STOCKROOM = f"""\
@@ -201,6 +212,154 @@ IN_TABLES = (
     *(
         Mistake(name, added("FETCH", step), ("workflow 'refund_order'", *says), remedy)
         for name, step, says, remedy in NO_STEPS
+    ),
+)
+
+REFUND = "step(refund)(order_id=order_id, amount=%s)"
+AT_A_RUN = (
+    # The name, the workflow, what the message says beside it, the remedy, and `warning` or `at_run`.
+    (
+        "a text for a number in a function",
+        described(f"{REFUND % repr('ten')}  {HERE}"),
+        ("'ten'", "'amount'"),
+        "its type",
+        "at_run",
+    ),
+    (
+        "a whole output for a number",
+        added("FETCH", f"{PATH_STEP % 'step_output("order")'}  {HERE}"),
+        ("the output of 'fetch_order' is an object", "takes a number"),
+        "another field",
+        "at_run",
+    ),
+    (
+        "a whole output for a number in a function",
+        described(f"{REFUND % 'order'}  {HERE}"),
+        ("the output of 'fetch_order' is an object", "takes a number"),
+        "another field",
+        "at_run",
+    ),
+    (
+        "a text of an output for a number in a function",
+        described(f"{REFUND % 'order.email'}  {HERE}"),
+        ("'email'", "is a string"),
+        "another field",
+        "warning",
+    ),
+    (
+        "a number for a text",
+        added(
+            f'Step("fetch", tool=fetch_order, arguments={{"order_id": {ID}}})  {HERE}',
+            arguments='[Argument("order_id", "Which", required=True, type=int)]',
+        ),
+        ("the argument 'order_id' is a whole number", "takes a string"),
+        "change one",
+        "at_run",
+    ),
+    (
+        "an answer for a text",
+        described(
+            'sure = ask_user("sure", "Sure?", returns=bool)', f"step(refund)(order_id=sure, amount=order.total)  {HERE}"
+        ),
+        ("the answer 'sure' is true or false",),
+        "change one",
+        "at_run",
+    ),
+    (
+        "a misspelt argument in guidance in a function",
+        described(f"step(refund, guidance='Mind {{oder_id}}')(order_id=order_id, amount=order.total)  {HERE}"),
+        ("{oder_id}",),
+        "mean 'order_id'?",
+        "warning",
+    ),
+    (
+        "a misspelt argument in a URI in a function",
+        described(f"fetch('policy', 'docs://{{oder_id}}')  {HERE}"),
+        ("{oder_id}",),
+        "mean 'order_id'?",
+        "",
+    ),
+    (
+        "a misspelt argument in a question in a function",
+        described(f"ask_user('sure', 'Refund {{oder_id}}?')  {HERE}"),
+        ("{oder_id}",),
+        "mean 'order_id'?",
+        "",
+    ),
+    (
+        "a required argument that nothing supplies",
+        added("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}})  {HERE}'),
+        ("'amount' of 'refund'", "pauses"),
+        "ask_model('amount', '…') or ask_user('amount', '…')",
+        "warning",
+    ),
+    (
+        "a required argument that nothing supplies in a function",
+        described(f"step(refund)(order_id=order_id)  {HERE}"),
+        ("'amount' of 'refund'", "pauses"),
+        "ask_model('amount', '…') or ask_user('amount', '…')",
+        "warning",
+    ),
+    (
+        "a misspelt field in brackets",
+        described(f"{REFUND % 'order["totl"]'}  {HERE}"),
+        ("'totl'",),
+        "mean 'total'?",
+        "",
+    ),
+    (
+        "a misspelt field as an attribute",
+        described(f"{REFUND % 'order.totl'}  {HERE}"),
+        ("'totl'",),
+        "mean 'total'?",
+        "",
+    ),
+    ("an index of an object", described(f"{REFUND % 'order[0]'}  {HERE}"), ("'0'",), "it has total, email", ""),
+    (
+        "a direct call of a tool",
+        '@server.tool\ndef rate() -> float:\n    """Rate."""\n    return 1.0\n\n\n'
+        + described(f"{REFUND % 'rate()'}  {HERE}"),
+        ("calls the tool 'rate' directly",),
+        "step(rate)(…)",
+        "warning",
+    ),
+)
+BLOCKING = (
+    ("time.sleep", "import time", "time.sleep(1)", "await asyncio.sleep("),
+    ("sleep", "from time import sleep", "sleep(1)", "await asyncio.sleep("),
+    ("requests.get", "", "import requests; requests.get(sku)", "await asyncio.to_thread(requests.get, …)"),
+    ("urlopen", "from urllib.request import urlopen", "urlopen(sku)", "await asyncio.to_thread(urlopen, …)"),
+    ("subprocess.run", "import subprocess", "subprocess.run([sku])", "create_subprocess_exec"),
+    (
+        "a boto3 client",
+        "import boto3",
+        "s3 = boto3.client('s3'); s3.get_object()",
+        "asyncio.to_thread(s3.get_object, …)",
+    ),
+    (
+        "a boto3 client of the module",
+        "import boto3\ns3 = boto3.client('s3', 'eu-west-1')",
+        "s3.get_object()",
+        "asyncio.to_thread(s3",
+    ),
+)
+RUNS = (
+    *(
+        Mistake(
+            name, source, ("workflow 'refund_order'", *says), remedy, warning=kind == "warning", at_run=kind == "at_run"
+        )
+        for name, source, says, remedy, kind in AT_A_RUN
+    ),
+    *(
+        Mistake(
+            f"{name} in an asynchronous tool",
+            f'{imported}\n\n@server.tool\nasync def stock(sku: Annotated[str, "Which"]) -> int:\n    """Count."""\n'
+            f"    {call}  {HERE}\n    return 1\n",
+            ("tool 'stock'", "blocks its event loop"),
+            remedy,
+            warning=True,
+        )
+        for name, imported, call, remedy in BLOCKING
     ),
 )
 
@@ -416,7 +575,7 @@ STEPS = (
         added("FETCH", f"""{PATH_STEP % 'constant("ten")'}  {HERE}"""),
         ("step 'pay'", "'refund'", "'ten'", "'amount'", "number"),
         "its type",
-        warning=True,
+        at_run=True,
     ),
     Mistake(
         "a text of an output for a number",
@@ -584,7 +743,7 @@ FILES = (
     ),
 )
 
-MISTAKES = (*IN_TABLES, *TYPES, *FUNCTIONS, *DECORATORS, *STEPS, *WORKFLOWS, *FILES)
+MISTAKES = (*IN_TABLES, *TYPES, *FUNCTIONS, *DECORATORS, *STEPS, *WORKFLOWS, *FILES, *RUNS)
 
 
 @dataclass(frozen=True, slots=True)

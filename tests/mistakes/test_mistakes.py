@@ -13,7 +13,19 @@ from mcp_baton import RegistrationError, Step
 from mcp_baton.cli.app import main
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.serve import load_checked
-from tests.mistakes.table import COUNT, EPILOGUE, HERE, MISTAKES, PATH_STEP, PRELUDE, RETURNED, Mistake, Returned, added
+from tests.mistakes.table import (
+    COUNT,
+    EPILOGUE,
+    HERE,
+    ID,
+    MISTAKES,
+    PATH_STEP,
+    PRELUDE,
+    RETURNED,
+    Mistake,
+    Returned,
+    added,
+)
 from tests.site.blocks import ROOT, blocks
 from tests.starter import SERVER, needs_the_starter
 
@@ -89,8 +101,10 @@ def test_a_mistake_is_reported_with_its_line_and_remedy(
     assert mistake.remedy in fault["remedy"], fault
     if mistake.line is not None:
         assert (Path(fault["file"]).name, fault["line"]) == ("shop_app.py", mistake.line), fault
-    if not mistake.warning:
-        forget()
+    forget()
+    if mistake.at_run:
+        load_checked("shop_app.py")
+    elif not mistake.warning:
         with pytest.raises(BatonError) as caught:
             load_checked("shop_app.py")
         text = str(caught.value)
@@ -156,6 +170,57 @@ def test_the_server_in_the_readme_has_no_faults(check: Check) -> None:
     found = check(write(code), "--strict")[1]
 
     assert (found["errors"], found["warnings"]) == ([], [])
+
+
+QUIET = """
+import asyncio
+import time
+
+
+@server.tool
+async def stock(sku: Annotated[str, "Which"]) -> int:
+    \"\"\"Count.\"\"\"
+
+    def wait() -> None:
+        time.sleep(1)
+
+    await asyncio.to_thread(time.sleep, 1)
+    await asyncio.to_thread(wait)
+    await asyncio.to_thread(lambda: time.sleep(1))
+    with open(sku) as file:
+        return len(file.read())
+
+
+@server.tool
+def price(sku: Annotated[str, "Which"]) -> float:
+    \"\"\"Price.\"\"\"
+    time.sleep(1)
+    return 1.0
+"""
+CONVERTED = added(
+    "FETCH",
+    """Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")})""",
+    arguments="[ORDER_ID, Argument('amount', 'EUR', required=True)]",
+)
+INTENDED = added("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}}, guidance="Ask what is fair.")')
+
+
+@pytest.mark.parametrize("source", [QUIET, CONVERTED, INTENDED], ids=["threads", "a number as text", "guidance"])
+def test_what_may_work_is_not_reported(source: str, check: Check) -> None:
+    found = check(write(PRELUDE + source + EPILOGUE), "--strict")[1]
+
+    assert (found["errors"], found["warnings"]) == ([], [])
+
+
+def test_a_workflow_that_is_certain_to_fail_is_an_error_of_a_server_that_can_be_served(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mistake = next(mistake for mistake in MISTAKES if mistake.at_run)
+
+    assert main(["check", write_mistake(mistake)]) == 1
+
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "shop_app.py can be served, but a workflow is certain to fail: 1 error"
 
 
 def test_strict_mode_fails_for_warnings(check: Check) -> None:

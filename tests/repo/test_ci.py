@@ -52,10 +52,6 @@ class Checkout:
             timeout=WITHIN_S,
         )
 
-    def get_docker(self, **environment: str) -> "subprocess.CompletedProcess[str]":
-        """Run `.ci/get-docker`."""
-        return self.run("get-docker", str(self.folder / ".tools" / "docker"), **environment)
-
     def called(self, *names: str) -> list[str]:
         """Return the calls of these commands, with their arguments."""
         notes = self.folder / "notes"

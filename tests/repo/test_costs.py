@@ -1,11 +1,12 @@
-"""The costs of requests in docs/operating.md follow from its prices and its formula."""
+"""The costs of requests in docs/operating.md follow from its formula and the prices in docs/scale.md."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, PRICES = (DOCS / "operating.md").read_text(), (DOCS / "scale.md").read_text()
 GB, PER_SECOND, DAYS = 0.5, 50, 30
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 
@@ -17,36 +18,33 @@ def rows() -> list[tuple[str, list[float]]]:
     return [(kind, [float(figure) for figure in figures]) for kind, *figures in cells]
 
 
-def price(of: str) -> list[float]:
+def price(of: str) -> float:
     """Return the dollars in the line of the prices that starts with this text."""
-    [line] = re.findall(rf"^\| {of}[^|]*\|([^|]+)\|", PAGE, re.MULTILINE)
-    return [float(figure) for figure in re.findall(NUMBER, line)]
+    [found] = re.findall(rf"^\| {of}[^|]*\| ({NUMBER}) \|", PRICES, re.MULTILINE)
+    return float(found)
 
 
 def test_the_formula_has_the_prices_that_are_listed() -> None:
     formula = PAGE.partition("A million of a kind costs `")[2].partition("`")[0]
 
     assert [float(figure) for figure in re.findall(NUMBER, formula)] == [
-        *price("API Gateway, REST"),
-        *price("Lambda, a million requests"),
-        *price("Lambda, a million GB-seconds"),
-        *price("DynamoDB on demand"),
-        *price("CloudWatch Logs"),
-        *price("Data out"),
+        price("API Gateway, REST"),
+        price("Lambda, a million requests"),
+        price("Lambda, a million GB-seconds"),
+        price("DynamoDB on demand, a million write"),
+        price("DynamoDB on demand, a million read"),
+        price("CloudWatch Logs"),
+        price("Data out"),
     ]
 
 
 @pytest.mark.parametrize(("kind", "figures"), rows(), ids=[kind for kind, _ in rows()])
 def test_every_row_of_the_table_follows_from_the_prices(kind: str, figures: list[float]) -> None:
     requests, seconds, writes, reads, log_kb, answer_kb, million, day, month = figures
-    [api], [invocation], [gb_second] = (
-        price("API Gateway, REST"),
-        price("Lambda, a million r"),
-        price("Lambda, a million G"),
-    )
-    [[write, read], [log], [out]] = price("DynamoDB on demand"), price("CloudWatch Logs"), price("Data out")
-    cost = requests * (api + invocation) + seconds * GB * gb_second
-    cost += writes * write + reads * read + log_kb * log + answer_kb * out
+    cost = requests * (price("API Gateway, REST") + price("Lambda, a million r"))
+    cost += seconds * GB * price("Lambda, a million G")
+    cost += writes * price("DynamoDB on demand, a million write") + reads * price("DynamoDB on demand, a million read")
+    cost += log_kb * price("CloudWatch Logs") + answer_kb * price("Data out")
 
     millions_a_day = PER_SECOND * 24 * 3600 / 1_000_000
     assert million == pytest.approx(cost, abs=0.006)
@@ -55,8 +53,7 @@ def test_every_row_of_the_table_follows_from_the_prices(kind: str, figures: list
 
 
 def test_the_daily_cost_of_one_concurrent_request_follows_from_the_prices() -> None:
-    [gb_second] = price("Lambda, a million G")
-    a_day = GB * 24 * 3600 * gb_second / 1_000_000
+    a_day = GB * 24 * 3600 * price("Lambda, a million G") / 1_000_000
 
     said = re.search(
         r"is \$([0-9.]+) a day each at 512 MB:\n\$([0-9]+) a day for `ReservedConcurrency=50`, \$([0-9]+) ", PAGE

@@ -90,7 +90,7 @@ def test_any_other_return_value_is_posted_as_it_is(api: RuntimeApi, start: Start
 def test_a_proxy_response_that_cannot_be_sent_is_the_functions_error(api: RuntimeApi, start: Start) -> None:
     start("plain.returned")
     wrong: Any = {"body": {}}, {"body": "%", "isBase64Encoded": True}, {"headers": ["a"]}
-    for member in (*wrong, {"multiValueHeaders": {"A": "b"}}):
+    for member in (*wrong, {"multiValueHeaders": {"A": [{}]}}):
         answer = api.invoke({"statusCode": 200, **member}).wait()
         error: Any = answer.json()
         assert (answer.kind, error["errorType"]) == ("error", "MalformedProxyResponse"), member

@@ -95,7 +95,10 @@ def _variables() -> Iterator[str]:
     defaults = settings.Settings()
     for variable, (name, setting) in settings.SETTINGS.items():
         default = setting.default or _shown(name, getattr(defaults, name))
-        yield f"| `{variable}` | {_in_a_stack(variable)} | {setting.meaning} | {default} |\n"
+        stack = _in_a_stack(variable)
+        # `Auth` sets a variable that it does not describe.
+        meaning = "see the parameter" if stack.startswith("`") and stack != "`Auth`" else setting.meaning
+        yield f"| `{variable}` | {stack} | {meaning} | {default} |\n"
 
 
 def _in_a_stack(variable: str) -> str:

@@ -73,15 +73,6 @@ def test_what_was_sealed_before_the_last_rotation_is_accepted_and_before_that_no
         opened(keys, oldest)
 
 
-def test_the_previous_version_never_signs(vault: Vault, clock: Clock) -> None:
-    old = sealed(keys_in(vault, clock))
-    vault.put(SECOND)
-    keys = keys_in(vault, clock)
-    opened(keys, old)
-
-    assert sealed(keys) == Seal(lambda: (SECOND.encode(),)).seal({"name": "yes"}, BINDING, NOW_S)
-
-
 def test_a_process_that_knows_the_old_key_takes_what_another_sealed_with_the_new_one(
     vault: Vault, clock: Clock
 ) -> None:
@@ -201,8 +192,3 @@ def test_a_binary_secret_is_a_key_as_well(clock: Clock) -> None:
     keys = keys_in(new_vault(bytes(range(32))), clock)
 
     assert opened(keys, sealed(keys)) == {"name": "yes"}
-
-
-def test_a_secret_that_is_not_there_cannot_be_read(vault: Vault, clock: Clock) -> None:
-    with pytest.raises(KeyUnavailable):
-        sealed(SecretKeys(f"{vault.arn}-gone", lambda: vault.client, clock=clock))

@@ -154,7 +154,7 @@ def compose(
     if store is None:
         due.append(NO_TABLE)
     adapter = LambdaAdapter(
-        _Warnings(endpoint, due) if due else endpoint,
+        _warning(endpoint, due) if due else endpoint,
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
         trust_session_names=settings.trust_session_names,
@@ -273,18 +273,15 @@ def _state_keys(settings: Settings, telemetry: Telemetry, clock: Callable[[], fl
     return SecretKeys(settings.state_key_secret, secrets_client, telemetry=telemetry, clock=clock)
 
 
-class _Warnings:
-    """Logs warnings about settings with the first request, after its response.
+def _warning(app: Application, warnings: list[str]) -> Application:
+    """Log warnings about settings with the first request, after its response.
 
     Not at import: another program, such as `baton serve`, may import a file that makes a handler.
     """
 
-    def __init__(self, app: Application, warnings: list[str]) -> None:
-        self._app = app
-        self._warnings = warnings
+    def call(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+        while warnings:
+            do_later(partial(logger.warning, warnings.pop(0)))
+        return app(request, exchange)
 
-    def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-        warnings, self._warnings = self._warnings, []
-        for warning in warnings:
-            do_later(partial(logger.warning, warning))
-        return self._app(request, exchange)
+    return call

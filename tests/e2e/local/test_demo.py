@@ -8,16 +8,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from handoff import PlannedCall, Unfilled, filled, planned_calls
-from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
-from mcp_baton.tasks.record import StepStatus
-from mcp_baton.workflow.handoff import RemainingCalls
-from mcp_baton.workflow.pause import StepFailed
-from mcp_baton.workflow.resolve import Known
 from tests.site import record
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo.py"
@@ -149,63 +142,3 @@ def test_the_demo_stops_its_server_when_it_is_stopped(sent: signal.Signals, code
         pytest.raises(ConnectionRefusedError),
     ):
         connection.request("GET", "/mcp")
-
-
-class NothingRequired:
-    def required(self, _tool: str) -> frozenset[str]:
-        return frozenset()
-
-    def carries(self, _size: int) -> bool:
-        return True
-
-
-def test_the_demo_parses_a_handoff() -> None:
-    awkward = 'a "quoted" {brace}\nand 2. Call x with {"y": 1}'
-    workflow = Workflow(
-        name="w",
-        description="d",
-        arguments=[Argument("given"), Argument("left_out")],
-        steps=[
-            Step(
-                "a",
-                tool="first",
-                arguments={"text": constant(awkward), "it": prompt_arg("given")},
-                resources=["docs://a"],
-                guidance="Mind it.",
-            ),
-            Step("b", tool="second", arguments={"id": step_output("a", "rows.1.id"), "all": step_output("a")}),
-        ],
-    )
-    known = Known(workflow, {"given": "here"}, {"given": "here"}, dict.fromkeys("ab", StepStatus.PENDING), {}, {})
-    pause = StepFailed("a", "no", retryable=False, suggested_tool="first")
-    text = RemainingCalls(known, NothingRequired(), pause).handoff()
-
-    first, second = planned_calls(text)
-
-    assert first == PlannedCall("first", {"text": awkward, "it": "here"}, "Mind it.")
-    assert second.tool == "second"
-    results: dict[str, Any] = {"first": {"rows": [{}, {"id": 7}]}}
-    assert filled(second, results, {}) == {"id": 7, "all": results["first"]}
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "<output from first>",
-        "<output from first (step 'a')>",
-        "<field 'x' from task variable seen>",
-        "<task variable seen>",
-        "<missing: summary>",
-        "<invalid: summary>",
-        "<prompt arg left_out>",
-    ],
-)
-def test_the_demo_makes_no_call_with_a_placeholder(value: str) -> None:
-    call = PlannedCall("second", {"argument": value}, "")
-
-    with pytest.raises(Unfilled):
-        filled(call, {}, {})
-
-    assert filled(PlannedCall("second", {"argument": "<missing: argument>"}, ""), {}, {"argument": 1}) == {
-        "argument": 1
-    }

@@ -195,52 +195,6 @@ def test_options_select_the_object_the_owner_the_timeout_and_the_dynamodb() -> N
     database.close()
 
 
-UNSERVABLE = """
-from dataclasses import dataclass
-from mcp_baton import Server, Step, Workflow, step_output
-from mcp_baton.aws import handler
-from pydantic import BaseModel
-
-class Order(BaseModel):
-    total: float
-
-server = Server("orders")
-
-@server.tool
-def fetch() -> Order:
-    return Order(total=1)
-
-@server.tool
-def pay(amount: float) -> None: ...
-
-amount = step_output("fetch", "PATH")
-steps = [Step("fetch", tool=fetch), Step("pay", tool=pay, arguments={"ARGUMENT": amount})]
-server.add_workflow(Workflow(name="flow", description="pay", steps=steps))
-lambda_handler = handler(server)
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "argument", "told", "meant"),
-    [
-        (
-            "totl",
-            "amount",
-            "step_output('fetch', 'totl'): the output of the tool 'fetch' has no 'totl', only total",
-            "total",
-        ),
-        ("total", "amuont", "the tool 'pay' has no parameter 'amuont'", "amount"),
-    ],
-)
-def test_an_invalid_workflow_is_reported_in_two_lines(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], path: str, argument: str, told: str, meant: str
-) -> None:
-    file = tmp_path / f"unservable_{path}.py"
-    file.write_text(UNSERVABLE.replace("PATH", path).replace("ARGUMENT", argument))
-    said = failed(capfd, str(file))
-    assert said == f"baton: {file}:20: workflow 'flow', step 'pay': {told}\n  did you mean '{meant}'?\n"
-
-
 def test_an_invalid_target_is_reported_in_one_line_with_exit_code_2(
     baton: Baton, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

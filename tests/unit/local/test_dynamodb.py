@@ -1,7 +1,6 @@
 """The embedded engine: alone, atomic, and without a network, credentials or configuration."""
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,48 +98,6 @@ def test_an_expression_of_the_maximum_length_is_parsed(client: "DynamoDBClient")
     client.update_item(**OF_TASK, UpdateExpression=expression, ExpressionAttributeValues={":0": {"S": ""}})
     assert len(client.get_item(**OF_TASK)["Item"]) == 2 + expression.count("=")
     assert sys.getrecursionlimit() == limit
-
-
-def test_no_update_of_several_threads_is_lost(client: "DynamoDBClient") -> None:
-    client.put_item(TableName="tasks", Item={**KEY, "count": {"N": "0"}})
-
-    def increase(_: int) -> int:
-        for attempts in range(1, 10_000):
-            count = client.get_item(**OF_TASK)["Item"]["count"]["N"]
-            try:
-                client.update_item(
-                    **OF_TASK,
-                    UpdateExpression="SET #c=:next",
-                    ConditionExpression="#c=:seen",
-                    ExpressionAttributeNames={"#c": "count"},
-                    ExpressionAttributeValues={":seen": {"N": count}, ":next": {"N": str(int(count) + 1)}},
-                )
-            except client.exceptions.ConditionalCheckFailedException:
-                continue
-            return attempts
-        raise AssertionError("never written")
-
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(increase, range(64)))
-    assert client.get_item(**OF_TASK)["Item"]["count"]["N"] == "64"
-
-
-def test_an_update_over_the_item_limit_changes_nothing(client: "DynamoDBClient") -> None:
-    client.put_item(TableName="tasks", Item={**KEY, "map": {"M": {}}})
-
-    def grow(size: int) -> None:
-        client.update_item(
-            **OF_TASK,
-            UpdateExpression="SET #m.a=:a,b=:b",
-            ExpressionAttributeNames={"#m": "map"},
-            ExpressionAttributeValues={":a": {"B": b"x" * size}, ":b": {"S": ""}},
-        )
-
-    overhead = len("pkaskbmap") + 3 + 1 + len("a") + len("b")
-    with pytest.raises(ClientError, match="maximum allowed size"):
-        grow(409_600 - overhead + 1)
-    assert client.get_item(**OF_TASK)["Item"] == {**KEY, "map": {"M": {}}}
-    grow(409_600 - overhead)
 
 
 @pytest.mark.usefixtures("broken_configuration")

@@ -15,17 +15,8 @@ from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, own_frames
-from mcp_baton.local.request_log import outcome_of, pause_words, watched, with_refusals
+from mcp_baton.local.request_log import outcome_of, watched, with_refusals
 from mcp_baton.settings import Settings
-from mcp_baton.workflow.host import InvalidField
-from mcp_baton.workflow.pause import (
-    DeadlineExceeded,
-    PauseReason,
-    SchemaMismatch,
-    StepFailed,
-    UnresolvableParams,
-    UnresolvedDependency,
-)
 
 OVER = "the limit"
 
@@ -144,23 +135,6 @@ def test_a_ping_is_logged_at_the_debug_level_only(served: Served, caplog: pytest
     caplog.set_level(logging.DEBUG, "baton.requests")
     served.call("ping")
     assert served.told() == ("ping", "", Status.DONE, "done")
-
-
-@pytest.mark.parametrize(
-    ("reason", "cause"),
-    [
-        (UnresolvableParams("pay", "total", "t"), "missing total"),
-        (
-            SchemaMismatch("pay", ("a", "b"), (InvalidField("c", "no"),), "t"),
-            "missing a, b; invalid c (no)",
-        ),
-        (StepFailed("pay", "the bank\nsaid no", False, "t"), "the step failed: the bank said no"),
-        (UnresolvedDependency("pay", "x", "y", "t"), "needs x of step y"),
-        (DeadlineExceeded("pay", "t"), "out of time (the limit)"),
-    ],
-)
-def test_the_log_says_why_a_workflow_paused(reason: PauseReason, cause: str) -> None:
-    assert pause_words(reason.to_json(), OVER) == f"paused at pay: {cause}"
 
 
 @pytest.mark.parametrize(

@@ -80,16 +80,6 @@ def test_a_task_can_be_polled(client: Client) -> None:
     assert client.worker_runs == [run]
 
 
-def test_the_event_of_a_killed_worker_is_delivered_again(client: Client) -> None:
-    task = client.start_task("report", {"year": 2025})
-    with client.killed_after("report"):
-        client.run_worker()
-    assert [event.attempt for event in client.waiting_events] == [2]
-    client.run_worker()  # a minute later, when the claim of the dead worker is over
-    assert task.result.value == {"year": 2025, "attempt": 2}
-    assert [run.outcome for run in client.worker_runs] == ["killed", "completed"]
-
-
 def test_a_killed_worker_raises_in_the_call_that_waits_for_it(baton: Connect, server: Server) -> None:
     client = baton(server)
     with client.killed_after("report"):
@@ -100,18 +90,6 @@ def test_a_killed_worker_raises_in_the_call_that_waits_for_it(baton: Connect, se
     client.clock.advance(60)
     with pytest.raises(Killed):
         client.task(task.task_id)
-
-
-@BOTH_ERAS
-def test_a_tool_that_is_not_idempotent_fails_when_its_worker_is_killed(client: Client) -> None:
-    task = client.start_task("pay", {"amount": 20})
-    with client.killed_after("pay"):
-        client.run_worker()
-    state = task.wait()
-    assert state.status == "failed"
-    assert len(client.calls("pay")) == 1
-    with pytest.raises(JsonRpcError, match="pay"):
-        _ = state.result
 
 
 def test_an_event_for_a_running_task_is_delivered_again(client: Client) -> None:

@@ -159,42 +159,6 @@ def test_a_client_that_went_away_is_no_error(caplog: pytest.LogCaptureFixture) -
     assert [record.levelno for record in caplog.records] == [logging.INFO]
 
 
-def never_answers(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-    return None
-
-
-def answers_twice(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-    exchange.open_stream(200, {})
-    return HttpResponse(200)
-
-
-def opens_twice(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-    exchange.open_stream(200, {})
-    exchange.open_stream(200, {})
-    return None
-
-
-@pytest.mark.parametrize("app", [never_answers, answers_twice, opens_twice])
-def test_an_application_that_answers_never_or_twice_has_failed(
-    app: Application, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert adapt(app)(REST, CONTEXT)["statusCode"] == 500
-    assert [record.levelno for record in caplog.records] == [logging.ERROR]
-
-
-@pytest.mark.parametrize("app", [answers_twice, opens_twice])
-def test_an_application_that_answers_twice_has_its_one_stream_broken_off(app: Application) -> None:
-    with listening(Wire()) as wire, pytest.raises(RuntimeError):
-        adapt(app)(REST, CONTEXT)
-    assert len(wire.heads) == 1
-
-
-def test_an_application_that_never_answers_has_failed_even_where_it_could_stream() -> None:
-    with listening(Wire()) as wire:
-        assert adapt(never_answers)(REST, CONTEXT)["statusCode"] == 500
-    assert wire.heads == []
-
-
 ADDED = {"Vary": "Origin", "X-Added": "yes"}
 
 

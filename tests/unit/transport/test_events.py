@@ -189,12 +189,6 @@ def test_no_event_raises_anything_but_an_event_error(members: dict[str, Any], ba
     assert all(isinstance(part, str) for pair in incoming.headers.items() for part in pair)
 
 
-@given(JSON)
-def test_no_json_at_all_raises_anything_but_an_event_error(event: object) -> None:
-    with pytest.raises(EventError):
-        parse_event(event)
-
-
 @pytest.mark.parametrize("event", [REST, HTTP_API])
 @given(body=st.binary())
 def test_every_answer_carries_its_exact_bytes(event: dict[str, Any], body: bytes) -> None:

@@ -1,13 +1,14 @@
 """Owner resolution (docs/http.md)."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.transport.request_context import claims_in, resolve_owner
+from mcp_baton.transport.request_context import claims_in, correlation_id, resolve_owner
 
 ACCOUNT, USER, ROLE = "123456789012", "AIDA2CRXO3S2JEXAMPLE", "AROA2DREO3S2AEXAMPLE"
 USER_ARN = f"arn:aws:iam::{ACCOUNT}:user/kim"
@@ -147,3 +148,26 @@ def test_an_owner_is_never_empty_and_nothing_raises(context: dict[str, Any]) -> 
 )
 def test_claims_are_what_the_one_authorizer_says(context: dict[str, Any], claims: dict[str, Any]) -> None:
     assert claims_in(context) == claims
+
+
+CONTEXT = SimpleNamespace(aws_request_id="lambda-id")
+
+
+@pytest.mark.parametrize(
+    ("request_context", "context", "found"),
+    [
+        ({"requestId": "gateway-id"}, CONTEXT, "gateway-id"),
+        ({"requestId": ""}, CONTEXT, "lambda-id"),
+        ({"requestId": 5}, CONTEXT, "lambda-id"),
+        ({}, CONTEXT, "lambda-id"),
+        (None, CONTEXT, "lambda-id"),
+        ("text", CONTEXT, "lambda-id"),
+        ({"requestId": "gateway-id"}, None, "gateway-id"),
+    ],
+)
+def test_api_gateways_id_comes_first(request_context: object, context: object, found: str) -> None:
+    assert correlation_id(request_context, context) == found
+
+
+def test_a_request_without_any_id_gets_one_of_its_own() -> None:
+    assert correlation_id(None, None) != correlation_id(None, None)

@@ -1,4 +1,4 @@
-"""`baton check`: all reasons for which a handler would refuse a server (docs/commands.md, Check a server)."""
+"""`baton check`: why a handler would refuse a server, and what fails at a run (docs/commands.md, Check a server)."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -20,7 +20,8 @@ def check(
 ) -> int:
     """Print all mistakes of a server.
 
-    A handler would refuse a server with errors. Warnings are suggestions. The command imports the file.
+    With errors, a handler would refuse the server, or a workflow is certain to fail. Warnings are suggestions. The
+    command imports the file.
     """
     import os
 
@@ -80,7 +81,8 @@ def _summary(target: str, checked: "Checked") -> str:
     warnings = f", {_count(len(checked.warnings), 'warning')}" if checked.warnings else ""
     if checked.errors:
         rest = "" if checked.whole else "; the file was not read to its end, so there may be more"
-        return f"{target} would be refused: {_count(len(checked.errors), 'error')}{warnings}{rest}"
+        outcome = "would be refused" if checked.refused else "can be served, but a workflow is certain to fail"
+        return f"{target} {outcome}: {_count(len(checked.errors), 'error')}{warnings}{rest}"
     published = ", ".join(_count(number, kind[:-1]) for kind, number in checked.published.items() if number)
     return f"{target} can be served: {published or 'nothing is published'}{warnings}"
 

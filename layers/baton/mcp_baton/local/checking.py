@@ -1,8 +1,8 @@
-"""All reasons for which the handler, `baton serve` and the testing client would refuse a server, and suggestions."""
+"""`baton check`: why a server would be refused, what is certain to fail when a workflow runs, and suggestions."""
 
 import os
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +11,15 @@ from typing import Any, Final
 
 from mcp_baton import Server, Settings, Workflow
 from mcp_baton.exceptions import SettingsError, WorkflowError
-from mcp_baton.hints import meant
 from mcp_baton.local.faults import Definitions, Fault, Site, fault_of, function_site
 from mcp_baton.local.loader import LoadError, find, load
+from mcp_baton.local.run_checks import WorkflowChecks, blocking_calls
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_checks import all_workflow_errors, undescribed
 from mcp_baton.server.schema.signature import shown_type
 from mcp_baton.settings import unknown_settings
-from mcp_baton.workflow.definition import Step, ToolFunction
-from mcp_baton.workflow.resolve import kinds_at
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, as_text, placeholders
+from mcp_baton.workflow.definition import Step
+from mcp_baton.workflow.sources import Constant, PromptArg, placeholders
 
 
 @contextmanager
@@ -31,83 +30,6 @@ def _without_settings(unreadable: bool) -> Iterator[None]:
         yield
     finally:
         os.environ.update(hidden)
-
-
-TAKEN: Final = {
-    "number": {"number", "integer", "boolean"},
-    "integer": {"number", "integer", "boolean"},
-    "boolean": {"boolean", "integer", "number"},
-}
-"""The other types that are converted to a type."""
-
-NAMES: Final = {"string": "a string", "number": "a number", "integer": "a whole number", "boolean": "true or false"} | {
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
-}
-
-type SiteOf = Callable[[str | None], Site | None]
-type ToolOf = Callable[[Server, Step], Tool | None]
-
-
-def value_faults(server: Server, workflow: Workflow, site: SiteOf, tool_of: ToolOf) -> Iterator[Fault]:
-    producers = {step.binding: tool_of(server, step) for step in workflow.steps}
-    for step in workflow.steps:
-        what = f"workflow {workflow.name!r}, step {step.name!r}"
-        yield from _guidance_faults(step, workflow, what, site)
-        tool = tool_of(server, step)
-        for name, source in step.arguments.items() if tool else ():
-            fault = None
-            if isinstance(source, Constant):
-                fault = _of_constant(tool, name, source)
-            elif isinstance(source, StepOutput) and producers.get(source.binding):
-                fault = _of_output(tool, name, source, producers[source.binding])
-            if fault:
-                problem, remedy = fault
-                yield Fault(f"{what}: {problem}", remedy, site(step.name))
-
-
-def _guidance_faults(step: Step, workflow: Workflow, what: str, site: SiteOf) -> Iterator[Fault]:
-    known = [argument.name for argument in workflow.arguments]
-    for name in sorted(placeholders(step.guidance or "").difference(known)):
-        if name.isidentifier():
-            hint = meant(name, known).removeprefix("; ") or "the workflow has no arguments"
-            yield Fault(f"{what}: no argument fills {{{name}}} in its guidance", hint, site(step.name))
-
-
-def _of_constant(tool: Tool | None, name: str, source: Constant) -> tuple[str, str] | None:
-    if tool is None or placeholders(as_text(source.value)):
-        return None
-    problem = tool.input.problem_with(name, source.value)
-    if problem is None:
-        return None
-    return f"{tool.name!r} refuses {source.value!r} for {name!r}: {problem}", f"give {name!r} a value of its type"
-
-
-def _of_output(tool: Tool | None, name: str, source: StepOutput, producer: Tool | None) -> tuple[str, str] | None:
-    if tool is None or producer is None or producer.output is None:
-        return None
-    takes = _kinds(lambda: tool.input_schema, name)
-    makes = _kinds(lambda: producer.output.value_schema if producer.output else {}, source.path)
-    if takes is None or makes is None or makes & set().union(*(TAKEN.get(kind, {kind}) for kind in takes)):
-        return None
-    path = f"the field {source.path!r} of the output" if source.path else "the output"
-    return (
-        f"{path} of {producer.name!r} is {_named(makes)}, and {name!r} of {tool.name!r} takes {_named(takes)}",
-        "give another field, or change one of the types",
-    )
-
-
-def _kinds(schema: Callable[[], Mapping[str, Any]], path: str | None) -> set[str] | None:
-    """Return the JSON types at a path of a schema; `None` if they are unknown."""
-    try:
-        return kinds_at(schema(), path)
-    except Exception:  # noqa: BLE001 - code of the author's type runs; another fault reports the error
-        return None
-
-
-def _named(kinds: set[str]) -> str:
-    return " or ".join(NAMES.get(kind, kind) for kind in sorted(kinds))
 
 
 LONGEST_NAME: Final = 45
@@ -156,6 +78,7 @@ def _of_tool(tool: Tool) -> Iterator[Fault]:
             )
         if not _is_described(tool, parameter.published):
             bare.append(f"{parameter.name}: Annotated[{shown_type(parameter.annotation)}, '…']")
+    yield from blocking_calls(tool)
     if bare:
         names = ", ".join(repr(text.partition(":")[0]) for text in bare)
         yield Fault(
@@ -204,9 +127,7 @@ def _of_workflow(server: Server, workflow: Workflow, definitions: Definitions) -
                 f"write Argument({name!r}, '…')",
                 site(),
             )
-    yield from value_faults(server, workflow, site, _tool_of)
-    if workflow.durable:
-        yield from _unknown_outputs(server, workflow, site)
+    yield from WorkflowChecks(server, workflow, definitions).suggestions()
 
 
 def _arguments_in(step: Step) -> Iterator[str]:
@@ -219,31 +140,6 @@ def _arguments_in(step: Step) -> Iterator[str]:
             texts.append(repr(source.value))
     for text in texts:
         yield from placeholders(text)
-
-
-def _unknown_outputs(server: Server, workflow: Workflow, site: Callable[[str | None], Site | None]) -> Iterator[Fault]:
-    """Yield paths into outputs of unknown form: a typing error in them is found only when the workflow runs."""
-    tools = {step.binding: _tool_of(server, step) for step in workflow.steps}
-    for step in workflow.steps:
-        sources: list[Source] = [*step.arguments.values(), *step.template_bindings.values()]
-        for source in sources:
-            if not isinstance(source, StepOutput) or not source.path:
-                continue
-            tool = tools.get(source.binding)
-            if tool is not None and tool.output is None:
-                yield Fault(
-                    f"workflow {workflow.name!r}, step {step.name!r}: the fields of the output of {tool.name!r} are "
-                    f"not known, so {source.path!r} is not checked",
-                    f"give {tool.name!r} a return type with fields: a dataclass, a typed dict or a model",
-                    site(step.name),
-                )
-
-
-def _tool_of(server: Server, step: Step) -> Tool | None:
-    if isinstance(step.tool, ToolFunction):
-        function = step.tool.function
-        return next((tool for tool in server.tools.values() if tool.decorated == function), None)
-    return server.tools.get(step.tool or "")
 
 
 def _left_out(server: Server, module: ModuleType, folder: Path, definitions: Definitions) -> Iterator[Fault]:
@@ -264,9 +160,11 @@ def _left_out(server: Server, module: ModuleType, folder: Path, definitions: Def
 class Checked:
     """The result of a check.
 
-    `whole` is whether the file was read to its end, so that all errors are known.
+    `refused` is whether a handler would refuse the server; the other errors fail when a workflow runs. `whole` is
+    whether the file was read to its end, so that all errors are known.
     """
 
+    refused: bool
     errors: tuple[Fault, ...]
     warnings: tuple[Fault, ...]
     published: Mapping[str, int]
@@ -284,10 +182,14 @@ def check_target(target: str, environment: Mapping[str, str]) -> Checked:
         if error.__cause__ is None and place.name not in sys.modules:
             raise
         more, whole = _load_fault(error), error.__cause__ is None
-        return Checked((*faults, *definitions.faults, more), (), {}, whole)
+        return Checked(True, (*faults, *definitions.faults, more), (), {}, whole)
     module = sys.modules[place.name]
-    errors = (*faults, *definitions.faults, *server_faults(server, definitions))
+    errors = [*faults, *definitions.faults, *server_faults(server, definitions)]
     wrong = {name for name in server.workflows if any(f"workflow {name!r}" in fault.problem for fault in errors)}
+    refused = bool(errors)
+    for name, workflow in server.workflows.items():
+        if name not in wrong:
+            errors += WorkflowChecks(server, workflow, definitions).errors()
     warnings = tuple(advice(server, module, place.folder, environment, wrong, definitions))
     counts = {
         "tools": len(server.tools),
@@ -295,7 +197,7 @@ def check_target(target: str, environment: Mapping[str, str]) -> Checked:
         "prompts": len(server.prompts),
         "workflows": len(server.workflows),
     }
-    return Checked(errors, warnings, counts, whole=True)
+    return Checked(refused, tuple(errors), warnings, counts, whole=True)
 
 
 def _load_fault(error: LoadError) -> Fault:

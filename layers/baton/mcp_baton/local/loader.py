@@ -32,11 +32,8 @@ class LoadError(BatonError):
 class Place:
     """The place of a target.
 
-    Attributes:
-        name: The module's full name, with its packages.
-        root: The folder to which the name is relative: the first one on `sys.path`.
-        path: The file; `None` for a module that is given by its name.
-        attribute: The object's name; `None` for the only one.
+    `name` is the module's full name, `root` the folder to which it is relative. `path` is `None` for a module that is
+    given by its name, `attribute` for the only object.
     """
 
     name: str

@@ -33,17 +33,7 @@ LEVELS: Final = {Status.DONE: logging.INFO, Status.WAITING: logging.INFO, Status
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A request and its outcome.
-
-    Attributes:
-        method: The MCP method, or `worker` for a background invocation.
-        name: The tool, prompt or resource.
-        task: The id of its task; empty for none.
-        ms: The duration, milliseconds.
-        status: The outcome.
-        words: The outcome in words, one line.
-        request_id: The id in error messages to clients.
-    """
+    """A request, or an invocation of a worker (`method` is `worker`), and its outcome in one line (`words`)."""
 
     method: str
     name: str

@@ -147,67 +147,49 @@ logged: ContextVar[bool] = ContextVar("logged", default=False)
 """Whether this thread has logged an entry for its HTTP request."""
 
 
-def watched(method: Method = call_method, clock: Callable[[], float] = time.perf_counter) -> Method:
+def watched(method: Method = call_method) -> Method:
     """Return a method that logs an entry for each request."""
 
     def call(request: Request) -> JsonObject:
-        watch = _Watch(request, clock)
+        began_s, recorder, result, failure = time.perf_counter(), None, None, ""
+        if request.store is not None and request.message.method == "tools/call":
+            recorder = _Recorder(request.store)
+            request = structs.replace(request, store=cast("TaskStore", recorder))
         try:
-            result = method(watch.request)
+            result = method(request)
         except InputRequired as asks:
-            watch.end(*watch.of(asks.result), asks.result)
+            result = asks.result
             raise
         except ProtocolError as error:
-            watch.end(Status.FAILED, one_line(error.message))
+            failure = error.message
             raise
         except CallerGone:
-            watch.end(Status.FAILED, "the client went away")
+            failure = "the client went away"
             raise
         except Exception as error:
-            watch.end(Status.FAILED, one_line(f"internal error: {type(error).__name__}: {error}"))
+            failure = f"internal error: {type(error).__name__}: {error}"
             raise
-        watch.end(*watch.of(result), result)
+        finally:
+            logged.set(True)
+            name = request.message.method
+            if name not in QUIET or logger.isEnabledFor(logging.DEBUG):
+                status, words = Status.FAILED, one_line(failure)
+                if result is not None:
+                    status, words = outcome_of(name, result, recorder.step if recorder else None, time_over(request))
+                task = (task_of(result) if result else "") or _named_task(request)
+                ms, request_id = 1000 * (time.perf_counter() - began_s), request.exchange.request_id
+                Entry(one_line(name), named(name, request.params), task, ms, status, words, request_id).log(logger)
         return result
 
     return call
 
 
-class _Watch:
-    def __init__(self, request: Request, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._began_s = clock()
-        self._steps: list[str] = []
-        store = request.store
-        if store is not None and request.message.method == "tools/call":
-            request = structs.replace(request, store=cast("TaskStore", _Recorder(store, self._steps)))
-        self.request = request
-
-    def of(self, result: JsonObject) -> Outcome:
-        step = self._steps[-1] if self._steps else None
-        return outcome_of(self.request.message.method, result, step, time_over(self.request))
-
-    def end(self, status: Status, words: str, result: JsonObject | None = None) -> None:
-        method, params = self.request.message.method, self.request.params
-        logged.set(True)
-        if method in QUIET and not logger.isEnabledFor(logging.DEBUG):
-            return
-        Entry(
-            method=one_line(method),
-            name=named(method, params),
-            task=(task_of(result) if result else "") or _named_task(self.request),
-            ms=1000 * (self._clock() - self._began_s),
-            status=status,
-            words=words,
-            request_id=self.request.exchange.request_id,
-        ).log(logger)
-
-
 class _Recorder:
-    """A store that notes the steps as which continuations are recorded."""
+    """A store that notes the step as which a continuation is recorded."""
 
-    def __init__(self, store: "TaskStore", steps: list[str]) -> None:
+    def __init__(self, store: "TaskStore") -> None:
         self._store = store
-        self._steps = steps
+        self.step: str | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -216,7 +198,7 @@ class _Recorder:
         """Write a batch, and note its step if it is not from a run."""
         written = self._store.write(task, batch)
         if batch.claim is None:
-            self._steps[:] = [step.name for step in batch.steps]
+            self.step = next((step.name for step in reversed(batch.steps)), None)
         return written
 
 

@@ -127,15 +127,7 @@ class Sandbox:
 
 
 class Pool:
-    """Invokes workers asynchronously (`tasks.jobs.Dispatcher`).
-
-    Args:
-        make_launch: Returns the settings of the processes. Called when one is started.
-        timeout_s: The time limit of an invocation, seconds; Lambda's maximum is 900.
-        retry_after_s: The seconds between a failed attempt and each retry.
-        at_once: The number of workers that run at the same time.
-        command: The command of a worker process.
-    """
+    """Invokes workers asynchronously (`tasks.jobs.Dispatcher`). `make_launch` is called when a process is started."""
 
     def __init__(
         self,

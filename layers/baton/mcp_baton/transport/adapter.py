@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse, StreamSink
@@ -127,13 +128,7 @@ class LambdaExchange:
         return replace(response, headers={**self._added, **response.headers}) if self._added else response
 
     def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
-        """Begin the response: as a stream if the caller supports it, otherwise in memory.
-
-        Raises:
-            RuntimeError: the response has already begun.
-        """
-        if self.streamed or self._collected is not None:
-            raise RuntimeError("the response was opened twice")
+        """Begin the response: as a stream if the caller supports it, otherwise in memory."""
         if self._opener is None:
             self._collected = _CollectedStream(status, headers)
             return self._collected
@@ -142,32 +137,20 @@ class LambdaExchange:
         return sink
 
     def finish(self, response: HttpResponse | None) -> HttpResponse | None:
-        """Return the whole response; `None` if it was streamed. `response` is what the application returned.
-
-        Raises:
-            RuntimeError: the application responded twice, or not at all.
-        """
-        opened = self.streamed or self._collected is not None
-        if opened == (response is not None):
-            raise RuntimeError("an application must either return a response or open a stream")
-        return response if self._collected is None else self._collected.response()
+        """Return the whole response; `None` if it was streamed. `response` is what the application returned."""
+        collected = self._collected
+        return HttpResponse(collected.status, collected.headers, bytes(collected.body)) if collected else response
 
 
-class _CollectedStream:
+class _CollectedStream(Struct):
     """A stream that is collected into a whole response."""
 
-    __slots__ = ("_body", "_headers", "_status")
-
-    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
-        self._status = status
-        self._headers = headers
-        self._body = bytearray()
+    status: int
+    headers: Mapping[str, str]
+    body: bytearray = field(default_factory=bytearray)
 
     def write(self, data: bytes) -> None:
-        self._body += data
-
-    def response(self) -> HttpResponse:
-        return HttpResponse(self._status, self._headers, bytes(self._body))
+        self.body += data
 
 
 def _unlimited() -> None:

@@ -13,6 +13,9 @@ from mcp_baton.workflow.keys import Key, own_key
 
 URL_ELICITATION = "elicitation.url"
 
+REFUSED = "mcp-baton/refused"
+"""The member of a task's stored answer with the client's reason for a refusal (handshake era)."""
+
 
 class Question(Struct, frozen=True):
     """A question of the server to the client.
@@ -37,11 +40,8 @@ class Question(Struct, frozen=True):
 
 
 class InputRequired(BaseException):
-    """Ends a call that cannot continue without answers. A `BaseException`, so that no tool catches it.
-
-    Args:
-        result: The `InputRequiredResult` with the questions.
-    """
+    """Ends a call that cannot continue without answers, with the `InputRequiredResult`. A `BaseException`, so that no
+    tool catches it."""
 
     def __init__(self, result: JsonObject) -> None:
         super().__init__("the client must answer first")
@@ -49,13 +49,8 @@ class InputRequired(BaseException):
 
 
 class TaskBegins(BaseException):
-    """Ends a call in its request when its task starts: a worker makes the call again. A `BaseException`, as
-    `InputRequired`.
-
-    Args:
-        answers: The answers so far, by key.
-        key: The idempotency key, which the call keeps.
-    """
+    """Ends a call in its request when its task starts: a worker makes the call again, with the answers so far and the
+    same idempotency key. A `BaseException`, as `InputRequired`."""
 
     def __init__(self, answers: JsonObject, key: str) -> None:
         super().__init__("the call goes on in the background")
@@ -76,11 +71,7 @@ def supports(envelope: Envelope, capability: str) -> bool:
 
 
 def refuse_undeclared(envelope: Envelope, questions: Sequence[Question]) -> None:
-    """Refuse questions that the client has not declared.
-
-    Raises:
-        ToolError: a question needs a capability that the client has not declared.
-    """
+    """Refuse questions that need a capability that the client has not declared."""
     for question in questions:
         if not supports(envelope, question.capability):
             why = f"it has not declared the capability {question.capability!r}"
@@ -92,13 +83,7 @@ class AskedInWorkflow(ToolError):
 
 
 class CannotAsk:
-    """The asker of a call whose client cannot be asked: each question fails.
-
-    Args:
-        why: The reason in the tool's error.
-        refusal: The type of the error.
-        envelope: The client's capabilities. A missing capability is reported first.
-    """
+    """The asker of a call whose client cannot be asked: each question fails. A missing capability is reported first."""
 
     def __init__(self, why: str, refusal: type[ToolError] = ToolError, envelope: Envelope | None = None) -> None:
         self._envelope = envelope
@@ -126,14 +111,8 @@ def declares(capabilities: JsonObject, path: str) -> bool:
 
 
 class Identity(Struct, frozen=True):
-    """The identity of a call over several rounds.
-
-    Attributes:
-        key: Its idempotency key.
-        task: The task that it names.
-        step: The step of that task whose key it is.
-        values: The digest of the values of its placeholders; `None` without one.
-    """
+    """The identity of a call over several rounds: its idempotency key, the task that it names, the step whose key it
+    is, and the digest of the values of its placeholders."""
 
     key: Key = field(default_factory=own_key)
     task: str | None = None
@@ -147,7 +126,6 @@ class Identity(Struct, frozen=True):
 
 
 def identity_of(carried: Json) -> Identity | None:
-    """The identity in a `requestState`; `None` without one."""
     match carried:
         case {"key": str(key), "task": str() | None as task, "step": str() | None as step, **others}:
             values = others.get("values")

@@ -2,50 +2,61 @@
 
 import logging
 
-from mcp_baton.exceptions import StoreError, TaskNotFound, TooLarge
+from mcp_baton.exceptions import StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import Response
 from mcp_baton.server.access import refusal
+from mcp_baton.server.asking.asker import REFUSED
 from mcp_baton.server.services import Services
-from mcp_baton.tasks.ids import asked_by, is_question
+from mcp_baton.tasks.ids import asked_by, digest_of, is_question
+from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
 logger = logging.getLogger(__name__)
 
 
-def take_answer(
-    store: TaskStore | None,
-    owner: str | None,
-    response: Response,
-    services: Services,
-) -> HttpResponse:
-    """Store an answer for the invocation that waits for it, or give it to the task that asked.
-
-    Args:
-        store: The store.
-        owner: The sender of the answer.
-        response: The answer.
-        services: Invoke a worker for the task.
-
-    Returns:
-        The reply to the client.
-    """
-    asker = asked_by(str(response.id))
-    if asker is not None and store is not None and owner is not None:
-        from mcp_baton.server.background.questions import Taker
-
-        return Taker(store, services).take(owner, *asker, response)
-    if store is None or owner is None or not is_question(str(response.id)):
-        return refusal(400, "Invalid request: there is no such question")
-    answer: dict[str, Json] = {"result": response.result} if response.error is None else {"error": response.error}
+def take_answer(store: TaskStore | None, owner: str | None, response: Response, services: Services) -> HttpResponse:
+    """Store an answer for the invocation that waits for it, or give it to the task that asked."""
+    question = str(response.id)
     try:
-        store.answers.answer(owner, str(response.id), answer)
-    except TaskNotFound:
+        if store is None or owner is None:
+            raise TaskNotFound
+        if asked_by(question) is not None:
+            _give_to_task(store, owner, response, services)
+        elif is_question(question):
+            answer: dict[str, Json] = (
+                {"result": response.result} if response.error is None else {"error": response.error}
+            )
+            store.answers.answer(owner, question, answer)
+        else:
+            raise TaskNotFound
+    except (TaskNotFound, TaskFinished):
         return refusal(400, "Invalid request: there is no such question, or it was answered before")
     except TooLarge:
         return refusal(413, "The answer is too large to be stored")
     except StoreError:
-        logger.exception("an answer could not be stored")
+        logger.exception("the answer to %s could not be stored", question)
         return refusal(503, "The answer could not be stored; send it again")
     return HttpResponse(202)
+
+
+def _give_to_task(store: TaskStore, owner: str, response: Response, services: Services) -> None:
+    """Pass an answer to its task, and invoke the worker after the last one."""
+    from mcp_baton.server.background.dispatching import dispatch
+
+    task_id, digest = asked_by(str(response.id)) or ("", "")
+    job = store.get(owner, task_id).job
+    key = next((key for key in job.open if digest_of(key) == digest), None) if job else None
+    if key is None:
+        raise TaskNotFound
+    if response.error is None:
+        answer = response.result or {}
+    else:
+        message: Json = response.error.get("message")
+        answer = {REFUSED: message if isinstance(message, str) and message else "it gave no reason"}
+    task = store.jobs.answer(owner, task_id, {key: answer})
+    if task is None:
+        raise TaskNotFound
+    if task.status is TaskStatus.WORKING:
+        dispatch(services, task)

@@ -35,9 +35,7 @@ class Rounds(Struct):
     """The 2026 era's asker: the answers of the rounds so far, and the seal for the next.
 
     Attributes:
-        answers: The client's answers by key.
         binding: Binds the state to the caller, the request and the task.
-        capabilities: The client's capabilities.
         earlier: The identity of the call in the round before; `None` in a first round.
         identity: The identity of this call, sent along to the next round.
     """
@@ -50,12 +48,7 @@ class Rounds(Struct):
     identity: Identity = field(default_factory=Identity)
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
-        """The answers, if the client has given all of them.
-
-        Raises:
-            InputRequired: an answer is missing.
-            ProtocolError: the client lacks a capability, or an answer is not an object.
-        """
+        """The answers, if the client has given all of them."""
         missing = tuple(question for question in questions if question.key not in self.answers)
         if missing:
             self._check_capabilities(missing)
@@ -91,10 +84,6 @@ def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, 
 
     A first round may contain answers. A later round answers the questions of the round before; it cannot change earlier
     answers.
-
-    Raises:
-        ProtocolError: this server did not issue the `requestState` to this caller for this request, or `inputResponses`
-            is not an object.
     """
     name, arguments = params.get("name", params.get("uri")), params.get("arguments")
     meta = params.get("_meta")
@@ -125,11 +114,9 @@ class StoreAsker(Struct):
     """The asker of the 2025 era: sends the question on the call's stream and polls the store for the answer.
 
     Attributes:
-        send: Sends a JSON-RPC request to the client: id, method, params.
         new_question: Creates an id that cannot be guessed.
         waited_for: Returns whether the request still waits for the tool.
         limit_s: The time limit for an answer without its own, seconds.
-        clock: Returns seconds since an arbitrary moment.
         envelope: The client's capabilities; `None` if they were checked before.
     """
 
@@ -144,12 +131,7 @@ class StoreAsker(Struct):
     envelope: Envelope | None = None
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
-        """Ask all new questions, then wait for every answer.
-
-        Raises:
-            ToolError: the client lacks a capability, the store is not available, the client refuses to answer, or there
-                is no answer in time.
-        """
+        """Ask all new questions, then wait for every answer."""
         new = {question.key: question for question in questions if question.key not in self.known}
         if self.envelope is not None:
             refuse_undeclared(self.envelope, questions)

@@ -51,21 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | None) -> JsonObject | None:
-    """Answer a call with a task, if it becomes one.
-
-    Args:
-        request: The request.
-        tool: The tool.
-        arguments: Its arguments.
-        task_id: The task that the call continues.
-
-    Returns:
-        The answer. `None` if the tool has to run in the request.
-
-    Raises:
-        ProtocolError: the call must become a task and cannot, or must not and asks for it.
-        InputRequired: the function asks the client before its task starts.
-    """
+    """Answer a call with a task, if it becomes one. `None` if the tool has to run in the request."""
     if not becomes_task(request, tool):
         return None
     if task_id is not None:
@@ -81,16 +67,7 @@ def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | 
 
 def _run_until_task(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject:
     """Run a function that starts its task itself (`ctx.start_task`). The worker runs it again, with the answers that
-    the client has given so far.
-
-    Returns:
-        The task; or the outcome, if the function ends without a task.
-
-    Raises:
-        InputRequired: the client must answer first.
-        CallerGone: the client went away.
-        ProtocolError: the function raised it, or the task could not be created.
-    """
+    the client has given so far."""
     try:
         outcome = outcome_alone(request, tool, arguments, CallOptions(starts_task=True))
     except TaskBegins as begins:
@@ -120,24 +97,12 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
 def _create(
     request: Request, tool: Tool, arguments: JsonObject, *, answers: JsonObject | None = None, key: str | None = None
 ) -> TaskRecord:
-    """Create the task of a call. The worker is not invoked yet.
-
-    Args:
-        request: The request.
-        tool: The tool.
-        arguments: Its arguments.
-        answers: The client's answers so far, by key.
-        key: The idempotency key of the call, if it has one already.
-
-    Raises:
-        ProtocolError: it could not be created.
-    """
+    """Create the task of a call. The worker is not invoked yet."""
     spec = replace(_spec_of(request, tool), key=own_key()() if key is None else key, answers=answers or {})
     return _store(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=_ttl_ms(request), work=spec))
 
 
 def _spec_of(request: Request, called: Tool | WorkflowTool) -> JobSpec:
-    """The call that the worker makes for this request."""
     return JobSpec(
         tool=called.name,
         request_id=request.exchange.request_id,
@@ -149,7 +114,6 @@ def _spec_of(request: Request, called: Tool | WorkflowTool) -> JobSpec:
 
 
 def _dispatched(request: Request, task: TaskRecord) -> JsonObject:
-    """Invoke the worker and answer with the task."""
     dispatch(request.services, task)
     return _reply(request, task)
 
@@ -160,11 +124,7 @@ def _reply(request: Request, task: TaskRecord) -> JsonObject:
 
 
 def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
-    """Whether a call becomes a task.
-
-    Raises:
-        ProtocolError: it must and cannot, or it asks for a task and must not.
-    """
+    """Whether a call becomes a task. An error if it must and cannot, or asks for a task and must not."""
     support = tool.tasks.support
     if support == "forbidden":
         # The 2026 era has no such param. A server without background tools has not declared it either.
@@ -196,11 +156,8 @@ def _why_not(request: Request) -> str:
 
 
 def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
-    """The answer to a call with invalid arguments, for which no task is created.
-
-    Raises:
-        ProtocolError: the same, for a client that accepts only a task.
-    """
+    """The answer to a call with invalid arguments, for which no task is created. A client that accepts only a task gets
+    an error."""
     prepared = prepared_for(request, bound_tool(tool), arguments)
     if isinstance(prepared, Prepared):
         return None
@@ -214,16 +171,10 @@ def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject 
 
 
 def _ttl_ms(request: Request) -> int | None:
-    """`task.ttl`, milliseconds. The store limits it."""
     return None if request.stateless else request.requested_ttl()
 
 
 def _store(request: Request, task: NewTask) -> TaskRecord:
-    """Create a task.
-
-    Raises:
-        ProtocolError: it could not be created.
-    """
     if request.store is None:
         raise ProtocolError(INTERNAL_ERROR, "This server has no task store")
     correlation: Json = {"correlationId": request.exchange.request_id}
@@ -252,17 +203,6 @@ def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, 
 
     Errors that can be found now are reported before anything is created. A crash between the two creations leaves a
     task of the workflow without a worker. Its owner can resume it.
-
-    Args:
-        request: The request.
-        tool: The workflow's tool.
-        arguments: Its arguments; for a resume only those that are given again.
-        task_id: The workflow's task to resume. `None` to start a new one.
-
-    Raises:
-        ArgumentRefused: an argument is missing, unknown or does not convert.
-        NotResumed: the task cannot be resumed, or not now.
-        ProtocolError: a task could not be created.
     """
     if task_id is not None:
         _check_resumable(request, tool.workflow, task_id, arguments)
@@ -306,7 +246,6 @@ def _check_resumable(request: Request, workflow: Workflow, task_id: str, argumen
 
 
 def _cancel(request: Request, own: TaskRecord) -> None:
-    """Cancel the task of a workflow that gets no worker."""
     try:
         if request.store is not None:
             request.store.cancel(own.owner, own.task_id)

@@ -16,11 +16,8 @@ logger = logging.getLogger(__name__)
 
 
 def dispatch(services: Services, task: TaskRecord) -> bool:
-    """Send the worker the event that names a task. If that fails, a later poll sends it again.
-
-    Returns:
-        Whether Lambda accepted the event.
-    """
+    """Send the worker the event that names a task. If that fails, a later poll sends it again. Returns whether Lambda
+    accepted the event."""
     if services.dispatcher is None or task.job is None:
         return False
     try:
@@ -36,13 +33,7 @@ def dispatch(services: Services, task: TaskRecord) -> bool:
 def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
     """Check a task at a poll: dispatch it again if its worker died or never came, or give it up after its last attempt.
 
-    A failure of the store is logged only: the next poll tries again.
-
-    Returns:
-        The task as it is now.
-
-    Raises:
-        TaskNotFound: it has expired meanwhile.
+    A failure of the store is logged only: the next poll tries again. Returns the task as it is now.
     """
     job, services = task.job, request.services
     if job is None or request.store is None or task.status is not TaskStatus.WORKING:
@@ -70,11 +61,7 @@ def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
 
 
 def give_up(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecord:
-    """End a task that has no attempt left. Returns the task as it is now: another process may have changed it first.
-
-    Raises:
-        StoreError: it could not be written.
-    """
+    """End a task that has no attempt left. Returns the task as it is now: another process may have changed it first."""
     ended = None if task.job is None else store.jobs.give_up(task, _died(task.job))
     if ended is None:
         return task
@@ -85,16 +72,7 @@ def give_up(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecor
 
 class Followed:
     """A task that is read again and again by cheap reads. If it has changed or has no worker, it is read in full, and
-    dispatched again if necessary, as at any poll.
-
-    Args:
-        request: The request.
-        store: The store of the task.
-        task: The task as it was read.
-
-    Attributes:
-        task: The task as it was last read in full.
-    """
+    dispatched again if necessary, as at any poll."""
 
     def __init__(self, request: Request, store: TaskStore, task: TaskRecord) -> None:
         self._request = request
@@ -102,12 +80,6 @@ class Followed:
         self.task = looked_after(request, task)
 
     def look(self) -> None:
-        """Read the task.
-
-        Raises:
-            TaskNotFound: it has expired.
-            StoreError: it cannot be read.
-        """
         if self.task.status.terminal:
             return
         standing = self._store.read_status(self.task.owner, self.task.task_id)

@@ -28,11 +28,6 @@ class JobMonitor:
     and writes the status message (docs/background.md, Cancelling; Status and polling).
 
     Implements `tool_threads.Listener`.
-
-    Args:
-        lease: The worker's claim on the task.
-        jobs: Writes the status message.
-        clock: Returns seconds since an arbitrary moment.
     """
 
     def __init__(self, lease: Lease, jobs: JobStore, clock: Callable[[], float]) -> None:
@@ -56,7 +51,7 @@ class JobMonitor:
 
     @property
     def unwritten(self) -> str | None:
-        """The status message that waits for its turn to be written. `None` if there is none."""
+        """The status message that waits for its turn to be written."""
         return self._message
 
     def stop(self) -> None:
@@ -85,7 +80,6 @@ class JobMonitor:
             self._message = status_message(params)
 
     def say(self, message: str) -> None:
-        """Set the task's status message."""
         self._message = message
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
@@ -134,15 +128,10 @@ def _number(value: Json) -> str:
 
 
 class JobExecution(Execution, frozen=True, kw_only=True):
-    """One attempt at a background job. There is no client: the monitor receives what the function reports.
-
-    Attributes:
-        monitor: Looks after the task.
-    """
+    """One attempt at a background job. There is no client: the monitor receives what the function reports."""
 
     monitor: JobMonitor
 
     @property
     def listener(self) -> JobMonitor:
-        """Receives the notifications of running functions."""
         return self.monitor

@@ -5,23 +5,15 @@ basic/utilities/tasks, Input Required Status). The id of a question names its ta
 answer to the task, also when no request waits for it any more.
 """
 
-import logging
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from msgspec import Struct
-
-from mcp_baton.exceptions import StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge, ToolError
+from mcp_baton.exceptions import StoreError, StoreUnavailable, ToolError
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SESSION_HEADER, STATELESS_REVISIONS, Envelope, Era
-from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.protocol.jsonrpc import Response
-from mcp_baton.server.access import refusal
-from mcp_baton.server.asking.asker import InputRequired, Question, refuse_undeclared
-from mcp_baton.server.background.dispatching import dispatch
+from mcp_baton.server.asking.asker import REFUSED, InputRequired, Question, refuse_undeclared
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
-from mcp_baton.server.services import Services
 from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S
 from mcp_baton.tasks.ids import digest_of, new_task_question, sent_mark
 from mcp_baton.tasks.record import Job, JobSpec, TaskRecord, TaskStatus
@@ -30,14 +22,8 @@ from mcp_baton.tasks.store import TaskStore
 
 def questions_open(request: Request, task: TaskRecord) -> TaskRecord | None:
     """Send the open questions of a task, and wait for the answers: as long as for any question, and as the function's
-    time lasts.
-
-    Returns:
-        The task after the answers. `None` if answers are missing, or the client cannot be asked here.
-
-    Raises:
-        StoreError: the store did not answer.
-    """
+    time lasts. Returns the task after the answers; `None` if answers are missing, or the client cannot be asked
+    here."""
     if request.store is None or not send_questions(request, task):
         return None
     for _ in _pauses(request):
@@ -47,15 +33,8 @@ def questions_open(request: Request, task: TaskRecord) -> TaskRecord | None:
 
 
 def send_questions(request: Request, task: TaskRecord) -> bool:
-    """Send the open questions of a task on the stream of this request. A question that was sent recently is left out:
-    otherwise each request would show the same form to the same person.
-
-    Returns:
-        Whether the client can be asked here.
-
-    Raises:
-        StoreUnavailable: the store did not answer.
-    """
+    """Send the open questions of a task on the stream of this request, if the client can be asked here. A question that
+    was sent recently is left out: otherwise each request would show the same form to the same person."""
     if request.store is None or request.stateless or not request.reply.may_ask:
         return False
     if task.job is None or task.status is not TaskStatus.INPUT_REQUIRED:
@@ -117,30 +96,14 @@ def _pauses(request: Request) -> Iterator[None]:
             request.reply.keep_open()
 
 
-REFUSED: Final = "mcp-baton/refused"
-"""The member of a stored answer with the client's reason for a refusal (handshake era)."""
-
-
 class TaskAsker:
-    """The asker of a job.
-
-    Args:
-        job: The job, with its questions and the client's answers.
-        envelope: The capabilities of the client.
-    """
+    """The asker of a job."""
 
     def __init__(self, job: Job, envelope: Envelope) -> None:
         self._job = job
         self._envelope = envelope
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
-        """Return the answers, if the client has given all of them.
-
-        Raises:
-            InputRequired: answers are missing.
-            ToolError: the client has not declared the capability, has refused, or an answer is not an object.
-            ValueError: the key of a question was used for another question of this task.
-        """
         for question in questions:
             self._check_key(question)
         missing = [question for question in questions if self._answer(question.key) is None]
@@ -179,59 +142,6 @@ def questions_of(required: InputRequired) -> dict[str, JsonObject]:
     return {key: question for key, question in found.items() if isinstance(question, Mapping)}
 
 
-logger = logging.getLogger(__name__)
-
-NOT_OPEN = "Invalid request: there is no such question, or it was answered before"
-
-
-class Taker(Struct, frozen=True):
-    """Passes answers to tasks, and invokes the worker after the last one.
-
-    Attributes:
-        store: The tasks.
-        services: Invoke the worker.
-    """
-
-    store: TaskStore
-    services: Services
-
-    def take(self, owner: str, task_id: str, digest: str, response: Response) -> HttpResponse:
-        """Pass an answer to its task.
-
-        Args:
-            owner: The caller.
-            task_id: The task that has asked.
-            digest: The digest of the question's key.
-            response: The answer.
-        """
-        try:
-            return self._taken(owner, task_id, digest, _answer(response))
-        except (TaskNotFound, TaskFinished):
-            return refusal(400, NOT_OPEN)
-        except TooLarge:
-            return refusal(413, "The answer is too large to be stored")
-        except StoreError:
-            logger.exception("task %s: an answer could not be stored", task_id)
-            return refusal(503, "The answer could not be stored; send it again")
-
-    def _taken(self, owner: str, task_id: str, digest: str, answer: JsonObject) -> HttpResponse:
-        job = self.store.get(owner, task_id).job
-        key = next((key for key in job.open if digest_of(key) == digest), None) if job else None
-        task = None if key is None else self.store.jobs.answer(owner, task_id, {key: answer})
-        if task is None:
-            return refusal(400, NOT_OPEN)
-        if task.status is TaskStatus.WORKING:
-            dispatch(self.services, task)
-        return HttpResponse(202)
-
-
-def _answer(response: Response) -> JsonObject:
-    if response.error is None:
-        return response.result or {}
-    message: Json = response.error.get("message")
-    return {REFUSED: message if isinstance(message, str) and message else "it gave no reason"}
-
-
 ASKED_FOR: Final = ("elicitation", "sampling", "roots")
 """The capabilities of clients that can be asked (MCP client/elicitation, sampling, roots)."""
 
@@ -244,12 +154,7 @@ def declared(envelope: Envelope) -> JsonObject | None:
 
 
 def envelope_of(work: JobSpec, token: str) -> Envelope:
-    """The envelope of a job: that of the request that has created it.
-
-    Args:
-        work: The call.
-        token: The progress token of the function.
-    """
+    """The envelope of a job: that of the request that has created it."""
     era = Era.STATELESS if work.revision in STATELESS_REVISIONS else Era.HANDSHAKE
     known = work.capabilities is not None
     return Envelope(era, work.revision, {}, work.capabilities or {}, token, None, is_known=known)

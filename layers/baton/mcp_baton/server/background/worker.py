@@ -52,15 +52,7 @@ class StillHeld(BatonError):
 
 
 def work(services: Services, named: JsonObject, exchange: Exchange) -> JsonObject:
-    """Run the background job that an event names.
-
-    Args:
-        services: The services of the process.
-        named: The event's `batonTask`: `owner`, `taskId`, `dispatch`.
-        exchange: The Lambda invocation.
-
-    Returns:
-        The outcome, for the log: `{"taskId", "outcome"}`.
+    """Run the background job that an event's `batonTask` names. Returns the outcome, for the log.
 
     Raises:
         EventError: the event was not created by Baton.
@@ -139,11 +131,8 @@ class JobAttempt:
         )
 
     def run(self) -> str:
-        """Make the call and write its outcome. Returns the outcome, for the log.
-
-        Raises:
-            StoreUnavailable: the outcome could not be written. Lambda delivers the event again.
-        """
+        """Make the call and write its outcome. Returns the outcome, for the log. After `StoreUnavailable`, Lambda
+        delivers the event again."""
         try:
             if self._job.work.workflow_task is not None:
                 from mcp_baton.server.background.workflow_worker import WorkflowJob
@@ -213,12 +202,8 @@ class JobAttempt:
         return self._store.write(self._lease.task, batch)
 
     def _written(self, outcome: str, write: Callable[[], object]) -> str:
-        """Write the outcome. Returns it, or why it was dropped.
-
-        Raises:
-            TooLarge: it does not fit.
-            StoreUnavailable: it could not be written. Lambda delivers the event again.
-        """
+        """Write the outcome. Returns it, or why it was dropped. After `StoreUnavailable`, Lambda delivers the event
+        again."""
         try:
             write()
         except (ClaimLost, TaskFinished, TaskNotFound) as late:

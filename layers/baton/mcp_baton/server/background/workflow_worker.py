@@ -65,11 +65,7 @@ STOPPED: Final = "stopped, as the task that it ran for was cancelled or taken ov
 
 class WorkerHost(ServerHost):
     """Implements `workflow.host.Host` for a background job. It renews the claims on both tasks: that of the call, and
-    that of the workflow.
-
-    Args:
-        execution: The background job.
-    """
+    that of the workflow."""
 
     def __init__(self, execution: JobExecution) -> None:
         super().__init__(execution)
@@ -90,11 +86,6 @@ class WorkerHost(ServerHost):
         return outcome
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
-        """Fetch a resource of this server.
-
-        Raises:
-            ResourceUnavailable: the URI is unknown, or reading it failed or was stopped.
-        """
         try:
             return super().read(uri)
         except CallerGone as gone:
@@ -152,14 +143,7 @@ type Write = Callable[[str, Callable[[], object]], str]
 
 
 class WorkflowJob:
-    """An attempt at a call of a workflow.
-
-    Args:
-        execution: The background job.
-        lease: The worker's claim on the task of the call.
-        job: The job.
-        arguments: The arguments of the workflow.
-    """
+    """An attempt at a call of a workflow."""
 
     def __init__(self, execution: JobExecution, lease: Lease, job: Job, arguments: JsonObject) -> None:
         self._execution = execution
@@ -173,12 +157,6 @@ class WorkflowJob:
         """Run the workflow and write the outcome of the call. Returns the outcome, for the log.
 
         After `TaskHeld`, `NotDispatched` and `StoreError`, Lambda delivers the event again.
-
-        Raises:
-            ProtocolError: the workflow does not exist any more.
-            TaskHeld: another run holds the workflow's task.
-            NotDispatched: the call was handed over, but the worker could not be invoked.
-            StoreError: the store does not answer, or the run could not be written.
         """
         tool, store = self._execution.server.workflow_tool(self._job.work.tool), self._execution.store
         if tool is None or store is None:
@@ -224,10 +202,7 @@ class WorkflowJob:
 
     def _user_answers(self, run: EndedRun) -> JsonObject:
         """The user's answers to the open questions; empty if there are none to ask, or the user cannot be asked.
-
-        Raises:
-            InputRequired: The user has not answered yet. The questions become questions of the call's task.
-        """
+        Questions without an answer become questions of the call's task."""
         missing = unanswered_in(run) if run.stored else None
         if missing is None:
             return {}
@@ -265,11 +240,7 @@ class WorkflowJob:
             logger.warning("task %s: its claim could not be released; it will expire", task_id, exc_info=True)
 
     def _goes_on(self, run: EndedRun) -> bool:
-        """Whether the run has paused only because its time was over, after it completed at least one step.
-
-        Raises:
-            StoreUnavailable: it has, and that could not be written.
-        """
+        """Whether the run has paused only because its time was over, after it completed at least one step."""
         settled = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
         if not run.pause or run.pause.remedy is not Remedy.SERVER or not settled:
             return False

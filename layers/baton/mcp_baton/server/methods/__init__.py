@@ -53,7 +53,6 @@ _found: dict[str, Method] = {}
 
 
 def method_of(era: Era, name: str) -> Method | None:
-    """The method with this name. `None` if the era has none."""
     place = METHODS[era].get(name)
     if place is None:
         return None
@@ -64,13 +63,6 @@ def method_of(era: Era, name: str) -> Method | None:
 
 
 def call_method(request: Request) -> JsonObject:
-    """Return the result of a request.
-
-    Raises:
-        ProtocolError: there is no such method, or the method refuses the request.
-        InputRequired: the client must answer first.
-        CallerGone: the client went away.
-    """
     method = method_of(request.envelope.era, request.message.method)
     if method is None:
         raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {request.message.method}")

@@ -16,12 +16,7 @@ from mcp_baton.workflow.host import Failed, Mismatch, Outcome
 def call_alone[T](
     request: Request, target: BoundFunction[T], arguments: JsonObject, options: CallOptions = STANDALONE
 ) -> T | Mismatch | Failed:
-    """Call the only function of a request. It may ask the client, also over several rounds.
-
-    Raises:
-        CallerGone, InputRequired, TaskBegins: see `runner.run`.
-        ProtocolError: see `runner.run`; or the request does not continue its earlier rounds correctly.
-    """
+    """Call the only function of a request. It may ask the client, also over several rounds."""
     rounds = request.rounds()
     if rounds is not None:
         rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
@@ -30,14 +25,12 @@ def call_alone[T](
 
 
 def outcome_alone(request: Request, tool: Tool, arguments: JsonObject, options: CallOptions = STANDALONE) -> Outcome:
-    """The outcome of a tool call that is the only call of its request."""
     return _outcome(tool, call_alone(request, bound_tool(tool), arguments, options))
 
 
 def outcome_of(
     execution: Execution, tool: Tool, arguments: JsonObject, asking: Asking, options: CallOptions
 ) -> Outcome:
-    """The outcome of a tool call."""
     return _outcome(tool, call(execution, bound_tool(tool), arguments, asking, options))
 
 

@@ -12,11 +12,7 @@ from mcp_baton.workflow.host import Failed, Mismatch
 
 
 def complete(request: Request) -> JsonObject:
-    """Suggest values for an argument. Without a completion there are none.
-
-    Raises:
-        ProtocolError: an unknown prompt, template or argument, or the function failed.
-    """
+    """Suggest values for an argument. Without a completion there are none."""
     of, argument, value, known = requested(request.params)
     if argument not in request.server.arguments_of(of):
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: there is no argument {argument!r} of {of!r} to complete")

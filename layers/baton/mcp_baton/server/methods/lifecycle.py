@@ -55,17 +55,11 @@ def discover(request: Request) -> JsonObject:
 
 
 def ping(_request: Request) -> JsonObject:
-    """Return an empty result."""
     return {}
 
 
 def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
-    """The server's capabilities, in the words of the request's era.
-
-    Args:
-        request: The request.
-        able: The client's capabilities.
-    """
+    """The server's capabilities, in the words of the request's era; `able` are the client's."""
     server = request.server
     made: dict[str, Json] = {"logging": {}}
     if server.tools or server.workflow_tool_names:
@@ -98,7 +92,6 @@ def finished(request: Request, result: JsonObject) -> JsonObject:
 
 
 def server_info(request: Request) -> dict[str, Json]:
-    """Name and version, as MCP's `Implementation`."""
     own = request.server.options
     made: dict[str, Json] = {"name": own.name, "version": own.version}
     optional: dict[str, Json] = {"title": own.title, "websiteUrl": own.website_url, "icons": list(own.icons)}

@@ -67,13 +67,11 @@ def list_prompts(request: Request) -> JsonObject:
 
 
 def list_resources(request: Request) -> JsonObject:
-    """The resources with a fixed URI."""
     shown = [item.definition for item in request.server.resources.values() if not item.is_template]
     return _page(request, "resources", shown)
 
 
 def list_resource_templates(request: Request) -> JsonObject:
-    """The resource templates."""
     shown = [item.definition for item in request.server.resources.values() if item.is_template]
     return _page(request, "resourceTemplates", shown)
 

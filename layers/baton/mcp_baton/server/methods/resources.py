@@ -25,14 +25,7 @@ logger = logging.getLogger(__name__)
 
 def stored_text(request: Request, uri: str) -> tuple[str, JsonObject] | None:
     """The JSON text of the value at one of Baton's own URIs, or a placeholder if it is sent in pieces; and the members
-    of `_meta`.
-
-    Returns:
-        `None` if the value is unknown, expired or another owner's.
-
-    Raises:
-        ProtocolError: it is too long, or cannot be read.
-    """
+    of `_meta`. `None` if the value is unknown, expired or another owner's."""
     place = value_at(uri)
     if place is None or request.store is None or request.owner is None:
         return None
@@ -81,11 +74,7 @@ def _too_long(uri: str, text_bytes: int, cause: str) -> ProtocolError:
 
 
 def read_resource(request: Request) -> JsonObject:
-    """Read a resource of the server, or a stored value of a task.
-
-    Raises:
-        ProtocolError: the URI is unknown, or reading it failed.
-    """
+    """Read a resource of the server, or a stored value of a task."""
     uri = request.text("uri")
     if uri == APP_URI and request.server.workflow_tool_names:
         return _app(request)
@@ -129,20 +118,11 @@ def _published(request: Request, uri: str) -> FetchedResource | None:
 
 
 def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
-    """Read a resource of the server.
-
-    Raises:
-        ResourceUnavailable: the arguments are invalid, or the function failed.
-    """
     return readable(uri, call_alone(request, bound_resource(resource, uri), arguments, CallOptions(stay=True)))
 
 
 def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:
-    """The contents that a resource's function has returned.
-
-    Raises:
-        ResourceUnavailable: it has failed.
-    """
+    """The contents that a resource's function has returned."""
     match ended:
         case Mismatch() as mismatch:
             raise ResourceUnavailable(f"{uri}: {explain(mismatch)}")
@@ -153,7 +133,6 @@ def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedRes
 
 
 def shown(contents: FetchedResource) -> dict[str, Json]:
-    """A resource's contents as MCP's `TextResourceContents` or `BlobResourceContents`."""
     made: dict[str, Json] = {"uri": contents.uri}
     if contents.mime_type:
         made["mimeType"] = contents.mime_type
@@ -161,11 +140,7 @@ def shown(contents: FetchedResource) -> dict[str, Json]:
 
 
 def subscribe(request: Request) -> JsonObject:
-    """Acknowledge a subscription to a resource, or its end. No updates are sent: the capability is not declared.
-
-    Raises:
-        ProtocolError: there is no such resource.
-    """
+    """Acknowledge a subscription to a resource, or its end. No updates are sent: the capability is not declared."""
     uri = request.text("uri")
     if find_resource(request.server, uri) is None:
         raise ProtocolError(RESOURCE_NOT_FOUND, f"Unknown resource: {uri}", {"uri": uri})
@@ -173,7 +148,6 @@ def subscribe(request: Request) -> JsonObject:
 
 
 def find_resource(server: ServerView, uri: str) -> tuple[Resource, dict[str, str]] | None:
-    """The resource at a URI and its function's arguments."""
     return find_in(server.resources, uri)
 
 

@@ -40,11 +40,7 @@ SOONEST_S: Final = 1.0
 
 
 def listen(request: Request) -> JsonObject:
-    """Acknowledge a subscription and keep its stream open. A stream about tasks ends when all of them have ended.
-
-    Raises:
-        ProtocolError: `notifications` is invalid, or the client has not declared the tasks extension.
-    """
+    """Acknowledge a subscription and keep its stream open. A stream about tasks ends when all of them have ended."""
     wanted = request.params.get("notifications")
     if not isinstance(wanted, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `notifications` must be an object")
@@ -90,8 +86,6 @@ class _Reported(Struct):
     """A task, and its state when it was last reported.
 
     Attributes:
-        followed: The task.
-        state: `None` before the first report.
         next_s: When to read the task again, on `Services.clock`.
     """
 
@@ -101,16 +95,7 @@ class _Reported(Struct):
 
 
 class _Subscription:
-    """The tasks that a stream reports.
-
-    Args:
-        request: The request that has opened the stream.
-        ids: The ids that the client has named.
-        meta: The `_meta` of every message on the stream.
-
-    Raises:
-        ProtocolError: the tasks cannot be read.
-    """
+    """The tasks that a stream reports."""
 
     def __init__(self, request: Request, ids: list[str], meta: JsonObject) -> None:
         self._request = request
@@ -125,11 +110,8 @@ class _Subscription:
         return bool(self.accepted) and not self._tasks
 
     def report(self) -> float:
-        """Read each task that is due and report it if it has changed. The first call reports all of them.
-
-        Returns:
-            The seconds until the next one is due.
-        """
+        """Read each task that is due and report it if it has changed. The first call reports all of them. Returns the
+        seconds until the next one is due."""
         now_s = self._request.services.clock()
         for task_id, reported in list(self._tasks.items()):
             if reported.next_s <= now_s and self._has_ended(reported, now_s):
@@ -157,7 +139,6 @@ class _Subscription:
         return task.status.terminal
 
     def _params(self, task: TaskRecord) -> dict[str, Json]:
-        """The result of `tasks/get`, with the stream's `_meta`."""
         view = task_view(task, self._options)
         own = view.get("_meta")
         return {**view, "_meta": {**own, **self._meta} if isinstance(own, Mapping) else self._meta}
@@ -175,7 +156,6 @@ def _notified_state(task: TaskRecord) -> object:
 
 
 def _find(request: Request, ids: list[str]) -> dict[str, _Reported]:
-    """The tasks with these ids that are the caller's, up to the limit."""
     if not ids or request.store is None or request.owner is None:
         return {}
     found: dict[str, _Reported] = {}

@@ -57,11 +57,6 @@ def get_task(request: Request) -> JsonObject:
 
 
 def _options(request: Request) -> ViewOptions:
-    """How the client wants to see the task.
-
-    Raises:
-        ProtocolError: `_meta` asks for variables in an unknown way.
-    """
     meta = request.envelope.meta
     values = meta.get(VARIABLES_KEY)
     if VARIABLES_KEY in meta and values not in (ALL, NONE):
@@ -166,23 +161,14 @@ def _completion(request: Request) -> JsonObject | None:
 
 
 def check_extension(request: Request) -> None:
-    """Refuse a tasks method to a client of the 2026 era that has not declared the extension.
-
-    Raises:
-        ProtocolError: it has not.
-    """
+    """Refuse a tasks method to a client of the 2026 era that has not declared the extension."""
     if request.stateless and not request.envelope.speaks_tasks:
         data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
         raise ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
 
 
 def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
-    """Ask the store. Unknown, expired and other owners' tasks have the same error.
-
-    Raises:
-        ProtocolError: an unknown task, an error of the store, or a client that has not declared the extension.
-        TaskFinished: raised by `ask`.
-    """
+    """Ask the store. Unknown, expired and other owners' tasks have the same error."""
     check_extension(request)
     if request.store is None or request.owner is None:
         raise ProtocolError(INVALID_PARAMS, "Unknown task")
@@ -212,18 +198,7 @@ WHOLE_S: Final = 25.0
 
 
 def _awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
-    """Wait until a task is completed, and return it.
-
-    Args:
-        request: The request that waits.
-        store: The store of the task.
-        task: The task as it was read.
-
-    Raises:
-        ProtocolError: it has failed, was cancelled, or is not completed in time.
-        CallerGone: the client went away.
-        StoreError: it can no longer be read.
-    """
+    """Wait until a task is completed, and return it."""
     from mcp_baton.server.background.questions import questions_open
 
     followed, quiet_s, since_s = Followed(request, store, task), 0.0, request.began_s
@@ -252,7 +227,6 @@ def _awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord
 
 
 def _left_s(request: Request, since_s: float) -> float:
-    """Seconds that the request may still wait."""
     limit_s = request.server.options.result_wait_s
     if not request.reply.can_stream:
         limit_s = min(limit_s, WHOLE_S)
@@ -261,11 +235,6 @@ def _left_s(request: Request, since_s: float) -> float:
 
 
 def _check_completed(request: Request, task: TaskRecord) -> None:
-    """Check that a task has a result.
-
-    Raises:
-        ProtocolError: it has none.
-    """
     if task.error is not None:
         code, message = task.error.get("code"), str(task.error.get("message") or "Internal error")
         raise ProtocolError(code if isinstance(code, int) else INTERNAL_ERROR, message, task.error.get("data"))

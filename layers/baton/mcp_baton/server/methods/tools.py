@@ -14,11 +14,7 @@ from mcp_baton.workflow.host import Failed, Outcome
 
 
 def call_tool(request: Request) -> JsonObject:
-    """Call a tool; if the call names a task, record the outcome there. A workflow's tool starts or resumes a run.
-
-    Raises:
-        ProtocolError: an unknown tool, or invalid params.
-    """
+    """Call a tool; if the call names a task, record the outcome there. A workflow's tool starts or resumes a run."""
     name, arguments = request.called()
     tool = request.server.tools.get(name)
     if tool is None:
@@ -47,15 +43,8 @@ def call_tool(request: Request) -> JsonObject:
 def _call(
     request: Request, tool: Tool, arguments: JsonObject, task_id: str | None, *, in_text: bool = False
 ) -> JsonObject:
-    """Call a tool: alone, as a background task, or as a continuation.
-
-    Args:
-        request: The request.
-        tool: The tool.
-        arguments: Its arguments, without the task's id.
-        task_id: The task that the call continues.
-        in_text: Whether the text of the result says how the call was recorded: the model does not see `_meta`.
-    """
+    """Call a tool: alone, as a background task, or as a continuation. `in_text`: whether the text of the result says
+    how the call was recorded, because the model does not see `_meta`."""
     if tool.tasks.support != "forbidden" or "task" in request.params:
         from mcp_baton.server.background.creating import as_task
 
@@ -95,13 +84,7 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str,
 
 def _with_text(result: JsonObject, tool: Tool, text: str) -> dict[str, Json]:
     """Add a text to a result: as the last block of the content, and as a property of the structured content. Some hosts
-    show their model only one of the two.
-
-    Args:
-        result: A `CallToolResult`.
-        tool: The tool that returned it.
-        text: The text.
-    """
+    show their model only one of the two."""
     content, structured = result["content"], result.get("structuredContent")
     blocks: Sequence[Json] = content if isinstance(content, Sequence) else ()
     made = {**result, "content": [*blocks, {"type": "text", "text": text}]}

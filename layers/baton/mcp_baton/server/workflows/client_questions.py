@@ -145,10 +145,6 @@ def run_asking(request: Request, task_id: str | None, given: JsonObject, host: S
     """Run a workflow. If it pauses for values that a person can give, ask for them and continue.
 
     In the 2026 era each round resumes the task up to the same question, which then has its answer.
-
-    Raises:
-        InputRequired: the client must ask its user first (2026 era).
-        ProtocolError: the request does not continue its earlier rounds correctly.
     """
     rounds = request.rounds()
     if rounds is not None and rounds.earlier is not None:

@@ -71,12 +71,7 @@ def answer_with_run(
     host: ServerHost,
     ttl_ms: int | None = None,
 ) -> EndedRun:
-    """`run_workflow` for a request. The client's user may be asked for missing values (`Workflow.ask`).
-
-    Raises:
-        InputRequired: the client must ask its user first.
-        ProtocolError: the request does not continue its earlier rounds correctly.
-    """
+    """`run_workflow` for a request. The client's user may be asked for missing values (`Workflow.ask`)."""
     if not workflow.ask and not any(step.ask and step.ask.of == "user" for step in workflow.steps):
         return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms)
     from mcp_baton.server.workflows.client_questions import run_asking

@@ -78,11 +78,6 @@ LONGEST_MESSAGE = 300
 
 
 def act(request: Request, tool: WorkflowTool) -> JsonObject:
-    """Perform the action of `task_action`.
-
-    Raises:
-        ProtocolError: the call asks for a task of its own, or its `_meta` names tasks incorrectly.
-    """
     if "task" in request.params:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: a call with {TASK_ACTION} cannot run as a task")
     try:

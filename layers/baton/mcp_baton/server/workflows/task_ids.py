@@ -12,12 +12,7 @@ class NamedWrongly(Exception):
 
 
 def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[str, Json]]:
-    """The task that a request names, in its arguments or in `_meta`, and the other arguments.
-
-    Raises:
-        NamedWrongly: the argument is not a string, or `_meta` names another task.
-        ProtocolError: `_meta` is invalid, or names two tasks.
-    """
+    """The task that a request names, in its arguments or in `_meta`, and the other arguments."""
     others = {name: value for name, value in given.items() if name != TASK_ID}
     named, bound = given.get(TASK_ID), request.bound_task()
     if named is None or named == "":
@@ -30,8 +25,6 @@ def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[st
 
 
 def handle_of(server: ServerView, workflow: Workflow, task_id: str) -> Handle:
-    """How texts name a task of this workflow."""
-
     def takes_it(tool: str) -> bool:
         return not server.tools[tool].has_parameter(TASK_ID)
 

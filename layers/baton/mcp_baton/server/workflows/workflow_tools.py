@@ -59,11 +59,7 @@ class Unusable(Exception):
 
 
 def call_workflow_tool(request: Request, tool: WorkflowTool) -> JsonObject:
-    """Run a workflow as far as possible, or resume the task that the arguments name; in this request or by a worker.
-
-    Raises:
-        ProtocolError: invalid params, or a call that asks for a task and cannot become one.
-    """
+    """Run a workflow as far as possible, or resume the task that the arguments name; in this request or by a worker."""
     if not _becomes_task(request, tool):
         return _answered(request, tool, as_task=False)
     answer = _answered(request, tool, as_task=True)
@@ -186,7 +182,6 @@ def error(text: str) -> dict[str, Json]:
 
 
 def text_of(result: JsonObject) -> str:
-    """The text of a result of this module."""
     match result.get("content"):
         case [{"text": str(text)}, *_]:
             return text
@@ -195,7 +190,6 @@ def text_of(result: JsonObject) -> str:
 
 
 def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
-    """The result of a run."""
     meta, server = run_meta(execution, run), execution.server
     known = _known(run, meta)
     handle = handle_of(server, run.workflow, run.task.task_id) if run.task else None

@@ -3,7 +3,6 @@
 `awslambdaric.bootstrap.run` does everything else: logging, SnapStart hooks, importing the handler, errors, polling.
 """
 
-import binascii
 import gc
 import logging
 import signal
@@ -18,8 +17,13 @@ from msgspec import Struct
 
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.transport.runtime.connection import RuntimeConnection
-from mcp_baton.transport.runtime.errors import error_trailers
-from mcp_baton.transport.runtime.stream import Headers, ResponseRejected, ResponseStream, send_whole
+from mcp_baton.transport.runtime.stream import (
+    Headers,
+    ResponseRejected,
+    ResponseStream,
+    error_trailers,
+    send_whole,
+)
 from mcp_baton.transport.stream import Work, after_answer, stream_opener
 
 
@@ -43,54 +47,37 @@ def proxy_response(value: object) -> ProxyResponse | None:
     """
     if not isinstance(value, Mapping) or type(value.get("statusCode")) is not int:
         return None
-    return ProxyResponse(value["statusCode"], _headers(value), _body(value))
+    try:
+        return ProxyResponse(value["statusCode"], _headers(value), _body(value))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise MalformedProxyResponse(f"the response has an invalid header or body: {error}") from error
 
 
-def _headers(response: Mapping[str, object]) -> dict[str, str | list[str]]:
+def _headers(response: Mapping[str, Any]) -> dict[str, str | list[str]]:
     """Return all headers. As in API Gateway, `multiValueHeaders` has priority over `headers`."""
     headers: dict[str, str | list[str]] = {}
-    for name, single in _mapping(response, "headers").items():
-        headers[name] = _text(single, name)
-    for name, several in _mapping(response, "multiValueHeaders").items():
+    for name, single in (response.get("headers") or {}).items():
+        headers[name] = _text(single)
+    for name, several in (response.get("multiValueHeaders") or {}).items():
         for same in [known for known in headers if known.lower() == name.lower()]:
             del headers[same]
-        headers[name] = _texts(several, name)
-    if cookies := _texts(response.get("cookies") or [], "cookies"):
-        headers["Set-Cookie"] = cookies
+        headers[name] = [_text(value) for value in several]
+    if cookies := response.get("cookies"):
+        headers["Set-Cookie"] = [_text(cookie) for cookie in cookies]
     return headers
 
 
-def _body(response: Mapping[str, object]) -> bytes:
+def _text(value: object) -> str:
+    if not isinstance(value, str | int | float):
+        raise TypeError(f"{value!r} is not text")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _body(response: Mapping[str, Any]) -> bytes:
     body = response.get("body")
     if body is None:
         return b""
-    if not isinstance(body, str):
-        raise MalformedProxyResponse(f"`body` is a {type(body).__name__}, not text")
-    try:
-        return b64decode(body, validate=True) if response.get("isBase64Encoded") is True else body.encode()
-    except (binascii.Error, ValueError) as error:
-        raise MalformedProxyResponse(f"`body` cannot be sent: {error}") from error
-
-
-def _mapping(response: Mapping[str, object], name: str) -> Mapping[str, object]:
-    value = response.get(name) or {}
-    if not isinstance(value, Mapping):
-        raise MalformedProxyResponse(f"`{name}` is a {type(value).__name__}, not an object")
-    return value
-
-
-def _texts(values: object, name: str) -> list[str]:
-    if not isinstance(values, list | tuple):
-        raise MalformedProxyResponse(f"`{name}` is a {type(values).__name__}, not a list")
-    return [_text(value, name) for value in values]
-
-
-def _text(value: object, name: str) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str | int | float):
-        raise MalformedProxyResponse(f"header `{name}` is a {type(value).__name__}, not text")
-    return str(value)
+    return b64decode(body, validate=True) if response.get("isBase64Encoded") is True else body.encode()
 
 
 _logger = logging.getLogger(__name__)

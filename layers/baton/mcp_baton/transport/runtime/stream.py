@@ -2,15 +2,20 @@
 
 A chunked POST: a JSON prelude with status and headers, eight NUL bytes, then the body. API Gateway expects the NUL
 bytes within the first 16 KB. An error after the start is reported in trailers, which the request head must announce.
+Lambda rejects or cuts trailers of more than about 3 KB, so the error is shortened before.
 """
 
+from base64 import b64encode
 from collections.abc import Mapping
 from threading import Lock
+from typing import Any
 
 from mcp_baton.protocol.http import ClientGone
-from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.protocol.json import Json, dumps, loads
 from mcp_baton.transport.runtime.connection import RuntimeConnection
-from mcp_baton.transport.runtime.errors import ERROR_BODY, ERROR_TYPE
+
+ERROR_TYPE = "Lambda-Runtime-Function-Error-Type"
+ERROR_BODY = "Lambda-Runtime-Function-Error-Body"
 
 type Headers = Mapping[str, str | list[str]]
 """Headers with one or several values."""
@@ -18,6 +23,9 @@ type Headers = Mapping[str, str | list[str]]
 _DELIMITER = b"\0" * 8
 _END = b"0\r\n\r\n"
 _ACCEPTED = 202
+_ERROR_LIMIT = 2_000
+"""Bytes of JSON. They become 2,668 bytes of base64, so all trailers together stay under 3 KB."""
+_TYPE_LIMIT = 128
 
 
 class ResponseRejected(Exception):
@@ -131,3 +139,26 @@ def _request_head(address: str, invoke_id: str, invocation_id: str | None) -> by
     if invocation_id:
         lines.append(f"Lambda-Runtime-Invocation-Id: {invocation_id}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def error_trailers(error_json: str) -> dict[str, str]:
+    """Return the trailers for an error of awslambdaric: `errorType`, `errorMessage`, `requestId`, `stackTrace`.
+
+    First the message is shortened, then the outermost stack frames are left out.
+
+    Raises:
+        ValueError: `error_json` is not JSON.
+    """
+    described: Any = loads(error_json)
+    error = described if isinstance(described, dict) else {"errorMessage": error_json}
+    error_type = str(error.get("errorType", ""))[:_TYPE_LIMIT]
+    message, frames = str(error.get("errorMessage", "")), list(error.get("stackTrace") or [])
+    error = {**error, "errorType": error_type, "errorMessage": message, "stackTrace": []}
+    while message and len(dumps(error).encode()) > _ERROR_LIMIT:
+        message = message[: len(message) * 3 // 4]
+        error["errorMessage"] = f"{message[:-1]}…"
+    while frames and len(dumps({**error, "stackTrace": frames}).encode()) > _ERROR_LIMIT:
+        del frames[0]
+    body = dumps({**error, "stackTrace": frames}).encode()
+    header = "".join(character if "!" <= character <= "~" else "?" for character in error_type)
+    return {ERROR_TYPE: header or "Error", ERROR_BODY: b64encode(body).decode("ascii")}

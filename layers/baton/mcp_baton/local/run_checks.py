@@ -1,0 +1,330 @@
+"""What would fail when a workflow or a tool runs. `baton check` reports it beside what a server is refused for."""
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from mcp_baton.hints import meant
+from mcp_baton.local.faults import Definitions, Fault, Site, function_site
+from mcp_baton.server.definitions.tool import Tool
+from mcp_baton.server.server import Server
+from mcp_baton.workflow.definition import Step, ToolFunction, Workflow
+from mcp_baton.workflow.resolve import kinds_at
+from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, as_text, placeholders
+
+SCALARS: Final = {"number", "integer", "boolean"}
+NAMES: Final = {
+    "string": "a string",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+SAMPLES: Final[Mapping[str, tuple[Any, ...]]] = {
+    "string": ("", "text"),
+    "number": (1.5,),
+    "integer": (1, 0),
+    "boolean": (True,),
+    "array": ([],),
+    "object": ({},),
+    "null": (None,),
+}
+"""Values of each JSON type: a validator of the author may accept another type than the one in the schema."""
+
+
+@dataclass(frozen=True)
+class WorkflowChecks:
+    """The checks of a workflow's steps against the schemas of their tools."""
+
+    server: Server
+    workflow: Workflow
+    definitions: Definitions
+
+    def errors(self) -> Iterator[Fault]:
+        """Yield what is certain to fail when the workflow runs."""
+        for step, tool in self._calls:
+            for name, source in step.arguments.items():
+                problem = self._constant(tool, name, source) or self._mismatch(tool, name, source, certain=True)
+                if problem is not None:
+                    yield self._fault(step, *problem)
+
+    def suggestions(self) -> Iterator[Fault]:
+        """Yield what may be intended."""
+        known = [argument.name for argument in self.workflow.arguments]
+        for step in self.workflow.steps:
+            for name in sorted(placeholders(step.guidance or "").difference(known)):
+                if name.isidentifier():
+                    hint = meant(name, known).removeprefix("; ") or "the workflow has no arguments"
+                    yield self._fault(step, f"no argument fills {{{name}}} in its guidance", hint)
+        for step, tool in self._calls:
+            for name, source in step.arguments.items():
+                problem = self._mismatch(tool, name, source, certain=False)
+                if problem is not None:
+                    yield self._fault(step, *problem)
+            yield from self._missing(step, tool)
+        if self.workflow.durable:
+            yield from self._unknown_outputs()
+        yield from self._direct_calls()
+
+    @cached_property
+    def _tools(self) -> dict[str, Tool | None]:
+        """The tool of each step, by the step's name."""
+        return {step.name: self._tool_of(step) for step in self.workflow.steps}
+
+    def _tool_of(self, step: Step) -> Tool | None:
+        tools = self.server.tools
+        if isinstance(step.tool, ToolFunction):
+            function = step.tool.function
+            return next((tool for tool in tools.values() if tool.decorated == function), None)
+        return tools.get(step.tool or "")
+
+    @property
+    def _calls(self) -> Iterator[tuple[Step, Tool]]:
+        for step in self.workflow.steps:
+            tool = self._tools[step.name]
+            if tool is not None:
+                yield step, tool
+
+    def _fault(self, step: Step, problem: str, remedy: str) -> Fault:
+        what = f"workflow {self.workflow.name!r}, step {step.name!r}"
+        return Fault(f"{what}: {problem}", remedy, self.definitions.site(self.workflow.name, step.name))
+
+    def _constant(self, tool: Tool, name: str, source: Source) -> tuple[str, str] | None:
+        if not isinstance(source, Constant) or placeholders(as_text(source.value)):
+            return None
+        problem = _problem(tool, name, source.value)
+        if problem is None:
+            return None
+        return f"{tool.name!r} refuses {source.value!r} for {name!r}: {problem}", f"give {name!r} a value of its type"
+
+    def _mismatch(self, tool: Tool, name: str, source: Source, *, certain: bool) -> tuple[str, str] | None:
+        """Return the problem if a value is of a type that the parameter does not take.
+
+        A text is not certain to fail for a number, because `"5"` is converted.
+        """
+        takes, makes = _kinds(lambda: tool.input_schema, name), self._kinds_of(source)
+        if takes is None or makes is None or makes & takes:
+            return None
+        if takes & SCALARS and makes & SCALARS:
+            return None
+        may_convert = bool(takes & SCALARS) and "string" in makes
+        if may_convert and (certain or isinstance(source, PromptArg)):
+            return None
+        if not may_convert and not certain:
+            return None
+        if certain and any(_problem(tool, name, sample) is None for kind in makes for sample in SAMPLES[kind]):
+            return None
+        problem = f"{self._named(source)} is {_named(makes)}, and {name!r} of {tool.name!r} takes {_named(takes)}"
+        return problem, "give another field, or change one of the types"
+
+    def _named(self, source: Source) -> str:
+        if isinstance(source, PromptArg):
+            return f"the argument {source.name!r}"
+        if not isinstance(source, StepOutput):
+            return "the value"
+        producer = self.workflow.bound(source.binding)
+        tool = self._tools[producer.name]
+        of = f"the output of {tool.name!r}" if tool else f"the answer {producer.name!r}"
+        return f"the field {source.path!r} of {of}" if source.path else of
+
+    def _kinds_of(self, source: Source) -> set[str] | None:
+        """Return the JSON types that a source can have; `None` if they are unknown."""
+        if isinstance(source, PromptArg):
+            argument = next(argument for argument in self.workflow.arguments if argument.name == source.name)
+            return _kinds(lambda: _schema_of(argument.type), None) if argument.required else None
+        if not isinstance(source, StepOutput):
+            return None
+        producer = self.workflow.bound(source.binding)
+        if (ask := producer.ask) is not None:
+            return _kinds(lambda: _schema_of(ask.returns), source.path)
+        tool = self._tools[producer.name]
+        output = tool.output if tool else None
+        return None if output is None else _kinds(lambda: output.value_schema, source.path)
+
+    def _missing(self, step: Step, tool: Tool) -> Iterator[Fault]:
+        """Yield required parameters without a value. Guidance shows that the model is meant to fill them in."""
+        required = _schema(lambda: tool.input_schema).get("required", [])
+        names = [name for name in required if name not in step.arguments]
+        if names and not step.guidance:
+            listed, first = " and ".join(map(repr, names)), names[0]
+            yield self._fault(
+                step,
+                f"nothing supplies {listed} of {tool.name!r}, so the run pauses here until the model calls the tool",
+                f"give {first!r} a value, or let ask_model({first!r}, '…') or ask_user({first!r}, '…') supply it; "
+                "if the pause is intended, say so in guidance",
+            )
+
+    def _unknown_outputs(self) -> Iterator[Fault]:
+        """Yield paths into outputs of unknown form: a typing error in them is found only when the workflow runs."""
+        for step in self.workflow.steps:
+            for source in (*step.arguments.values(), *step.template_bindings.values()):
+                if not isinstance(source, StepOutput) or not source.path:
+                    continue
+                tool = self._tools[self.workflow.bound(source.binding).name]
+                if tool is not None and tool.output is None:
+                    yield self._fault(
+                        step,
+                        f"the fields of the output of {tool.name!r} are not known, so {source.path!r} is not checked",
+                        f"give {tool.name!r} a return type with fields: a dataclass, a typed dict or a model",
+                    )
+
+    def _direct_calls(self) -> Iterator[Fault]:
+        """Yield calls of tools in the body of a workflow function, which run once, while the file is loaded."""
+        site = self.definitions.site(self.workflow.name)
+        module = next((one for one in list(sys.modules.values()) if site and _is_file(one, site.file)), None)
+        if site is None or module is None:
+            return
+        for function in ast.walk(ast.parse(site.file.read_bytes())):
+            if not isinstance(function, ast.FunctionDef) or site.line not in _decorator_lines(function):
+                continue
+            for call in _own_calls(function):
+                called = getattr(module, call.func.id, None) if isinstance(call.func, ast.Name) else None
+                tool = next((one for one in self.server.tools.values() if called and one.decorated == called), None)
+                if tool is not None:
+                    yield Fault(
+                        f"workflow {self.workflow.name!r} calls the tool {tool.name!r} directly: it runs once, while "
+                        "the file is loaded",
+                        f"write step({ast.unparse(call.func)})(…)",
+                        Site(site.file, call.lineno),
+                    )
+
+
+def _is_file(module: ModuleType, file: Path) -> bool:
+    name = getattr(module, "__file__", None)
+    return isinstance(name, str) and name == str(file)
+
+
+def _decorator_lines(function: ast.FunctionDef) -> set[int]:
+    return {
+        line for each in function.decorator_list for line in range(each.lineno, (each.end_lineno or each.lineno) + 1)
+    }
+
+
+def _problem(tool: Tool, name: str, value: Any) -> str | None:
+    try:
+        return tool.input.problem_with(name, value)
+    except Exception:  # noqa: BLE001 - code of the author's type runs; another fault reports the error
+        return None
+
+
+def _schema(make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    try:
+        return make()
+    except Exception:  # noqa: BLE001 - code of the author's type runs; another fault reports the error
+        return {}
+
+
+def _schema_of(kind: Any) -> Mapping[str, Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter[Any](kind).json_schema()
+
+
+def _kinds(make: Callable[[], Mapping[str, Any]], path: str | None) -> set[str] | None:
+    """Return the JSON types at a path of a schema; `None` if they are unknown."""
+    kinds = kinds_at(_schema(make), path)
+    return None if kinds is None or not kinds <= NAMES.keys() else kinds
+
+
+def _named(kinds: set[str]) -> str:
+    return " or ".join(NAMES[kind] for kind in sorted(kinds))
+
+
+BLOCKING: Final = (
+    (re.compile(r"time\.sleep"), "await asyncio.sleep(…)"),
+    (re.compile(r"requests\..*"), ""),
+    (re.compile(r"httpx\.(get|post|put|patch|delete|head|request|Client\(\)\..*)"), "use httpx.AsyncClient"),
+    (re.compile(r"urllib\.request\.urlopen"), ""),
+    (re.compile(r"boto3\.(client|resource)\(\)\..*"), ""),
+    (re.compile(r"subprocess\.(run|call|check_call|check_output)"), "await asyncio.create_subprocess_exec(…)"),
+    (re.compile(r"os\.system"), "await asyncio.create_subprocess_shell(…)"),
+)
+"""Calls that block, as a pattern of the whole dotted name, and what to write instead."""
+
+
+def blocking_calls(tool: Tool) -> Iterator[Fault]:
+    """Yield calls in the function of an asynchronous tool that block its event loop."""
+    function, site = inspect.unwrap(tool.decorated), function_site(tool.decorated)
+    if not tool.signature.is_async or site is None:
+        return
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError, TypeError):
+        return
+    names = _Names(getattr(function, "__globals__", {}))
+    names.read(tree)
+    for call in _own_calls(tree.body[0]):
+        dotted = names.dotted(call.func)
+        instead = next((instead for pattern, instead in BLOCKING if pattern.fullmatch(dotted)), None)
+        if instead is not None:
+            written = ast.unparse(call.func)
+            yield Fault(
+                f"tool {tool.name!r} is asynchronous and calls {written}, which blocks its event loop: nothing else "
+                "in it runs meanwhile",
+                f"{instead or f'await asyncio.to_thread({written}, …)'}, or write def in place of async def",
+                Site(site.file, site.line + call.lineno - 1),
+            )
+
+
+def _own_calls(function: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls that a function makes itself, without awaited ones and those in functions within it."""
+    waiting: list[ast.AST] = list(getattr(function, "body", []))
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            continue
+        children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Await) and isinstance(node.value, ast.Call):
+            children = list(ast.iter_child_nodes(node.value))
+        elif isinstance(node, ast.Call):
+            yield node
+        waiting = children + waiting
+
+
+class _Names:
+    """The dotted names of modules, functions and clients, by the names that a function gives them."""
+
+    def __init__(self, variables: Mapping[str, Any]) -> None:
+        self._variables = variables
+        self._local: dict[str, str] = {}
+
+    def read(self, tree: ast.AST) -> None:
+        """Note what the function imports, and the clients that it makes."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for one in node.names:
+                    package = one.name.partition(".")[0]
+                    self._local[one.asname or package] = one.name if one.asname else package
+            elif isinstance(node, ast.ImportFrom):
+                self._local |= {(one.asname or one.name): f"{node.module}.{one.name}" for one in node.names}
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                made = self.dotted(node.value)
+                self._local |= {target.id: made for target in node.targets if isinstance(target, ast.Name)}
+
+    def dotted(self, node: ast.AST) -> str:
+        """Return the name of a called function; with `()` after what is called on the way to it."""
+        if isinstance(node, ast.Attribute):
+            return f"{self.dotted(node.value)}.{node.attr}"
+        if isinstance(node, ast.Call):
+            return f"{self.dotted(node.func)}()"
+        if not isinstance(node, ast.Name):
+            return ""
+        if node.id in self._local:
+            return self._local[node.id]
+        value = self._variables.get(node.id)
+        if isinstance(value, ModuleType):
+            return value.__name__
+        kind = type(value)
+        if kind.__module__.startswith(("botocore.client", "boto3.resources")):
+            return "boto3.client()"
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', node.id)}"
