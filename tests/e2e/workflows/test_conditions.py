@@ -65,7 +65,7 @@ def workflow_on(server: Server, when: Callable[[Any], object]) -> None:
     @server.workflow
     def report(order_id: str) -> None:
         """Report an order."""
-        order = step(fetch_order)(order_id=order_id)
+        order: Any = step(fetch_order)(order_id=order_id)
         step(send_mail, when=when(order))(text="hello")
 
 
@@ -140,7 +140,7 @@ def test_a_default_and_an_alternative_take_the_place_of_a_skipped_result() -> No
     @server.workflow
     def offer(order_id: str) -> None:
         """Offer a discount."""
-        order = step(fetch_order)(order_id=order_id)
+        order: Any = step(fetch_order)(order_id=order_id)
         reduced: Any = step(discount, when=order.total > 100)(total=order.total)
         step(send_mail)(text="hello", percent=or_default(reduced.percent, 3))
         step(send_mail, name="second")(text=first_of(order.coupon, order.country), percent=1)
@@ -181,13 +181,14 @@ def asking(server: Server) -> None:
     @server.workflow
     def report(order_id: str) -> None:
         """Report an order."""
-        order = step(fetch_order)(order_id=order_id)
+        order: Any = step(fetch_order)(order_id=order_id)
         text = ask_user("text", "Which text?", when=order.total > 100)
         step(send_mail)(text=or_default(text, "none"))
 
 
 def test_a_question_behind_a_false_condition_is_not_asked_and_its_answer_is_ignored() -> None:
-    server = shop(mailed := [])
+    mailed: list[str] = []
+    server = shop(mailed)
     asking(server)
 
     with connect(server) as client:
@@ -300,4 +301,4 @@ def test_what_is_no_condition_is_refused() -> None:
     with pytest.raises(Exception, match=r"step 'mail': when: 'x' is not a condition; compare a reference or a source"):
         mail(when="x")
     with pytest.raises(TypeError, match="give a list of values"):
-        prompt_arg("text").is_in("abc")  # type: ignore[arg-type]
+        prompt_arg("text").is_in("abc")

@@ -12,7 +12,8 @@ import pytest
 from mcp_baton import Argument, Context, Retry, Server, Step, Workflow, constant, fetch, prompt_arg, step, step_output
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import connect
-from mcp_baton.workflow.reference import NoValueYet, Reference
+from mcp_baton.workflow.reference import Reference
+from mcp_baton.workflow.sources import NoValueYet
 
 
 @dataclass

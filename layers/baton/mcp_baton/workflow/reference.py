@@ -1,27 +1,25 @@
 """References: values that exist only when a workflow runs (docs/workflows.md, Workflow functions)."""
 
-import sys
 from collections.abc import Callable
 from typing import NoReturn, cast
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.workflow.sources import (
+    USE_A_CONDITION,
     Condition,
     Constant,
     FirstOf,
+    NoValueYet,
     Operand,
     PromptArg,
     Source,
     StepOutput,
     TaskVariable,
     as_source,
+    author_line,
     workflows_of,
     written,
 )
-
-
-class NoValueYet(WorkflowError, TypeError):
-    """A workflow function uses a value that exists only when the workflow runs."""
 
 
 class Reference(Operand):
@@ -106,15 +104,6 @@ def name_of(reference: Reference) -> str:
             return f"the value {written(source)}"
 
 
-def author_line() -> str:
-    """The author's line that is running, as `FILE:LINE`."""
-    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
-    package = __name__.partition(".")[0]
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
 def no_value(reference: Reference, does: str, remedy: str) -> NoValueYet:
     """The error for a use that needs the value.
 
@@ -125,17 +114,6 @@ def no_value(reference: Reference, does: str, remedy: str) -> NoValueYet:
     """
     cause = f"{author_line()} {does} {name_of(reference)}, which has no value before the workflow runs; {remedy}"
     return NoValueYet(workflow_of(reference) or "?", cause)
-
-
-def condition_has_no_value(condition: Condition) -> NoValueYet:
-    """The error for a condition that Python tests while the workflow is being described."""
-    cause = (
-        f"{author_line()} tests the condition {condition}, which has no value before the workflow runs; {_CONDITION}"
-    )
-    return NoValueYet(min(condition.workflows, default="?"), cause)
-
-
-_CONDITION = "give it to a step: step(tool, when=…), and combine conditions with (…) & (…), (…) | (…) and not_(…)"
 
 
 def _refuse(does: str, remedy: str) -> Callable[..., NoReturn]:
@@ -152,7 +130,7 @@ _IN_A_TOOL = "do it in a tool, and use the tool's result"
 _REFUSED = {
     "tests": (
         "bool contains",
-        _CONDITION,
+        USE_A_CONDITION,
     ),
     "iterates over or counts": ("iter len reversed", "pass the whole list to a tool"),
     "makes text from": ("str format", "pass it to the tool as an argument of its own"),

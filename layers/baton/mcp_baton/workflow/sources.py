@@ -2,14 +2,33 @@
 
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from msgspec import Struct
 
+from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json, dumps
 
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+
+
+class NoValueYet(WorkflowError, TypeError):
+    """A workflow function uses a value that exists only when the workflow runs."""
+
+
+def author_line() -> str:
+    """The author's line that is running, as `FILE:LINE`."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
+    package = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+USE_A_CONDITION = "give it to a step: step(tool, when=…), and combine conditions with (…) & (…), (…) | (…) and not_(…)"
+"""What to write instead of a test in Python."""
 
 
 class Operand:
@@ -88,9 +107,8 @@ class Condition(Struct, frozen=True, eq=False):
         return Condition.of("not", self)
 
     def __bool__(self) -> bool:
-        from mcp_baton.workflow.reference import condition_has_no_value
-
-        raise condition_has_no_value(self)
+        cause = f"{author_line()} tests the condition {self}, which has no value before the workflow runs"
+        raise NoValueYet(min(self.workflows, default="?"), f"{cause}; {USE_A_CONDITION}")
 
     def __str__(self) -> str:
         match self.operator, self.operands:

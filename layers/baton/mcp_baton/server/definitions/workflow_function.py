@@ -15,8 +15,8 @@ from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.labels import name_of
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Parameter, is_async, read_signature
 from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
-from mcp_baton.workflow.reference import Reference, author_line, reference_to, workflow_of
-from mcp_baton.workflow.sources import PromptArg, StepOutput, as_source, workflows_of
+from mcp_baton.workflow.reference import Reference, reference_to, workflow_of
+from mcp_baton.workflow.sources import PromptArg, StepOutput, as_source, author_line, workflows_of
 
 
 class WorkflowOptions(TypedDict, total=False):
