@@ -337,6 +337,18 @@ BLOCKING = (
         "asyncio.to_thread(s3.get_object, …)",
     ),
     (
+        "a requests session",
+        "",
+        "import requests as r; session = r.Session(); session.get(sku)",
+        "await asyncio.to_thread(session.get, …)",
+    ),
+    (
+        "a boto3 table",
+        "import boto3\ntable = boto3.resource('dynamodb', 'eu-west-1').Table('t')",
+        "table.get_item(Key={})",
+        "await asyncio.to_thread(table.get_item, …)",
+    ),
+    (
         "a boto3 client of the module",
         "import boto3\ns3 = boto3.client('s3', 'eu-west-1')",
         "s3.get_object()",

@@ -176,6 +176,8 @@ QUIET = """
 import asyncio
 import time
 
+import boto3
+
 
 @server.tool
 async def stock(sku: Annotated[str, "Which"]) -> int:
@@ -187,6 +189,7 @@ async def stock(sku: Annotated[str, "Which"]) -> int:
     await asyncio.to_thread(time.sleep, 1)
     await asyncio.to_thread(wait)
     await asyncio.to_thread(lambda: time.sleep(1))
+    boto3.client("s3", "eu-west-1").generate_presigned_url("get_object")
     with open(sku) as file:
         return len(file.read())
 
@@ -202,10 +205,22 @@ CONVERTED = added(
     """Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")})""",
     arguments="[ORDER_ID, Argument('amount', 'EUR', required=True)]",
 )
+VALIDATED = """
+from pydantic import BeforeValidator, Field
+
+
+@server.tool
+def label(text: Annotated[str, BeforeValidator(str), Field(description="The text")]) -> None:
+    \"\"\"Label.\"\"\"
+
+
+""" + added("FETCH", 'Step("label", tool=label, arguments={"text": step_output("order", "total")})')
 INTENDED = added("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID}}}, guidance="Ask what is fair.")')
 
 
-@pytest.mark.parametrize("source", [QUIET, CONVERTED, INTENDED], ids=["threads", "a number as text", "guidance"])
+@pytest.mark.parametrize(
+    "source", [QUIET, CONVERTED, VALIDATED, INTENDED], ids=["threads", "a number as text", "a validator", "guidance"]
+)
 def test_what_may_work_is_not_reported(source: str, check: Check) -> None:
     found = check(write(PRELUDE + source + EPILOGUE), "--strict")[1]
 

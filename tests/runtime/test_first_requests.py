@@ -29,8 +29,7 @@ ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "server.run
 POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
 """What writes metrics and traces, when the answer is out."""
 STORE_RARE = {
-    f"mcp_baton.tasks.dynamodb.{name}"
-    for name in (*("counting", "fetching", "jobs", "listing", "moving", "parallel", "s3"),)
+    f"mcp_baton.tasks.dynamodb.{name}" for name in (*("counting", "jobs", "listing", "outside", "parallel", "s3"),)
 }
 """What the store needs for large values, lists, counts and background tasks alone."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import StoreUnavailable
-from mcp_baton.tasks.dynamodb.overflow import ObjectMissing
+from mcp_baton.tasks.dynamodb.s3 import ObjectMissing
 from tests.simulation.faults import Fault
 from tests.simulation.scheduler import here
 

@@ -215,8 +215,7 @@ def _patch_values(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{STORE}.values.LARGE_BYTES", LARGE_BYTES)
     patch.setattr(f"{STORE}.parallel.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
     patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
-    for module in ("fetching", "moving"):
-        patch.setattr(f"{STORE}.{module}.BUNDLE_BYTES", PIECE_BYTES)
+    patch.setattr(f"{STORE}.outside.BUNDLE_BYTES", PIECE_BYTES)
 
 
 def failures(seeds: Iterable[int], struck: Counter[str] | None = None, kind: type[World] = World) -> Iterator[Outcome]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from mcp_baton.protocol.json import Json, loads
 from mcp_baton.tasks.dynamodb.attributes import decode
-from mcp_baton.tasks.dynamodb.overflow import Pointer, pointer_in
+from mcp_baton.tasks.dynamodb.values import Pointer, pointer_in
 from mcp_baton.tasks.record import EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX
 from tests.simulation.dynamodb.paths import Attribute, Item
 

@@ -19,8 +19,8 @@ from mcp_baton.server.workflows.continuations import recorded_meta
 from mcp_baton.server.workflows.task_view import ViewOptions
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
-from mcp_baton.tasks.dynamodb.overflow import RecentWrites
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
+from mcp_baton.tasks.dynamodb.values import RecentWrites
 from mcp_baton.tasks.record import Claim, StepStatus, TaskRecord, TaskStanding
 from mcp_baton.workflow import engine
 from mcp_baton.workflow.lease import Began, Lease

@@ -17,7 +17,7 @@ from mcp_baton.server.running.tool_threads import Mail, Raised, Returned
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
 from mcp_baton.tasks.dynamodb.items import KEPT, Limits
-from mcp_baton.tasks.dynamodb.overflow import object_key, piece_key
+from mcp_baton.tasks.dynamodb.outside import object_key, piece_key
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
 from mcp_baton.tasks.dynamodb.task_items import TaskItems

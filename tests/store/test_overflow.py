@@ -9,9 +9,9 @@ from emulators.s3 import Bucket
 from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.overflow import ObjectTooLarge, pointer_in
-from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
+from mcp_baton.tasks.dynamodb.s3 import ObjectTooLarge, S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.values import pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, write_decided
 from tests.noise import noise

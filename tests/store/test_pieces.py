@@ -8,7 +8,8 @@ import pytest
 
 from mcp_baton.exceptions import Conflict, StoreUnavailable, TooLarge, ValueLost
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.overflow import piece_key, pointer_in
+from mcp_baton.tasks.dynamodb.outside import piece_key
+from mcp_baton.tasks.dynamodb.values import pointer_in
 from mcp_baton.tasks.record import NewTask, TaskRecord
 from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.tasks.values import read_ahead, text_of

@@ -7,7 +7,7 @@ import pytest
 from emulators.s3 import SLOW_DOWN, Bucket
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.overflow import pointer_in
+from mcp_baton.tasks.dynamodb.values import pointer_in
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.values import read_ahead
@@ -42,7 +42,7 @@ def test_reading_ahead_has_a_memory_limit(
         task = store.write(task, Batch(steps=(done(index, noise(6_000, index)),))).task
     names = [f"_workflow.result.s{index}" for index in range(4)]
     room = sum(bundle_bytes(task, name) for name in names[:2]) + 1
-    monkeypatch.setattr("mcp_baton.tasks.dynamodb.fetching.KEPT_BYTES", room)
+    monkeypatch.setattr("mcp_baton.tasks.dynamodb.outside.KEPT_BYTES", room)
     requests.take()
     read_ahead(task.variables, names)
     assert requests.take() == ["GetItem"] * 2

@@ -221,7 +221,7 @@ def test_a_module_knows_only_the_floors_under_it() -> None:
         ("workflow/engine.py", "def f():\n    from mcp_baton.server.app import Server"),
         ("workflow/engine.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.server.app"),
         ("workflow/engine.py", "from mcp_baton.tasks.dynamodb.store import DynamoDbTaskStore"),
-        ("tasks/dynamodb/overflow.py", "def f():\n    import boto3"),
+        ("tasks/dynamodb/outside.py", "def f():\n    import boto3"),
         ("server/app.py", "from pydantic import BaseModel"),
         ("server/app.py", "import os\n\ndef f():\n    return os.environ['A']"),
         ("server/app.py", "from os import getenv"),

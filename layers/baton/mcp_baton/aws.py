@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from mcp_baton.observability import ObservedHandler
     from mcp_baton.protocol.state import Keys
-    from mcp_baton.tasks.dynamodb.overflow import ObjectStore
+    from mcp_baton.tasks.dynamodb.s3 import ObjectStore
     from mcp_baton.tasks.dynamodb.table import Connect
     from mcp_baton.tasks.jobs import Dispatcher
 
@@ -254,8 +254,7 @@ def _connected() -> "Connect":
 def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
     if settings.overflow_bucket is None:
         return None
-    from mcp_baton.tasks.dynamodb.overflow import LONGEST_TTL_MS
-    from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
+    from mcp_baton.tasks.dynamodb.s3 import LONGEST_TTL_MS, S3ObjectStore
 
     if settings.max_ttl_ms > LONGEST_TTL_MS:
         raise SettingsError(

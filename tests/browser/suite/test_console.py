@@ -52,7 +52,7 @@ def test_a_board_shows_steps_arguments_results_and_the_pause_reason(console: Con
         "fetch, completed",
         "policy, completed",
         "refund, failed",
-        "notify, not begun",
+        "notify, not started",
     ]
     steps.nth(0).get_by_text("Result").click()
     shown = steps.nth(0).get_by_role("group", name="Result").inner_text()

@@ -47,8 +47,8 @@ def ended(*command: str) -> object:
 
 if __name__ == "__main__":
     os.environ.setdefault("AWS_DEFAULT_REGION", "eu-central-1")
-    told = {
+    found = {
         "environment": environment(sys.argv[1], json.loads(Path(sys.argv[2]).read_text())),
         "ended": [ended("local", command, "--debug") for command in ("start-api", "invoke")],
     }
-    sys.stdout.write(json.dumps(told))
+    sys.stdout.write(json.dumps(found))

@@ -19,7 +19,7 @@ def wait(gate: str) -> str:
 
 @server.tool
 def meet() -> int:
-    """Wait until somebody else is here too."""
+    """Wait until two calls are here."""
     return meeting.wait()
 
 

@@ -111,10 +111,10 @@ def test_a_handler_with_its_client_stores_tasks_there(client: "DynamoDBClient") 
 @pytest.fixture(scope="module")
 def sam_local() -> "subprocess.CompletedProcess[str]":
     """What SAM makes of the template and of `samconfig.toml`."""
-    told = [SAM_INTERPRETER, SAM_LOCAL, ROOT / "template.yaml", ROOT / "sam-local.json"]
+    command = [SAM_INTERPRETER, SAM_LOCAL, ROOT / "template.yaml", ROOT / "sam-local.json"]
     without_docker = {**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:9", "SAM_CLI_TELEMETRY": "0"}
     return subprocess.run(
-        told, cwd=ROOT, env=without_docker, capture_output=True, text=True, check=True, timeout=BOUND_S
+        command, cwd=ROOT, env=without_docker, capture_output=True, text=True, check=True, timeout=BOUND_S
     )
 
 

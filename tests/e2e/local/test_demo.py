@@ -69,7 +69,7 @@ def run_demo(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def told() -> tuple[int, str]:
+def printed_once() -> tuple[int, str]:
     """One run of the demo with the sample."""
     return printed()
 
@@ -83,8 +83,8 @@ def positions(beats: list[str], output: str) -> list[int]:
     return found
 
 
-def test_the_demo_completes_both_workflows(told: tuple[int, str]) -> None:
-    code, output = told[0], " ".join(told[1].replace("│", " ").split())
+def test_the_demo_completes_both_workflows(printed_once: tuple[int, str]) -> None:
+    code, output = printed_once[0], " ".join(printed_once[1].replace("│", " ").split())
 
     assert code == 0, output
     found = dict(zip(BEATS, positions(BEATS, output), strict=False))
@@ -92,8 +92,8 @@ def test_the_demo_completes_both_workflows(told: tuple[int, str]) -> None:
     assert "\x1b[" not in output
 
 
-def test_the_recording_shows_what_the_demo_prints(told: tuple[int, str]) -> None:
-    lines = record.first_workflow(told[1])
+def test_the_recording_shows_what_the_demo_prints(printed_once: tuple[int, str]) -> None:
+    lines = record.first_workflow(printed_once[1])
 
     # `make record` records it again.
     assert record.shown(record.PICTURE.read_text()) == record.words("\n".join(line.plain for line in lines))

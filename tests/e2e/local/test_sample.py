@@ -113,7 +113,7 @@ class Topic:
 
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[Topic]:
-    """The stack's topic, which the sample is told of."""
+    """The stack's topic, whose ARN the sample reads from the environment."""
     shop.sns.cache_clear()
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     with mock_aws():

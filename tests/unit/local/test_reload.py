@@ -46,7 +46,7 @@ class Project:
 
         def answer(event: dict[str, Any], _context: InvocationContext) -> dict[str, Any]:
             if event:
-                event["begun"].set()
+                event["started"].set()
                 event["go"].wait(60)
             return {"number": numbers[0]}
 
@@ -94,7 +94,7 @@ def test_code_that_cannot_be_loaded_is_logged_and_the_old_code_serves(
     assert (project.served.look(), project.number, project.renewed) == (False, 1, 0)
     assert caplog.messages == [f"reload_numbers.py has changed, and cannot be served: {cause}\n{GOES_ON}"]
     assert sys.modules["reload_numbers"] is old
-    assert project.served.look() is False  # nothing has changed since: it is not told of twice
+    assert project.served.look() is False  # nothing has changed since, so it is not logged twice
     project.write("reload_numbers", "number = 333")
     assert (project.served.look(), project.number, project.renewed) == (True, 333, 1)
 
@@ -107,10 +107,10 @@ def test_a_new_file_lets_a_missing_import_succeed(project: Project) -> None:
 
 
 def test_a_running_request_ends_with_its_code(project: Project) -> None:
-    begun, go = threading.Event(), threading.Event()
+    started, go = threading.Event(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(project.served, {"begun": begun, "go": go}, InvocationContext(1.0, "id-1"))
-        assert begun.wait(60)
+        answer = pool.submit(project.served, {"started": started, "go": go}, InvocationContext(1.0, "id-1"))
+        assert started.wait(60)
         project.write("reload_numbers", "number = 22")
         assert project.served.look()
         go.set()

@@ -1,4 +1,4 @@
-"""What `baton serve` tells of requests and errors."""
+"""What `baton serve` logs of requests and errors."""
 
 import io
 import json
@@ -77,7 +77,7 @@ class Served:
         assert isinstance(entry, Entry)
         return entry
 
-    def told(self) -> tuple[str, str, Status, str]:
+    def shown(self) -> tuple[str, str, Status, str]:
         return self.last.method, self.last.name, self.last.status, self.last.words
 
 
@@ -89,7 +89,7 @@ def served(caplog: pytest.LogCaptureFixture) -> Served:
 def test_a_pause_is_logged_with_its_step_and_reason(served: Served) -> None:
     meta = served.call("prompts/get", name="refunds", arguments={"order": "A-1"})["result"]["_meta"]
     paused = ("prompts/get", "refunds", Status.WAITING, "paused at refund: missing approved_by")
-    assert served.told() == paused
+    assert served.shown() == paused
     assert (served.last.task, served.last.request_id) == (meta["task_id"], "r-1")
     assert served.last.short_task == f"…{meta['task_id'][-8:]}"
 
@@ -98,34 +98,34 @@ def test_a_continuation_is_logged_with_its_step(served: Served) -> None:
     task = served.call("prompts/get", name="refunds", arguments={"order": "A-1"})["result"]["_meta"]["task_id"]
     arguments = {"order": "A-1", "approved_by": "kim"}
     served.call("tools/call", name="refund", arguments=arguments, _meta={"_task_id": task})
-    assert served.told() == ("tools/call", "refund", Status.DONE, "recorded as step 'refund', 2 of 2 steps done")
+    assert served.shown() == ("tools/call", "refund", Status.DONE, "recorded as step 'refund', 2 of 2 steps done")
     assert served.last.task == task
     served.call("tools/call", name="broken", arguments={}, _meta={"_task_id": task})
     assert served.last.words == "recorded as an extra call, failed: internal error in broken (id r-1)"
     served.call("tools/call", name="fetch", arguments={"order": "B"}, _meta={"_task_id": "unknown"})
-    assert served.told() == ("tools/call", "fetch", Status.FAILED, "not recorded: unknown task")
+    assert served.shown() == ("tools/call", "fetch", Status.FAILED, "not recorded: unknown task")
 
 
 def test_other_requests_are_logged_with_their_outcome(served: Served) -> None:
     served.call("tools/list")
-    assert served.told() == ("tools/list", "", Status.DONE, "4 tools")
+    assert served.shown() == ("tools/list", "", Status.DONE, "4 tools")
     served.call("prompts/list")
     assert served.last.words == "1 prompt"
     served.call("tools/call", name="fetch", arguments={"order": "B"})
-    assert served.told() == ("tools/call", "fetch", Status.DONE, "done")
+    assert served.shown() == ("tools/call", "fetch", Status.DONE, "done")
     served.call("tools/call", name="broken", arguments={})
-    assert served.told() == ("tools/call", "broken", Status.FAILED, "internal error in broken (id r-1)")
+    assert served.shown() == ("tools/call", "broken", Status.FAILED, "internal error in broken (id r-1)")
     served.call("tools/call", name="absent", arguments={})
-    assert served.told() == ("tools/call", "absent", Status.FAILED, "Unknown tool: absent")
+    assert served.shown() == ("tools/call", "absent", Status.FAILED, "Unknown tool: absent")
     client = {"name": "claude-code", "version": "1"}
     served.call("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
-    assert served.told() == ("initialize", "claude-code", Status.DONE, "done")
+    assert served.shown() == ("initialize", "claude-code", Status.DONE, "done")
 
 
 def test_a_refused_request_is_logged_with_the_reason(served: Served) -> None:
     served.post({}, **{"Content-Type": "text/plain"})
     words = "415 Unsupported media type: send application/json"
-    assert served.told() == ("POST /mcp", "", Status.FAILED, words)
+    assert served.shown() == ("POST /mcp", "", Status.FAILED, words)
     assert served.last.request_id != ""
 
 
@@ -134,11 +134,11 @@ def test_a_ping_is_logged_at_the_debug_level_only(served: Served, caplog: pytest
     assert caplog.records == []
     caplog.set_level(logging.DEBUG, "baton.requests")
     served.call("ping")
-    assert served.told() == ("ping", "", Status.DONE, "done")
+    assert served.shown() == ("ping", "", Status.DONE, "done")
 
 
 @pytest.mark.parametrize(
-    ("result", "told"),
+    ("result", "shown"),
     [
         ({"task": {"taskId": "1", "status": "working"}}, (Status.WAITING, "working")),
         ({"taskId": "1", "status": "failed", "statusMessage": "no"}, (Status.FAILED, "failed: no")),
@@ -148,8 +148,8 @@ def test_a_ping_is_logged_at_the_debug_level_only(served: Served, caplog: pytest
         ({"_meta": {"recorded": "unknown", "record_error": "lost"}}, (Status.FAILED, "may not be recorded: lost")),
     ],
 )
-def test_the_outcome_is_read_from_the_result(result: dict[str, Any], told: tuple[Status, str]) -> None:
-    assert outcome_of("tools/call", result, None, OVER) == told
+def test_the_outcome_is_read_from_the_result(result: dict[str, Any], shown: tuple[Status, str]) -> None:
+    assert outcome_of("tools/call", result, None, OVER) == shown
 
 
 def test_a_workflow_without_time_names_its_limit(caplog: pytest.LogCaptureFixture) -> None:

@@ -19,12 +19,12 @@ class Refund:
 
 
 BOTH_ERAS = pytest.mark.parametrize("era", get_args(Era.__value__))
-"""For tests of what travels otherwise in each."""
+"""For tests whose messages differ between the eras."""
 
 
 @pytest.fixture
 def era() -> Era:
-    """The era that is spoken where a test does not say."""
+    """The default era."""
     return "2026"
 
 
@@ -72,7 +72,7 @@ def orders() -> Server:
 
 @pytest.fixture
 def client(orders: Server, era: Era) -> Iterator[Client]:
-    """Whoever orders."""
+    """A connected client of `orders`."""
     with connect(orders, era=era) as made:
         yield made
 
@@ -82,7 +82,7 @@ FORM: Any = {"type": "object", "properties": {"colour": {"type": "string"}}}
 
 @pytest.fixture
 def asking() -> Server:
-    """Everything that can ask, and every way of it."""
+    """Functions that ask each kind of question."""
     server = Server("asking")
 
     @server.tool

@@ -24,7 +24,7 @@ def test_an_answer_is_found_by_key_or_text(client: Client, name: str, caplog: py
     assert client.call_tool("choose").value == "blue"
     assert client.get_prompt("paint").messages[0].text == "Paint it blue."
     assert client.read_resource("docs://colour").text == "blue"
-    assert caplog.messages == []  # a key that was made for want of one would be told of
+    assert caplog.messages == []  # a key that the client had to invent would be logged
 
 
 WHOLE = {"role": "assistant", "content": {"type": "text", "text": "whole"}, "model": "m", "stopReason": "endTurn"}

@@ -1,4 +1,4 @@
-"""What a test arranges: tools that end as they are told, and what rarely happens."""
+"""What a test arranges: results of tools, failures and kills."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -321,17 +321,17 @@ def test_after_a_kill_a_new_process_starts() -> None:
 
 
 def test_a_kill_affects_only_the_run_with_the_action(orders: Server) -> None:
-    begun, go_on = Event(), Event()
+    started, go_on = Event(), Event()
 
     @orders.tool
     def wait() -> None:
-        begun.set()
+        started.set()
         go_on.wait()
 
     orders.add_workflow(Workflow(name="waiting", description="wait", steps=[Step("one", tool="wait")]))
     with connect(orders) as client, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.get_prompt, "waiting")
-        begun.wait()
+        started.wait()
         with client.killed_after("PutItem"):
             client.get_prompt("refund_order", ORDER)
         go_on.set()

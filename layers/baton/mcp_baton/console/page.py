@@ -24,12 +24,7 @@ _ELEMENT = re.compile(r"<(script|style)\b[^>]*>(.*?)</\1\s*>", re.DOTALL | re.IG
 
 
 def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
-    """Answer a request for the page: 200, 304 if the browser has this version, 405 for other methods.
-
-    Args:
-        method: The request's.
-        headers: The request's, names in lower case.
-    """
+    """Answer a request for the page: 200, 304 if the browser has this version, 405 for other methods."""
     if method not in METHODS:
         allowed = ", ".join(METHODS)
         refused = {"Allow": allowed, "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
@@ -42,7 +37,6 @@ def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
 
 @cache
 def text() -> str:
-    """Return the page with the table of pause reasons."""
     table: JsonObject = {"steps": PAUSED_STEP, "types": reasons_by_type()}
     before, marker, after = FILE.read_bytes().decode().partition(MARKER)
     if not marker:
@@ -52,13 +46,12 @@ def text() -> str:
 
 @cache
 def etag() -> str:
-    """Return the page's entity tag (RFC 9110, section 8.8.3)."""
     return f'"{sha256(text().encode()).hexdigest()[:32]}"'
 
 
 @cache
 def page_headers() -> Mapping[str, str]:
-    """Return the headers of the page: other sites cannot frame it, and it can send requests only to its own host."""
+    """The headers of the page: other sites cannot frame it, and it can send requests only to its own host."""
     return {
         "Content-Type": "text/html; charset=utf-8",
         "Content-Security-Policy": policy(text()),
@@ -73,8 +66,8 @@ def page_headers() -> Mapping[str, str]:
 
 
 def policy(html: str) -> str:
-    """Return the content security policy of a page: only its inline scripts and styles, and requests to its own host
-    (Content Security Policy Level 3)."""
+    """The content security policy of a page: only its inline scripts and styles, and requests to its own host (Content
+    Security Policy Level 3)."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -93,7 +86,7 @@ def policy(html: str) -> str:
 
 
 def _hashes(html: str, element: str) -> Iterator[str]:
-    """Yield the hash of each element with this name, as a source in a policy."""
+    """The hash of each element with this name, as a source in a policy."""
     for name, content in _ELEMENT.findall(html):
         if name.lower() == element:
             yield f"'sha256-{b2a_base64(sha256(content.encode()).digest(), newline=False).decode()}'"

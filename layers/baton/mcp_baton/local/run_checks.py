@@ -240,12 +240,15 @@ def _named(kinds: set[str]) -> str:
     return " or ".join(NAMES[kind] for kind in sorted(kinds))
 
 
+_VERBS: Final = "(get|post|put|patch|delete|head|options|request)"
+_NO_REQUEST: Final = "(close|can_paginate|generate_presigned_post|generate_presigned_url|get_paginator|get_waiter)"
 BLOCKING: Final = (
     (re.compile(r"time\.sleep"), "await asyncio.sleep(…)"),
-    (re.compile(r"requests\..*"), ""),
-    (re.compile(r"httpx\.(get|post|put|patch|delete|head|request|Client\(\)\..*)"), "use httpx.AsyncClient"),
+    (re.compile(rf"requests\.(api\.|Session\(\)\.|sessions\.Session\(\)\.)?{_VERBS}"), ""),
+    (re.compile(rf"httpx\.(Client\(\)\.)?{_VERBS}"), "use httpx.AsyncClient"),
     (re.compile(r"urllib\.request\.urlopen"), ""),
-    (re.compile(r"boto3\.(client|resource)\(\)\..*"), ""),
+    (re.compile(rf"boto3\.(Session\(\)\.)?client\(\)\.(?!{_NO_REQUEST}$)\w+"), ""),
+    (re.compile(r"boto3\.(Session\(\)\.)?resource\(\)\.\w+\(\)\.\w+"), ""),
     (re.compile(r"subprocess\.(run|call|check_call|check_output)"), "await asyncio.create_subprocess_exec(…)"),
     (re.compile(r"os\.system"), "await asyncio.create_subprocess_shell(…)"),
 )
@@ -310,6 +313,8 @@ class _Names:
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 made = self.dotted(node.value)
                 self._local |= {target.id: made for target in node.targets if isinstance(target, ast.Name)}
+            elif isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
+                self._local[node.optional_vars.id] = self.dotted(node.context_expr)
 
     def dotted(self, node: ast.AST) -> str:
         """Return the name of a called function; with `()` after what is called on the way to it."""
@@ -324,7 +329,11 @@ class _Names:
         value = self._variables.get(node.id)
         if isinstance(value, ModuleType):
             return value.__name__
-        kind = type(value)
-        if kind.__module__.startswith(("botocore.client", "boto3.resources")):
+        kind = f"{type(value).__module__}.{type(value).__name__}"
+        if kind.startswith("boto3.resources."):
+            return "boto3.resource()" if kind.endswith("ServiceResource") else "boto3.resource().Table()"
+        if kind.startswith("botocore.client."):
             return "boto3.client()"
+        if kind in ("requests.sessions.Session", "httpx.Client"):
+            return f"{kind}()"
         return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', node.id)}"

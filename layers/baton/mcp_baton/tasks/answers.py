@@ -15,29 +15,24 @@ LONGEST_WAIT_S = 1.0
 
 
 class AnswerStore(Protocol):
-    """Stores questions to clients, and their answers."""
+    """Stores questions to clients, and their answers. Each method may raise `StoreUnavailable`."""
 
     def ask(self, owner: str, question: str, ttl_s: int) -> None:
-        """Open a question for at most `ttl_s` seconds.
-
-        Raises:
-            StoreError: the question could not be stored.
-        """
+        """Open a question for at most `ttl_s` seconds: one conditional `PutItem`."""
 
     def answer(self, owner: str, question: str, answer: JsonObject) -> None:
-        """Answer an open question, once.
+        """Answer an open question, once: one conditional `UpdateItem`.
 
         Raises:
             TaskNotFound: the owner has no such open question.
             TooLarge: the answer does not fit.
-            StoreError: the answer could not be stored.
         """
 
     def answered(self, owner: str, question: str) -> JsonObject | None:
-        """The answer to a question; `None` if there is none yet."""
+        """The answer to a question; `None` if there is none yet: one `GetItem`, strongly consistent."""
 
     def close(self, owner: str, question: str) -> None:
-        """Close a question, answered or not."""
+        """Close a question, answered or not: one `DeleteItem`."""
 
 
 def wait_for_answer(
@@ -48,12 +43,8 @@ def wait_for_answer(
     waiting: Callable[[], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> JsonObject:
-    """Poll for an answer, with growing pauses.
-
-    Args:
-        waiting: Called before each poll. It raises an exception to stop.
-        sleep: Waits for a number of seconds.
-    """
+    """Poll for an answer, with growing pauses. `waiting` is called before each poll, and raises an exception to
+    stop."""
     from random import uniform
 
     pause = FIRST_WAIT_S

@@ -19,10 +19,6 @@ def new_task_id(now_ms: int, shards: int = 1) -> str:
 
     Ten are the time (epoch milliseconds), two a random shard, and 25 are 125 random bits. The alphabet is in ASCII
     order and the length is fixed, so ids sort by time as text.
-
-    Args:
-        now_ms: The time of creation, epoch milliseconds.
-        shards: The number of shards.
     """
     random = int.from_bytes(os.urandom(18))
     return (
@@ -33,7 +29,6 @@ def new_task_id(now_ms: int, shards: int = 1) -> str:
 
 
 def shard_of(task_id: str) -> str:
-    """The name of a task's shard."""
     return task_id[TIME_CHARACTERS : TIME_CHARACTERS + SHARD_CHARACTERS]
 
 
@@ -53,7 +48,6 @@ def is_task_id(text: str) -> bool:
 
 
 def new_token() -> str:
-    """A random token for one write."""
     return os.urandom(8).hex()
 
 
@@ -90,17 +84,14 @@ def asked_by(text: str) -> tuple[str, str] | None:
 
 
 def digest_of(key: str) -> str:
-    """The digest of a question's key, for an id."""
     from hashlib import sha256
 
     return sha256(key.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 
 def sent_mark(task_id: str, key: str, session: str, window: int) -> str:
-    """The id of the item that marks a task's question as sent to a client's session in a window of time.
-
-    It has the form of a question's id.
-    """
+    """The id, in the form of a question's id, of the item that marks a task's question as sent to a session in a window
+    of time."""
     from hashlib import sha256
 
     return QUESTION_PREFIX + sha256(f"{task_id} {window} {session} {key}".encode()).hexdigest()[: 2 * QUESTION_BYTES]

@@ -35,13 +35,8 @@ class JobStore(Protocol):
     """
 
     def claim(self, owner: str, task_id: str, claim: Claim, dispatch: int) -> TaskRecord:
-        """Begin an attempt: claim a `working` task that has no live claim and has attempts left, and read it.
-
-        Args:
-            owner: The task's owner.
-            task_id: The task's id.
-            claim: The claim. In the task it gets the next number.
-            dispatch: The dispatch number in the event. It is stored with the claim.
+        """Begin an attempt: claim a `working` task that has no live claim and has attempts left, and read it. The
+        dispatch number of the event is stored with the claim. Attempts are counted here, not when they are dispatched.
 
         Raises:
             TaskHeld: another worker has a live claim; contains the task, whose `claim.dispatch` says by which dispatch.
@@ -50,30 +45,18 @@ class JobStore(Protocol):
         """
 
     def dispatch_again(self, task: TaskRecord) -> TaskRecord | None:
-        """Note one more dispatch of a `working` task that is due, has no live claim and has attempts left. Of several
-        simultaneous polls, one succeeds.
+        """Note one more dispatch of a `working` task that is due, has no live claim and has attempts left: no request
+        if the task, as it was read, does not need one. Of several simultaneous polls, one succeeds.
 
         Returns:
             The task, with the number for the event in `job.dispatches`; `None` if there is nothing to do.
         """
 
     def give_up(self, task: TaskRecord, error: JsonObject) -> TaskRecord | None:
-        """Make a task `failed` that has no attempts left and no live claim.
-
-        Args:
-            task: The task as it was read.
-            error: The JSON-RPC error, `{"code", "message"}`.
-
-        Returns:
-            The task; `None` if another writer has changed it.
-        """
+        """Make a task `failed` that has no attempts left and no live claim. `None` if another writer has changed it."""
 
     def fail(self, task: TaskRecord, claim: Claim, error: JsonObject) -> TaskRecord:
-        """Make a task `failed` that this worker has claimed.
-
-        Raises:
-            ClaimLost: another worker has taken it over.
-        """
+        """Make a task `failed` that this worker has claimed. Raises `ClaimLost`."""
 
     def ask(self, task: TaskRecord, claim: Claim, questions: Mapping[str, JsonObject]) -> TaskRecord:
         """Make a task wait for the client: it becomes `input_required` with these questions, the claim is released, and
@@ -82,11 +65,13 @@ class JobStore(Protocol):
         Raises:
             ClaimLost: another worker has taken it over.
             TooLarge: the questions do not fit.
+            ValueError: a key was used for another question before, or all questions have answers.
         """
 
     def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:
-        """Take answers. Answers to questions that are not open are ignored. With the last answer the task becomes
-        `working`, and one more dispatch is noted in the same write. Lost races are retried.
+        """Take answers: one `GetItem` and one `UpdateItem`, and one more `UpdateItem` after each lost race. Answers to
+        questions that are not open are ignored. With the last answer the task becomes `working`, and one more dispatch
+        is noted in the same write.
 
         Returns:
             The task after this write. If it is `working`, the caller sends the event with `job.dispatches`. `None` if
@@ -97,11 +82,7 @@ class JobStore(Protocol):
         """
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
-        """Set the status message, and renew the claim.
-
-        Raises:
-            ClaimLost: another worker has taken it over.
-        """
+        """Set the status message, and renew the claim: one `UpdateItem`, sent once. Raises `ClaimLost`."""
 
     def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
         """Make a live task expire this much later than now: a job's task, or the task of the workflow that it runs.
@@ -116,8 +97,5 @@ class JobStore(Protocol):
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         """Release the claim for a new worker: the job has all its attempts again, one more dispatch is noted, and the
-        task lives for at least this much longer, if its maximum allows.
-
-        Raises:
-            ClaimLost: another worker has taken it over.
+        task lives for at least this much longer, if its maximum allows. Raises `ClaimLost`.
         """

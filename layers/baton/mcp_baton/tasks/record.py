@@ -49,7 +49,6 @@ class TaskStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the task has ended."""
         return self not in LIVE
 
 
@@ -66,7 +65,6 @@ class StepStatus(StrEnum):
 
     @property
     def settled(self) -> bool:
-        """Whether the engine does not run the step again."""
         return self is StepStatus.COMPLETED or self is StepStatus.SKIPPED
 
 
@@ -96,13 +94,9 @@ class Progress(TypedDict):
 class Claim(Struct, frozen=True):
     """The ownership of a task by one run at a time (docs/storage.md, Claims).
 
-    Attributes:
-        id: The run.
-        until_ms: When the claim ends unless it is renewed, epoch milliseconds; 0 after release.
-        number: How many runs have claimed the task, including this one. It only grows.
-        dispatch: The number of the dispatch that started a worker; 0 for a run without an event.
-        interrupted: Whether an earlier run did not release its claim: it was killed or could not write, and steps that
-            are still open may have run.
+    `until_ms` is 0 after release. `number` counts the runs that have claimed the task, including this one. `dispatch`
+    is the number of the dispatch that started a worker; 0 for a run without an event. `interrupted`: an earlier run did
+    not release its claim: it was killed or could not write, and steps that are still open may have run.
     """
 
     id: str
@@ -121,13 +115,7 @@ class Claim(Struct, frozen=True):
 
 
 class TaskStanding(Struct, frozen=True):
-    """The answer of `TaskStore.read_status`.
-
-    Attributes:
-        status: The task's status.
-        claim: Its claim, current or last; `None` if no run has claimed it.
-        version: As in `TaskRecord`; 0 if it was not read.
-    """
+    """The answer of `TaskStore.read_status`. `version` is 0 if it was not read."""
 
     status: TaskStatus
     claim: Claim | None = None
@@ -138,11 +126,9 @@ class JobSpec(Struct, frozen=True):
     """The call that a worker makes. It is stored when the task is created. Its arguments are those of the task.
 
     Attributes:
-        tool: The name of the tool, or of the workflow tool.
         request_id: The id of the request that created the job, as in the logs.
         scopes: The caller's scopes. Nothing else of the caller's token is stored.
         capabilities: The client's declared capabilities; `None` if they are unknown.
-        revision: The client's MCP revision.
         attempts: The most attempts: 1 for a tool that must not be repeated.
         key: The call's idempotency key.
         workflow_task: The id of the workflow's own task; `None` for a tool.
@@ -164,12 +150,10 @@ class Job(Struct, frozen=True):
     """A job as it is stored.
 
     Attributes:
-        work: The call.
         due_ms: When a poll may dispatch it again, epoch milliseconds.
         dispatches: How often it has been dispatched.
         allowed: The number of the claim at which its attempts are used up.
         asked: All questions that it has asked, by key: `{"method", "params"}`.
-        answers: The client's answers, by key.
     """
 
     work: JobSpec
@@ -189,8 +173,6 @@ class NewTask(Struct, frozen=True):
     """A task to be created.
 
     Attributes:
-        owner: The owner's identity.
-        variables: The first task variables, including `_workflow.progress`.
         workflow: The name of its workflow; `None` for a tool's task.
         definition: The hash of the workflow's definition. A resume compares it.
         arguments: The prompt arguments of the first call, as the client sent them, for a resume.
@@ -214,14 +196,13 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
 
     Attributes:
         task_id: Opaque; sorts by creation time.
-        created_at: ISO-8601, UTC, milliseconds, e.g. `2026-11-21T09:30:00.000Z`. So is `updated_at`.
+        created_at: As `timestamp` writes it. So is `updated_at`.
         ttl_ms: Lifetime from creation, milliseconds.
         version: Grows by one with each write, except writes that change only the claim.
         variables: Task variables by name. Access may decode or fetch a value, and raise `ValueLost` or
             `StoreUnavailable`. A value is exactly what was stored.
         kept: Other values that may be large, in the same way: `arguments`, `timings` and `result`.
         claim: The claim, current or last; `None` if no run has claimed it.
-        job: The job; `None` for a task that the client drives.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
         source: Opaque data of the store, which needs it to write to the task as it was read.
@@ -252,20 +233,12 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
 
     @property
     def arguments(self) -> Json:
-        """The prompt arguments of the first call: an object, unless the stored task is damaged.
-
-        Raises:
-            StoreError: they cannot be read.
-        """
+        """The prompt arguments of the first call: an object, unless the stored task is damaged. Raises `StoreError`."""
         return self.kept.get("arguments", {})
 
     @property
     def result(self) -> Json:
-        """The final result's object; `None` if there is none yet.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """The final result's object; `None` if there is none yet. Raises `StoreError`."""
         return self.kept.get("result")
 
 

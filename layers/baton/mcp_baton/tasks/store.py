@@ -38,12 +38,10 @@ class StepWrite(Struct, frozen=True):
 
     Attributes:
         index: The step's place in `_workflow.progress.steps`.
-        name: The step's name, for `_workflow.result.<name>`.
         expected: The status that must still be stored. Otherwise the whole write fails.
         status: The new status; equal to `expected` if only the result changes.
-        result: The new value of `_workflow.result.<name>`. A skipped step has none.
-        call: The new value of `_workflow.call.<name>`: the arguments of the continuation that made the result. `None`
-            does not change it.
+        result: The value to store. A skipped step has none.
+        call: The arguments of the continuation that made the result. `None` does not change them.
         timing: When the step ran; `None` does not change the stored timing.
     """
 
@@ -57,8 +55,6 @@ class StepWrite(Struct, frozen=True):
 
 
 class SetPause(Struct, frozen=True):
-    """Store this pause reason in place of any other."""
-
     reason: JsonObject
 
 
@@ -105,12 +101,8 @@ class Batch(Struct, frozen=True):
 
 
 class Written(Struct, frozen=True):
-    """A batch that was written.
-
-    Attributes:
-        task: The task after the write, with the changes of other writers.
-        oversized: Names of variables whose values were not stored. Reading one raises `ValueNotKept`.
-    """
+    """A batch that was written: the task with the changes of other writers, and the names of variables whose values
+    were not stored. Reading one raises `ValueNotKept`."""
 
     task: TaskRecord
     oversized: tuple[str, ...] = ()
@@ -126,26 +118,20 @@ class TaskStore(Protocol):
     """
 
     @property
-    def answers(self) -> AnswerStore:
-        """Questions to clients, and their answers."""
+    def answers(self) -> AnswerStore: ...
 
     @property
-    def jobs(self) -> "JobStore":
-        """The operations on tasks that workers run."""
+    def jobs(self) -> "JobStore": ...
 
     def within(self, left_ms: Callable[[], int | None]) -> Self:
-        """The same store for one request: nothing is retried that the function has no time for.
-
-        Args:
-            left_ms: Milliseconds until the function is stopped; `None` if nothing stops it.
-        """
+        """The same store for one request: nothing is retried that the function has no time for (`None`: no limit)."""
 
     def now_ms(self) -> int:
         """The time by which claims end, epoch milliseconds. It is the wall clock, which runs while a function is
         frozen."""
 
     def create(self, task: NewTask) -> TaskRecord:
-        """Create a `working` task.
+        """Create a `working` task: one `PutItem`; before it, the requests for large values and for the owner's limit.
 
         Raises:
             OutcomeUnknown: contains the task, which may have been created.
@@ -154,29 +140,24 @@ class TaskStore(Protocol):
         """
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
-        """Read one task, strongly consistent."""
+        """Read one task: one `GetItem`, strongly consistent."""
 
     def read_status(self, owner: str, task_id: str) -> TaskStanding:
-        """Read a task's status and claim, as cheaply as possible.
+        """Read a task's status and claim: one `GetItem` of four attributes, eventually consistent.
 
         The answer may be a moment old, but it never reports an end or a takeover that did not happen.
         """
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        """Read one page of the owner's tasks, newest first, without expired ones.
+        """Read one page of the owner's tasks, newest first, without expired ones: one or more `Query` requests for each
+        shard.
 
         Raises:
             ValueError: this store did not create the cursor.
         """
 
     def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
-        """Claim a task that has no live claim, and read it.
-
-        Args:
-            owner: The task's owner.
-            task_id: The task's id.
-            workflow: The workflow that the task must have.
-            claim: The claim. In the task it gets the next number.
+        """Claim a task of this workflow that has no live claim, and read it: one `UpdateItem`.
 
         Raises:
             TaskHeld: another run has a live claim.
@@ -184,17 +165,16 @@ class TaskStore(Protocol):
         """
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Renew a claim until its new end, or release it (an end of 0). Tried once.
-
-        Returns:
-            The task with its claim. Everything else is as it was read.
+        """Renew a claim until its new end, or release it (an end of 0): one `UpdateItem`, sent once. Only the claim of
+        the returned task is new.
 
         Raises:
             ClaimLost: another run has taken the task over.
         """
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
-        """Write a batch to a live task: the end of a run, a checkpoint, or a continuation.
+        """Write a batch to a live task: the end of a run, a checkpoint, or a continuation. One `UpdateItem`; before it,
+        the requests for large values.
 
         Args:
             task: The task as it was last read, created or returned by a `Conflict`.
@@ -208,16 +188,11 @@ class TaskStore(Protocol):
         """
 
     def cancel(self, owner: str, task_id: str) -> TaskRecord:
-        """Make a live task `cancelled`."""
+        """Make a live task `cancelled`: one `UpdateItem`."""
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
-        """Make a live task `completed`.
-
-        Args:
-            owner: The task's owner.
-            task_id: The task's id.
-            result: The result.
-            by_client: Whether a client supplied it. This is stored, and shown with the result.
+        """Make a live task `completed`: one `UpdateItem`. A large result takes a `GetItem` and the requests for its
+        value before. `by_client`, whether a client supplied the result, is stored and shown with it.
 
         Raises:
             TooLarge: the result does not fit.
@@ -263,18 +238,11 @@ def write_decided(
     sleep: Callable[[float], None] = time.sleep,
     rng: Callable[[], float] | None = None,
 ) -> Written:
-    """Write the batch that `decide` makes of a task. After a lost race, decide again on the current state.
+    """Write the batch that `decide`, a pure function, makes of a task. After a lost race, decide again on the current
+    state.
 
     Statuses only move forward. So as many attempts are enough as others can change the task. Between attempts it waits
     with full jitter, at most `LONGEST_BACKOFF_S`. All attempts have the same token: a late one is not applied as well.
-
-    Args:
-        store: The store.
-        task: The task as it was last read.
-        decide: Pure: returns the batch for a state of the task.
-        attempts: The most attempts, at least one.
-        sleep: Waits for a number of seconds.
-        rng: Returns a number from 0 up to 1, for the waits; random by default.
 
     Raises:
         Conflict: every attempt lost its race. Nothing was written.

@@ -56,24 +56,17 @@ _DAMAGED = "its zip is damaged"
 
 
 def zipped(text: bytes) -> bytes:
-    """A text as a gzip stream."""
     return zlib.compress(text, wbits=_GZIP)
 
 
 class ZipWithin:
-    """Compresses texts until a time limit for all of them. Further texts stay uncompressed.
-
-    Args:
-        seconds: The time limit.
-        monotonic: A monotonic clock, seconds.
-    """
+    """Compresses texts until a time limit for all of them. Further texts stay uncompressed."""
 
     def __init__(self, seconds: float, monotonic: Callable[[], float]) -> None:
         self._left_s = seconds
         self._monotonic = monotonic
 
     def __call__(self, text: bytes) -> bytes:
-        """The text as a gzip stream, or the text itself if the time is over."""
         began = self._monotonic()
         zipper, made = zlib.compressobj(wbits=_GZIP), list[bytes]()
         try:
@@ -97,46 +90,24 @@ def zipped_length(data: bytes) -> int:
 
 
 def check_readable(text_bytes: int) -> None:
-    """Make sure that a text is short enough to be read.
-
-    Raises:
-        ValueTooLarge: it is longer than `VALUE_BYTES`.
-    """
     if text_bytes > VALUE_BYTES:
         raise ValueTooLarge(text_bytes, VALUE_BYTES)
 
 
 def unzipped(data: bytes) -> bytes:
-    """The whole text in a gzip stream.
-
-    Raises:
-        ValueLost: it is damaged, or longer than it states.
-        ValueTooLarge: it states more than is read.
-    """
+    """The whole text in a gzip stream. Raises `ValueLost` if it is damaged, `ValueTooLarge` if it states more than is
+    read."""
     return b"".join(unzipped_pieces(data, VALUE_BYTES))
 
 
 def unzipped_pieces(data: bytes, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The text in a gzip stream, in pieces.
-
-    Raises:
-        ValueLost, ValueTooLarge: as `unzipped`. Discard the pieces before.
-    """
+    """The text in a gzip stream, in pieces. Raises as `unzipped`: then discard the pieces before."""
     return unzipped_stream((data,), zipped_length(data), piece_bytes)
 
 
 def unzipped_stream(parts: Iterable[bytes], length: int, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The text in a gzip stream that comes in parts, in pieces.
-
-    Args:
-        parts: The stream, cut anywhere.
-        length: The length of the text, bytes.
-        piece_bytes: The longest piece.
-
-    Raises:
-        ValueLost: it is damaged, or longer than that.
-        ValueTooLarge: it is longer than is read.
-    """
+    """The text of this length, bytes, in a gzip stream that comes in parts, cut anywhere. Raises as
+    `unzipped_pieces`."""
     check_readable(length)
     unzip = zlib.decompressobj(_GZIP)
     came = 0
@@ -160,11 +131,7 @@ def unzipped_stream(parts: Iterable[bytes], length: int, piece_bytes: int = PIEC
 
 
 def decoded(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Pieces of UTF-8, cut anywhere, as text.
-
-    Raises:
-        UnicodeDecodeError: they are not UTF-8.
-    """
+    """Pieces of UTF-8, cut anywhere, as text. Raises `UnicodeDecodeError`."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     for piece in pieces:
         yield decoder.decode(piece)

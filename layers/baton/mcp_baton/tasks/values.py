@@ -13,12 +13,8 @@ FINAL_RESULT = "_workflow.result"
 
 
 class Weight(Struct, frozen=True):
-    """The size and place of a stored value.
-
-    Attributes:
-        text_bytes: The length of its JSON text, bytes.
-        outside: Whether it is stored outside the task's item, so that reading it takes a request.
-    """
+    """The length of a stored value's JSON text, and whether it is stored outside the task's item, so that reading takes
+    a request."""
 
     text_bytes: int
     outside: bool
@@ -30,8 +26,7 @@ class StoredValues(Mapping[str, Json]):
     __slots__ = ()
 
     @abstractmethod
-    def weight(self, name: str) -> Weight:
-        """The size and place of a value, without reading it."""
+    def weight(self, name: str) -> Weight: ...
 
     @abstractmethod
     def holds(self, name: str, text: bytes) -> bool | None:
@@ -39,11 +34,7 @@ class StoredValues(Mapping[str, Json]):
 
     @abstractmethod
     def text(self, name: str) -> Iterator[str]:
-        """A value's JSON text, in pieces.
-
-        Raises:
-            StoreError: it cannot be read. Discard the pieces before.
-        """
+        """A value's JSON text, in pieces. Raises `StoreError`: then discard the pieces before."""
 
     @abstractmethod
     def read_ahead(self, names: Iterable[str]) -> None:
@@ -83,12 +74,8 @@ def holds(task: TaskRecord, name: str, text: bytes) -> bool | None:
 
 
 def text_of(task: TaskRecord, name: str) -> Iterator[str]:
-    """The JSON text of a task's variable, or of its `FINAL_RESULT`, in pieces.
-
-    Raises:
-        KeyError: it does not exist.
-        StoreError: it cannot be read. Discard the pieces before.
-    """
+    """The JSON text of a task's variable, or of its `FINAL_RESULT`, in pieces. Raises `KeyError`, or `StoreError` as
+    `StoredValues.text`."""
     values, key = _place(task, name)
     return values.text(key) if isinstance(values, StoredValues) else iter((dumps(values[key]),))
 

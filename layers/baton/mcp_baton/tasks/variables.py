@@ -29,7 +29,6 @@ class TaskVariables(MutableMapping[str, Json]):
 
     @property
     def changed(self) -> dict[str, Json]:
-        """The variables that were set, and their values."""
         return {name: loads(text) for name, text in self._changed.items()}
 
     @property
@@ -45,11 +44,6 @@ class TaskVariables(MutableMapping[str, Json]):
         return self._stored[name]
 
     def __setitem__(self, name: str, value: Json) -> None:
-        """Set a variable.
-
-        Raises:
-            ValueError: the name is reserved or empty, the value is not JSON, or too many variables have changed.
-        """
         self._check_change(name)
         self._changed[name] = _text(name, value)
         self._removed.discard(name)

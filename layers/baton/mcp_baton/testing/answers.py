@@ -113,5 +113,5 @@ def text_of(method: str, params: JsonObject) -> str:
 
 def _identity(method: str, params: JsonObject) -> str:
     # Both are made when it is sent.
-    told = {name: value for name, value in params.items() if name not in {"elicitationId", "_meta"}}
-    return f"{method} {dumps(told, sort_keys=True)}"
+    compared = {name: value for name, value in params.items() if name not in {"elicitationId", "_meta"}}
+    return f"{method} {dumps(compared, sort_keys=True)}"

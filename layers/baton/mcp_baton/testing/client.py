@@ -237,17 +237,17 @@ class StartedTask:
 
     def poll(self) -> TaskState:
         """The task as it stands."""
-        told = self.client.wire.listening(asked=False).request("tasks/get", {"taskId": self.task_id}, {})[0]
-        status = str(told["status"])
+        task = self.client.wire.listening(asked=False).request("tasks/get", {"taskId": self.task_id}, {})[0]
+        status = str(task["status"])
         ended: JsonObject | JsonRpcError | None = None
         if status == "failed":
-            ended = self._error(told)
+            ended = self._error(task)
         elif status == "completed":
-            ended = self._result(told)
-        requests = cast("dict[str, JsonObject]", told.get("inputRequests", {}))
-        shown = without(told, "taskId", "status", "statusMessage", "inputRequests", "result", "error", "_meta")
+            ended = self._result(task)
+        requests = cast("dict[str, JsonObject]", task.get("inputRequests", {}))
+        shown = without(task, "taskId", "status", "statusMessage", "inputRequests", "result", "error", "_meta")
         value = self.client.stage.worker.events.values.get(self.task_id) if status == "completed" else None
-        message = str(told.get("statusMessage", ""))
+        message = str(task.get("statusMessage", ""))
         return TaskState(self.task_id, status, message, requests, shown, ended, value)
 
     def answer(self, answers: Mapping[str, Json]) -> TaskState:
@@ -324,14 +324,14 @@ class StartedTask:
         given: dict[str, Json] = {key: response for key, response in responses.items() if response is not None}
         self.client.wire.request("tasks/update", {"taskId": self.task_id, "inputResponses": given}, {})
 
-    def _result(self, told: JsonObject) -> JsonObject:
+    def _result(self, task: JsonObject) -> JsonObject:
         if self.client.era == "2026":
-            return cast("JsonObject", told["result"])
+            return cast("JsonObject", task["result"])
         return self.client.wire.request("tasks/result", {"taskId": self.task_id}, {})[0]
 
-    def _error(self, told: JsonObject) -> JsonRpcError:
+    def _error(self, task: JsonObject) -> JsonRpcError:
         if self.client.era == "2026":
-            return JsonRpcError(cast("dict[str, Any]", told["error"]), 200)
+            return JsonRpcError(cast("dict[str, Any]", task["error"]), 200)
         try:
             self.client.wire.request("tasks/result", {"taskId": self.task_id}, {})
         except JsonRpcError as error:
@@ -374,16 +374,14 @@ class Client(Controls):
     def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, task: str | None = None) -> Run:
         """Get a prompt: run a workflow, or resume a task."""
         params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
-        return self._begun(
-            name, Run.of(self.request("prompts/get", params, {} if task is None else {TASK_ID_KEY: task}))
-        )
+        return self._run(name, Run.of(self.request("prompts/get", params, {} if task is None else {TASK_ID_KEY: task})))
 
     def call_workflow(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Run:
         """Call a workflow's tool: run the workflow, or resume a task."""
         given: JsonObject = {**(arguments or {}), **({} if task is None else {TASK_ID: task})}
-        return self._begun(name, Run.of_tool(self._called(name, given, None)[0]))
+        return self._run(name, Run.of_tool(self._called(name, given, None)[0]))
 
-    def _begun(self, workflow: str, run: Run) -> Run:
+    def _run(self, workflow: str, run: Run) -> Run:
         if "task_id" not in run.meta:
             return run
         task_id = run.task_id
@@ -413,10 +411,10 @@ class Client(Controls):
         """
         params = params_of(self, name, arguments, as_task=True)
         result = self.request("tools/call", params)
-        begun = started(self, result)
-        if begun is None:
+        started_task = started(self, result)
+        if started_task is None:
             raise ValueError(f"start_task({name!r}): the call ended within its request: {Result.of(result, None)!r}")
-        return begun
+        return started_task
 
     def run_worker(self) -> WorkerRun:
         """Let the worker process the event that is due first. If none is due, the clock advances.
@@ -430,24 +428,24 @@ class Client(Controls):
         """Return a call's result and the tool's value."""
         params = params_of(self, name, arguments, as_task=False)
         result, invocation = self.wire.request("tools/call", params, {} if task is None else {TASK_ID_KEY: task})
-        begun = started(self, result)
-        if begun is None:
+        started_task = started(self, result)
+        if started_task is None:
             return result, invocation.value
-        state = begun.wait()
+        state = started_task.wait()
         return state.sent, state.value
 
     def task(self, task_id: str) -> Task:
         """Return a task with all its variables."""
-        told = self.request("tasks/get", {"taskId": task_id}, {"mcp-baton/variables": "all"})
-        status, result = str(told["status"]), told.get("result")
+        task = self.request("tasks/get", {"taskId": task_id}, {"mcp-baton/variables": "all"})
+        status, result = str(task["status"]), task.get("result")
         if self.era == "2025" and status == "completed":
             result = self.request("tasks/result", {"taskId": task_id})["result"]
         return Task(
             task_id,
             status,
-            variables_in(own_meta(told)),
+            variables_in(own_meta(task)),
             result,
-            without(told, "result", "_meta"),
+            without(task, "result", "_meta"),
         )
 
     def tasks(self) -> list[Task]:

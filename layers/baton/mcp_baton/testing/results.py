@@ -14,7 +14,7 @@ from mcp_baton.testing.wire import JsonRpcError
 SHOWN = 120
 """The maximum length of a text in a `repr`."""
 
-_UNTOLD = frozenset({*PAUSED_STEP, "suggestedTool"})
+_LEFT_OUT = frozenset({*PAUSED_STEP, "suggestedTool"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,8 +46,8 @@ class Pause:
         return {"type": self.type, **self.fields}
 
     def __repr__(self) -> str:
-        told = [f"{name} {short(value)}" for name, value in self.fields.items() if value and name not in _UNTOLD]
-        why = short(self.fields["error"]) if "error" in self.fields else ", ".join(told)
+        shown = [f"{name} {short(value)}" for name, value in self.fields.items() if value and name not in _LEFT_OUT]
+        why = short(self.fields["error"]) if "error" in self.fields else ", ".join(shown)
         return f"{self.type} at {self.step!r}" + (f": {why}" if why else "")
 
 
@@ -116,8 +116,8 @@ class Run:
         """Read a `CallToolResult` of a workflow."""
         content = cast("list[JsonObject]", result["content"])
         structured = cast("JsonObject | None", result.get("structuredContent"))
-        told = tuple(Message("assistant", block) for block in content)
-        return cls(told, own_meta(result), structured, bool(result.get("isError", False)))
+        shown = tuple(Message("assistant", block) for block in content)
+        return cls(shown, own_meta(result), structured, bool(result.get("isError", False)))
 
     def answer(self, **answers: Json) -> Any:
         """Answer the workflow's questions: `run.answer(reader="Kim")`.
@@ -189,7 +189,7 @@ class Run:
             return f"Run(error {short(self.text)})"
         status = "paused" if self.paused else str(self.meta.get("task_status", "no task"))
         unsaved = ", not persisted" if self.meta.get("persisted") is False else ""
-        return f"Run({status}{unsaved}{_told(self.meta.get('pause_reason'), self.steps)})"
+        return f"Run({status}{unsaved}{_standing(self.meta.get('pause_reason'), self.steps)})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -240,7 +240,7 @@ class Result:
         if "recorded" not in self.meta:
             return f"Result({said})"
         recorded = "recorded" if self.recorded else f"recorded {self.meta['recorded']}: {self.meta.get('record_error')}"
-        return f"Result({said}, {recorded}{_told(None, steps_in(self.meta.get('steps')))})"
+        return f"Result({said}, {recorded}{_standing(None, steps_in(self.meta.get('steps')))})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -281,7 +281,7 @@ class Task:
         return pause_in(self.variables.get(PAUSE_REASON), self)
 
     def __repr__(self) -> str:
-        return f"Task({self.status}{_told(self.variables.get(PAUSE_REASON), self.steps)})"
+        return f"Task({self.status}{_standing(self.variables.get(PAUSE_REASON), self.steps)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ def own_meta(result: JsonObject) -> dict[str, Json]:
     return {name: value for name, value in meta.items() if name not in {SERVER_INFO_KEY, RELATED_TASK_KEY}}
 
 
-def _told(reason: object, steps: dict[str, str]) -> str:
+def _standing(reason: object, steps: dict[str, str]) -> str:
     why = f": {pause_in(reason, reason)!r}" if reason else ""
     return why + ("; " + " ".join(f"{name}={status}" for name, status in steps.items()) if steps else "")
 

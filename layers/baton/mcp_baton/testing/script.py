@@ -110,22 +110,22 @@ class Watch:
         tool = item.name if isinstance(item, Tool) else ""
 
         def plain(**arguments: Any) -> object:
-            canned = self._begun(item, arguments)
+            canned = self._begin(item, arguments)
             self.script.meanwhile(tool)
             value = function(**arguments) if canned is None else canned.end()
-            self._ended(item)
+            self._end(item)
             return value
 
         async def asynchronous(**arguments: Any) -> object:
-            canned = self._begun(item, arguments)
+            canned = self._begin(item, arguments)
             await asyncio.to_thread(self.script.meanwhile, tool)
             value = await function(**arguments) if canned is None else canned.end()
-            self._ended(item)
+            self._end(item)
             return value
 
         return asynchronous if item.signature.is_async else plain
 
-    def _begun(self, item: Tool | Prompt | Resource, arguments: dict[str, Any]) -> Canned | None:
+    def _begin(self, item: Tool | Prompt | Resource, arguments: dict[str, Any]) -> Canned | None:
         self.invocations.check()
         if item.signature.context in arguments:
             self.answers.listen(arguments[item.signature.context])
@@ -134,7 +134,7 @@ class Watch:
         invocation = self.invocations.current
         return self.script.begin(item.name, again=invocation is not None and invocation.again)
 
-    def _ended(self, item: Tool | Prompt | Resource) -> None:
+    def _end(self, item: Tool | Prompt | Resource) -> None:
         if isinstance(item, Tool):
             self.invocations.done(item.name)
 

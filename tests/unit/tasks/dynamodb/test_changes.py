@@ -1,21 +1,19 @@
 """What stays in the head, what is kept outside, and what gives way."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import count
 from typing import Any, cast
 
 import pytest
 
 from mcp_baton.exceptions import StoreUnavailable, ValueNotKept
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import Item, decode
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after, fits, plan, size_after
-from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.items import Limits, new_item, stays_whole
-from mcp_baton.tasks.dynamodb.moving import Mover, Target, fitted, fitted_new, lighter, without_largest
-from mcp_baton.tasks.dynamodb.overflow import OverflowStore, RecentWrites, pointer_in
-from mcp_baton.tasks.dynamodb.values import item_size
+from mcp_baton.tasks.dynamodb.outside import Fetcher, Mover, Places, without_largest
+from mcp_baton.tasks.dynamodb.values import RecentWrites, Variables, item_size, pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from mcp_baton.tasks.texts import to_text
@@ -37,6 +35,14 @@ class Shelf:
     items: dict[str, Item] = field(default_factory=dict)
     objects: dict[str, bytes] = field(default_factory=dict)
     asked: int = 0
+    now_s: float = 0.0
+
+    def clock_ms(self) -> int:
+        return 1_000
+
+    def monotonic(self) -> float:
+        self.now_s += 0.001
+        return self.now_s
 
     def put_value(self, item: Item) -> None:
         """Keep an item."""
@@ -63,18 +69,18 @@ class Shelf:
 
 
 def mover(shelf: Shelf, *, bucket: bool = False) -> Mover:
-    seconds = count(0.0, 0.001)
-    target = Target("owner", "task", 1, 1000)
-    outside = OverflowStore(cast("Any", shelf), shelf if bucket else None, RecentWrites())
-    return Mover(outside, target, 1000.0, lambda: next(seconds))
+    places = Places(cast("Any", shelf), shelf if bucket else None, RecentWrites())
+    return Mover(places, "owner", "task", 1, 1000.0)
 
 
 def nowhere() -> Mover:
     return mover(Shelf(room=0))
 
 
-def fetcher(shelf: Shelf) -> Fetcher:
-    return Fetcher(OverflowStore(cast("Any", shelf), shelf, RecentWrites()), "owner", "task")
+def values(shelf: Shelf, variables: Mapping[str, Attribute]) -> dict[str, Json]:
+    return dict(
+        Variables(variables, lambda: Fetcher(Places(cast("Any", shelf), shelf, RecentWrites()), "owner", "task"))
+    )
 
 
 def outside(changes: Changes) -> set[str]:
@@ -108,12 +114,12 @@ def test_if_nothing_can_be_moved_notes_replace_the_largest_values() -> None:
     item = stored()
     batch = Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000})
     changes = plan(item, batch, PLAIN)
-    fit = fitted(item, changes, item_size(item) + 3500, nowhere())
+    fit = nowhere().fit(item, changes, item_size(item) + 3500)
     assert fit.oversized == ("b",)
     with pytest.raises(ValueNotKept, match="result of 3002 bytes could not be written outside the task's item"):
         decode(fit.variables["b"])
-    assert fitted(item, changes, item_size(item) + 1800, nowhere()).oversized == ("b", "c")
-    assert fitted(item, changes, item_size(item) + 9000, nowhere()) == changes
+    assert nowhere().fit(item, changes, item_size(item) + 1800).oversized == ("b", "c")
+    assert nowhere().fit(item, changes, item_size(item) + 9000) == changes
 
 
 def test_progress_and_pause_reason_stay_and_a_result_may_become_a_pointer() -> None:
@@ -125,12 +131,12 @@ def test_progress_and_pause_reason_stay_and_a_result_may_become_a_pointer() -> N
         result={"large": "r" * 5000},
     )
     changes = plan(item, batch, PLAIN)
-    assert fitted(item, changes, 100, nowhere()) == changes
+    assert nowhere().fit(item, changes, 100) == changes
     shelf = Shelf()
-    moved = fitted(item, changes, 100, mover(shelf))
+    moved = mover(shelf).fit(item, changes, 100)
     assert moved.variables == changes.variables
     assert moved.result is not None
-    assert fetcher(shelf).value(moved.result) == {"large": "r" * 5000}
+    assert values(shelf, {"result": moved.result}) == {"result": {"large": "r" * 5000}}
 
 
 def test_a_value_smaller_than_the_note_stays() -> None:
@@ -142,27 +148,26 @@ def test_a_value_smaller_than_the_note_stays() -> None:
 def test_values_that_do_not_fit_move_largest_first() -> None:
     item, shelf = stored(), Shelf()
     changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}), PLAIN)
-    fit = fitted(item, changes, item_size(item) + 3500, mover(shelf))
+    fit = mover(shelf).fit(item, changes, item_size(item) + 3500)
     assert (fit.oversized, outside(fit)) == ((), {"b"})
-    fit = fitted(item, changes, item_size(item) + 1800, mover(shelf))
+    fit = mover(shelf).fit(item, changes, item_size(item) + 1800)
     assert outside(fit) == {"b", "c"}
-    values = {name: fetcher(shelf).value(value) for name, value in fit.variables.items()}
-    assert values == {"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}
+    assert values(shelf, fit.variables) == {"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}
 
 
 def test_values_of_more_than_4096_bytes_leave_the_item_in_one_bundle() -> None:
     item, shelf = stored(), Shelf()
     changes = plan(item, Batch(variables={"a": "x" * 9_000, "b": "y" * 4_095, "c": "z" * 4_094}), PLAIN)
-    fit = fitted(item, changes, 400_000, mover(shelf))
+    fit = mover(shelf).fit(item, changes, 400_000)
     assert (outside(fit), fit.oversized, len(shelf.items)) == ({"a", "b"}, (), 1)
 
 
 def test_pointers_and_tiny_values_do_not_move() -> None:
     item, shelf = stored(), Shelf()
     changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 30}, result={"large": "r" * 5000}), PLAIN)
-    fit = fitted(item, changes, 1, mover(shelf))
+    fit = mover(shelf).fit(item, changes, 1)
     assert (outside(fit), fit.oversized, fit.variables["b"]) == ({"a"}, (), changes.variables["b"])
-    assert lighter(fit, mover(shelf)) is None
+    assert mover(shelf).lighten(fit) is None
 
 
 @pytest.mark.parametrize(
@@ -180,7 +185,7 @@ def test_only_large_values_leave_the_item(batch: Batch, stays: bool) -> None:
     item, shelf = stored(kept="k" * 1000), Shelf()
     changes = plan(item, batch, PLAIN)
     assert fits(item, changes, 400_000) is stays
-    assert (fitted(item, changes, 400_000, mover(shelf)) == changes) is stays
+    assert (mover(shelf).fit(item, changes, 400_000) == changes) is stays
     assert (shelf.asked == 0) is stays
 
 
@@ -209,11 +214,11 @@ def test_a_new_task_with_small_values_is_written_unchanged(
     task = NewTask("owner", {PROGRESS: progress, **variables}, arguments=arguments)
     item, shelf = new_item(task, "0" * 34, 0, Limits(compress_over_bytes=10**9)), Shelf()
     assert stays_whole(item, limit) is whole
-    assert fitted_new(item, 400_000, mover(shelf)) == item or not whole
+    assert mover(shelf).fit_new(item, 400_000) == item or not whole
 
 
 def test_oversized_names_are_decoded() -> None:
     item, name = stored(), '"quoted" \ud800'
     changes = plan(item, Batch(variables={name: "x" * 3_000}, removed=frozenset({'"gone"'})), PLAIN)
     assert (set(changes.variables), set(changes.removed)) == ({to_text(name)}, {to_text('"gone"')})
-    assert fitted(item, changes, item_size(item) + 500, nowhere()).oversized == (name,)
+    assert nowhere().fit(item, changes, item_size(item) + 500).oversized == (name,)

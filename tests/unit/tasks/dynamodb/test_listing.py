@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.items import shard_names
-from mcp_baton.tasks.dynamodb.listing import MOST_QUERIES_PER_SHARD, Merged, Read, merged_page, task_id_of
+from mcp_baton.tasks.dynamodb.items import shard_names, task_id_of
+from mcp_baton.tasks.dynamodb.listing import MOST_QUERIES_PER_SHARD, Merged, Read, merged_page
 
 type Table = dict[str, list[tuple[int, bool]]]
 """By shard, its tasks: when each was made, and whether it is still to be listed."""

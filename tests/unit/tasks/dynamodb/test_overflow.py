@@ -3,19 +3,17 @@
 import pytest
 
 from mcp_baton.tasks.dynamodb.attributes import Attribute, encode_text, native
-from mcp_baton.tasks.dynamodb.overflow import (
+from mcp_baton.tasks.dynamodb.outside import (
     BUNDLE_BYTES,
-    DAY_MS,
-    LONGEST_TTL_MS,
     Part,
-    Pointer,
     bundled,
     object_key,
     piece_key,
-    pointer_in,
     retention_days,
     stored_form,
 )
+from mcp_baton.tasks.dynamodb.s3 import DAY_MS, LONGEST_TTL_MS
+from mcp_baton.tasks.dynamodb.values import Pointer, pointer_in
 
 NAME = "Zk3q_-8yTn0aAbBcCdDeEf"
 
@@ -89,9 +87,7 @@ def test_bundles_are_filled_up_to_the_size_of_an_item() -> None:
     assert [[part.name for part in bundle.parts] for bundle in made] == [["d"], ["b", "c"], ["a", "e", "f"]]
     for bundle in made:
         assert len(bundle.data) <= BUNDLE_BYTES or len(bundle.parts) == 1
-        for part, attribute in bundle.pointers(0, 1_800_000_000):
-            pointer = pointer_in(attribute)
-            assert pointer is not None
+        for part, pointer in bundle.pointers(0, 1_800_000_000):
             assert bundle.data[pointer.offset : pointer.offset + pointer.stored_bytes] == part.data
 
 

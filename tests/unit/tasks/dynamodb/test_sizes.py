@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Attribute, decode, encode_text, native, text_bytes
-from mcp_baton.tasks.dynamodb.fetching import text_pieces
-from mcp_baton.tasks.dynamodb.values import at_most, excess, item_size, size
+from mcp_baton.tasks.dynamodb.values import at_most, excess, item_size, size, text_pieces
 from mcp_baton.tasks.texts import to_text
 from tests.examples import JSON, TEXT
 

@@ -22,14 +22,7 @@ NO_FIELDS: JsonObject = {"type": "object", "properties": {}}
 
 
 class Form:
-    """A form.
-
-    Args:
-        schema: The author's schema or type.
-
-    Raises:
-        ValueError: a field is not possible in MCP's forms; names it.
-    """
+    """A form of the author's schema or type. A field that is not possible in MCP's forms raises `ValueError`."""
 
     def __init__(self, schema: Schema) -> None:
         self._type: Any = None
@@ -44,11 +37,7 @@ class Form:
             self.schema = self._described(schema)
 
     def read(self, content: JsonObject) -> object:
-        """The content as the type of the form; `None` for a form without a type.
-
-        Raises:
-            ToolError: the content does not match the form.
-        """
+        """The content as the type of the form; `None` for a form without a type."""
         if self._type is None:
             return None
         from pydantic import TypeAdapter, ValidationError
@@ -173,12 +162,7 @@ class Roots(Struct, frozen=True):
 
 
 def key_of(place: int, text: str) -> str:
-    """The key of a question without a given one. It is the same when the call runs again.
-
-    Args:
-        place: The question's number in the call, from 1.
-        text: Its text.
-    """
+    """The key of a question without a given one. It is the same when the call runs again."""
     from hashlib import sha256
 
     return f"question-{place}-{sha256(text.encode()).hexdigest()[:12]}"
@@ -231,11 +215,6 @@ def roots(key: str, *, timeout_s: float | None = None) -> Question:
 
 
 def elicited(answer: JsonObject, schema: Schema) -> Elicited:
-    """A person's answer from an `ElicitResult`.
-
-    Raises:
-        ToolError: it is invalid, or its content does not match the form.
-    """
     return _elicited(answer, Form(schema))
 
 
@@ -249,11 +228,6 @@ def _elicited(answer: JsonObject, form: Form) -> Elicited:
 
 
 def sampled(answer: JsonObject) -> Sampled:
-    """A model's answer from a `CreateMessageResult`.
-
-    Raises:
-        ToolError: it is invalid.
-    """
     content = answer.get("content")
     blocks = content if isinstance(content, list) else [content]
     if not all(isinstance(item, Mapping) and _is_whole(item) for item in blocks):
@@ -264,11 +238,6 @@ def sampled(answer: JsonObject) -> Sampled:
 
 
 def listed_roots(answer: JsonObject) -> Roots:
-    """The roots in a `ListRootsResult`.
-
-    Raises:
-        ToolError: it is invalid.
-    """
     listed = answer.get("roots")
     if not isinstance(listed, list) or not all(isinstance(item, Mapping) and "uri" in item for item in listed):
         raise ToolError("The client's answer is not a list of roots.")
@@ -291,18 +260,8 @@ OPTIONAL: Final = frozenset({"key", "timeout_s"})
 
 
 def question_of(method: str, place: int, positional: Sequence[Any], named: Mapping[str, Any]) -> Question:
-    """The question from the arguments of `Context.elicit` or `Context.elicit_url`.
-
-    Args:
-        method: `elicit` or `elicit_url`.
-        place: The question's number in the call, from 1.
-        positional: The positional arguments.
-        named: The keyword arguments.
-
-    Raises:
-        TypeError: the arguments are invalid.
-        ValueError: a field is not possible in MCP's forms, or the time is not above 0.
-    """
+    """The question from the arguments of `Context.elicit` or `Context.elicit_url`. `place`: its number in the call,
+    from 1."""
     second = "schema" if method == "elicit" else "url"
     given = question_arguments(method, ("message", second), positional, named)
     key = given.get("key") or key_of(place, given["message"])
@@ -314,16 +273,7 @@ def question_arguments(
     method: str, names: tuple[str, str], positional: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A question's arguments by name. The two required ones may be positional; as in 0.1, also after the key.
-
-    Args:
-        method: The method of `Context`, for errors.
-        names: `("message", "schema")`, or `("message", "url")`.
-        positional: The positional arguments.
-        named: The keyword arguments. `response_type` is another name for `schema`, which is optional.
-
-    Raises:
-        TypeError: the arguments are invalid.
-    """
+    `response_type` is another name for `schema`, which is optional."""
     given = {name: value for name, value in named.items() if (name, value) != ("response_type", None)}
     if "response_type" in given and "schema" in names:
         given.setdefault("schema", given.pop("response_type"))

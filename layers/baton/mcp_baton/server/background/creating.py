@@ -5,8 +5,7 @@
 """
 
 import logging
-
-from msgspec.structs import replace
+from typing import Any
 
 from mcp_baton.exceptions import (
     OutcomeUnknown,
@@ -58,11 +57,12 @@ def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | 
         # A continuation is recorded in the task that it names. The result of a worker would come too late for that.
         if request.stateless:
             return None
-        message = "Invalid params: a call that goes on with a task cannot be a task of its own; leave out `task`"
+        message = "Invalid params: a call that continues a task cannot be a task of its own; leave out `task`"
         raise ProtocolError(INVALID_PARAMS, message)
     if tool.tasks.explicit:
         return _run_until_task(request, tool, arguments)
-    return _refusal(request, tool, arguments) or _dispatched(request, _create(request, tool, arguments))
+    refused = _refusal(request, tool, arguments)
+    return refused or _dispatched(request, _create(request, tool, arguments, key=own_key()()))
 
 
 def _run_until_task(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject:
@@ -82,11 +82,10 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
 
     If the result cannot be stored, the client gets an error and not the task: a worker must not repeat the call.
     """
-    task = _create(request, tool, arguments)
-    if request.store is None:
-        return _reply(request, task)
+    task = _create(request, tool, arguments, key=own_key()())
     try:
-        return _reply(request, request.store.complete(task.owner, task.task_id, result, by_client=False))
+        ended = request.store.complete(task.owner, task.task_id, result, by_client=False) if request.store else task
+        return _reply(request, ended)
     except StoreError as error:
         correlation_id = request.exchange.request_id
         logger.exception("request %s: the result of %s could not be stored", correlation_id, tool.name)
@@ -95,22 +94,22 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
 
 
 def _create(
-    request: Request, tool: Tool, arguments: JsonObject, *, answers: JsonObject | None = None, key: str | None = None
+    request: Request, called: Tool | WorkflowTool, arguments: JsonObject, workflow_task: str | None = None, **spec: Any
 ) -> TaskRecord:
     """Create the task of a call. The worker is not invoked yet."""
-    spec = replace(_spec_of(request, tool), key=own_key()() if key is None else key, answers=answers or {})
-    return _store(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=_ttl_ms(request), work=spec))
-
-
-def _spec_of(request: Request, called: Tool | WorkflowTool) -> JobSpec:
-    return JobSpec(
+    work = JobSpec(
         tool=called.name,
         request_id=request.exchange.request_id,
         scopes=tuple(sorted(scopes_in(request.claims))),
         capabilities=declared(request.envelope),
         revision=request.envelope.revision,
         attempts=ATTEMPTS if called.tasks.idempotent else 1,
+        workflow_task=workflow_task,
+        **spec,
     )
+    variables: JsonObject = {} if workflow_task is None else {WORKFLOW_TASK: workflow_task}
+    task = NewTask(request.owner or "", variables, arguments=arguments, ttl_ms=_ttl_ms(request), work=work)
+    return _store(request, task)
 
 
 def _dispatched(request: Request, task: TaskRecord) -> JsonObject:
@@ -206,24 +205,21 @@ def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, 
     """
     if task_id is not None:
         _check_resumable(request, tool.workflow, task_id, arguments)
-        return _start_job(request, tool, task_id, arguments)
+        return _dispatched(request, _create(request, tool, arguments, task_id))
     ttl_ms = _ttl_ms(request)
     own_ttl_ms = None if ttl_ms is None else max(ttl_ms, request.services.settings.default_ttl_ms)
     run_input = new_input(request, tool.workflow, arguments, own_ttl_ms)
     own = _store(request, new_task(tool.workflow, run_input, request.owner or "", None))
     try:
         answers: JsonObject = {ANSWERS: arguments[ANSWERS]} if ANSWERS in arguments else {}
-        return _start_job(request, tool, own.task_id, answers)
+        return _dispatched(request, _create(request, tool, answers, own.task_id))
     except ProtocolError:
-        _cancel(request, own)
+        try:
+            if request.store is not None:
+                request.store.cancel(own.owner, own.task_id)
+        except StoreError:
+            logger.warning("task %s: it has no worker and could not be cancelled", own.task_id, exc_info=True)
         raise
-
-
-def _start_job(request: Request, tool: WorkflowTool, workflow_task: str, arguments: JsonObject) -> JsonObject:
-    spec = replace(_spec_of(request, tool), workflow_task=workflow_task)
-    variables: JsonObject = {WORKFLOW_TASK: workflow_task}
-    new = NewTask(request.owner or "", variables, arguments=arguments, ttl_ms=_ttl_ms(request), work=spec)
-    return _dispatched(request, _store(request, new))
 
 
 def _check_resumable(request: Request, workflow: Workflow, task_id: str, arguments: JsonObject) -> None:
@@ -243,11 +239,3 @@ def _check_resumable(request: Request, workflow: Workflow, task_id: str, argumen
         raise
     except StoreError as error:
         raise NotRead(error) from error
-
-
-def _cancel(request: Request, own: TaskRecord) -> None:
-    try:
-        if request.store is not None:
-            request.store.cancel(own.owner, own.task_id)
-    except StoreError:
-        logger.warning("task %s: it has no worker and could not be cancelled", own.task_id, exc_info=True)

@@ -34,25 +34,17 @@ class JobMonitor:
         self._lease = lease
         self._jobs = jobs
         self._clock = clock
-        self._ended = False
+        self.ended = False
+        """Whether the task has finished or belongs to another worker."""
+        self.unwritten: str | None = None
+        """The status message that waits for its turn to be written."""
         self._stopped = False
-        self._message: str | None = None
         self._next_s = -math.inf
 
     @property
     def gone(self) -> bool:
         """Whether the running function has to stop."""
-        return self._ended or self._stopped
-
-    @property
-    def ended(self) -> bool:
-        """Whether the task has finished or belongs to another worker."""
-        return self._ended
-
-    @property
-    def unwritten(self) -> str | None:
-        """The status message that waits for its turn to be written."""
-        return self._message
+        return self.ended or self._stopped
 
     def stop(self) -> None:
         """Stop the function, although the job's task goes on: the task of its workflow does not."""
@@ -61,8 +53,8 @@ class JobMonitor:
     def pulse(self) -> float:
         """Look after the task. Returns the seconds until this is due again."""
         message_s = self._write_if_due()
-        self._ended = self._ended or self._lease.check() is not None or not self._extend_lifetime()
-        if self._ended:
+        self.ended = self.ended or self._lease.check() is not None or not self._extend_lifetime()
+        if self.ended:
             return 0
         pulse_s = self._lease.pulse()
         # The claim may have expired before the function begins. The next poll then dispatches the task again.
@@ -77,10 +69,7 @@ class JobMonitor:
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Turn progress into the task's status message. Other notifications are dropped: no client is connected."""
         if method == "notifications/progress":
-            self._message = status_message(params)
-
-    def say(self, message: str) -> None:
-        self._message = message
+            self.unwritten = status_message(params)
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
         """Drop a question: a job asks through its task, see `TaskAsker`."""
@@ -100,7 +89,7 @@ class JobMonitor:
 
     def _write_if_due(self) -> float:
         """Write the status message if it is due. Returns the seconds until the next write."""
-        message = self._message
+        message = self.unwritten
         if message is None:
             return math.inf
         left_s = self._next_s - self._clock()
@@ -110,7 +99,7 @@ class JobMonitor:
         pause_s = MESSAGE_S if written else RETRY_MS / 1000
         self._next_s = self._clock() + pause_s
         if written:
-            self._message = None
+            self.unwritten = None
             return math.inf
         return pause_s
 

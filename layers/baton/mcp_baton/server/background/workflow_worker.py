@@ -94,7 +94,7 @@ class WorkerHost(ServerHost):
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Set the status message of the call's task to the next step."""
         super().announce(begun, total, step, task_id)
-        self._monitor.say(f"Step {begun}/{total}: {step}")
+        self._monitor.unwritten = f"Step {begun}/{total}: {step}"
 
     def may_start(self, after_s: float = 0.0) -> bool:
         """Whether a step may start or be retried. A step after another one starts in a new invocation, unless most of

@@ -9,7 +9,7 @@ Notifications.
 import logging
 import math
 from collections.abc import Mapping
-from functools import partial
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -67,9 +67,9 @@ def listen(request: Request) -> JsonObject:
 
 def _left_s(request: Request) -> float:
     """Seconds until the stream ends: before the function's time is over, or at the limit for streams."""
-    left_ms = request.left_ms()
+    left_s = request.left_s()
     limit_s = request.services.settings.listen_ms / 1000 - request.elapsed_s()
-    return limit_s if left_ms is None else min(limit_s, left_ms / 1000)
+    return limit_s if left_s is None else min(limit_s, left_s)
 
 
 def _task_ids(request: Request, notifications: JsonObject) -> list[str]:
@@ -156,18 +156,15 @@ def _notified_state(task: TaskRecord) -> object:
 
 
 def _find(request: Request, ids: list[str]) -> dict[str, _Reported]:
+    """The tasks with these ids that are the caller's."""
     if not ids or request.store is None or request.owner is None:
         return {}
-    found: dict[str, _Reported] = {}
-    for task_id in list(dict.fromkeys(ids))[:MOST_TASKS]:
-        followed = from_store(request, partial(_follow, request, task_id))
-        if followed is not None:
-            found[task_id] = _Reported(followed)
-    return found
 
+    def find(store: TaskStore, owner: str) -> dict[str, _Reported]:
+        found: dict[str, _Reported] = {}
+        for task_id in list(dict.fromkeys(ids))[:MOST_TASKS]:
+            with suppress(TaskNotFound):
+                found[task_id] = _Reported(Followed(request, store, store.get(owner, task_id)))
+        return found
 
-def _follow(request: Request, task_id: str, store: TaskStore, owner: str) -> Followed | None:
-    try:
-        return Followed(request, store, store.get(owner, task_id))
-    except TaskNotFound:
-        return None
+    return from_store(request, find)

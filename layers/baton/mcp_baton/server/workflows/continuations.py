@@ -74,7 +74,7 @@ class Continuation(Struct, frozen=True):
         ranked: The steps that it may be, for the task as it was read.
         at_ms: When it begins, epoch milliseconds.
         began_s: The same on `Services.clock`.
-        rng: Returns a number from 0 to 1, to choose a step after a lost race.
+        rng: Chooses a step after a lost race.
     """
 
     request: Request

@@ -101,10 +101,6 @@ def run_workflow(
         ttl_ms: The lifetime that the client wants for a new task.
         lives_ms: How long a resumed task has to live from now on. `None` does not change its lifetime.
         answers: Arguments that the user has given, by step.
-
-    Raises:
-        ArgumentRefused: an argument is missing, unknown or does not convert. Nothing was run.
-        NotResumed: the task cannot be resumed. Nothing was run.
     """
     services = execution.services
     engine = Engine(host, execution.store, services.clock, sleep=services.sleep)

@@ -22,7 +22,6 @@ class DynamoDBAnswerStore:
         self._table = table
 
     def ask(self, owner: str, question: str, ttl_s: int) -> None:
-        """Open a question: one conditional `PutItem`."""
         token = new_token()
         item: Item = {
             **question_key(owner, question),
@@ -35,7 +34,6 @@ class DynamoDBAnswerStore:
             raise StoreError("the question's id is taken") from error
 
     def answer(self, owner: str, question: str, answer: JsonObject) -> None:
-        """Answer an open question, once: one conditional `UpdateItem`."""
         if not is_question(question):
             raise TaskNotFound
         update = Update(new_token(), self._table.clock_ms())
@@ -51,7 +49,6 @@ class DynamoDBAnswerStore:
             raise TooLarge("the answer is too large: DynamoDB takes 409,600 bytes") from error
 
     def answered(self, owner: str, question: str) -> JsonObject | None:
-        """The answer, if there is one: one `GetItem`, strongly consistent."""
         item = self._table.get(question_key(owner, question))
         if item is None or expired(item, self._table.clock_ms()) or "answer" not in item:
             return None
@@ -59,10 +56,8 @@ class DynamoDBAnswerStore:
         return answer if isinstance(answer, dict) else None
 
     def close(self, owner: str, question: str) -> None:
-        """Close a question: one `DeleteItem`."""
         self._table.delete(question_key(owner, question))
 
 
 def question_key(owner: str, question: str) -> Item:
-    """The primary key of a question's item."""
     return {"pk": partition(owner, question), "sk": {"S": QUESTION_KEY}}

@@ -36,7 +36,6 @@ NOT_KEPT: Final = "L"
 """The first letter of the mark `L,<bytes>,<cause>` for a value that was not stored. No JSON text begins with it."""
 
 NATIVE: Final = frozenset({PROGRESS, PAUSE_REASON})
-"""Variables that are stored as native maps."""
 
 MAX_DIGITS = 38
 MAX_NATIVE_LEVELS = 16
@@ -44,17 +43,8 @@ MAX_NATIVE_LEVELS = 16
 
 
 def encode_variable(name: str, value: Json, compress_over: int, zips: Zips = zipped) -> Attribute:
-    """Encode a task variable, in the form that its name requires.
-
-    Args:
-        name: The variable's name.
-        value: The value.
-        compress_over: Longer texts are compressed if that makes them smaller, bytes.
-        zips: Compresses.
-
-    Raises:
-        StoreError: the value is not JSON.
-    """
+    """Encode a task variable, in the form that its name requires. Raises `StoreError` if the value is not JSON. Texts
+    longer than `compress_over` bytes are compressed if that makes them smaller."""
     try:
         return native(value) if name in NATIVE else encode_text(dumps(value), compress_over, zips)
     except (ValueError, TypeError, RecursionError) as error:
@@ -67,21 +57,14 @@ def encode_variables(values: JsonObject, compress_over: int, zips: Zips = zipped
 
 
 def encode_arguments(arguments: JsonObject, compress_over: int) -> Attribute:
-    """Encode prompt arguments: as a native map for the console, or as JSON text if it is long enough to be compressed.
-
-    Raises:
-        StoreError: they are not JSON.
-    """
+    """Encode prompt arguments: as a native map for the console, or as JSON text if it is long enough to be
+    compressed."""
     text = encode_json("the arguments", arguments, compress_over)
     return text if "B" in text else native(arguments)
 
 
 def encode_json(what: str, value: Json, compress_over: int) -> Attribute:
-    """Encode a value as JSON text.
-
-    Raises:
-        StoreError: the value is not JSON. The error names `what` it is.
-    """
+    """Encode a value as JSON text. Raises `StoreError`, which names `what` the value is."""
     try:
         return encode_text(dumps(value), compress_over)
     except (ValueError, TypeError) as error:
@@ -120,21 +103,13 @@ def decode(attribute: Attribute) -> Json:
 
 
 def not_kept(size: int, cause: str) -> Attribute:
-    """The mark in place of a value that is not stored.
-
-    Args:
-        size: The length of the value's JSON text, bytes.
-        cause: Why it is not stored; follows "result of N bytes".
-    """
+    """The mark in place of a value of this many bytes as JSON that is not stored. The cause follows "result of N
+    bytes"."""
     return {"S": f"{NOT_KEPT},{size},{cause}"}
 
 
 def check_kept(text: str) -> None:
-    """Make sure that a stored text is a value.
-
-    Raises:
-        ValueNotKept: it is the mark of a value that was not stored.
-    """
+    """Raise `ValueNotKept` if a stored text is the mark of a value that was not stored."""
     if text.startswith(NOT_KEPT):
         _, size, cause = text.split(",", 2)
         raise ValueNotKept(int(size), cause)
@@ -152,12 +127,8 @@ def text_bytes(attribute: Attribute) -> int:
 
 
 def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
-    """A value as DynamoDB's own maps, lists, strings and numbers. Equal values have equal forms.
-
-    Raises:
-        TypeError: the value contains something that is not JSON.
-        ValueError: the value contains `NaN` or an infinity.
-    """
+    """A value as DynamoDB's own maps, lists, strings and numbers. Equal values have equal forms. Raises `TypeError` or
+    `ValueError` if it is not JSON."""
     # Called for hundreds of values in a write. Comparing types is several times as fast as matching patterns.
     if isinstance(value, str):
         return {"S": to_text(value)}
@@ -175,12 +146,8 @@ def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
 
 
 def from_native(attribute: Attribute) -> Json:
-    """The value of a native attribute.
-
-    Raises:
-        StoreError: it is not a native attribute.
-        ValueError: a text in it is damaged.
-    """
+    """The value of a native attribute. Raises `StoreError` if it is not one, `ValueError` if a text in it is
+    damaged."""
     if len(attribute) == 1:
         [(kind, value)] = cast("Iterable[tuple[str, Any]]", attribute.items())
         if kind == "S":

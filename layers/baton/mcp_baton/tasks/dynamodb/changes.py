@@ -26,17 +26,11 @@ class Changes(Struct, frozen=True):
 
     Attributes:
         steps: Steps whose status is set, and guarded, by its path in the stored progress.
-        variables: Variables to set, by name.
-        removed: Names of variables to remove.
         required: Variables that must still have these values.
-        result: The task's final result. With one, the task becomes `completed`.
         replaceable: Names of the variables that may be stored outside the item, or if that is impossible and the item
             is too large, be replaced by a note.
         oversized: Names of the variables that were replaced by a note.
-        by_client: Whether a client supplied the result.
-        definition: The task's new definition, if it gets one.
-        timings: When steps ran, by name.
-        all_timings: Whether these replace all stored timings; otherwise timings of other steps stay.
+        all_timings: Whether `timings` replace all stored ones; otherwise timings of other steps stay.
     """
 
     steps: tuple[StepWrite, ...]
@@ -58,9 +52,6 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
     Steps are written and guarded one by one, so that writers of different steps do not conflict. A batch that replaces
     the progress, or that has too many steps for one expression (4 KB and 300 operators), writes the progress as a whole
     and requires that it is the one that was read.
-
-    Raises:
-        StoreError: a value is not JSON.
     """
     values = {
         **batch.variables,
@@ -120,11 +111,6 @@ def _timings(writes: tuple[StepWrite, ...], stored: Item) -> dict[str, Attribute
 
 
 def _check_places(progress: Attribute, writes: tuple[StepWrite, ...]) -> None:
-    """Make sure that a stored progress has these steps.
-
-    Raises:
-        StoreError: it does not.
-    """
     count = len(progress["M"]["steps"]["L"])
     for write in writes:
         if write.index >= count:

@@ -34,13 +34,7 @@ _OWN = frozenset({"pk", "sk", "expires_at"})
 
 
 class LiveTasks:
-    """Counts the live tasks of each owner.
-
-    Args:
-        table: The table.
-        limits: The longest lifetime of tasks, and the number of shards.
-        allowed: How many live tasks an owner may have.
-    """
+    """Counts the live tasks of each owner, who may have `allowed`."""
 
     def __init__(self, table: TaskTable, limits: Limits, allowed: int) -> None:
         self._table = table
@@ -48,11 +42,8 @@ class LiveTasks:
         self._allowed = allowed
 
     def enter(self, owner: str, task_id: str, item: Item) -> None:
-        """Count a task that is about to be created: one `GetItem` a shard, four at once, and one `UpdateItem`.
-
-        Raises:
-            TooManyTasks: the owner already has as many as allowed.
-        """
+        """Count a task that is about to be created: one `GetItem` a shard, four at once, and one `UpdateItem`. Raises
+        `TooManyTasks`."""
         shards, now_s = shard_names(self._limits.shards), self._table.clock_ms() // 1000
         counts = dict(zip(shards, all_of([partial(self._count, owner, shard) for shard in shards]), strict=True))
         live = sum(tasks for count in counts.values() for end, tasks in _spans(count).values() if end > now_s)
@@ -86,7 +77,6 @@ class LiveTasks:
         self._add(owner, task_id, update, span, -1)
 
     def is_counted_alike(self, before: Item, after: Item) -> bool:
-        """Whether both items of a task are counted in the same span of time."""
         return span_of(before) == span_of(after)
 
     def prolong(self, owner: str, task_id: str, item: Item) -> None:
@@ -122,7 +112,6 @@ def span_of(item: Item) -> str:
 
 
 def count_key(owner: str, shard: str) -> Item:
-    """The primary key of the count of a shard."""
     return {"pk": partition(owner, shard), "sk": {"S": COUNT_KEY}}
 
 

@@ -33,7 +33,6 @@ SPAN_MS = 61_000
 
 
 def set_at(now_ms: int) -> str:
-    """The set for tokens of this time."""
     return SETS[now_ms // SPAN_MS % len(SETS)]
 
 
@@ -43,7 +42,6 @@ def old_set_at(now_ms: int) -> str:
 
 
 def stored_token(token: str) -> bytes:
-    """A token of hex digits, as it is stored."""
     return bytes.fromhex(token)
 
 
@@ -53,12 +51,8 @@ def first_token(now_ms: int, token: str) -> Item:
 
 
 class Update(Struct):
-    """The parts of an UpdateItem request. With a token it is applied once, however often it is sent.
-
-    Attributes:
-        token: Identifies this write, here and in the item: see `TaskTable.update`. `None` if a repetition is harmless.
-        now_ms: When the token was created, epoch milliseconds. It determines the token's set.
-    """
+    """The parts of an UpdateItem request, with placeholders. With a token it is applied once, however often it is sent;
+    without one, a repetition is harmless. The token was created at `now_ms`, which determines its set."""
 
     token: str | None
     now_ms: int
@@ -72,11 +66,9 @@ class Update(Struct):
     _texts: dict[str, str] = field(default_factory=dict)
 
     def path(self, *parts: str) -> str:
-        """A document path of stored names."""
         return ".".join(map(self.name, parts))
 
     def name(self, stored: str) -> str:
-        """The placeholder of a stored name."""
         placeholder = self._placeholders.get(stored)
         if placeholder is None:
             placeholder = self._placeholders[stored] = f"#{base36(len(self.names))}"
@@ -96,11 +88,9 @@ class Update(Struct):
         return self._texts[text]
 
     def set(self, path: str, value: str) -> None:
-        """Set a path to the value of a placeholder."""
         self.settings.append(f"{path}={value}")
 
     def remove(self, path: str) -> None:
-        """Remove a path."""
         self.removals.append(path)
 
     def add(self, path: str, value: str) -> None:
@@ -108,19 +98,12 @@ class Update(Struct):
         self.additions.append(f"{path} {value}")
 
     def number(self, number: int) -> str:
-        """A new placeholder for a number."""
         return self.value({"N": str(number)})
 
     def require(self, condition: str) -> None:
-        """Add a condition. All conditions must hold."""
         self.conditions.append(condition)
 
     def expression(self) -> str:
-        """The update expression.
-
-        Raises:
-            StoreError: it is longer than DynamoDB accepts.
-        """
         removals, additions = self.removals, self.additions
         if self.token is not None:
             self.values[":toks"] = {"BS": [stored_token(self.token)]}
@@ -130,11 +113,7 @@ class Update(Struct):
         return _checked(" ".join([f"{verb} {','.join(actions)}" for verb, actions in clauses if actions]))
 
     def condition(self) -> str:
-        """The condition expression; empty for a write without conditions.
-
-        Raises:
-            StoreError: it is longer than DynamoDB accepts.
-        """
+        """The condition expression; empty for a write without conditions."""
         conditions = self.conditions
         if self.token is not None:
             self.values[":tok"] = {"B": stored_token(self.token)}
@@ -150,7 +129,6 @@ def _checked(expression: str) -> str:
 
 
 def base36(number: int) -> str:
-    """A number in base 36."""
     head, digit = divmod(number, len(DIGITS))
     return (base36(head) if head else "") + DIGITS[digit]
 
@@ -286,10 +264,8 @@ def _require_same_pause(update: Update, stored: Item) -> None:
 
 
 def say(update: Update, message: str) -> None:
-    """Make a write set the status message."""
     update.set(update.name("status_message"), update.value({"S": to_text(shortened(message))}))
 
 
 def shortened(message: str) -> str:
-    """A message, cut to the length that is stored."""
     return message if len(message) <= MESSAGE_CHARACTERS else message[: MESSAGE_CHARACTERS - 1] + "…"

@@ -1,7 +1,7 @@
 """A task as one DynamoDB item, and back (docs/storage.md)."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from mcp_baton.tasks.dynamodb.attributes import (
     encode_json,
     encode_variables,
 )
-from mcp_baton.tasks.dynamodb.values import Variables, excess, is_large, values_of
+from mcp_baton.tasks.dynamodb.values import Reader, Variables, excess, is_large, no_reader
 from mcp_baton.tasks.ids import shard_name, shard_of
 from mcp_baton.tasks.record import (
     FIRST_DISPATCH_MS,
@@ -31,20 +31,12 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.texts import from_text, to_text
 
-if TYPE_CHECKING:
-    from mcp_baton.tasks.dynamodb.overflow import OverflowStore
-
 OWNER_PREFIX = "OWNER#"
 TASK_PREFIX = "TASK#"
 MAX_PARTITION_KEY_BYTES = 2048
 RUN = "run"
-"""The claim in a task's item, a map:
-
-- `id`: the run that has it.
-- `number`: how many runs have claimed the task.
-- `until`: when it ends, epoch milliseconds; 0 after release.
-- `lapsed`: the sum of the ends of earlier claims; more than 0 if one of them was not released.
-- `dispatch`: of a worker, the number of its dispatch.
+"""The claim in a task's item, a map with the members of `Claim`: `id`, `number`, `until`, `dispatch`. `lapsed` is the
+sum of the ends of earlier claims; more than 0 if one of them was not released.
 
 Every item has the map, because an update can only set members of a map that exists.
 """
@@ -58,13 +50,14 @@ VALUES_MS = 500
 """The time for values outside the item, milliseconds, even if the write reserve is shorter."""
 
 TIMINGS = "timings"
-"""The attribute with the start and the duration of each step."""
 
 BY_CLIENT = "by_client"
-"""The attribute of a task whose result a client supplied."""
 
 IN_HEAD = frozenset({PROGRESS, PAUSE_REASON})
 """Variables that never leave the item, because writes address their members."""
+
+MARGIN_S = 43_200
+"""Every value is kept at least this much longer than its task, even if the task is extended meanwhile, seconds."""
 
 KEPT = ("arguments", "result", TIMINGS)
 """The attributes besides the variables that can be large."""
@@ -77,12 +70,12 @@ class Limits(Struct, frozen=True):
         default_ttl_ms: A task's lifetime if the client does not ask for one, milliseconds.
         max_ttl_ms: The longest lifetime that a client can get, milliseconds.
         max_tasks_per_owner: How many live tasks an owner may have, approximately; `None` for any number.
-        item_bytes: The largest size of an item, bytes. DynamoDB's own limit is 409,600. The difference is for progress,
+        item_bytes: The largest size of an item. DynamoDB's own limit is 409,600. The difference is for progress,
             pause reasons and pointers.
         compress_over_bytes: Longer JSON texts are compressed.
         page_size: The tasks on one page of a list.
-        zip_ms: How long the values of one write may be compressed, milliseconds. The rest is stored uncompressed.
-        values_ms: How long one write may take to store values outside the item, with compression, milliseconds.
+        zip_ms: How long the values of one write may be compressed. The rest is stored uncompressed.
+        values_ms: How long one write may take to store values outside the item, with compression.
         shards: Over how many partitions an owner's new tasks are spread. May be raised, never lowered: tasks in removed
             shards are found by their ids, but not listed.
     """
@@ -98,7 +91,6 @@ class Limits(Struct, frozen=True):
     shards: int = 1
 
     def ttl_ms(self, asked: int | None) -> int:
-        """The lifetime that a client gets, milliseconds."""
         return max(1, min(self.default_ttl_ms if asked is None else asked, self.max_ttl_ms))
 
 
@@ -108,13 +100,8 @@ def values_ms(write_reserve_ms: int) -> int:
 
 
 def partition(owner: str, part: str) -> Attribute:
-    """The partition key of one of an owner's shards or questions.
-
-    Names of shards have one length, and so do names of questions. So no two owners share a key.
-
-    Raises:
-        StoreError: the owner's name is too long for a partition key.
-    """
+    """The partition key of one of an owner's shards or questions. Names of shards have one length, and so do names of
+    questions. So no two owners share a key."""
     key = f"{OWNER_PREFIX}{to_text(owner)}#{part}"
     if len(key.encode()) > MAX_PARTITION_KEY_BYTES:
         most = MAX_PARTITION_KEY_BYTES - len(OWNER_PREFIX) - len(part) - 1
@@ -123,26 +110,22 @@ def partition(owner: str, part: str) -> Attribute:
 
 
 def sort_key(task_id: str) -> Attribute:
-    """The sort key of a task."""
     return {"S": TASK_PREFIX + task_id}
 
 
 def key_of(owner: str, task_id: str) -> Item:
-    """The whole primary key of a task's item."""
     return {"pk": partition(owner, shard_of(task_id)), "sk": sort_key(task_id)}
 
 
+def task_id_of(item: Item) -> str:
+    return item["sk"]["S"].removeprefix(TASK_PREFIX)
+
+
 def shard_names(shards: int) -> list[str]:
-    """The names of all shards."""
     return [shard_name(number) for number in range(shards)]
 
 
 def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
-    """The item of a new task.
-
-    Raises:
-        StoreError: a value is not JSON.
-    """
     ttl_ms = limits.ttl_ms(task.ttl_ms)
     compress_over, now = limits.compress_over_bytes, timestamp(now_ms)
     item: Item = {
@@ -178,41 +161,30 @@ def expired(item: Item, now_ms: int) -> bool:
     return number(item, "expires_at") <= now_ms // 1000
 
 
-def to_record(owner: str, item: Item, outside: "Callable[[], OverflowStore] | None" = None) -> TaskRecord:
-    """The task in an item, or in the part of an item that a list reads. Values outside are fetched when they are read.
-
-    Args:
-        owner: The task's owner.
-        item: The item.
-        outside: Returns the places for values outside the item.
-
-    Raises:
-        StoreError: the item was not written by this store.
-    """
+def to_record(owner: str, item: Item, reader: Callable[[], Reader] = no_reader) -> TaskRecord:
+    """The task in an item, or in the part of an item that a list reads. Values outside are fetched when they are
+    read."""
     try:
-        return _record(owner, item, outside)
+        return _record(owner, item, reader)
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the item {item.get('sk')} is damaged: {error}") from error
 
 
-def _record(owner: str, item: Item, outside: "Callable[[], OverflowStore] | None") -> TaskRecord:
-    task_id = item["sk"]["S"].removeprefix(TASK_PREFIX)
-    kept = {name: item[name] for name in KEPT if name in item}
-    variables, others = values_of(members(item, "variables"), kept, outside, owner, task_id)
+def _record(owner: str, item: Item, reader: Callable[[], Reader]) -> TaskRecord:
     is_job = TOOL in item
     return TaskRecord(
         owner=owner,
-        task_id=task_id,
+        task_id=task_id_of(item),
         status=TaskStatus(item["status"]["S"]),
         created_at=item["created_at"]["S"],
         updated_at=item["updated_at"]["S"],
         ttl_ms=number(item, "ttl_ms"),
         version=number(item, "version"),
-        variables=variables,
+        variables=Variables(members(item, "variables"), reader),
         status_message=_text(item, "status_message"),
         workflow=_text(item, "workflow"),
         definition=_text(item, "definition"),
-        kept=others,
+        kept=Variables({name: item[name] for name in KEPT if name in item}, reader),
         claim=claim_in(item),
         job=job_in(item) if is_job else None,
         error=error_in(item) if is_job else None,
@@ -222,7 +194,6 @@ def _record(owner: str, item: Item, outside: "Callable[[], OverflowStore] | None
 
 
 def number(item: Item, name: str) -> int:
-    """The integer in an attribute."""
     return int(item[name]["N"])
 
 
@@ -236,14 +207,12 @@ def _text(item: Item, name: str) -> str | None:
 
 
 def run_attribute(claim: Claim | None) -> Attribute:
-    """The claim in a new item; an empty one for a task without a run."""
     claim = claim or NO_CLAIM
     number, until = {"N": str(claim.number)}, {"N": str(claim.until_ms)}
     return {"M": {"id": {"S": claim.id}, "number": number, "until": until}}
 
 
 def claim_in(item: Item) -> Claim | None:
-    """The task's claim, current or last; `None` if no run has claimed it."""
     if RUN not in item:
         return None
     run = item[RUN]["M"]
@@ -264,11 +233,7 @@ MEMBERS = ("request_id", "capabilities", "revision", "attempts", "key", "workflo
 
 
 def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
-    """The attributes of a new job, which is dispatched for the first time.
-
-    Raises:
-        StoreError: the work is not JSON.
-    """
+    """The attributes of a new job, which is dispatched for the first time."""
     members = {name: getattr(work, name) for name in MEMBERS} | {"scopes": list(work.scopes)}
     return {
         TOOL: {"S": to_text(work.tool)},
@@ -282,11 +247,7 @@ def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
 
 
 def job_in(item: Item) -> Job:
-    """The job in an item. In the part that a list reads, only the name of its tool.
-
-    Raises:
-        KeyError, TypeError, ValueError, StoreError: the item is damaged.
-    """
+    """The job in an item. In the part that a list reads, only the name of its tool."""
     tool = from_text(item[TOOL]["S"])
     if "work" not in item:
         return Job(JobSpec(tool, request_id=""), due_ms=0, dispatches=0, allowed=0)
@@ -303,11 +264,6 @@ def job_in(item: Item) -> Job:
 
 
 def error_in(item: Item) -> JsonObject | None:
-    """Why a job failed; `None` if it did not.
-
-    Raises:
-        StoreError: the item is damaged.
-    """
     error = decode(item["error"]) if "error" in item else None
     return error if isinstance(error, dict) else None
 

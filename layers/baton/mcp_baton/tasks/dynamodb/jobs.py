@@ -20,8 +20,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
     shortened,
     take_claim,
 )
-from mcp_baton.tasks.dynamodb.items import RUN, number
-from mcp_baton.tasks.dynamodb.overflow import MARGIN_S
+from mcp_baton.tasks.dynamodb.items import MARGIN_S, RUN, number
 from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import TaskItems, has_claim, may_claim, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, size
@@ -31,28 +30,24 @@ from mcp_baton.tasks.texts import to_text
 from mcp_baton.telemetry import STORE_CONFLICTS
 
 if TYPE_CHECKING:
-    from mcp_baton.tasks.dynamodb.moving import Path
-    from mcp_baton.tasks.dynamodb.overflow import Pointer
+    from mcp_baton.tasks.dynamodb.outside import Path
+    from mcp_baton.tasks.dynamodb.values import Pointer
 
 MOST_QUESTIONS = 100
-"""The most questions that a job asks at a time. They fit into one `UpdateExpression`."""
+"""They fit into one `UpdateExpression`. So do the pointers that one write replaces."""
 
 MOST_POINTERS = 100
-"""The most pointers that one write replaces. They fit into one `UpdateExpression`."""
 
 RETRY_AFTER_MS = 1_000
 
 
 class DynamoDBJobStore:
-    """A `JobStore` in the table of the tasks."""
-
     def __init__(self, items: TaskItems) -> None:
         self._items = items
         self._table = items.table
         self._limits = items.limits
 
     def claim(self, owner: str, task_id: str, claim: Claim, dispatch: int) -> TaskRecord:
-        """Begin an attempt: one `UpdateItem`. Attempts are counted here, not when they are dispatched."""
         now_ms = self._items.now_ms()
         update = guarded_update(now_ms, new_token())
         _require_working(update)
@@ -73,7 +68,6 @@ class DynamoDBJobStore:
         return self._items.claimed(owner, item, claim) or self.claim(owner, task_id, claim, dispatch)
 
     def dispatch_again(self, task: TaskRecord) -> TaskRecord | None:
-        """Note one more dispatch: one `UpdateItem`, or none if the task, as it was read, does not need one."""
         now_ms = self._items.now_ms()
         if not is_unclaimed_job(task, now_ms) or attempts_left(task) == 0 or job_of(task).due_ms >= now_ms:
             return None
@@ -87,7 +81,6 @@ class DynamoDBJobStore:
         return None if item is None else self._items.record(task.owner, item)
 
     def give_up(self, task: TaskRecord, error: JsonObject) -> TaskRecord | None:
-        """End a task without attempts: one `UpdateItem`, or none if the task, as it was read, has attempts left."""
         now_ms = self._items.now_ms()
         if not is_unclaimed_job(task, now_ms) or attempts_left(task) > 0:
             return None
@@ -99,17 +92,11 @@ class DynamoDBJobStore:
         return None if item is None else self._ended(task, item)
 
     def fail(self, task: TaskRecord, claim: Claim, error: JsonObject) -> TaskRecord:
-        """End a task as failed: one `UpdateItem`."""
         update = self._failing(error, self._items.now_ms())
         renew_claim(update, claim, release=True)
         return self._ended(task, self._update_claimed(task, update, END))
 
     def ask(self, task: TaskRecord, claim: Claim, questions: Mapping[str, JsonObject]) -> TaskRecord:
-        """Make a task wait for the client: one `UpdateItem`.
-
-        Raises:
-            ValueError: a key was used for another question before, or all questions have answers.
-        """
         if not has_claim(task, claim):
             raise ClaimLost(task)
         job = job_of(task)
@@ -133,7 +120,6 @@ class DynamoDBJobStore:
         return self._items.record(task.owner, self._update_claimed(task, update, END))
 
     def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:
-        """Take answers: one `GetItem` and one `UpdateItem`, and one more `UpdateItem` after each lost race."""
         key, races = self._items.key(owner, task_id), 0
         item = self._table.get(key)
         while True:
@@ -167,14 +153,12 @@ class DynamoDBJobStore:
         return update
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
-        """Set the status message: one `UpdateItem`, sent once."""
         update = live_update(self._items.now_ms(), None)
         renew_claim(update, claim)
         say(update, message)
         return self._items.record(task.owner, self._update_claimed(task, update, RENEW))
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
-        """Release the claim for a new worker: one `UpdateItem`."""
         now_ms = self._items.now_ms()
         expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
         # No longer than values are kept that others write meanwhile. The next worker extends it further.
@@ -188,7 +172,6 @@ class DynamoDBJobStore:
         return self._items.record(task.owner, item)
 
     def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
-        """Extend the lifetime of a task: one `UpdateItem`, or none if it lives long enough or may not live longer."""
         now_ms, before = self._items.now_ms(), stored_item(task)
         expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
         if number(before, "expires_at") * 1000 >= now_ms + ttl_ms // 2 or lives_ms <= task.ttl_ms:
@@ -226,7 +209,7 @@ class DynamoDBJobStore:
         Values outside the item that would expire earlier are written again first. If that fails, the task lives only as
         long as they do.
         """
-        from mcp_baton.tasks.dynamodb.moving import expiring
+        from mcp_baton.tasks.dynamodb.outside import expiring
 
         stored, expires_ms = stored_item(task), expires_s * 1000
         if short := expiring(stored, expires_s):
@@ -235,16 +218,12 @@ class DynamoDBJobStore:
         return expires_s, max(min(lives_ms, expires_s * 1000 - _created_ms(task)), task.ttl_ms)
 
     def _prolong(self, task: TaskRecord, expires_s: int, short: "Mapping[Path, Pointer]") -> int:
-        """Write values again: the requests for the values, and one `UpdateItem` for 100 pointers.
+        """Write values again, with one `UpdateItem` for 100 pointers. Returns until when all of them are kept, epoch
+        seconds."""
+        from mcp_baton.tasks.dynamodb.outside import prolonged
 
-        Returns:
-            Until when all of them are kept, epoch seconds.
-        """
-        from mcp_baton.tasks.dynamodb.moving import Target, prolonged
-
-        target = Target(task.owner, task.task_id, expires_s, self._items.now_ms())
-        made = prolonged(self._items.overflow(), target, short)
-        for pointers in batched(made.pointers.items(), MOST_POINTERS):
+        made, until_s = prolonged(self._items.places(), task.owner, task.task_id, expires_s, short)
+        for pointers in batched(made.items(), MOST_POINTERS):
             update = guarded_update(self._items.now_ms(), None)
             _require_version(update, task)
             for path, pointer in pointers:
@@ -254,7 +233,7 @@ class DynamoDBJobStore:
             except ConditionFailed:
                 # The task has changed or ended. Its worker extends it again soon.
                 return min(pointer.until_s for pointer in short.values())
-        return made.until_s
+        return until_s
 
     def _update_unless_raced(self, task: TaskRecord, update: Update, retry_policy: RetryPolicy) -> Item | None:
         """The item after a write; `None` if another write came first."""
@@ -266,7 +245,6 @@ class DynamoDBJobStore:
             return None
 
     def _update_claimed(self, task: TaskRecord, update: Update, retry_policy: RetryPolicy) -> Item:
-        """The item after a write of the worker that has the claim."""
         try:
             return self._table.update(self._items.key(task.owner, task.task_id), update, retry_policy)
         except ConditionFailed as failure:
@@ -275,7 +253,6 @@ class DynamoDBJobStore:
             raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes") from error
 
     def _failing(self, error: JsonObject, now_ms: int) -> Update:
-        """The write that ends a job as failed."""
         message = shortened(str(error.get("message", "")))
         stored = encode_json("the job's error", {**error, "message": message}, self._limits.compress_over_bytes)
         update = finish_update(now_ms, new_token(), TaskStatus.FAILED)
@@ -316,11 +293,7 @@ def again_after_ms(dispatches: int) -> int:
 
 
 def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str) -> None:
-    """Make sure that texts fit into an item.
-
-    Raises:
-        TooLarge: they do not.
-    """
+    """Make sure that texts fit into an item. Raises `TooLarge`."""
     added = sum(size({"S": to_text(key)}) + 1 + size(text) for key, text in texts.items())
     after = item_size(item) + added + BOOKKEEPING_BYTES
     if after > most:
@@ -328,29 +301,21 @@ def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str)
 
 
 def job_of(task: TaskRecord) -> Job:
-    """The job of a task.
-
-    Raises:
-        ValueError: the task has none.
-    """
     if task.job is None:
         raise ValueError(f"the task {task.task_id} is no job")
     return task.job
 
 
 def attempts_left(task: TaskRecord) -> int:
-    """How many more attempts a job has."""
     return max(job_of(task).allowed - (task.claim.number if task.claim else 0), 0)
 
 
 def is_unclaimed_job(task: TaskRecord, now_ms: int) -> bool:
-    """Whether a task is a `working` job without a live claim."""
     held = task.claim is not None and task.claim.holds_at(now_ms)
     return task.job is not None and task.status is TaskStatus.WORKING and not held
 
 
 def open_answers(task: TaskRecord, answers: JsonObject) -> dict[str, Json]:
-    """The answers that belong to open questions."""
     if task.job is None or task.status is not TaskStatus.INPUT_REQUIRED:
         return {}
     waiting = task.job.asked.keys() - task.job.answers.keys()
@@ -371,7 +336,7 @@ def _require_working(update: Update) -> None:
 
 
 def _require_attempts(update: Update) -> None:
-    """Require that attempts are left. This fails for a task without a job, too, because it has no `allowed`."""
+    """This fails for a task without a job, too, because it has no `allowed`."""
     update.require(f"{update.path(RUN, 'number')}<{update.name('allowed')}")
 
 
@@ -380,7 +345,6 @@ def _require_no_claim(update: Update, now_ms: int) -> None:
 
 
 def _require_version(update: Update, task: TaskRecord) -> None:
-    """Require that the task has not changed since it was read."""
     update.require(f"{update.name('version')}={update.number(task.version)}")
 
 

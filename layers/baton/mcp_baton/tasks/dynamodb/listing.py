@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, shard_names, to_record
+from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, shard_names, task_id_of, to_record
 from mcp_baton.tasks.dynamodb.parallel import all_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import is_task_id
@@ -33,13 +33,10 @@ LISTED = (
     "tool",
     RUN,
 )
-"""The attributes that a list reads."""
 
 LISTED_VARIABLES = (PROGRESS, PAUSE_REASON)
-"""The variables that a list reads."""
 
 LAST = "~"
-"""Sorts after every id."""
 
 SMALLEST_READ = 8
 """The fewest tasks that are read of a shard at a time."""
@@ -49,41 +46,26 @@ MOST_QUERIES_PER_SHARD = 4
 
 
 class Read(Struct, frozen=True):
-    """The result of one `Query` of one shard, newest first.
-
-    Attributes:
-        items: The items that passed the filter.
-        end: The last task id that was read; `None` at the shard's end.
-    """
+    """The items of one `Query` of one shard that passed the filter, newest first, and the last task id that was read;
+    `None` at the shard's end."""
 
     items: Sequence[Item]
     end: str | None
 
 
 type Reader = Callable[[str, str | None], Read]
-"""Reads a shard, from the task after this id; `None` begins with the newest."""
 
 
 class Merged(Struct, frozen=True):
-    """A page of the tasks of all shards, newest first.
-
-    Attributes:
-        items: The items.
-        end: The last task id of the page; `None` on the last page.
-    """
+    """A page of the tasks of all shards, newest first, and its last task id; `None` on the last page."""
 
     items: Sequence[Item]
     end: str | None
 
 
 class _Shard(Struct):
-    """The progress of reading one shard.
-
-    Attributes:
-        after: The last task id that was read.
-        more: Whether there are more tasks.
-        reads: The number of queries.
-    """
+    """The progress of reading one shard: the last task id that was read, whether there are more, and the number of
+    queries."""
 
     name: str
     after: str | None
@@ -93,11 +75,8 @@ class _Shard(Struct):
 
 
 def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limits: Limits) -> TaskPage:
-    """A page of an owner's tasks, newest first, without expired ones: one or more `Query` requests for each shard.
-
-    Raises:
-        ValueError: the cursor does not come from a list.
-    """
+    """A page of an owner's tasks, newest first, without expired ones. Raises `ValueError` if the cursor does not come
+    from a list."""
     after = None if cursor is None else from_cursor(cursor)
     shards = shard_names(limits.shards)
     # The newest tasks are spread evenly over the shards, so it is enough to read a part of the page from each.
@@ -151,12 +130,6 @@ def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Rea
 
     Each shard that has more was read down to some task id. Below the highest of these ids, tasks may be missing. So the
     page ends there. If it is not full yet, the shards that may have missing tasks are read further, four at once.
-
-    Args:
-        shards: The names of the shards.
-        after: The last task id of the previous page.
-        wanted: The number of tasks on the page.
-        read: Reads a shard.
     """
     parts = [_Shard(name, after) for name in shards]
     late = parts
@@ -190,22 +163,12 @@ def _read_on(part: _Shard, read: Reader) -> None:
     part.after = found.end
 
 
-def task_id_of(item: Item) -> str:
-    """The id of the task in an item."""
-    return item["sk"]["S"].removeprefix(TASK_PREFIX)
-
-
 def to_cursor(task_id: str) -> str:
-    """The cursor of the page after this task."""
     return urlsafe_b64encode(task_id.encode()).decode().rstrip("=")
 
 
 def from_cursor(cursor: str) -> str:
-    """The task in a cursor. It contains no owner: for another owner it is a position in that owner's list.
-
-    Raises:
-        ValueError: it is not a cursor of this store.
-    """
+    """The task in a cursor. It contains no owner: for another owner it is a position in that owner's list."""
     try:
         task_id = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
     except ValueError as error:

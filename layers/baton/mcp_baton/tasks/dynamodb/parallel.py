@@ -15,13 +15,9 @@ THREADS = 4
 def together(
     jobs: Sequence[Callable[[], object]], until_s: float | None, monotonic: Callable[[], float]
 ) -> list[Exception | None]:
-    """Run jobs, at most four at once. A single job runs in the calling thread.
-
-    Args:
-        jobs: The jobs. None begins after the time limit.
-        until_s: The time limit, on `monotonic`; `None` waits for all jobs. A request that hangs is left to its thread,
-            which ends with the process.
-        monotonic: A monotonic clock, seconds.
+    """Run jobs, at most four at once, until a time on `monotonic`; `None` waits for all jobs. A single job runs in the
+    calling thread. No job begins after the time limit. A request that hangs is left to its thread, which ends with the
+    process.
 
     Returns:
         The exception of each job, in order: `None` for a job that succeeded, `StoreUnavailable` for a job that was not
@@ -57,14 +53,8 @@ def together(
 
 
 def all_of[T](jobs: Sequence[Callable[[], T]]) -> list[T]:
-    """Run jobs, at most four at once, and wait for all of them.
-
-    Returns:
-        The results, in order.
-
-    Raises:
-        Exception: of the first job that failed.
-    """
+    """Run jobs, at most four at once, and wait for all of them. Returns the results, in order, or raises the exception
+    of the first job that failed."""
     returned: dict[int, T] = {}
 
     def run(place: int, job: Callable[[], T]) -> None:

@@ -1,12 +1,11 @@
-"""Large values in S3: one request for each object (docs/storage.md, Values outside the head)."""
+"""Large values in S3: keys, how long objects are kept, and one request for each object (docs/storage.md)."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mcp_baton.exceptions import StoreUnavailable
-from mcp_baton.tasks.dynamodb.overflow import ObjectMissing, ObjectTooLarge
 from mcp_baton.tasks.dynamodb.table import Connection
 from mcp_baton.tasks.texts import PIECE_BYTES
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
@@ -14,19 +13,37 @@ from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+RETENTION_DAYS = (2, 8, 31, 366)
+"""How long an object can be kept, days. `template.yaml` has a lifecycle rule for each."""
+
+DAY_MS = 86_400_000
+LONGEST_TTL_MS = (RETENTION_DAYS[-1] - 1) * DAY_MS
+"""The longest lifetime of a task whose objects certainly outlive it, milliseconds."""
 
 MISSING = frozenset({"NoSuchKey", "AccessDenied"})
 """S3 returns `AccessDenied` for a missing object if the caller may not list the bucket. Baton may not."""
 
 
-class S3ObjectStore:
-    """An `ObjectStore` in one bucket.
+class ObjectMissing(Exception):
+    """There is no object with this key, or it may not be read. Without the right to list, S3 does not say which."""
 
-    Args:
-        bucket: The bucket's name.
-        connect: Creates the client. It is called once, by the first request.
-        telemetry: Receives the duration and the failure of each request. A missing object is a failure.
-    """
+
+class ObjectTooLarge(Exception):
+    """The object is larger than what was written under its key. Nothing of it was read."""
+
+
+class ObjectStore(Protocol):
+    """A bucket in S3, or a test's. Both methods raise `StoreUnavailable`."""
+
+    def put(self, key: str, data: bytes, digest: bytes) -> None:
+        """Write an object. No object with other content has its key. S3 rejects data with another SHA-256."""
+
+    def get(self, key: str, most: int) -> Iterator[bytes]:
+        """Read an object of at most `most` bytes, in pieces as they come. Raises `ObjectMissing`, `ObjectTooLarge`."""
+
+
+class S3ObjectStore:
+    """An `ObjectStore` in one bucket. A missing object counts as a failure in the telemetry."""
 
     def __init__(self, bucket: str, connect: "Callable[[], S3Client]", telemetry: Telemetry = SILENT) -> None:
         self._bucket = bucket
@@ -34,7 +51,6 @@ class S3ObjectStore:
         self._connection = Connection(connect)
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:
-        """Write an object: one `PutObject`. S3 rejects data that does not match the digest."""
         from base64 import b64encode
 
         checksum = b64encode(digest).decode()
@@ -42,7 +58,6 @@ class S3ObjectStore:
             client.put_object(Bucket=self._bucket, Key=key, Body=data, ChecksumSHA256=checksum)
 
     def get(self, key: str, most: int) -> Iterator[bytes]:
-        """Read an object of at most `most` bytes, in pieces: one `GetObject`."""
         with self._request("GetObject") as client:
             answer = client.get_object(Bucket=self._bucket, Key=key)
             with closing(answer["Body"]) as body:

@@ -33,6 +33,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
 )
 from mcp_baton.tasks.dynamodb.items import (
     HEAD_MS,
+    MARGIN_S,
     RUN,
     claim_in,
     expired,
@@ -40,7 +41,6 @@ from mcp_baton.tasks.dynamodb.items import (
     number,
     stays_whole,
 )
-from mcp_baton.tasks.dynamodb.overflow import MARGIN_S
 from mcp_baton.tasks.dynamodb.table import (
     CHECKPOINT,
     CREATE,
@@ -62,21 +62,16 @@ from mcp_baton.telemetry import STORE_CONFLICTS
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
     from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
-    from mcp_baton.tasks.dynamodb.moving import Mover
+    from mcp_baton.tasks.dynamodb.outside import Mover
 
 STATUS_ATTRIBUTES = ("status", "expires_at", "version", RUN)
-"""The attributes that `read_status` reads."""
 
 RESULT_TOO_LARGE = "the result does not fit into the task's item"
 
 
 class DynamoDBTaskStore:
-    """A `TaskStore` in one DynamoDB table with `pk`, `sk` and, as its TTL attribute, `expires_at`.
-
-    Args:
-        items: The items of the tasks in the table.
-        new_id: Creates a task id from a time (epoch milliseconds) and the number of shards.
-    """
+    """A `TaskStore` in one DynamoDB table with `pk`, `sk` and, as its TTL attribute, `expires_at`. `new_id` creates a
+    task id from a time (epoch milliseconds) and the number of shards."""
 
     def __init__(self, items: TaskItems, new_id: Callable[[int, int], str] = new_task_id) -> None:
         self._items = items
@@ -85,29 +80,24 @@ class DynamoDBTaskStore:
         self._new_id = new_id
 
     def within(self, left_ms: Callable[[], int | None]) -> "DynamoDBTaskStore":
-        """The same store for one request: nothing is retried that the function has no time for."""
         return DynamoDBTaskStore(self._items.within(left_ms), self._new_id)
 
     def now_ms(self) -> int:
-        """The time by which claims end, epoch milliseconds."""
         return self._items.now_ms()
 
     @property
     def answers(self) -> "DynamoDBAnswerStore":
-        """Questions to clients and their answers, in the same table."""
         from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 
         return DynamoDBAnswerStore(self._table)
 
     @property
     def jobs(self) -> "DynamoDBJobStore":
-        """The jobs in the same table."""
         from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
 
         return DynamoDBJobStore(self._items)
 
     def create(self, task: NewTask) -> TaskRecord:
-        """Create a task: one `PutItem`; before it, the requests for large values and for the owner's limit."""
         began_s, now_ms, token = self._table.monotonic(), self.now_ms(), new_token()
         task_id = self._new_id(now_ms, self._limits.shards)
         item = new_item(task, task_id, now_ms, self._limits) | first_token(now_ms, token)
@@ -131,10 +121,8 @@ class DynamoDBTaskStore:
         return self._items.record(task.owner, item)
 
     def _fitted(self, owner: str, task_id: str, item: Item, began_s: float) -> Item:
-        from mcp_baton.tasks.dynamodb.moving import fitted_new
-
         limit = self._limits.item_bytes
-        item = fitted_new(item, limit, self._mover(owner, task_id, item, began_s))
+        item = self._mover(owner, task_id, item, began_s).fit_new(item, limit)
         if excess(item, limit) > 0:
             raise StoreError(f"the task is too large: {item_size(item)} bytes")
         return item
@@ -148,18 +136,12 @@ class DynamoDBTaskStore:
             raise StoreError(f"the task is too large: {item_size(item)} bytes") from error
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
-        """Read one task: one `GetItem`, strongly consistent."""
         item = self._table.get(self._items.key(owner, task_id))
         if item is None or expired(item, self.now_ms()):
             raise TaskNotFound
         return self._items.record(owner, item)
 
     def read_status(self, owner: str, task_id: str) -> TaskStanding:
-        """Read a task's status and claim: one `GetItem` of four attributes, eventually consistent.
-
-        The read may miss a new task, or a task that was just prolonged. So if the task is missing or has expired, it is
-        read again, strongly consistent.
-        """
         key = self._items.key(owner, task_id)
         item = self._table.get(key, attributes=STATUS_ATTRIBUTES, consistent=False)
         standing = self._standing(task_id, item) or self._standing(task_id, self._table.get(key))
@@ -179,13 +161,11 @@ class DynamoDBTaskStore:
         return None if over else standing
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        """Read one page of the owner's tasks, newest first: one or more `Query` requests for each shard."""
         from mcp_baton.tasks.dynamodb.listing import page_of
 
         return page_of(self._table, owner, cursor, self.now_ms(), self._limits)
 
     def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
-        """Claim a task and read it: one `UpdateItem`."""
         now_ms = self.now_ms()
         update = claim_update(to_text(workflow), claim, now_ms, new_token())
         try:
@@ -199,7 +179,6 @@ class DynamoDBTaskStore:
         return self._items.claimed(owner, item, claim) or self.take(owner, task_id, workflow, claim)
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Renew a claim until its new end, or release it: one `UpdateItem`, sent once."""
         update = guarded_update(self.now_ms(), None)
         renew_claim(update, claim)
         try:
@@ -209,11 +188,8 @@ class DynamoDBTaskStore:
         return replace(task, claim=claim)
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
-        """Write a batch: one `UpdateItem`; before it, the requests for large values.
-
-        The size of the item is computed from what was read. If another write has made it larger since, DynamoDB may
-        refuse this one. Then values of this batch leave the item, too.
-        """
+        """The size of the item is computed from what was read. If another write has made it larger since, DynamoDB may
+        refuse this one. Then values of this batch leave the item, too."""
         began_s, now_ms, stored, limits = self._table.monotonic(), self.now_ms(), stored_item(task), self._limits
         name = batch.token or (new_token(), now_ms)
         zip_within = cache(partial(ZipWithin, limits.zip_ms / 1000, self._table.monotonic))
@@ -232,30 +208,27 @@ class DynamoDBTaskStore:
         self, task: TaskRecord, planned: Changes, batch: Batch, name: tuple[str, int], began_s: float, *, refused: bool
     ) -> Written:
         """Write a batch after moving values out of the item, or replacing them by notes."""
-        from mcp_baton.tasks.dynamodb.moving import fitted, lighter
-
         stored, limit = stored_item(task), self._limits.item_bytes
         mover = self._mover(task.owner, task.task_id, stored, began_s)
-        changes = lighter(planned, mover) if refused else fitted(stored, planned, limit, mover)
+        changes = mover.lighten(planned) if refused else mover.fit(stored, planned, limit)
         while changes is not None:
             try:
                 return self._write_batch(task, stored, changes, batch, name, self.now_ms(), moved=True)
             except ItemTooLarge:
-                changes = lighter(changes, mover)
+                changes = mover.lighten(changes)
         if mover.failed:
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
 
     def _mover(self, owner: str, task_id: str, item: Item, began_s: float) -> "Mover":
         """The mover for a write that began then, on `monotonic`, to the task in an item."""
-        from mcp_baton.tasks.dynamodb.moving import Mover, Target
+        from mcp_baton.tasks.dynamodb.outside import Mover
 
         until_s = began_s + self._limits.values_ms / 1000
         left_ms = self._table.left_ms()
         if left_ms is not None:
             until_s = min(until_s, self._table.monotonic() + (left_ms - HEAD_MS) / 1000)
-        target = Target(owner, task_id, number(item, "expires_at"), self.now_ms())
-        return Mover(self._items.overflow(), target, until_s, self._table.monotonic)
+        return Mover(self._items.places(), owner, task_id, number(item, "expires_at"), until_s)
 
     def _write_batch(
         self,
@@ -287,11 +260,9 @@ class DynamoDBTaskStore:
         return Written(self._items.record(task.owner, item), changes.oversized)
 
     def cancel(self, owner: str, task_id: str) -> TaskRecord:
-        """Cancel a task: one `UpdateItem`."""
         return self._finish(owner, task_id, finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED))
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
-        """Complete a task: one `UpdateItem`. A large result takes a `GetItem` and the requests for its value before."""
         encoded = encode_json("the result", result, self._limits.compress_over_bytes)
         if text_bytes(encoded) > VALUE_BYTES:
             raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {VALUE_BYTES} at most")
@@ -322,12 +293,8 @@ class DynamoDBTaskStore:
     def _update(
         self, owner: str, key: Item, update: Update, retry_policy: RetryPolicy = WRITE, claim: Claim | None = None
     ) -> Item:
-        """Make a write and return the item after it.
-
-        Raises:
-            ClaimLost: the write needs this claim, and the task does not have it any more.
-            Conflict: another condition of the write does not hold.
-        """
+        """Make a write and return the item after it. With a claim, raises `ClaimLost` if the task does not have it any
+        more."""
         try:
             return self._table.update(key, update, retry_policy)
         except ConditionFailed as failure:

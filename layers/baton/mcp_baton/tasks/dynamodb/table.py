@@ -109,12 +109,8 @@ def race_pause_s(races: int, rng: float) -> float:
 
 
 class ConditionFailed(Exception):
-    """The condition of a write does not hold.
-
-    Args:
-        item: The current item; `None` if it does not exist or the engine did not return it.
-        unsure: Whether the response to an earlier attempt was lost, so that this write may have been applied.
-    """
+    """The condition of a write does not hold. `item` is `None` if it does not exist or the engine did not return it.
+    `unsure`: the response to an earlier attempt was lost, so this write may have been applied."""
 
     def __init__(self, item: Item | None, *, unsure: bool = False) -> None:
         super().__init__("the condition of a write does not hold")
@@ -131,15 +127,8 @@ class Unreached(StoreUnavailable):
 
 
 def failure_of(error: Exception, rng: Callable[[], float]) -> Exception | None:
-    """Return the exception that says what a failed attempt means.
-
-    Args:
-        error: The error of an attempt.
-        rng: Returns a number from 0 up to 1. It spreads the retries of throttled callers.
-
-    Returns:
-        `ConditionFailed`, `ItemTooLarge` or a `StoreUnavailable`; `None` if `error` is not an error of boto3.
-    """
+    """The exception that says what a failed attempt means: `ConditionFailed`, `ItemTooLarge` or a `StoreUnavailable`;
+    `None` if `error` is not an error of boto3. `rng` spreads the retries of throttled callers."""
     from botocore import exceptions as botocore
 
     if isinstance(error, botocore.ClientError):
@@ -171,12 +160,10 @@ def _refused(error: "ClientError", rng: Callable[[], float]) -> Exception:
 
 
 def system_ms() -> int:
-    """The time now, epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 type Connect = Callable[[], DynamoDBClient]
-"""Creates a boto3 client for DynamoDB."""
 
 _METHODS: Final = {
     "PutItem": "put_item",
@@ -196,7 +183,6 @@ class Connection[Client]:
         self._connecting = Lock()
 
     def client(self) -> Client:
-        """The client."""
         if self._client is None:
             with self._connecting:
                 if self._client is None:
@@ -205,7 +191,6 @@ class Connection[Client]:
 
 
 def no_time_limit() -> int | None:
-    """The time left if nothing stops the function: `None`."""
     return None
 
 
@@ -213,9 +198,6 @@ class TaskTable(Struct, frozen=True, eq=False):
     """Sends requests to one table, and retries them while that can help.
 
     Attributes:
-        name: The table's name.
-        connection: Provides the boto3 client.
-        telemetry: Receives the duration and the failure of each request.
         clock_ms: The wall clock, epoch milliseconds.
         monotonic: A monotonic clock, seconds. Retries are measured by it.
         sleep: Waits for a number of seconds.
@@ -233,13 +215,8 @@ class TaskTable(Struct, frozen=True, eq=False):
     left_ms: Callable[[], int | None] = no_time_limit
 
     def put(self, item: Item, token: str, retry_policy: RetryPolicy = CREATE) -> None:
-        """Write a new item.
-
-        Raises:
-            ConditionFailed: an item with this key exists.
-            ItemTooLarge: the item is too large.
-            OutcomeUnknown: the item may have been written.
-        """
+        """Write a new item. Raises `ConditionFailed` if an item with this key exists, `ItemTooLarge`, or
+        `OutcomeUnknown`."""
         request = {
             "TableName": self.name,
             "Item": item,
@@ -253,21 +230,11 @@ class TaskTable(Struct, frozen=True, eq=False):
             self._written_item({"pk": item["pk"], "sk": item["sk"]}, failed, token, retry_policy, began_s)
 
     def update(self, key: Item, update: Update, retry_policy: RetryPolicy = WRITE, *, whole: bool = True) -> Item:
-        """Make one write, in one or more attempts, and return the item after it.
+        """Make one write, in one or more attempts, and return the item after it, or with `whole=False` at least the
+        attributes that were written. Raises as `put`.
 
         If an attempt was applied but its response was lost, the next attempt fails, because the item already contains
         the token. So the token in the item distinguishes this from a lost race.
-
-        Args:
-            key: The item's primary key.
-            update: The write.
-            retry_policy: For how long it is retried.
-            whole: Whether to return the whole item; otherwise at least the attributes that were written.
-
-        Raises:
-            ConditionFailed: a condition does not hold.
-            ItemTooLarge: the item would become too large.
-            OutcomeUnknown: the write may have been applied.
         """
         request: dict[str, Any] = {
             "TableName": self.name,
@@ -300,15 +267,8 @@ class TaskTable(Struct, frozen=True, eq=False):
         consistent: bool = True,
         began_s: float | None = None,
     ) -> Item | None:
-        """Read one item.
-
-        Args:
-            key: The item's primary key.
-            retry_policy: For how long the request is retried.
-            attributes: The attributes to read; all by default.
-            consistent: Whether to read strongly consistently, which costs twice as much.
-            began_s: When the retries began, on `monotonic`; `None` for now.
-        """
+        """Read one item. A strongly consistent read costs twice as much. `began_s` is when the retries began, on
+        `monotonic`; `None` for now."""
         request: dict[str, Any] = {"TableName": self.name, "Key": key, "ConsistentRead": consistent}
         if attributes:
             names = {f"#{place}": name for place, name in enumerate(attributes)}
@@ -321,7 +281,6 @@ class TaskTable(Struct, frozen=True, eq=False):
         self._read(lambda: self._send("DeleteItem", {"TableName": self.name, "Key": key}), READ)
 
     def query(self, request: "QueryInputTypeDef", retry_policy: RetryPolicy = READ) -> "QueryOutputTypeDef":
-        """Read one page of a query."""
         page = self._read(lambda: checked(self._send("Query", request), "Count"), retry_policy)
         return cast("QueryOutputTypeDef", page)
 
@@ -337,14 +296,8 @@ class TaskTable(Struct, frozen=True, eq=False):
             self._read(lambda: self._send("PutItem", request), RENEW)
 
     def wait_after_race(self, races: int) -> bool:
-        """Wait before a write whose condition failed is decided again.
-
-        Args:
-            races: How many times it has failed.
-
-        Returns:
-            Whether there is time to try again.
-        """
+        """Wait before a write whose condition failed so many times is decided again. Returns whether there is time to
+        try again."""
         pause_s, left_ms = race_pause_s(races, self.rng()), self.left_ms()
         if left_ms is not None and left_ms / 1000 - pause_s < ATTEMPT_S + REPLY_S:
             return False
@@ -366,23 +319,14 @@ class TaskTable(Struct, frozen=True, eq=False):
         raise ConditionFailed(item, unsure=failed.unsure) from failed
 
     def _read[T](self, send: Callable[[], T], retry_policy: RetryPolicy, began_s: float | None = None) -> T:
-        """Send a request that changes nothing, or changes nothing more if it is sent again.
-
-        Args:
-            send: Makes one attempt.
-            retry_policy: For how long it is retried.
-            began_s: When the retries began, on `monotonic`; `None` for now.
-
-        Raises:
-            StoreUnavailable: it did not succeed.
-        """
+        """Send a request that changes nothing, or changes nothing more if it is sent again."""
         try:
             return self._repeat(send, retry_policy, began_s)
         except OutcomeUnknown as error:
             raise StoreUnavailable(str(error)) from error.__cause__
 
     def _repeat[T](self, send: Callable[[], T], retry_policy: RetryPolicy, began_s: float | None = None) -> T:
-        """Send a request, and retry it while that can help and there is time. The arguments are those of `_read`.
+        """Send a request, and retry it while that can help and there is time, counted from `began_s`; `None` for now.
 
         Raises:
             ConditionFailed: a condition does not hold.
@@ -422,13 +366,7 @@ class TaskTable(Struct, frozen=True, eq=False):
         return retry_policy.pause_s(attempt, since_s, left_s, self.rng(), throttled=throttled)
 
     def _send(self, operation: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Make one attempt at a request and return the response.
-
-        Raises:
-            ConditionFailed: the condition does not hold.
-            ItemTooLarge: the item would exceed DynamoDB's size limit.
-            StoreUnavailable: the attempt failed.
-        """
+        """Make one attempt at a request. Raises as `failure_of` says."""
         began_s: float | None = None
         failed = True
         try:
@@ -453,17 +391,13 @@ class TaskTable(Struct, frozen=True, eq=False):
 def checked[Response: Mapping[str, Any]](
     response: Response, member: str, failure: type[StoreUnavailable] = StoreUnavailable
 ) -> Response:
-    """Return the response if it has the member that DynamoDB always sends.
-
-    Raises:
-        StoreUnavailable: it does not. botocore parses a page that is not JSON, such as a proxy's, as an empty response.
-    """
+    """The response, if it has the member that DynamoDB always sends. botocore parses a page that is not JSON, such as a
+    proxy's, as an empty response."""
     if member not in response:
         raise failure(f"the answer is not DynamoDB's: it has no {member!r}")
     return response
 
 
 def has_token(item: Item, token: str) -> bool:
-    """Whether the write with this token has been applied to the item."""
     stored = stored_token(token)
     return any(stored in map(bytes, item[name]["BS"]) for name in SETS if name in item)

@@ -1,6 +1,7 @@
 """The items of the tasks in a table, for the task store and the job store (docs/storage.md)."""
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -8,33 +9,27 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import Conflict, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.items import Limits, expired, key_of, to_record
-from mcp_baton.tasks.dynamodb.overflow import ObjectStore, OverflowStore, RecentWrites
+from mcp_baton.tasks.dynamodb.items import Limits, expired, key_of, task_id_of, to_record
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
+from mcp_baton.tasks.dynamodb.values import Reader, RecentWrites
 from mcp_baton.tasks.ids import is_task_id
 from mcp_baton.tasks.record import Claim, TaskRecord
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.counting import LiveTasks
+    from mcp_baton.tasks.dynamodb.outside import Places
+    from mcp_baton.tasks.dynamodb.s3 import ObjectStore
 
 
 class TaskItems(Struct, frozen=True, eq=False):
-    """The items of the tasks in a table.
-
-    Attributes:
-        table: The table.
-        limits: The limits for tasks and their owners.
-        objects: S3, for large values; `None` if there is no bucket.
-        recent: The values that were written outside the items a moment ago.
-    """
+    """The items of the tasks in a table. `objects` is S3, for large values; `None` if there is no bucket."""
 
     table: TaskTable
     limits: Limits = Limits()
-    objects: ObjectStore | None = None
+    objects: "ObjectStore | None" = None
     recent: RecentWrites = field(default_factory=RecentWrites)
 
     def within(self, left_ms: Callable[[], int | None]) -> "TaskItems":
-        """The same items for one request: nothing is retried that the function has no time for."""
         return replace(self, table=replace(self.table, left_ms=left_ms))
 
     def now_ms(self) -> int:
@@ -42,22 +37,23 @@ class TaskItems(Struct, frozen=True, eq=False):
         return self.table.clock_ms()
 
     def key(self, owner: str, task_id: str) -> Item:
-        """The primary key of a task's item.
-
-        Raises:
-            TaskNotFound: the id is not a task id.
-        """
+        """The primary key of a task's item. Raises `TaskNotFound` if the id is not a task id."""
         if not is_task_id(task_id):
             raise TaskNotFound
         return key_of(owner, task_id)
 
     def record(self, owner: str, item: Item) -> TaskRecord:
-        """The task in an item. Its large values are fetched when they are read."""
-        return to_record(owner, item, self.overflow)
+        return to_record(owner, item, cache(partial(self._reader, owner, task_id_of(item))))
 
-    def overflow(self) -> OverflowStore:
-        """Where values are stored that are not in the items."""
-        return OverflowStore(self.table, self.objects, self.recent)
+    def _reader(self, owner: str, task_id: str) -> Reader:
+        from mcp_baton.tasks.dynamodb.outside import Fetcher
+
+        return Fetcher(self.places(), owner, task_id)
+
+    def places(self) -> "Places":
+        from mcp_baton.tasks.dynamodb.outside import Places
+
+        return Places(self.table, self.objects, self.recent)
 
     def live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
         """The live task on which a condition failed.
@@ -77,17 +73,10 @@ class TaskItems(Struct, frozen=True, eq=False):
         return current
 
     def claimed(self, owner: str, item: Item, claim: Claim) -> TaskRecord | None:
-        """The task in an item after a write that claimed it.
+        """The task in an item after a write that claimed it; `None` if the claim was lost and is free now.
 
         If the response to that write was lost, and the function was frozen before the retry, another run may have taken
-        the task over.
-
-        Returns:
-            The task; `None` if the claim was lost and is free now.
-
-        Raises:
-            TaskHeld: another run has the claim now.
-            TaskFinished: the task is terminal.
+        the task over: `TaskHeld`.
         """
         task = self.record(owner, item)
         if task.status.terminal:
@@ -108,7 +97,6 @@ class TaskItems(Struct, frozen=True, eq=False):
         return LiveTasks(self.table, self.limits, allowed)
 
     def uncount(self, owner: str, task_id: str, item: Item) -> None:
-        """Stop counting a task that has ended, if tasks are counted."""
         if live := self.live_tasks():
             live.leave(owner, task_id, item)
 
@@ -119,16 +107,11 @@ def may_claim(current: Claim, claim: Claim, now_ms: int) -> bool:
 
 
 def has_claim(task: TaskRecord, claim: Claim) -> bool:
-    """Whether a task still has this claim."""
     return task.claim is not None and task.claim.id == claim.id and task.claim.until_ms > 0
 
 
 def stored_item(task: TaskRecord) -> Item:
-    """The item that a task was read from.
-
-    Raises:
-        ValueError: it was read by a list, which leaves out the values, or by another store.
-    """
+    """The item that a task was read from: by this store, and not by a list, which leaves out the values."""
     if not isinstance(task.source, dict) or "arguments" not in task.source:
         raise ValueError("a task must be read before it can be written against")
     return task.source

@@ -1,98 +1,196 @@
 """The values in a task's item: decoded when they are read, and measured as DynamoDB does (docs/storage.md, Sizes)."""
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, cast
+from threading import Lock
+from typing import Any, Final, Protocol, cast
 
-from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, decode, text_bytes
-from mcp_baton.tasks.texts import from_text
+from msgspec import Struct
+
+from mcp_baton.exceptions import StoreError, StoreUnavailable
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.tasks.dynamodb.attributes import (
+    IN_BUCKET,
+    IN_ITEMS,
+    Attribute,
+    check_kept,
+    decode,
+    from_native,
+    text_bytes,
+)
+from mcp_baton.tasks.texts import decoded, from_text, unzipped_pieces, zipped
 from mcp_baton.tasks.values import StoredValues, Weight
-
-if TYPE_CHECKING:
-    from mcp_baton.tasks.dynamodb.fetching import Fetcher
-    from mcp_baton.tasks.dynamodb.overflow import OverflowStore
 
 COLLECTION_BYTES: Final = 3
 ELEMENT_BYTES: Final = 1
 
+REMEMBERED = 256
+REMEMBERED_S = 10.0
+DIGEST_BYTES = 16
 LARGE_BYTES: Final = 4_096
 """A value of more stored bytes leaves the task's item: every later write of the task would be charged for it."""
+
+
+class Pointer(Struct, frozen=True):
+    """Where a value is stored.
+
+    Attributes:
+        bundle: The bundle's name: 16 bytes of its SHA-256, in 22 characters.
+        text_bytes: The length of the value's JSON text, bytes.
+        stored_bytes: The length of the value in the bundle, bytes.
+        bundle_bytes: The length of the bundle, bytes.
+        offset: Where the value begins in the bundle.
+        days: The S3 folder, named by how long its objects are kept; 0 for a bundle in DynamoDB.
+        until_s: Until when the bundle is certainly kept, epoch seconds; 0 if the pointer does not say.
+    """
+
+    bundle: str
+    text_bytes: int
+    stored_bytes: int
+    bundle_bytes: int
+    offset: int = 0
+    days: int = 0
+    until_s: int = 0
+
+    def attribute(self) -> Attribute:
+        """The stored form: a text that begins with a letter with which no JSON text begins."""
+        place = f"{IN_BUCKET}{self.days}-{self.until_s:x}" if self.days else f"{IN_ITEMS}{self.until_s:x}"
+        fields = [place, self.bundle, str(self.text_bytes), str(self.stored_bytes)]
+        if self.stored_bytes != self.bundle_bytes:
+            fields += [str(self.offset), str(self.bundle_bytes)]
+        return {"S": ",".join(fields)}
+
+    def holds(self, text: bytes) -> bool | None:
+        """Whether the value has this JSON text, by length and digest. `None` if only reading the value can tell."""
+        if len(text) != self.text_bytes:
+            return False
+        if self.stored_bytes != self.bundle_bytes:
+            return None
+        if self.stored_bytes == self.text_bytes:
+            return name_of(digest_of(text)) == self.bundle
+        # Another version of zlib may have compressed the same text differently.
+        return True if name_of(digest_of(zipped(text))) == self.bundle else None
+
+
+def pointer_in(attribute: Attribute) -> Pointer | None:
+    """The pointer in an attribute, if it is one. Raises `StoreError` if it is damaged."""
+    text = attribute.get("S", "")
+    if not text.startswith((IN_ITEMS, IN_BUCKET)):
+        return None
+    try:
+        place, bundle, *numbers = text.split(",")
+        text_bytes, stored, *within = map(int, numbers)
+        offset, whole = within or (0, stored)
+        days, _, until = place[1:].partition("-") if place.startswith(IN_BUCKET) else ("", "", place[1:])
+        return Pointer(bundle, text_bytes, stored, whole, offset, int(days or 0), int(until or "0", 16))
+    except ValueError as error:
+        raise StoreError(f"a pointer is damaged: {error}") from error
+
+
+def digest_of(data: bytes) -> bytes:
+    """SHA-256."""
+    from hashlib import sha256
+
+    return sha256(data).digest()
+
+
+def name_of(digest: bytes) -> str:
+    """The name of the bundle with this SHA-256."""
+    from base64 import urlsafe_b64encode
+
+    return urlsafe_b64encode(digest[:DIGEST_BYTES]).decode().rstrip("=")
+
+
+class RecentWrites:
+    """Remembers the values that were just written outside, so that a write that lost its race does not write them
+    again. Times are monotonic, seconds."""
+
+    def __init__(self) -> None:
+        self._pointers = OrderedDict[tuple[str, str, bytes], tuple[float, Pointer]]()
+        self._lock = Lock()
+
+    def pointer(self, owner: str, task_id: str, digest: bytes, now_s: float) -> Pointer | None:
+        """The pointer to the value with this digest, if it was just written."""
+        with self._lock:
+            at_s, pointer = self._pointers.get((owner, task_id, digest), (0.0, None))
+        return pointer if now_s - at_s < REMEMBERED_S else None
+
+    def note(self, owner: str, task_id: str, digest: bytes, pointer: Pointer, now_s: float) -> None:
+        with self._lock:
+            self._pointers[owner, task_id, digest] = (now_s, pointer)
+            while len(self._pointers) > REMEMBERED:
+                self._pointers.popitem(last=False)
+
+    def forget(self, owner: str, task_id: str) -> None:
+        """Forget the values of a task, one of which was lost: it must be written again if it is needed."""
+        with self._lock:
+            for key in [key for key in self._pointers if key[:2] == (owner, task_id)]:
+                del self._pointers[key]
+
+
+class Reader(Protocol):
+    """Reads the values outside the item of one task: `outside.Fetcher`."""
+
+    def stored(self, pointer: Pointer) -> Attribute: ...
+
+    def text(self, pointer: Pointer) -> Iterator[str]: ...
+
+    def read_ahead(self, pointers: Iterable[Pointer]) -> None: ...
+
+
+def no_reader() -> Reader:
+    """The reader of values outside, where everything is in the item."""
+    raise StoreUnavailable("the value is outside the task's item and cannot be read here")
 
 
 class Variables(StoredValues):
     """Stored task variables. A value is decoded each time that it is read.
 
     So a continuation, which reads only progress and pause reason, does not decode 400 KB of results.
-
-    Args:
-        stored: The attributes, by stored name.
-        fetcher: Returns the reader of values outside the item; `None` if there are none.
     """
 
-    __slots__ = ("_fetcher", "_stored")
+    __slots__ = ("_reader", "_stored")
 
-    def __init__(self, stored: Mapping[str, Attribute], fetcher: "Callable[[], Fetcher] | None" = None) -> None:
+    def __init__(self, stored: Mapping[str, Attribute], reader: Callable[[], Reader] = no_reader) -> None:
         # Few names are quoted, but a task may have thousands of names.
         quoted = any(map(str.startswith, stored, repeat('"')))
         self._stored = {from_text(name): each for name, each in stored.items()} if quoted else stored
-        self._fetcher = fetcher or _Once(None, "", "")
+        self._reader = reader
 
     def __getitem__(self, name: str) -> Json:
-        """The variable's value, exactly as it was stored.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
         attribute = self._stored[name]
-        return self._fetcher().value(attribute) if _is_outside(attribute) else decode(attribute)
+        pointer = pointer_in(attribute)
+        return decode(attribute if pointer is None else self._reader().stored(pointer))
 
     def weight(self, name: str) -> Weight:
-        """The size and place of a value, without reading it."""
         attribute = self._stored[name]
-        if not _is_outside(attribute):
-            return Weight(text_bytes(attribute), outside=False)
-        from mcp_baton.tasks.dynamodb.fetching import weight
-
-        return weight(attribute)
+        pointer = pointer_in(attribute)
+        return Weight(text_bytes(attribute) if pointer is None else pointer.text_bytes, pointer is not None)
 
     def holds(self, name: str, text: bytes) -> bool | None:
-        """Whether a value has this JSON text; `None` if only reading it can tell."""
-        attribute = self._stored[name]
-        if not _is_outside(attribute):
-            return None
-        from mcp_baton.tasks.dynamodb.fetching import holds
-
-        return holds(attribute, text)
+        pointer = pointer_in(self._stored[name])
+        return None if pointer is None else pointer.holds(text)
 
     def text(self, name: str) -> Iterator[str]:
-        """A value's JSON text, in pieces.
-
-        Raises:
-            StoreError: it cannot be read. Discard the pieces before.
-        """
-        from mcp_baton.tasks.dynamodb.fetching import text_pieces
-
         attribute = self._stored[name]
-        return self._fetcher().text(attribute) if _is_outside(attribute) else text_pieces(attribute)
+        pointer = pointer_in(attribute)
+        return text_pieces(attribute) if pointer is None else self._reader().text(pointer)
 
     def read_ahead(self, names: Iterable[str]) -> None:
-        """Fetch several values at once that are about to be read."""
-        outside = [self._stored[name] for name in names if name in self._stored and _is_outside(self._stored[name])]
-        if outside:
-            self._fetcher().read_ahead(outside)
+        pointers = [pointer_in(self._stored[name]) for name in names if name in self._stored]
+        if outside := [pointer for pointer in pointers if pointer]:
+            self._reader().read_ahead(outside)
 
     def __iter__(self) -> Iterator[str]:
-        """The variables' names."""
         return iter(self._stored)
 
     def __len__(self) -> int:
-        """How many there are."""
         return len(self._stored)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is such a variable, without decoding it."""
+        # Without decoding the value.
         return name in self._stored
 
     def __repr__(self) -> str:
@@ -100,51 +198,22 @@ class Variables(StoredValues):
         return f"Variables({self._stored!r})"
 
 
-def values_of(
-    variables: Mapping[str, Attribute],
-    kept: Mapping[str, Attribute],
-    outside: "Callable[[], OverflowStore] | None",
-    owner: str,
-    task_id: str,
-) -> tuple[Variables, Variables]:
-    """A task's variables, and its other values that may be large. Both share what they fetch.
-
-    Args:
-        variables: The attributes of the variables, by stored name.
-        kept: The other attributes.
-        outside: Returns the places for values outside the item; `None` if nothing is fetched.
-        owner: The task's owner.
-        task_id: The task.
-    """
-    fetcher = _Once(outside, owner, task_id)
-    return Variables(variables, fetcher), Variables(kept, fetcher)
-
-
-class _Once:
-    """Creates a task's fetcher when it is first needed. Most tasks have no values outside."""
-
-    __slots__ = ("_made", "_of")
-
-    def __init__(self, outside: "Callable[[], OverflowStore] | None", owner: str, task_id: str) -> None:
-        self._of = outside, owner, task_id
-        self._made: Fetcher | None = None
-
-    def __call__(self) -> "Fetcher":
-        if self._made is None:
-            from mcp_baton.tasks.dynamodb.fetching import Fetcher
-
-            outside, owner, task_id = self._of
-            self._made = Fetcher(outside and outside(), owner, task_id)
-        return self._made
-
-
-def _is_outside(attribute: Attribute) -> bool:
-    """Whether an attribute is a pointer to a value outside."""
-    return attribute.get("S", "")[:1] in (IN_ITEMS, IN_BUCKET)
+def text_pieces(attribute: Attribute) -> Iterator[str]:
+    """The JSON text behind an encoded value, in pieces. Raises as `decode`: then discard the pieces before."""
+    try:
+        match attribute:
+            case {"S": text}:
+                check_kept(text)
+                yield text
+            case {"B": bytes() as compressed}:
+                yield from decoded(unzipped_pieces(compressed))
+            case _:
+                yield dumps(from_native(attribute))
+    except ValueError as error:
+        raise StoreError(f"a stored value is damaged: {error}") from error
 
 
 def is_large(value: Attribute) -> bool:
-    """Whether a value has to leave the task's item."""
     return size(value) > LARGE_BYTES
 
 
@@ -191,14 +260,10 @@ def size(attribute: Attribute) -> int:
     if kind == "N":
         return _number_size(value)
     if kind == "SS":
-        return sum(map(_utf8_bytes, value))  # a set has no overhead, unlike a map or a list
+        return sum(len(text.encode()) for text in value)  # a set has no overhead, unlike a map or a list
     if kind == "BS":
         return sum(map(len, value))
     return 1
-
-
-def _utf8_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
 
 
 def _number_size(number: str) -> int:

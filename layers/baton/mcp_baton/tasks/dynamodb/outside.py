@@ -1,0 +1,543 @@
+"""Values outside the items of tasks: how they are named, written, read, and kept (docs/storage.md, Values outside the
+head).
+
+A value goes to S3 if there is a bucket, otherwise to items of its own in the same table. Values of one write are stored
+together as a bundle, which is named by its digest. So a bundle is never overwritten with other content, and writing it
+twice is safe. A bundle is written before the item that points to it. A write that then loses its race leaves a bundle
+without a pointer. Baton deletes no bundles: they expire.
+
+Pointers do not contain the owner and the task, but every key does. So a copied pointer never leads to values of another
+task.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
+from mcp_baton.protocol.json import dumps
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, from_native, not_kept, text_bytes
+from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
+from mcp_baton.tasks.dynamodb.items import IN_HEAD, KEPT, MARGIN_S, members
+from mcp_baton.tasks.dynamodb.parallel import THREADS, all_of, together
+from mcp_baton.tasks.dynamodb.s3 import (
+    DAY_MS,
+    LONGEST_TTL_MS,
+    RETENTION_DAYS,
+    ObjectMissing,
+    ObjectStore,
+    ObjectTooLarge,
+)
+from mcp_baton.tasks.dynamodb.table import TaskTable
+from mcp_baton.tasks.dynamodb.values import (
+    Pointer,
+    RecentWrites,
+    digest_of,
+    excess,
+    is_large,
+    name_of,
+    pointer_in,
+    size,
+    text_pieces,
+)
+from mcp_baton.tasks.texts import (
+    VALUE_BYTES,
+    check_readable,
+    decoded,
+    from_text,
+    is_zipped,
+    to_text,
+    unzipped_stream,
+)
+from mcp_baton.tasks.values import FINAL_RESULT
+
+logger = logging.getLogger(__name__)
+
+POINTER_BYTES: Final = 46
+"""About the size of a pointer, bytes."""
+
+BUNDLE_BYTES: Final = 350_000
+"""The largest bundle of several values, and the largest piece of a longer one, bytes."""
+
+WHOLE_BYTES = 1_000_000
+"""The largest bundle that is read as a whole. Of a longer one, only some pieces are in memory at a time."""
+
+KEPT_BYTES = 8_000_000
+"""How much fetched data is kept for the rest of a request. The rest is fetched again if it is needed."""
+
+BUCKET_S: Final = 1.2
+"""How long a write waits for S3, seconds. Then the same values go to items of their own."""
+
+PROLONG_S: Final = 2.5
+"""How long writing values again may take, seconds. The remaining values are left for the next time."""
+
+VALUE_PREFIX = "VALUE#"
+VALUE_SORT_KEY = "VALUE"
+OWNER_DIGITS = 32
+DAMAGED = "what is stored is damaged"
+EXCEEDS = "exceeds the task's size limit"
+NOT_WRITTEN = "could not be written outside the task's item"
+
+type Path = tuple[str, ...]
+"""The place of a value in a task's item."""
+
+
+def owner_digest(owner: str) -> str:
+    """An owner in keys: of fixed length, without separators, and hashed, because it can be a person's name."""
+    return digest_of(to_text(owner).encode()).hex()[:OWNER_DIGITS]
+
+
+def piece_key(owner: str, task_id: str, bundle: str, piece: int) -> Item:
+    """The primary key of one piece of a bundle in DynamoDB. Each piece has its own partition."""
+    return {
+        "pk": {"S": f"{VALUE_PREFIX}{owner_digest(owner)}#{task_id}#{bundle}#{piece}"},
+        "sk": {"S": VALUE_SORT_KEY},
+    }
+
+
+def object_key(owner: str, task_id: str, bundle: str, days: int) -> str:
+    """The key of a bundle in S3."""
+    return f"{days}d/{owner_digest(owner)}/{task_id}/{bundle}"
+
+
+def retention_days(ttl_ms: int) -> int:
+    """How long an object is kept whose task lives this much longer: at least a day more, days.
+
+    The day is for clocks that differ, and for a task that is extended while the object is written.
+    """
+    return next((days for days in RETENTION_DAYS if ttl_ms <= (days - 1) * DAY_MS), RETENTION_DAYS[-1])
+
+
+class Places(Struct, frozen=True):
+    """The places for values outside the items, and what was just written there; `objects` is `None` without a
+    bucket."""
+
+    table: TaskTable
+    objects: ObjectStore | None
+    recent: RecentWrites
+
+
+class Part(Struct, frozen=True):
+    """A value to be stored: its name in the write, the length of its JSON text, and its stored bytes."""
+
+    name: str
+    text_bytes: int
+    data: bytes
+
+
+class Bundle(Struct, frozen=True):
+    """Values that are stored together."""
+
+    parts: tuple[Part, ...]
+    data: bytes
+    digest: bytes
+
+    @property
+    def name(self) -> str:
+        return name_of(self.digest)
+
+    def pointers(self, days: int, until_s: int) -> Iterator[tuple[Part, Pointer]]:
+        """The pointer to each value. The arguments are those of `Pointer`."""
+        offset = 0
+        for part in self.parts:
+            yield part, Pointer(self.name, part.text_bytes, len(part.data), len(self.data), offset, days, until_s)
+            offset += len(part.data)
+
+
+def stored_form(value: Attribute) -> bytes:
+    """The bytes of an encoded value: its JSON text, compressed or not."""
+    match value:
+        case {"B": bytes() as compressed}:
+            return compressed
+        case {"S": text}:
+            return text.encode()
+        case _:
+            return dumps(from_native(value)).encode()
+
+
+def bundled(parts: Sequence[Part]) -> list[Bundle]:
+    """Put values together into bundles of at most `BUNDLE_BYTES`. A longer value is a bundle by itself."""
+    groups: list[list[Part]] = []
+    room = 0
+    for part in sorted(parts, key=lambda part: (-len(part.data), part.name)):
+        if len(part.data) > room:
+            groups.append([])
+            room = BUNDLE_BYTES
+        groups[-1].append(part)
+        room -= len(part.data)
+    made = []
+    for group in groups:
+        data = b"".join(part.data for part in group)
+        made.append(Bundle(tuple(group), data, digest_of(data)))
+    return made
+
+
+class Mover:
+    """Moves the values of one write out of the task's item: to S3 if there is a bucket, else to items of their own.
+
+    After S3 has failed, this write uses only items.
+
+    Args:
+        owner: The task's owner.
+        task_id: The task.
+        expires_s: When the task expires, epoch seconds. Its values are kept for at least a day more.
+        until_s: When the time is over, on the table's monotonic clock.
+
+    Attributes:
+        failed: Whether a value could not be written anywhere.
+    """
+
+    def __init__(self, places: Places, owner: str, task_id: str, expires_s: int, until_s: float) -> None:
+        self._table = places.table
+        self._recent = places.recent
+        self._owner = owner
+        self._task_id = task_id
+        self._expires_s = expires_s
+        self._until_s = until_s
+        self._now_ms = places.table.clock_ms()
+        # The item expires at a whole second, up to a second later.
+        lives_ms = max(expires_s * 1000 - 999 - self._now_ms, 0)
+        self._days = retention_days(lives_ms)
+        # Objects do not live long enough for the values of a task that lives longer than this.
+        self._bucket = places.objects if lives_ms <= LONGEST_TTL_MS else None
+        self.failed = False
+
+    def can_move(self, value: Attribute) -> bool:
+        """Whether a value can be moved: moving saves bytes, it is not outside yet, and there is a place for it."""
+        if size(value) <= POINTER_BYTES or pointer_in(value) is not None:
+            return False
+        return self._bucket is not None or text_bytes(value) <= VALUE_BYTES
+
+    def move(self, values: Mapping[str, Attribute]) -> dict[str, Attribute]:
+        """Write values outside the item. Returns the pointers. A value without one could not be written."""
+        pointers, new = dict[str, Attribute](), dict[Part, bytes]()
+        for name, value in values.items():
+            part = Part(name, text_bytes(value), stored_form(value))
+            digest = digest_of(part.data)
+            written = self._recent.pointer(self._owner, self._task_id, digest, self._table.monotonic())
+            if written is not None and written.until_s >= self._expires_s + MARGIN_S:
+                pointers[name] = written.attribute()
+            else:
+                new[part] = digest
+        readable = bundled([part for part in new if part.text_bytes <= VALUE_BYTES])
+        # Values that are never read back go to S3 for people to read, but not to the table.
+        unreadable = bundled([part for part in new if part.text_bytes > VALUE_BYTES])
+        for bundle, days in (*self._put(readable), *self._put(unreadable, in_items=False)):
+            for part, pointer in bundle.pointers(days, self._kept_until_s(days)):
+                self._recent.note(self._owner, self._task_id, new[part], pointer, self._table.monotonic())
+                pointers[part.name] = pointer.attribute()
+        return pointers
+
+    def _kept_until_s(self, days: int) -> int:
+        """When a value written now is deleted at the earliest, epoch seconds; `days` as in `Pointer`."""
+        return (self._now_ms + days * DAY_MS) // 1000 if days else self._expires_s + DAY_MS // 1000
+
+    def _put(self, bundles: Sequence[Bundle], *, in_items: bool = True) -> list[tuple[Bundle, int]]:
+        """Write bundles. Returns the bundles that were written, with `days` as in `Pointer`."""
+        written = list[tuple[Bundle, int]]()
+        if bundles and self._bucket is not None:
+            put, until_s = self._bucket.put, min(self._until_s, self._table.monotonic() + BUCKET_S)
+            jobs = [(b, partial(put, self._object_key(b), b.data, b.digest)) for b in bundles]
+            failed = self._failed(jobs, until_s, "S3")
+            written += [(bundle, self._days) for bundle in bundles if bundle not in failed]
+            if failed:
+                self._bucket = None
+            bundles = failed
+        if bundles and in_items:
+            failed = self._failed(list(chain(*map(self._pieces, bundles))), self._until_s, "items of their own")
+            written += [(bundle, 0) for bundle in bundles if bundle not in failed]
+            self.failed = self.failed or bool(failed)
+        return written
+
+    def _object_key(self, bundle: Bundle) -> str:
+        return object_key(self._owner, self._task_id, bundle.name, self._days)
+
+    def _pieces(self, bundle: Bundle) -> Iterator[tuple[Bundle, Callable[[], None]]]:
+        """The writes of a bundle to items. It needs all of them."""
+        for piece, start in enumerate(range(0, len(bundle.data), BUNDLE_BYTES)):
+            key = piece_key(self._owner, self._task_id, bundle.name, piece)
+            content: Attribute = {"B": bundle.data[start : start + BUNDLE_BYTES]}
+            expires: Attribute = {"N": str(self._kept_until_s(0))}
+            yield bundle, partial(self._table.put_value, {**key, "expires_at": expires, "data": content})
+
+    def _failed(
+        self, jobs: Sequence[tuple[Bundle, Callable[[], None]]], until_s: float, where: str
+    ) -> Sequence[Bundle]:
+        """Run writes of bundles. Returns the bundles that could not be written."""
+        outcomes = together([job for _, job in jobs], until_s, self._table.monotonic)
+        failures = {bundle: failure for (bundle, _), failure in zip(jobs, outcomes, strict=True) if failure is not None}
+        for bundle, failure in failures.items():
+            if not isinstance(failure, StoreUnavailable):
+                raise failure
+            length = len(bundle.data)
+            logger.error("task %s: %d bytes could not be written to %s", self._task_id, length, where, exc_info=failure)
+        return list(failures)
+
+    def fit(self, stored: Item, changes: Changes, limit: int) -> Changes:
+        """Move values of a write outside, so that the item fits within a limit, bytes.
+
+        All large values are moved. If the item would still be too large, more are moved, the largest first. A value
+        that cannot be written outside stays in the item, or if it does not fit, a note replaces it. If that is not
+        enough, DynamoDB decides, whose own limit is a little higher.
+        """
+        values = _values(changes)
+        unreadable = {name for name, value in values.items() if text_bytes(value) > VALUE_BYTES}
+        over = excess_after(stored, changes, limit)
+        fitting = self._moved(changes, self._chosen(values, over, unreadable))
+        for name in sorted(unreadable & fitting.replaceable):
+            fitting = noted(fitting, name)
+        # Computing the size of a large item is slow: if nothing moved, it is not done twice.
+        return with_notes(fitting, over if fitting is changes else excess_after(stored, fitting, limit))
+
+    def fit_new(self, item: Item, limit: int) -> Item:
+        """Move values of a new task's item outside, so that it fits. The caller refuses one that is still too large."""
+        variables = item["variables"]["M"]
+        values = {name: value for name, value in variables.items() if name not in IN_HEAD}
+        values[FINAL_RESULT] = item["arguments"]
+        pointers = self.move({name: values[name] for name in self._chosen(values, excess(item, limit))})
+        arguments = pointers.pop(FINAL_RESULT, item["arguments"])
+        return {**item, "arguments": arguments, "variables": {"M": {**variables, **pointers}}}
+
+    def lighten(self, changes: Changes) -> Changes | None:
+        """The changes for an item that DynamoDB refused as too large: with all values outside that can be moved, or if
+        there are none, with a note for the largest. `None` if that would save nothing."""
+        smaller = self._moved(changes, [name for name, value in _values(changes).items() if self.can_move(value)])
+        return without_largest(changes) if weight(smaller) == weight(changes) else smaller
+
+    def _chosen(self, values: Mapping[str, Attribute], over: int, must: Collection[str] = ()) -> list[str]:
+        """The names of the values that are moved.
+
+        Args:
+            values: The values of the write, by name.
+            over: By how much the item is too large if none is moved, bytes.
+            must: Names of values that may not stay, even if they are not large.
+        """
+        sizes = {name: size(value) for name, value in values.items() if self.can_move(value)}
+        names = [name for name in sizes if name in must or is_large(values[name])]
+        over -= sum(sizes[name] - POINTER_BYTES for name in names)
+        for name in sorted(sizes.keys() - names, key=lambda name: (-sizes[name], name)):
+            if over <= 0:
+                break
+            names.append(name)
+            over -= sizes[name] - POINTER_BYTES
+        return names
+
+    def _moved(self, changes: Changes, names: Collection[str]) -> Changes:
+        """The changes with pointers for those of these values that could be written outside."""
+        if not names:
+            return changes
+        values = _values(changes)
+        pointers = self.move({name: values[name] for name in names})
+        result = pointers.pop(FINAL_RESULT, changes.result)
+        replaceable, variables = changes.replaceable.difference(pointers), {**changes.variables, **pointers}
+        return replace(changes, result=result, replaceable=replaceable, variables=variables)
+
+
+def with_notes(changes: Changes, over: int) -> Changes:
+    """The changes with notes for as many variables, the largest first, as save that many bytes."""
+    while over > 0 and (smaller := without_largest(changes)) is not None:
+        over -= weight(changes) - weight(smaller)
+        changes = smaller
+    return changes
+
+
+def without_largest(changes: Changes) -> Changes | None:
+    """The changes with a note in place of the largest variable; `None` if a note would save nothing."""
+    largest = max(changes.replaceable, key=lambda name: (size(changes.variables[name]), name), default=None)
+    if largest is None:
+        return None
+    smaller = noted(changes, largest)
+    return smaller if weight(smaller) < weight(changes) else None
+
+
+def noted(changes: Changes, name: str) -> Changes:
+    text_length = text_bytes(changes.variables[name])
+    # A shorter value is only replaced if it could not be written outside.
+    note = not_kept(text_length, EXCEEDS if text_length > VALUE_BYTES else NOT_WRITTEN)
+    return replace(
+        changes,
+        variables={**changes.variables, name: note},
+        replaceable=changes.replaceable.difference({name}),
+        oversized=(*changes.oversized, from_text(name)),
+    )
+
+
+def weight(changes: Changes) -> int:
+    """The bytes of the new variables and the result in the item."""
+    return sum(map(size, changes.variables.values())) + (0 if changes.result is None else size(changes.result))
+
+
+def _values(changes: Changes) -> dict[str, Attribute]:
+    """The values that may leave the item: variables, and the final result under its name."""
+    values = {name: changes.variables[name] for name in changes.replaceable}
+    return values if changes.result is None else {**values, FINAL_RESULT: changes.result}
+
+
+class Fetcher:
+    """Reads the values of one task that are outside its item. A bundle is fetched when one of its values is first read.
+
+    Values raise `ValueLost` if they are missing or not what was written, `ValueTooLarge` if they are longer than is
+    read, and `StoreUnavailable` if S3 or DynamoDB does not respond, or refuses.
+    """
+
+    def __init__(self, places: Places, owner: str, task_id: str) -> None:
+        self._places = places
+        self._owner = owner
+        self._task_id = task_id
+        self._kept: dict[str, bytes] = {}
+        self._failures: dict[bool, StoreUnavailable] = {}
+
+    def stored(self, pointer: Pointer) -> Attribute:
+        """A value as it would be stored in the item."""
+        check_readable(pointer.text_bytes)
+        data = self._bundle(pointer)[pointer.offset : pointer.offset + pointer.stored_bytes]
+        return {"B": data} if is_zipped(data) else {"S": data.decode()}
+
+    def text(self, pointer: Pointer) -> Iterator[str]:
+        """The JSON text of a value, in pieces. A long text is never in memory as a whole.
+
+        If it raises an error, discard the pieces before.
+        """
+        if pointer.bundle_bytes <= WHOLE_BYTES:
+            return text_pieces(self.stored(pointer))
+        return decoded(self._streamed(pointer))
+
+    def read_ahead(self, pointers: Iterable[Pointer]) -> None:
+        """Fetch the bundles of these values, four at once, as far as there is room to keep them.
+
+        Errors are raised when a value is read.
+        """
+        room = KEPT_BYTES - sum(map(len, self._kept.values()))
+        wanted: dict[str, Pointer] = {}
+        for pointer in pointers:
+            new = pointer.bundle not in wanted and pointer.bundle not in self._kept
+            # A longer bundle is fetched by itself, several pieces at once.
+            if new and pointer.bundle_bytes <= min(room, BUNDLE_BYTES):
+                wanted[pointer.bundle] = pointer
+                room -= pointer.bundle_bytes
+        if len(wanted) > 1:
+            for failure in together([partial(self._bundle, p) for p in wanted.values()], None, time.monotonic):
+                if failure is not None and not isinstance(failure, StoreError):
+                    raise failure
+
+    def _bundle(self, pointer: Pointer) -> bytes:
+        if pointer.bundle not in self._kept:
+            data = b"".join(self._fetched(pointer))
+            if sum(map(len, self._kept.values())) + len(data) > KEPT_BYTES:
+                return data
+            self._kept[pointer.bundle] = data
+        return self._kept[pointer.bundle]
+
+    def _streamed(self, pointer: Pointer) -> Iterator[bytes]:
+        check_readable(pointer.text_bytes)
+        parts = self._fetched(pointer)
+        first = next(parts)
+        rest = chain((first,), parts)
+        return unzipped_stream(rest, pointer.text_bytes) if is_zipped(first) else rest
+
+    def _fetched(self, pointer: Pointer) -> Iterator[bytes]:
+        """A bundle, in pieces. Raises an error at the end if they are not what was written."""
+        from hashlib import sha256
+
+        digest, came = sha256(), 0
+        for part in self._pieces(pointer):
+            digest.update(part)
+            came += len(part)
+            yield part
+        if came != pointer.bundle_bytes or name_of(digest.digest()) != pointer.bundle:
+            raise self._lost(pointer, DAMAGED)
+
+    def _pieces(self, pointer: Pointer) -> Iterator[bytes]:
+        in_bucket = bool(pointer.days)
+        if in_bucket in self._failures:
+            raise StoreUnavailable(str(self._failures[in_bucket])) from self._failures[in_bucket]
+        try:
+            yield from self._object(pointer) if in_bucket else self._in_items(pointer)
+        except StoreUnavailable as failure:
+            # Otherwise each further read of this request would wait for the same failure.
+            self._failures[in_bucket] = failure
+            raise
+
+    def _object(self, pointer: Pointer) -> Iterator[bytes]:
+        if self._places.objects is None:
+            raise StoreUnavailable(f"the object {pointer.bundle} cannot be read: no bucket is configured")
+        key = object_key(self._owner, self._task_id, pointer.bundle, pointer.days)
+        try:
+            yield from self._places.objects.get(key, pointer.bundle_bytes)
+        except ObjectMissing as missing:
+            raise self._lost(pointer, "its object is missing in S3") from missing
+        except ObjectTooLarge as larger:
+            raise self._lost(pointer, DAMAGED) from larger
+
+    def _in_items(self, pointer: Pointer) -> Iterator[bytes]:
+        """The pieces of a bundle in DynamoDB, four at once."""
+        pieces = -(-pointer.bundle_bytes // BUNDLE_BYTES)
+        for first in range(0, pieces, THREADS):
+            numbers = range(first, min(first + THREADS, pieces))
+            yield from all_of([partial(self._piece, pointer, number) for number in numbers])
+
+    def _piece(self, pointer: Pointer, number: int) -> bytes:
+        key, table = piece_key(self._owner, self._task_id, pointer.bundle, number), self._places.table
+        # An eventually consistent read may miss a new item.
+        item = table.get(key, consistent=False) or table.get(key)
+        if item is None:
+            raise self._lost(pointer, f"its piece {number + 1} is missing")
+        match item.get("data"):
+            case {"B": bytes() as data}:
+                return data
+            case _:
+                raise self._lost(pointer, DAMAGED)
+
+    def _lost(self, pointer: Pointer, cause: str) -> ValueLost:
+        length = pointer.text_bytes
+        self._places.recent.forget(self._owner, self._task_id)
+        logger.error("task %s: %s, of a value of %d bytes, is lost: %s", self._task_id, pointer.bundle, length, cause)
+        return ValueLost(length, cause)
+
+
+def expiring(item: Item, expires_s: int) -> dict[Path, Pointer]:
+    """The pointers in an item to values that may expire before this time, epoch seconds."""
+    stored: dict[Path, Attribute] = {("variables", name): value for name, value in members(item, "variables").items()}
+    stored |= {(name,): item[name] for name in KEPT if name in item}
+    pointers = {path: pointer_in(value) for path, value in stored.items()}
+    return {path: pointer for path, pointer in pointers.items() if pointer and pointer.until_s < expires_s}
+
+
+def prolonged(
+    places: Places, owner: str, task_id: str, expires_s: int, short: Mapping[Path, Pointer]
+) -> tuple[dict[Path, Attribute], int]:
+    """Write the values of `expiring` again. Bundles are processed one by one, so that only one of them is in memory.
+
+    Returns:
+        The new pointers, and how long the task may live, epoch seconds: as requested, or until the first value expires
+        that could not be written again.
+    """
+    stops_s = places.table.monotonic() + PROLONG_S
+    mover = Mover(places, owner, task_id, expires_s, stops_s)
+    pointers: dict[Path, Attribute] = {}
+    bundles: dict[str, list[Path]] = {}
+    for path, pointer in short.items():
+        bundles.setdefault(pointer.bundle, []).append(path)
+    for paths in bundles.values():
+        fetcher = Fetcher(places, owner, task_id)
+        try:
+            if places.table.monotonic() >= stops_s:
+                raise StoreUnavailable("the time for prolonging values is over")
+            values = {"\0".join(path): fetcher.stored(short[path]) for path in paths}
+        except ValueLost:
+            continue  # the value is lost, or too large to be read: the task can live longer without it
+        except StoreUnavailable:
+            values = {}
+        written = mover.move(values)
+        for path in paths:
+            if new := written.get("\0".join(path)):
+                pointers[path] = new
+            else:
+                expires_s = min(expires_s, short[path].until_s)
+    return pointers, expires_s
