@@ -102,16 +102,11 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
 def _lacking(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
     """The arguments that the step lacks; none if something else is wrong, too."""
     names = pause.missing_arguments
-    if isinstance(pause, UnresolvableParams):
-        # The name may be the placeholder of a URI, for which no argument gives a value.
-        return tuple(name for name in names if _has_no_value(name, step, known))
-    return names
-
-
-def _has_no_value(name: str, step: Step, known: Known) -> bool:
-    if name not in step.arguments or name in known.answers.get(step.name, {}):
-        return False
-    return not isinstance(known.resolve(step.arguments[name]), Found)
+    if not isinstance(pause, UnresolvableParams):
+        return names
+    # The name may be the placeholder of a URI, for which no argument gives a value.
+    asked = step.arguments.keys() - known.answers.get(step.name, {}).keys()
+    return tuple(name for name in names if name in asked and not isinstance(known.resolve(step.arguments[name]), Found))
 
 
 def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
@@ -148,6 +143,8 @@ def run_asking(request: Request, task_id: str | None, given: JsonObject, host: S
     """
     rounds = request.rounds()
     if rounds is not None and rounds.earlier is not None:
+        if task_id not in (None, rounds.earlier.task):
+            raise ProtocolError(INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it is of another task")
         task_id = rounds.earlier.task
     run = start(task_id, given, {})
     by_step: dict[str, dict[str, Json]] = {}
@@ -200,7 +197,7 @@ def _answers(
         ends_ms = datetime.fromisoformat(task.created_at).timestamp() * 1_000 + task.ttl_ms
         lifetime_s = max((ends_ms - request.now_ms()) / 1_000, 1)
     question = elicitation(key, missing.message, missing.schema, timeout_s=lifetime_s)
-    asker = request.asking(rounds)(request.reply.request, _Waiting(request, host))
+    asker = request.asking(rounds)(request.reply.request, _waiting(request, host))
     try:
         answer: Elicited = question.read(asker.ask((question,))[0])
     except (ToolError, Abandoned) as error:
@@ -211,17 +208,17 @@ def _answers(
     return missing.answers(answer.content)
 
 
-class _Waiting:
+def _waiting(request: Request, host: ServerHost) -> Callable[[], bool]:
     """Whether to wait for an answer any longer: the client is connected, and a step could still start. Keeps the quiet
     stream alive."""
+    clock = request.services.clock
+    sent_s = clock()
 
-    def __init__(self, request: Request, host: ServerHost) -> None:
-        self._request = request
-        self._host = host
-        self._said_s = request.services.clock()
+    def waits() -> bool:
+        nonlocal sent_s
+        if clock() - sent_s >= KEEP_ALIVE_S:
+            sent_s = clock()
+            request.reply.keep_alive()
+        return not request.reply.gone and host.may_start()
 
-    def __call__(self) -> bool:
-        if self._request.services.clock() - self._said_s >= KEEP_ALIVE_S:
-            self._said_s = self._request.services.clock()
-            self._request.reply.keep_alive()
-        return not self._request.reply.gone and self._host.may_start()
+    return waits
