@@ -79,7 +79,7 @@ def answer_with_run(
     def run(task_id: str | None, given: JsonObject, answers: Mapping[str, JsonObject]) -> EndedRun:
         return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms, answers=answers)
 
-    return run_asking(request, task_id, given, host, run)
+    return run_asking(request, workflow, task_id, given, host, run)
 
 
 def run_workflow(
