@@ -8,7 +8,18 @@ from msgspec import Struct, to_builtins
 
 from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, TaskVariable, placeholders
+from mcp_baton.workflow.sources import (
+    Constant,
+    FirstOf,
+    PromptArg,
+    Source,
+    StepOutput,
+    TaskVariable,
+    parts_of,
+    placeholders,
+    sources_of,
+    written,
+)
 
 type Kind = Literal["argument", "variable", "step"]
 type Flow = Literal["value", "path", "text", "variable"]
@@ -163,6 +174,8 @@ def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
     notes = [f"output is called {step.binding}"] if step.binding != step.name and step.has_value else []
     if step.ask:
         notes.append(f"asks the {step.ask.of}: {step.ask.question}")
+    if step.when is not None:
+        notes.append(f"only if {step.when}")
     if step.checkpoint:
         notes.append("checkpoint: written before the next step")
     if step.retry:
@@ -190,6 +203,8 @@ def _input(name: str, of: Literal["tool", "resource"], source: Source) -> Input:
             text = argument
         case StepOutput(binding, path):
             text = ".".join(filter(None, (binding, path)))
+        case FirstOf():
+            text = written(source)
         case _:
             text = f"task variable {'.'.join(filter(None, (source.name, source.path)))}"
     return Input(name, of, text, isinstance(source, Constant))
@@ -197,8 +212,12 @@ def _input(name: str, of: Literal["tool", "resource"], source: Source) -> Input:
 
 def _edges(step: Step, workflow: Workflow, given: Mapping[str, Argument], setters: Mapping[str, str]) -> Iterator[Edge]:
     target = f"step:{step.name}"
-    for name, source in (*step.arguments.items(), *step.template_bindings.items()):
+    of_condition = [("when", source) for it in step.comparisons for source in sources_of(it)]
+    given_sources = (*step.arguments.items(), *step.template_bindings.items(), *of_condition)
+    for name, source in ((name, part) for name, whole in given_sources for part in parts_of(whole)):
         match source:
+            case FirstOf():
+                pass  # its parts are here
             case PromptArg(argument):
                 yield Edge(f"argument:{argument}", target, "value", name)
             case Constant(value):

@@ -18,7 +18,7 @@ from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.workflow.definition import ANSWERS, Step
+from mcp_baton.workflow.definition import ANSWERS, Step, Workflow
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
@@ -128,6 +128,8 @@ def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
 
 def with_answers(given: JsonObject, answers: JsonObject) -> JsonObject:
     """The arguments of the workflow's tool with more answers."""
+    if not answers:
+        return given
     earlier = given.get(ANSWERS)
     return {**given, ANSWERS: {**(earlier if isinstance(earlier, Mapping) else {}), **answers}}
 
@@ -136,16 +138,20 @@ type Run = Callable[[str | None, JsonObject, Mapping[str, JsonObject]], EndedRun
 """Runs the workflow: with the task to resume, its arguments, and answers by the step that lacked them."""
 
 
-def run_asking(request: Request, task_id: str | None, given: JsonObject, host: ServerHost, start: Run) -> EndedRun:
+def run_asking(
+    request: Request, workflow: Workflow, task_id: str | None, given: JsonObject, host: ServerHost, start: Run
+) -> EndedRun:
     """Run a workflow. If it pauses for values that a person can give, ask for them and continue.
 
-    In the 2026 era each round resumes the task up to the same question, which then has its answer.
+    In the 2026 era each round resumes the task. Answers to the workflow's questions are given to that run. For missing
+    arguments it stops at the same step, which shows what was asked, and continues with them.
     """
     rounds = request.rounds()
     if rounds is not None and rounds.earlier is not None:
         if task_id not in (None, rounds.earlier.task):
             raise ProtocolError(INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it is of another task")
         task_id = rounds.earlier.task
+        given = with_answers(given, _answered(rounds, workflow))
     run = start(task_id, given, {})
     by_step: dict[str, dict[str, Json]] = {}
     while (missing := _missing(request, run)) is not None and run.task is not None:
@@ -167,6 +173,18 @@ def run_asking(request: Request, task_id: str | None, given: JsonObject, host: S
             logger.info("task %s: it was not resumed with the answers", task.task_id, exc_info=True)
             break
     return run
+
+
+def _answered(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
+    """The answers to questions of the workflow in the rounds so far."""
+    names = {question.name for question in workflow.questions}
+    answers: dict[str, Json] = {}
+    for key, answer in rounds.answers.items():
+        step = workflow.step(key.rsplit("-", 2)[0])
+        content = answer.get("content") if isinstance(answer, Mapping) and answer.get("action") == "accept" else None
+        if step is not None and step.ask is not None and isinstance(content, Mapping):
+            answers |= {name: value for name, value in content.items() if name in names and value is not None}
+    return answers
 
 
 def _missing(request: Request, run: EndedRun) -> Missing | None:
