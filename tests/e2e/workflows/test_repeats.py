@@ -3,13 +3,13 @@ idempotency key (docs/workflows.md, When a run is killed)."""
 
 from collections.abc import Iterator
 from io import StringIO
-from typing import Any
+from typing import Any, override
 
 import pytest
 from rich.console import Console
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from mcp_baton.cli.remote import tools as running
+from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.printing import print_ran
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.testing import Client, Era, Run, connect
@@ -219,20 +219,20 @@ def test_a_key_of_a_call_with_a_secret_is_not_shown() -> None:
     assert done.meta["may_have_run_twice"] == [{"step": "transfer"}, {"step": "note"}]
 
 
-class Connected:
-    """The part of the command line's connection that `run` and `resume` need."""
+class Connected(Remote):
+    """Sends the requests of the commands to the server of the tests."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    def request(self, method: str, params: Any, meta: Any = None) -> Any:
-        return self.client.request(method, params, meta)
+    @override
+    def request(self, method: str, params: Any = None, meta: Any = None, **_: Any) -> dict[str, Any]:
+        return dict(self.client.request(method, params, meta))
 
 
 def test_baton_resume_names_repeated_steps_of_a_completed_workflow(client: Client, payments: Payments) -> None:
     lapse(client)
-    remote: Any = Connected(client)
-    ran = running.run(remote, "pay", {}, task_of(client))
+    ran = Connected(client).run("pay", {}, task_of(client))
     to = Console(file=StringIO(), width=1_000)
     print_ran(ran, to)
     assert isinstance(to.file, StringIO)

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, override
 
 import httpx
 import pytest
@@ -10,13 +10,10 @@ import pytest
 from mcp_baton import Server
 from mcp_baton.cli.app import main
 from mcp_baton.cli.remote.arguments import for_tool, given
+from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.errors import Failure
 from mcp_baton.cli.remote.printing import call_line, plain
-from mcp_baton.cli.remote.tools import end_task
 from mcp_baton.testing import Client, connect
-
-if TYPE_CHECKING:
-    from mcp_baton.cli.remote.client import Remote
 
 URL = "https://api.example.com/mcp"
 
@@ -70,14 +67,15 @@ def test_without_httpx_the_command_names_the_package(
     assert "install mcp-baton[local]" in capsys.readouterr().err
 
 
-class Reached:
+class Reached(Remote):
     """Sends the requests of the commands to a server in this process."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def request(self, method: str, params: Any, meta: Any = None) -> Any:
-        return self._client.request(method, params, meta)
+    @override
+    def request(self, method: str, params: Any = None, meta: Any = None, **_: Any) -> dict[str, Any]:
+        return dict(self._client.request(method, params, meta))
 
 
 def test_a_client_completes_a_tools_task_once() -> None:
@@ -90,13 +88,13 @@ def test_a_client_completes_a_tools_task_once() -> None:
     with connect(server, era="2026") as client:
         client.dispatch_fails()  # so that the worker does not complete the task first
         task = client.start_task("count").task_id
-        remote = cast("Remote", Reached(client))
-        state = end_task(remote, task, {"content": [], "by": "hand"})
+        remote = Reached(client)
+        state = remote.end_task(task, {"content": [], "by": "hand"})
 
         assert (state.status, state.result_by, state.result["by"]) == ("completed", "client", "hand")
         assert state.to_json()["resultBy"] == "client"
         with pytest.raises(Failure, match="is completed and cannot be changed"):
-            end_task(remote, task, {"by": "hand"})
+            remote.end_task(task, {"by": "hand"})
 
 
 VALUES: dict[str, Any] = {

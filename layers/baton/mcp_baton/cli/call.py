@@ -6,22 +6,19 @@ from typing import Annotated, Any
 import typer
 
 from mcp_baton.cli import options
-from mcp_baton.cli.remote.errors import DONE, FAILED, reports_errors
+from mcp_baton.cli.remote.errors import DONE, FAILED
 
 
-@reports_errors
+@options.uses_server(options.Where)
 def call(
-    where: options.Where,
+    way: options.Way,
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
     arguments: options.Arguments = None,
     task: Annotated[
         str | None, typer.Option("--task", metavar="TASK", help="The workflow's task to which the call belongs.")
     ] = None,
-    api_key: options.ApiKey = None,
-    token: options.Token = None,
-    aws: options.Aws = False,
-    header: options.Header = None,
-    as_json: options.AsJson = False,
+    *,
+    as_json: bool,
 ) -> int:
     """Call a tool and print its result.
 
@@ -32,16 +29,13 @@ def call(
     """
     from mcp_baton.cli.remote.arguments import for_tool, given
     from mcp_baton.cli.remote.connection import connection
-    from mcp_baton.cli.remote.tools import call as call_tool
-    from mcp_baton.cli.remote.tools import find_tool
     from mcp_baton.local.clean_text import print_json
 
     words = given(arguments or ())
-    with connection(options.Way(where, api_key, token, aws, header), as_json=as_json) as connected:
-        listed = find_tool(connected, tool)
-        task_id = None if task is None else connected.remote.find_task(task)
-        values = for_tool(words, listed.get("inputSchema", {}))
-        result = call_tool(connected, listed, values, task_id)
+    with connection(way, as_json=as_json) as remote:
+        listed = remote.tool(tool)
+        task_id = None if task is None else remote.find_task(task)
+        result = remote.call(listed, for_tool(words, listed.get("inputSchema", {})), task_id)
     if as_json:
         print_json({name: value for name, value in result.items() if name != "resultType"})
     else:

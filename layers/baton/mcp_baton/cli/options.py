@@ -5,12 +5,15 @@ This module imports little, so that `baton --help` is fast. Typer also passes de
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from mcp_baton.cli.remote.errors import print_error
 from mcp_baton.exceptions import BatonError
 from mcp_baton.settings import ALIAS
 
@@ -99,39 +102,35 @@ class WhereError(BatonError):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way to a server: WHERE and the options beside it."""
+    """The way to a server, or to the table of its tasks: WHERE and the options beside it."""
 
-    where: str
+    where: str | None
     api_key: str | None = None
     token: str | None = None
     aws: bool = False
     header: Sequence[str] | None = None
+    table: str | None = None
+    owner: str | None = None
+    dynamodb: str | None = None
 
     @property
     def is_target(self) -> bool:
-        """Whether it is a file or a module."""
-        return "://" not in self.where and (".py" in self.where or ":" in self.where)
+        """Whether WHERE is a file or a module."""
+        where = self.where or ""
+        return "://" not in where and (".py" in where or ":" in where)
 
     def check_target(self) -> None:
-        """Check that options for URLs are not combined with a file or a module.
-
-        Raises:
-            WhereError: they are, or it is a URL without a scheme.
-        """
+        """Refuse options for URLs beside a file or a module, and a URL without a scheme."""
         if self.api_key or self.token or self.aws or self.header:
             raise WhereError(
                 f"{self.where} is served in this process: --api-key, --token, --aws and --header are for URLs"
             )
-        if _HOST.fullmatch(self.where):
+        if _HOST.fullmatch(self.where or ""):
             raise WhereError(f"{self.where} is not a URL without its scheme: write http://{self.where}")
 
     def refuse_target(self) -> None:
-        """Refuse a file or a module for a command about existing tasks: it would be served without tasks.
-
-        Raises:
-            WhereError: it is a file or a module.
-        """
-        if self.is_target and not _HOST.fullmatch(self.where):
+        """Refuse a file or a module for a command about existing tasks: it would be served without tasks."""
+        if self.is_target and not _HOST.fullmatch(self.where or ""):
             raise WhereError(
                 f"{self.where} would be served for this command only, without tasks: name the URL of its `baton serve`"
             )
@@ -159,29 +158,75 @@ Served = Annotated[str, typer.Argument(metavar="WHERE", help="A URL, or a profil
 WhereOrTask = Annotated[
     str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name. With --table, the task's id instead.")
 ]
+WhereOrTable = Annotated[
+    str | None, typer.Argument(metavar="WHERE", help="A URL, or a profile's name; not with --table.")
+]
 Task = Annotated[str | None, typer.Argument(metavar="TASK", help="The task's id, or a unique prefix of it.")]
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="key=text, key:=JSON, or key=@FILE for the file's text."),
 ]
-ApiKey = Annotated[
-    str | None, typer.Option("--api-key", metavar="KEY", help="Sent as x-api-key; env:NAME reads a variable.")
+GoOn = Annotated[
+    bool, typer.Option("--continue", help="At a pause, ask at the terminal for what the server needs to continue.")
 ]
-Token = Annotated[
-    str | None, typer.Option("--token", metavar="TOKEN", help="Sent as a bearer token; env:NAME reads a variable.")
-]
-Aws = Annotated[bool, typer.Option("--aws", help="Sign the requests with AWS credentials (Signature Version 4).")]
-Header = Annotated[
-    list[str] | None, typer.Option("--header", metavar="NAME:VALUE", help="One more header; may be repeated.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on the standard output.")]
-Table = Annotated[
-    str | None,
-    typer.Option("--table", metavar="NAME", help="For operators: read the DynamoDB table, not a server."),
-]
-Owner = Annotated[str | None, typer.Option("--owner", metavar="OWNER", help="With --table: the owner of the tasks.")]
-DynamoDB = Annotated[
-    str | None,
-    typer.Option("--dynamodb", parser=database, metavar="URL", help="With --table: the URL of another DynamoDB."),
-]
-GoOn = Annotated[bool, typer.Option("--continue", help="Make the remaining calls here, one after the other.")]
+
+_CREDENTIALS: Final[dict[str, Any]] = {
+    "api_key": Annotated[
+        str | None, typer.Option("--api-key", metavar="KEY", help="Sent as x-api-key; env:NAME reads a variable.")
+    ],
+    "token": Annotated[
+        str | None, typer.Option("--token", metavar="TOKEN", help="Sent as a bearer token; env:NAME reads a variable.")
+    ],
+    "aws": Annotated[bool, typer.Option("--aws", help="Sign the requests with AWS credentials (Signature Version 4).")],
+    "header": Annotated[
+        list[str] | None, typer.Option("--header", metavar="NAME:VALUE", help="One more header; may be repeated.")
+    ],
+}
+_TABLE: Final[dict[str, Any]] = {
+    "table": Annotated[
+        str | None,
+        typer.Option("--table", metavar="NAME", help="For operators: read the DynamoDB table, not a server."),
+    ],
+    "owner": Annotated[str | None, typer.Option("--owner", metavar="OWNER", help="With --table: the tasks' owner.")],
+    "dynamodb": Annotated[
+        str | None,
+        typer.Option("--dynamodb", parser=database, metavar="URL", help="With --table: the URL of another DynamoDB."),
+    ],
+}
+_AS_JSON: Final = Annotated[bool, typer.Option("--json", help="Print one JSON document on the standard output.")]
+
+
+def uses_server(
+    where: Any, *, optional: bool = False, table: bool = False
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Decorate a command whose first parameter is a `Way`: on the command line it has WHERE and the options beside it.
+
+    The command prints its errors on the standard error and returns the exit code. With `--json` it also prints
+    `{"error": {"message", "code"?, "data"?}}` on the standard output.
+
+    Args:
+        where: The argument WHERE.
+        optional: Whether it can be omitted.
+        table: Whether the command also has the options of a table.
+    """
+    shared = {**(_TABLE if table else {}), **_CREDENTIALS}
+
+    def decorated(command: Callable[..., int]) -> Callable[..., int]:
+        @wraps(command)
+        def run(**named: Any) -> int:
+            way = Way(**{name: named.pop(name) for name in ("where", *shared)})
+            try:
+                return command(way, **named)
+            except BatonError as error:
+                return print_error(error, as_json=named["as_json"])
+
+        none = Parameter.empty if not optional else None
+        made = [Parameter("where", Parameter.POSITIONAL_OR_KEYWORD, default=none, annotation=where)]
+        made += [each for name, each in signature(command).parameters.items() if name not in ("way", "as_json")]
+        for name, annotation in {**shared, "as_json": _AS_JSON}.items():
+            default = False if name in ("aws", "as_json") else None
+            made.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+        run.__signature__ = Signature(made)  # type: ignore[attr-defined]
+        return run
+
+    return decorated

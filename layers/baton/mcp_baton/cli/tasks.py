@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mcp_baton.cli import options
-from mcp_baton.cli.options import Way, WhereError
-from mcp_baton.cli.remote.errors import DONE, reports_errors
+from mcp_baton.cli.options import Task, Way, WhereError, WhereOrTable, WhereOrTask, uses_server
+from mcp_baton.cli.remote.errors import DONE
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -21,24 +20,14 @@ if TYPE_CHECKING:
 WATCH_S: Final = 2.0
 PAGE: Final = 50
 
-type Listing = Callable[[], list[dict[str, Any]]]
 
-
-@reports_errors
+@uses_server(WhereOrTable, optional=True, table=True)
 def tasks(
-    where: Annotated[
-        str | None, typer.Argument(metavar="WHERE", help="A URL, or a profile's name; not with --table.")
-    ] = None,
+    way: Way,
     watch: Annotated[bool, typer.Option("--watch", help="Keep the list on the screen and update it.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="List all tasks, not about 50.")] = False,
-    table: options.Table = None,
-    owner: options.Owner = None,
-    dynamodb: options.DynamoDB = None,
-    api_key: options.ApiKey = None,
-    token: options.Token = None,
-    aws: options.Aws = False,
-    header: options.Header = None,
-    as_json: options.AsJson = False,
+    *,
+    as_json: bool,
 ) -> int:
     """List your tasks, newest first."""
     import sys
@@ -48,140 +37,84 @@ def tasks(
 
     if watch and (as_json or not sys.stdout.isatty()):
         raise WhereError("--watch needs a terminal and cannot be used with --json")
+    if (way.where is None) == (way.table is None):
+        raise WhereError("name either WHERE or --table")
     most = None if everything else PAGE
-    way = None if where is None else Way(where, api_key, token, aws, header)
-    with _listing(way, table, owner, dynamodb, most) as listed:
+    with _opened(way, as_json=True) as opened:
         if as_json:
-            print_json({"tasks": listed()})
+            print_json({"tasks": opened.tasks(most)})
         elif watch:
-            _watch(listed)
+            _watch(lambda: opened.tasks(most))
         else:
-            console().print(_table_of(found) if (found := listed()) else "no tasks")
+            console().print(_table_of(found) if (found := opened.tasks(most)) else "no tasks")
     return DONE
 
 
-@reports_errors
-def show(
-    where: options.WhereOrTask,
-    task: options.Task = None,
-    table: options.Table = None,
-    owner: options.Owner = None,
-    dynamodb: options.DynamoDB = None,
-    api_key: options.ApiKey = None,
-    token: options.Token = None,
-    aws: options.Aws = False,
-    header: options.Header = None,
-    as_json: options.AsJson = False,
-) -> int:
+@uses_server(WhereOrTask, table=True)
+def show(way: Way, task: Task = None, *, as_json: bool) -> int:
     """Show a task: its steps, its pause reason, and the next calls."""
-    from mcp_baton.cli.remote.tools import get_task
-
-    way = Way(where, api_key, token, aws, header)
-    if table is not None:
-        state = _in_table(way, task, table, owner, dynamodb, lambda opened, task_id: opened.state(task_id))
-    else:
-        state = _on_server(way, task, get_task, as_json=as_json)
-    return _shown(state, as_json=as_json)
+    return _print_task(way, task, lambda opened, task_id: opened.task(task_id), as_json=as_json)
 
 
-@reports_errors
-def cancel(
-    where: options.WhereOrTask,
-    task: options.Task = None,
-    table: options.Table = None,
-    owner: options.Owner = None,
-    dynamodb: options.DynamoDB = None,
-    api_key: options.ApiKey = None,
-    token: options.Token = None,
-    aws: options.Aws = False,
-    header: options.Header = None,
-    as_json: options.AsJson = False,
-) -> int:
+@uses_server(WhereOrTask, table=True)
+def cancel(way: Way, task: Task = None, *, as_json: bool) -> int:
     """Cancel a task.
 
     A task that has already ended is not changed, and the exit code is 1.
     """
-    from mcp_baton.cli.remote.tools import end_task
-
-    way = Way(where, api_key, token, aws, header)
-    if table is not None:
-        state = _in_table(way, task, table, owner, dynamodb, lambda opened, task_id: opened.cancel(task_id))
-    else:
-        state = _on_server(way, task, end_task, as_json=as_json)
-    return _shown(state, as_json=as_json)
+    return _print_task(way, task, lambda opened, task_id: opened.end_task(task_id), as_json=as_json)
 
 
-@reports_errors
+@uses_server(WhereOrTask, table=True)
 def complete(
-    where: options.WhereOrTask,
-    task: options.Task = None,
+    way: Way,
+    task: Task = None,
     result: Annotated[
         str, typer.Option("--result", metavar="JSON", help="The result, a JSON object; @FILE reads it from a file.")
     ] = "",
-    table: options.Table = None,
-    owner: options.Owner = None,
-    dynamodb: options.DynamoDB = None,
-    api_key: options.ApiKey = None,
-    token: options.Token = None,
-    aws: options.Aws = False,
-    header: options.Header = None,
-    as_json: options.AsJson = False,
+    *,
+    as_json: bool,
 ) -> int:
     """Complete a task with a result that you supply.
 
     A task that has already ended is not changed, and the exit code is 1.
     """
-    from mcp_baton.cli.remote.tools import end_task
-
-    value, way = _object(result), Way(where, api_key, token, aws, header)
-    if table is not None:
-        state = _in_table(way, task, table, owner, dynamodb, lambda opened, task_id: opened.complete(task_id, value))
-    else:
-        state = _on_server(way, task, lambda remote, task_id: end_task(remote, task_id, value), as_json=as_json)
-    return _shown(state, as_json=as_json)
-
-
-def _object(text: str) -> dict[str, Any]:
     from mcp_baton.cli.remote.arguments import ArgumentError, for_tool, given
 
-    if not text:
+    if not result:
         raise ArgumentError("--result is missing: a JSON object, such as --result '{\"refunded\": true}'")
-    written = given([f"--result={text}"])
-    return dict(for_tool(written, {"properties": {"--result": {"type": "object"}}})["--result"])
+    schema = {"properties": {"--result": {"type": "object"}}}
+    value = for_tool(given([f"--result={result}"]), schema)["--result"]
+    return _print_task(way, task, lambda opened, task_id: opened.end_task(task_id, value), as_json=as_json)
 
 
-def _in_table(
-    way: Way,
-    task: str | None,
-    table: str,
-    owner: str | None,
-    dynamodb: str | None,
-    do: "Callable[[Table, str], TaskState]",
-) -> "TaskState":
-    """Do something with a task in a table. The first argument of the command is the task."""
-    from mcp_baton.cli.remote.table import asked, open_table
+@contextmanager
+def _opened(way: Way, *, as_json: bool) -> "Iterator[Remote | Table]":
+    if way.table is not None:
+        from mcp_baton.cli.remote.table import table
 
-    if task is not None:
-        raise WhereError("with --table there is no WHERE: name only the task")
-    opened = open_table(table, owner, dynamodb)
-    return asked(lambda: do(opened, opened.find_task(way.where)))
+        with table(way.table, way.owner, way.dynamodb) as opened:
+            yield opened
+    else:
+        from mcp_baton.cli.remote.connection import connection
+
+        way.refuse_target()
+        with connection(way, as_json=as_json) as remote:
+            yield remote
 
 
-def _on_server(way: Way, task: str | None, do: "Callable[[Remote, str], TaskState]", *, as_json: bool) -> "TaskState":
-    """Do something with a task of a server."""
-    from mcp_baton.cli.remote.connection import connection
-
-    if task is None:
-        raise WhereError("the task is missing: name WHERE, and then the task's id")
-    way.refuse_target()
-    with connection(way, as_json=as_json) as connected:
-        return do(connected.remote, connected.remote.find_task(task))
-
-
-def _shown(state: "TaskState", *, as_json: bool) -> int:
+def _print_task(way: Way, task: str | None, do: "Callable[[Remote | Table, str], TaskState]", *, as_json: bool) -> int:
+    """Do something with a task and print it. With --table, the first argument of the command is the task."""
     from mcp_baton.cli.remote.printing import console, print_task
     from mcp_baton.local.clean_text import print_json
 
+    if way.table is not None and task is not None:
+        raise WhereError("with --table there is no WHERE: name only the task")
+    named = task if way.table is None else way.where
+    if named is None:
+        raise WhereError("the task is missing: name WHERE, and then the task's id")
+    with _opened(way, as_json=as_json) as opened:
+        state = do(opened, opened.find_task(named))
     if as_json:
         print_json(state.to_json())
     else:
@@ -189,26 +122,7 @@ def _shown(state: "TaskState", *, as_json: bool) -> int:
     return DONE
 
 
-@contextmanager
-def _listing(
-    way: Way | None, table: str | None, owner: str | None, dynamodb: str | None, most: int | None
-) -> Iterator[Listing]:
-    if (way is None) == (table is None):
-        raise WhereError("name either WHERE or --table")
-    if way is None and table is not None:
-        from mcp_baton.cli.remote.table import asked, open_table
-
-        opened = open_table(table, owner, dynamodb)
-        yield lambda: asked(lambda: opened.tasks(most))
-    elif way is not None:
-        from mcp_baton.cli.remote.connection import connection
-
-        way.refuse_target()
-        with connection(way, as_json=True) as connected:
-            yield lambda: connected.remote.pages("tasks/list", "tasks", era="2025", most=most)
-
-
-def _watch(listed: Listing) -> None:
+def _watch(listed: Callable[[], list[dict[str, Any]]]) -> None:
     from rich.live import Live
 
     from mcp_baton.cli.remote.printing import console

@@ -19,13 +19,7 @@ class ArgumentError(BatonError):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An argument on the command line.
-
-    Attributes:
-        name: Its name.
-        text: Its text, or the text of the file that it names.
-        literal: Whether the text is JSON (`key:=JSON`).
-    """
+    """An argument on the command line. `literal` is whether the text is JSON (`key:=JSON`)."""
 
     name: str
     text: str
@@ -33,11 +27,7 @@ class Given:
 
 
 def given(words: Iterable[str]) -> list[Given]:
-    """Parse words such as `a=text`, `b:=[1]` and `c=@notes.txt`.
-
-    Raises:
-        ArgumentError: a word has another form, a name occurs twice, or a file cannot be read.
-    """
+    """Parse words such as `a=text`, `b:=[1]` and `c=@notes.txt`."""
     found: dict[str, Given] = {}
     for word in words:
         parts = _GIVEN.fullmatch(word)
@@ -47,41 +37,30 @@ def given(words: Iterable[str]) -> list[Given]:
         if name in found:
             raise ArgumentError(f"the argument {name!r} occurs twice")
         if parts["kind"] == "=@":
-            text = _text_of(name, Path(text))
+            try:
+                text = Path(text).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+                raise ArgumentError(f"{name}=@{text}: the file cannot be read: {reason}") from error
         found[name] = Given(name, text, literal=parts["kind"] == ":=")
     return list(found.values())
 
 
-def _text_of(name: str, file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ArgumentError(f"{name}=@{file}: the file cannot be read: {reason}") from error
-
-
 def for_tool(arguments: Sequence[Given], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the arguments of a call according to the tool's input schema.
-
-    Raises:
-        ArgumentError: the tool has no such argument, or the text does not have its type.
-    """
+    """Convert the arguments of a call according to the tool's input schema."""
     properties = schema.get("properties", {})
     if properties and not schema.get("additionalProperties"):
         _check_names(arguments, properties)
-    return {each.name: _converted(each, properties.get(each.name, {}), schema) for each in arguments}
+    return {
+        each.name: _literal(each)
+        if each.literal
+        else from_text(each.name, each.text, properties.get(each.name, {}), schema)
+        for each in arguments
+    }
 
 
 def for_prompt(arguments: Sequence[Given], declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Convert the arguments of a prompt, which are all strings.
-
-    Args:
-        arguments: The arguments on the command line.
-        declared: The prompt's arguments, as in `prompts/list`.
-
-    Raises:
-        ArgumentError: the prompt has no such argument, or a text is not JSON.
-    """
+    """Convert the arguments of a prompt, which are all strings. `declared` has those of `prompts/list`."""
     _check_names(arguments, [str(each["name"]) for each in declared])
     made: dict[str, str] = {}
     for each in arguments:
@@ -113,22 +92,8 @@ def _literal(each: Given) -> Any:
         raise ArgumentError(f"{each.name}:={each.text} is not JSON: {error}") from error
 
 
-def _converted(each: Given, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    return _literal(each) if each.literal else from_text(each.name, each.text, schema, root)
-
-
 def from_text(name: str, text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """Convert a text to a value of a schema. A schema that allows strings keeps the text.
-
-    Args:
-        name: The argument's name, for the error.
-        text: The text.
-        schema: The argument's JSON schema.
-        root: The schema with its `$defs`.
-
-    Raises:
-        ArgumentError: the text is not a value of the schema's type.
-    """
+    """Convert a text to a value of a schema. A schema that allows strings keeps the text. `root` has the `$defs`."""
     for choice in _enumerated(schema, root):
         if text == _as_text(choice):
             return choice
@@ -141,15 +106,11 @@ def from_text(name: str, text: str, schema: Mapping[str, Any], root: Mapping[str
     try:
         value = json.loads(text)
     except ValueError:
-        value = _Not
-    if value is _Not or not any(_is(kind, value) for kind in kinds):
+        value = ...
+    if not any(_is(kind, value) for kind in kinds):
         wanted = " or ".join(sorted(kinds - {"null"}) + ["null"] * ("null" in kinds))
         raise ArgumentError(f"{name}={text}: {text!r} is not a value of type {wanted}")
     return value
-
-
-class _Not:
-    """Marks a text that is not JSON."""
 
 
 def kinds_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A client of a server, for the commands: requests, questions of the server, and progress."""
+"""A client of a server, for the commands."""
 
 import base64
 import re
@@ -7,18 +7,27 @@ from importlib.metadata import version
 from itertools import count
 from typing import Any, Final, Literal, Protocol
 
-from mcp_baton.cli.remote.errors import Rejected, Unreachable, faulty
-from mcp_baton.cli.remote.printing import short
+from msgspec import structs
+
+from mcp_baton.cli.remote.arguments import unknown
+from mcp_baton.cli.remote.errors import Failure, Rejected, Unreachable, ended_message, faulty
+from mcp_baton.cli.remote.printing import Progress, short
+from mcp_baton.cli.remote.questions import Stopped, Terminal
+from mcp_baton.cli.remote.task import Ran, StepState, TaskState, state_of
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.envelope import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     METHOD_HEADER,
     NAME_HEADER,
+    TASK_ID_KEY,
     TASKS_EXTENSION,
     VERSION_HEADER,
     VERSION_KEY,
 )
+from mcp_baton.server.definitions.param_headers import KEYWORD
+from mcp_baton.server.schema.prompt_arguments import SECRETS
+from mcp_baton.server.workflows.task_view import NEXT_KEY
 
 type Era = Literal["2025", "2026"]
 
@@ -33,7 +42,14 @@ ENTRIES: Final = 100_000
 SEARCHED: Final = 1_000
 """The number of newest tasks among which a prefix is looked up."""
 
-_TASK_ID: Final = re.compile(r"[0-9a-z]{37}")
+PROGRESS_TOKEN: Final = {"progressToken": "baton"}
+
+POLL_MS: Final = (100, 60_000)
+"""The minimum and the maximum of the time between two polls, whatever the server requests, milliseconds."""
+
+ANSWERED_S: Final = 1.0
+"""The time before a task is polled after its question was answered, seconds."""
+
 _NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
@@ -45,27 +61,26 @@ class Transport(Protocol):
 
 
 class Remote:
-    """A server.
+    """A server, with the terminal that answers its questions and shows its progress.
+
+    Requests raise `Rejected` if the server answers with an error, `Unreachable` if it does not answer, and `Denied` if
+    it rejects the caller.
 
     Args:
         transport: Sends messages to it.
-        ask: Answers a question of the server: takes the request, returns its result.
-        on_progress: Gets the params of each `notifications/progress`.
+        terminal: Answers its questions.
+        progress: Shows its notifications.
         sleep: Waits for a number of seconds before a task is polled again.
     """
 
     def __init__(
-        self,
-        transport: Transport,
-        ask: Callable[[Mapping[str, Any]], dict[str, Any]],
-        on_progress: Callable[[Mapping[str, Any]], None],
-        sleep: Callable[[float], None],
+        self, transport: Transport, terminal: Terminal, progress: Progress, sleep: Callable[[float], None]
     ) -> None:
+        self.terminal = terminal
+        self.progress = progress
         self._transport = transport
-        self._on_progress = on_progress
+        self._sleep = sleep
         self._ids = count(1)
-        self.ask = ask
-        self.sleep = sleep
 
     def request(
         self,
@@ -78,28 +93,32 @@ class Remote:
     ) -> dict[str, Any]:
         """Send a request, answer the server's questions, and return the result.
 
-        Args:
-            method: E.g. `tools/list`.
-            params: Its params, without `_meta`.
-            meta: Members of `_meta` in addition to those of the era.
-            era: The era of the request. Only 2025 has `tasks/list`.
-            headers: Headers in addition to those of the era.
-
-        Raises:
-            Rejected: the server answers with an error.
-            Unreachable, Denied: the server does not answer or rejects the caller.
+        `meta` and `headers` are added to those of the era. Only 2025 has `tasks/list`.
         """
         sent = dict(params or {})
         for _ in range(ROUNDS):
             result = self._once(method, sent, meta or {}, era, headers or {})
             if result.get("resultType") != "input_required":
                 return result
-            sent["inputResponses"] = {key: self.ask(asked) for key, asked in result.get("inputRequests", {}).items()}
+            asked = result.get("inputRequests", {})
+            sent["inputResponses"] = {key: self.terminal.answer(question) for key, question in asked.items()}
             if "requestState" in result:
                 sent["requestState"] = result["requestState"]
         raise Rejected(0, f"{method} has asked {ROUNDS} times and asks again")
 
-    def pages(self, method: str, key: str, *, era: Era = "2026", most: int | None = None) -> list[dict[str, Any]]:
+    def _once(
+        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], era: Era, headers: Mapping[str, str]
+    ) -> dict[str, Any]:
+        sent = {**params, "_meta": {**_own_meta(era), **meta}} if era == "2026" or meta else params
+        request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": sent}
+        for message in self._transport.send(request, {**_own_headers(era, method, params), **headers}):
+            if message.get("method") == "notifications/progress":
+                self.progress.notify(message.get("params", {}))
+            elif "method" not in message and ("result" in message or "error" in message):
+                return _result(message)
+        raise Unreachable(f"the answer to {method} is incomplete. If the request has a task, look at the task")
+
+    def _pages(self, method: str, key: str, *, era: Era = "2026", most: int | None = None) -> list[dict[str, Any]]:
         """Return the entries of a list. After `most` entries, no further page is requested."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
@@ -113,28 +132,139 @@ class Remote:
                 break
         raise faulty(f"the list of {method} does not end: {PAGES:,} pages or {ENTRIES:,} entries were read")
 
+    def tool(self, name: str) -> dict[str, Any]:
+        """Return a tool as it is listed."""
+        return _named(name, self._pages("tools/list", "tools"), "tool")
+
+    def prompt(self, name: str) -> dict[str, Any]:
+        """Return a prompt as it is listed."""
+        return _named(name, self._pages("prompts/list", "prompts"), "prompt")
+
+    def tasks(self, most: int | None) -> list[dict[str, Any]]:
+        """Return the caller's newest tasks; all for `None`."""
+        return self._pages("tasks/list", "tasks", era="2025", most=most)
+
     def find_task(self, prefix: str) -> str:
-        """Return the id of the caller's only task with this prefix.
+        """Return the id of the caller's only task with this prefix."""
+        return find_id(prefix, lambda: self.tasks(SEARCHED))
+
+    def task(self, task_id: str) -> TaskState:
+        """Return a task with its suggested calls."""
+        return state_of(self.request("tasks/get", {"taskId": task_id}, {NEXT_KEY: True}))
+
+    def workflow_of(self, prefix: str) -> tuple[str, str]:
+        """Return the id and the workflow of a task that can be resumed.
 
         Raises:
-            TaskIdError: no task or several tasks have it.
+            Failure: it has ended, or it belongs to a tool.
         """
-        if is_task_id(prefix):
-            return prefix
-        tasks = self.pages("tasks/list", "tasks", era="2025", most=SEARCHED)
-        return only_id(prefix, [str(task["taskId"]) for task in tasks])
+        state = self.task(self.find_task(prefix))
+        if state.ended:
+            raise Failure(ended_message(f"the task {state.task_id}", state.status))
+        if state.workflow is None:
+            raise Failure(f"the task {state.task_id} belongs to a tool and needs no resume")
+        return state.task_id, state.workflow
 
-    def _once(
-        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], era: Era, headers: Mapping[str, str]
-    ) -> dict[str, Any]:
-        sent = {**params, "_meta": {**_own_meta(era), **meta}} if era == "2026" or meta else params
-        request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": sent}
-        for message in self._transport.send(request, {**_own_headers(era, method, params), **headers}):
-            if message.get("method") == "notifications/progress":
-                self._on_progress(message.get("params", {}))
-            elif "method" not in message and ("result" in message or "error" in message):
-                return _result(message)
-        raise Unreachable(f"the answer to {method} is incomplete. If the request has a task, look at the task")
+    def end_task(self, task_id: str, result: Mapping[str, Any] | None = None) -> TaskState:
+        """Cancel a task, or complete it with a result.
+
+        Raises:
+            Failure: it has already ended.
+        """
+        state = self.task(task_id)
+        if not state.ended:
+            params = {} if result is None else {"result": result}
+            self.request("tasks/cancel", {"taskId": task_id, **params})
+            state = self.task(task_id)
+            # The 2026 era acknowledges the request even if the task ended in the meantime.
+            if result is None and state.status == "cancelled":
+                return state
+            if result is not None and state.result_by and _without_meta(state.result) == _without_meta(result):
+                return state
+        raise Failure(ended_message(f"the task {task_id}", state.status))
+
+    def run(self, name: str, arguments: Mapping[str, str], task_id: str | None = None) -> Ran:
+        """Run a workflow, or resume a task of it."""
+        result = self.request("prompts/get", {"name": name, "arguments": dict(arguments)}, _meta_for(task_id))
+        meta, messages = result.get("_meta", {}), tuple(result.get("messages", ()))
+        if "task_id" not in meta:
+            return Ran(name, messages, None)
+        return Ran(name, messages, self._after(meta), meta.get("persisted", True))
+
+    def _after(self, meta: Mapping[str, Any]) -> TaskState:
+        """Return the task after a run: as it is stored, unless the store does not have what the run did."""
+        steps = tuple(StepState(step["name"], step["status"]) for step in meta.get("steps", ()))
+        status, pause = meta.get("task_status", "working"), meta.get("pause_reason")
+        try:
+            stored = self.task(meta["task_id"])
+        except Rejected:
+            return TaskState(meta["task_id"], status, steps=steps, pause=pause)
+        if meta.get("persisted", True) is True:
+            return stored
+        return structs.replace(stored, steps=steps, status=status, pause=pause)
+
+    def run_asking(self, name: str, given: dict[str, str], task_id: str | None = None) -> Ran:
+        """Run a workflow, or resume a task of it, and ask the user for missing secret arguments.
+
+        `given` has its arguments. Secrets that the user types are added for the command's next requests.
+        """
+        while True:
+            try:
+                return self.run(name, given, task_id)
+            except Rejected as refused:
+                names = refused.data.get(SECRETS) if isinstance(refused.data, Mapping) else None
+                secrets = names if isinstance(names, list) else []
+                lacking = [secret for secret in secrets if isinstance(secret, str) and secret not in given]
+                if not lacking or not self.terminal.interactive:
+                    raise
+                try:
+                    given |= {secret: self.terminal.secret(secret) for secret in lacking}
+                except Stopped:
+                    raise refused from None
+
+    def call(self, tool: Mapping[str, Any], arguments: Mapping[str, Any], task_id: str | None = None) -> dict[str, Any]:
+        """Call a tool and return the result. If the call becomes a task, wait until the task ends.
+
+        Args:
+            tool: The tool as it is listed.
+            arguments: Its arguments.
+            task_id: The task of the workflow to which the call belongs.
+
+        Raises:
+            Failure: the call's task failed or was cancelled.
+        """
+        params = {"name": tool["name"], "arguments": dict(arguments)}
+        headers = dict(_mirrored(tool.get("inputSchema", {}), arguments))
+        result = self.request("tools/call", params, _meta_for(task_id), headers=headers)
+        return self._followed(result) if result.get("resultType") == "task" else result
+
+    def _followed(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Poll a task, answer its questions, and return its result."""
+        task_id = str(task["taskId"])
+        self.progress.say(f"task {task_id}")
+        try:
+            while True:
+                match task.get("status"):
+                    case "completed":
+                        result: dict[str, Any] = task.get("result", {})
+                        return result
+                    case "failed":
+                        raise Failure(f"the task {task_id} failed: {task.get('error', {}).get('message', '')}")
+                    case "cancelled":
+                        raise Failure(f"the task {task_id} was cancelled")
+                    case "input_required" if task.get("inputRequests"):
+                        asked = task["inputRequests"]
+                        answers = {key: self.terminal.answer(question) for key, question in asked.items()}
+                        self.request("tasks/update", {"taskId": task_id, "inputResponses": answers})
+                        self._sleep(ANSWERED_S)
+                    case _:
+                        self._sleep(min(max(task.get("pollIntervalMs", 1_000), POLL_MS[0]), POLL_MS[1]) / 1000)
+                task = self.request("tasks/get", {"taskId": task_id})
+                if task.get("statusMessage"):
+                    self.progress.say(str(task["statusMessage"]))
+        except KeyboardInterrupt:
+            self.terminal.say(f"The task {task_id} continues. Use its id with baton show and baton cancel.")
+            raise
 
 
 def _result(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,6 +276,17 @@ def _result(message: Mapping[str, Any]) -> dict[str, Any]:
         raise Rejected(code, str(error.get("message", "")), error.get("data"))
     result: dict[str, Any] = message["result"]
     return result
+
+
+def _without_meta(result: Any) -> Any:
+    """Return a result without the members that the server adds to the result of a tool."""
+    if not isinstance(result, Mapping):
+        return result
+    return {name: value for name, value in result.items() if name not in ("resultType", "_meta")}
+
+
+def _meta_for(task_id: str | None) -> dict[str, Any]:
+    return PROGRESS_TOKEN if task_id is None else {**PROGRESS_TOKEN, TASK_ID_KEY: task_id}
 
 
 def _own_meta(era: Era) -> dict[str, Any]:
@@ -166,10 +307,24 @@ def _own_headers(era: Era, method: str, params: Mapping[str, Any]) -> dict[str, 
         return made
     made[METHOD_HEADER] = method
     named = params.get(_NAMED_BY.get(method, "taskId"))
-    return made if named is None else {**made, NAME_HEADER: header_value(named)}
+    return made if named is None else {**made, NAME_HEADER: _header_value(named)}
 
 
-def header_value(value: Any) -> str:
+def _mirrored(schema: Mapping[str, Any], arguments: Any) -> list[tuple[str, str]]:
+    """Return the arguments that are also sent as headers (MCP 2026-07-28, basic/transports/streamable-http, Custom
+    Headers from Tool Parameters)."""
+    found: list[tuple[str, str]] = []
+    for name, field in schema.get("properties", {}).items():
+        value = arguments.get(name) if isinstance(arguments, Mapping) else None
+        if value is None or not isinstance(field, Mapping):
+            continue
+        if KEYWORD in field:
+            found.append((f"Mcp-Param-{field[KEYWORD]}", _header_value(value)))
+        found += _mirrored(field, value)
+    return found
+
+
+def _header_value(value: Any) -> str:
     """Return a value for a header, in base64 if it contains characters that a header cannot."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?"):
@@ -177,22 +332,27 @@ def header_value(value: Any) -> str:
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
+def _named(name: str, listed: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:
+    """Return the entry of a list that has this name."""
+    found = {str(each["name"]): dict(each) for each in listed}
+    if name not in found:
+        raise unknown(kind, name, list(found))
+    return found[name]
+
+
 class TaskIdError(BatonError):
     """No task or several tasks have the prefix."""
 
 
-def is_task_id(text: str) -> bool:
-    """Whether a text is a whole task id, so that no look-up is needed."""
-    return _TASK_ID.fullmatch(text) is not None
-
-
-def only_id(prefix: str, ids: Sequence[str]) -> str:
-    """Return the only id with this prefix.
+def find_id(prefix: str, listed: Callable[[], Sequence[Mapping[str, Any]]]) -> str:
+    """Return the only id of a listed task with this prefix. A whole id needs no list.
 
     Raises:
         TaskIdError: no id or several ids have it.
     """
-    found = [each for each in ids if each.startswith(prefix)]
+    if re.fullmatch(r"[0-9a-z]{37}", prefix):
+        return prefix
+    found = [task_id for task in listed() if (task_id := str(task["taskId"])).startswith(prefix)]
     if not prefix or not found:
         raise TaskIdError(f"no task begins with {prefix!r}: `baton tasks` lists them")
     if len(found) > 1:

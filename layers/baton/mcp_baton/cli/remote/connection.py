@@ -3,9 +3,10 @@
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
@@ -14,7 +15,7 @@ from traceback import extract_tb
 from typing import Any, Final
 
 from mcp_baton.cli.options import Way, WhereError, header_name
-from mcp_baton.cli.remote.client import Remote, Transport
+from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.errors import faulty
 from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
@@ -30,34 +31,16 @@ UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError,
 """Errors that an answer causes if its form is not MCP's. Answers are not validated against a schema."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """A server and the terminal."""
-
-    remote: Remote
-    terminal: Terminal
-    progress: Progress
-
-
 @contextmanager
-def connection(way: Way, *, as_json: bool) -> Iterator[Connection]:
-    """Connect to the server at WHERE.
-
-    Raises:
-        WhereError, ProfileError, LoadError: WHERE cannot be used.
-        Unreachable, Denied: in the block: the server does not answer or rejects the caller.
-    """
-    progress = Progress(shown=not as_json)
+def connection(way: Way, *, as_json: bool) -> Iterator[Remote]:
+    """Connect to the server at WHERE. With `as_json`, nothing is shown or asked."""
+    where, progress = way.where or "", Progress(shown=not as_json)
     terminal = Terminal(interactive=not as_json and at_terminal(), quiet=progress.stop)
-
-    def made(transport: Transport, sleep: Callable[[float], None]) -> Connection:
-        return Connection(Remote(transport, terminal.answer, progress.notify, sleep), terminal, progress)
-
-    with progress:
+    try:
         if way.is_target:
             way.check_target()
-            with connected(way.where) as transport:
-                yield made(transport, transport.sleep)
+            with connected(where) as transport:
+                yield Remote(transport, terminal, progress, transport.sleep)
             return
         access = access_of(way)
         try:
@@ -66,32 +49,28 @@ def connection(way: Way, *, as_json: bool) -> Iterator[Connection]:
             raise WhereError(
                 f"a connection to a server needs the package {error.name!r}: install mcp-baton[local]"
             ) from error
-        import time
-
         server = HttpTransport(access)
         try:
-            yield made(server, time.sleep)
+            yield Remote(server, terminal, progress, time.sleep)
         except UNUSABLE as error:
             place = extract_tb(error.__traceback__)[-1]
             problem = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
-            raise faulty(f"{way.where} gave an answer that cannot be used ({short(problem)})") from error
+            raise faulty(f"{where} gave an answer that cannot be used ({short(problem)})") from error
         finally:
             server.close()
+    finally:
+        progress.stop()
 
 
 def access_of(way: Way) -> Access:
-    """Return the URL and the credentials. Options replace the fields of the profile.
-
-    Raises:
-        WhereError: the URL or an option cannot be used.
-        ProfileError: the profile cannot be used.
-    """
-    if "://" in way.where:
-        if not way.where.startswith(("http://", "https://")):
-            raise WhereError(f"{way.where} is not an HTTP URL: begin it with http:// or https://")
-        access = Access(way.where)
+    """Return the URL and the credentials. Options replace the fields of the profile."""
+    where = way.where or ""
+    if "://" in where:
+        if not where.startswith(("http://", "https://")):
+            raise WhereError(f"{where} is not an HTTP URL: begin it with http:// or https://")
+        access = Access(where)
     else:
-        access = profile(way.where, profiles_file())
+        access = profile(where, profiles_file())
     if way.api_key is not None:
         access = replace(access, api_key=secret(way.api_key, "--api-key"))
     if way.token is not None:
@@ -117,11 +96,7 @@ _ENDED = object()
 
 
 class InProcess:
-    """Sends messages to a server in this process.
-
-    Args:
-        client: The testing client of the server.
-    """
+    """Sends messages to a server in this process."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -183,13 +158,7 @@ class _Sink:
 
 @contextmanager
 def connected(target: str) -> Iterator[InProcess]:
-    """Serve the server of a file or module in this process.
-
-    Raises:
-        LoadError: it cannot be loaded.
-        WorkflowError: one of its workflows cannot work.
-        SettingsError: moto is not installed.
-    """
+    """Serve the server of a file or module in this process."""
     from mcp_baton.local.loader import load
 
     # Without a handler, Python would print errors of tools with unsafe characters.

@@ -1,7 +1,5 @@
 """The errors and exit codes of commands that use a server."""
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any, Final
 
 from mcp_baton.exceptions import BatonError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound
@@ -34,12 +32,7 @@ class Failure(BatonError):
 
 
 class Rejected(BatonError):
-    """The server answered with a JSON-RPC error.
-
-    Attributes:
-        code: Its code, e.g. `-32602`.
-        data: Its `data`; `None` if it has none.
-    """
+    """The server answered with a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -48,7 +41,6 @@ class Rejected(BatonError):
 
 
 def code_of(error: BatonError) -> int:
-    """Return the exit code for an error."""
     match error:
         case Unreachable() | Denied() | StoreUnavailable():
             return UNREACHABLE
@@ -63,7 +55,6 @@ def code_of(error: BatonError) -> int:
 
 
 def message_of(error: BatonError) -> str:
-    """Return the message of an error for a terminal."""
     match error:
         case TaskNotFound():
             return "this owner has no such task"
@@ -80,22 +71,13 @@ def ended_message(task: str, status: str) -> str:
     return f"{task} is {status} and cannot be changed"
 
 
-def reports_errors(command: Callable[..., int]) -> Callable[..., int]:
-    """Decorate a command: it prints its error on the standard error and returns the exit code. With `--json` it also
-    prints `{"error": {"message", "code"?, "data"?}}` on the standard output."""
+def print_error(error: BatonError, *, as_json: bool) -> int:
+    """Print an error. Return the exit code."""
+    from mcp_baton.local.clean_text import echo, print_json
 
-    @wraps(command)
-    def run(*positional: Any, **named: Any) -> int:
-        try:
-            return command(*positional, **named)
-        except BatonError as error:
-            from mcp_baton.local.clean_text import echo, print_json
-
-            message = message_of(error)
-            if named.get("as_json"):
-                more = {"code": error.code, "data": error.data} if isinstance(error, Rejected) else {}
-                print_json({"error": {"message": message, **{name: it for name, it in more.items() if it is not None}}})
-            echo(f"baton: {message}", err=True)
-            return code_of(error)
-
-    return run
+    message = message_of(error)
+    if as_json:
+        more = {"code": error.code, "data": error.data} if isinstance(error, Rejected) else {}
+        print_json({"error": {"message": message, **{name: it for name, it in more.items() if it is not None}}})
+    echo(f"baton: {message}", err=True)
+    return code_of(error)

@@ -32,21 +32,14 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class HttpTransport:
-    """The HTTP connection to a server.
-
-    Args:
-        access: Its URL and credentials.
-    """
+    """The HTTP connection to a server."""
 
     def __init__(self, access: Access) -> None:
-        auth = None
-        if access.aws:
-            auth = signer(access)
+        auth = signer(access) if access.aws else None
         self._url = access.url
         self._client = httpx.Client(auth=auth, headers=_headers(access), timeout=httpx.Timeout(CONNECT_S, read=QUIET_S))
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
     def send(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -161,13 +154,7 @@ AWS_HOST: Final = (
 
 
 class SigV4(httpx.Auth):
-    """Signs each request.
-
-    Args:
-        credentials: The credentials. They are read for each request, so that expired ones are renewed.
-        service: The service's name, `execute-api` for API Gateway.
-        region: The region.
-    """
+    """Signs each request. The credentials are read for each request, so that expired ones are renewed."""
 
     requires_request_body = True
 
@@ -177,7 +164,6 @@ class SigV4(httpx.Auth):
         self._region = region
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Add the signature's headers."""
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
 
@@ -190,12 +176,6 @@ class SigV4(httpx.Auth):
 
 
 def signer(access: Access) -> SigV4:
-    """Return the signer of requests to a server.
-
-    Raises:
-        ProfileError: the AWS profile does not exist, or the region is not known.
-        Denied: there are no credentials.
-    """
     import botocore.session
     from botocore.exceptions import BotoCoreError
 

@@ -5,8 +5,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.padding import Padding
@@ -42,12 +41,10 @@ LONGEST: Final = 4_000
 
 
 def console(*, errors: bool = False) -> Console:
-    """Return a console on the standard output or the standard error."""
     return CleanConsole(stderr=errors)
 
 
 def plain(value: object) -> str:
-    """Return a value as cleaned text."""
     return cleaned(str(value))
 
 
@@ -59,7 +56,6 @@ def short(value: Any, most: int = SHOWN) -> str:
 
 
 def status_text(status: str) -> Text:
-    """Return a status in its colour."""
     return Text(plain(status), style=STYLES.get(status, ""))
 
 
@@ -67,10 +63,8 @@ def duration(ms: int | None) -> str:
     """Return a duration: `12 ms`, `1.2 s`, `2 min 5 s`, `3 h 4 min`."""
     if ms is None:
         return ""
-    if ms < 1_000:
-        return f"{ms} ms"
     if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
+        return f"{ms} ms" if ms < 1_000 else f"{ms / 1000:.1f} s"
     if ms < 3_600_000:
         return f"{ms // 60_000} min {ms % 60_000 // 1000} s"
     return f"{ms // 3_600_000} h {ms % 3_600_000 // 60_000} min"
@@ -124,14 +118,8 @@ def heading(task: TaskState) -> Iterator[Text]:
 def steps_table(steps: tuple[StepState, ...]) -> Padding:
     """Return the steps with their status, start (UTC), duration, and length of the result."""
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
-    for name, justify in (
-        ("step", "left"),
-        ("status", "left"),
-        ("began", "left"),
-        ("took", "right"),
-        ("result", "right"),
-    ):
-        table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=name != "step")
+    for name in ("step", "status", "began", "took", "result"):
+        table.add_column(name, justify="right" if name in ("took", "result") else "left", no_wrap=name != "step")
     for step in steps:
         cells = (clock(step.at_ms), duration(step.ms), size(step.bytes))
         table.add_row(Text(plain(step.name)), status_text(step.status), *cells)
@@ -165,11 +153,7 @@ def _word(name: str, value: Any) -> str:
 
 
 class Progress:
-    """Shows `notifications/progress` while the command waits for an answer.
-
-    Args:
-        shown: Whether to show anything.
-    """
+    """Shows `notifications/progress` while the command waits for an answer."""
 
     def __init__(self, *, shown: bool) -> None:
         self._shown = shown
@@ -177,16 +161,7 @@ class Progress:
         self._status: Status | None = None
         self._last = ""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
     def notify(self, params: Mapping[str, Any]) -> None:
-        """Show a notification."""
         message = params.get("message")
         if message is None:
             total = params.get("total")
@@ -194,7 +169,6 @@ class Progress:
         self.say(short(str(message)))
 
     def say(self, message: str) -> None:
-        """Show a message."""
         if not self._shown or message == self._last:
             return
         self._last = message
@@ -208,7 +182,6 @@ class Progress:
             self._status.update(text)
 
     def stop(self) -> None:
-        """Clear the line."""
         if self._status is not None:
             self._status.stop()
             self._status = None

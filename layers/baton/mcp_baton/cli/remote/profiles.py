@@ -30,14 +30,11 @@ class Access:
     """The URL and the credentials for a server.
 
     Attributes:
-        url: Its endpoint.
         api_key: Sent as `x-api-key`.
         token: Sent as `Authorization: Bearer`.
         aws: Whether requests are signed with AWS credentials.
         region: The region of the signature; `None` for the one in the URL or in the AWS configuration.
-        aws_profile: The profile of the AWS configuration; `None` for the default of the AWS tools.
         service: The service of the signature; `None` for Lambda at a function URL, else API Gateway (`execute-api`).
-        headers: More headers.
     """
 
     url: str
@@ -61,11 +58,6 @@ def profiles_file(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def profile(name: str, file: Path) -> Access:
-    """Return the profile with this name.
-
-    Raises:
-        ProfileError: it does not exist, or one of its fields is invalid.
-    """
     found = _profiles(file)
     if name not in found:
         near = difflib.get_close_matches(name, found, 1)
@@ -130,11 +122,7 @@ def _access(name: str, fields: Any, file: Path) -> Access:
 
 
 def secret(value: Any, place: str) -> str:
-    """Return a secret: the text itself, the variable of `env:NAME`, or the output of `{command = "…"}`.
-
-    Raises:
-        ProfileError: the variable or the command does not provide it.
-    """
+    """Return a secret: the text itself, the variable of `env:NAME`, or the output of `{command = "…"}`."""
     match value:
         case str() if value.startswith("env:"):
             variable = value.removeprefix("env:")

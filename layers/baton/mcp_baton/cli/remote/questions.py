@@ -17,7 +17,7 @@ class Stopped(Exception):
 
 
 class Terminal:
-    """Asks on the standard error, and reads the standard input.
+    """Asks on the standard error, and reads the standard input. The end of the input raises `Stopped`.
 
     Args:
         interactive: Whether a user can answer; otherwise questions of the server are declined.
@@ -30,16 +30,11 @@ class Terminal:
         self._console = console(errors=True)
 
     def say(self, text: str, style: str = "") -> None:
-        """Print a line."""
         self._quiet()
         self._console.print(Text(plain(text), style=style))
 
     def line(self, prompt: str) -> str:
-        """Print a prompt and return the line that the user types.
-
-        Raises:
-            Stopped: end of file.
-        """
+        """Print a prompt and return the line that the user types."""
         self._quiet()
         self._console.print(Text(plain(prompt), style="bold"), end=" ")
         typed = sys.stdin.readline()
@@ -48,11 +43,7 @@ class Terminal:
         return typed.rstrip("\r\n")
 
     def secret(self, name: str) -> str:
-        """Ask for the value of a secret argument, which is not shown.
-
-        Raises:
-            Stopped: end of file.
-        """
+        """Ask for the value of a secret argument, which is not shown."""
         from getpass import getpass
 
         self._quiet()
@@ -62,11 +53,7 @@ class Terminal:
             raise Stopped from error
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result for a question of the server: the fields of a form, or a refusal if no user can answer.
-
-        Raises:
-            Failure: this client does not support the kind of question.
-        """
+        """Return the result for a question of the server: the fields of a form, or a refusal if no user can answer."""
         method, params = question.get("method"), question.get("params", {})
         if method != "elicitation/create":
             raise Failure(f"the server asks for {plain(method)}, which this client does not support")
@@ -84,16 +71,7 @@ class Terminal:
     def fields(
         self, schema: Mapping[str, Any], names: Iterable[str], present: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Ask for the values of an object's fields. Optional fields may stay empty.
-
-        Args:
-            schema: The object's schema.
-            names: The names of the fields.
-            present: Values that an empty line keeps.
-
-        Raises:
-            Stopped: end of file.
-        """
+        """Ask for the values of fields of a schema. Optional fields may stay empty; an empty line keeps `present`."""
         made: dict[str, Any] = {}
         for name in names:
             field = schema.get("properties", {}).get(name, {})

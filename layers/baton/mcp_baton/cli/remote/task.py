@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, to_builtins
 
 from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED
 from mcp_baton.server.workflows.task_view import NEXT_KEY, OMITTED_KEY, RESULT_BY_KEY, TIMINGS_KEY
@@ -12,15 +13,8 @@ from mcp_baton.tasks.record import ENGINE_PREFIX, EXTRA_PREFIX, PAUSE_REASON, PR
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 
 
-@dataclass(frozen=True, slots=True)
-class StepState:
-    """A step.
-
-    Attributes:
-        at_ms: When it started, epoch milliseconds; `None` if unknown.
-        ms: How long it took, milliseconds; `None` if unknown.
-        bytes: The length of its result as JSON; `None` if it has none.
-    """
+class StepState(Struct, frozen=True, omit_defaults=True, rename={"at_ms": "at"}):
+    """A step. `at_ms` is its start, `ms` its duration, `bytes` the length of its result as JSON."""
 
     name: str
     status: str
@@ -29,21 +23,25 @@ class StepState:
     ms: int | None = None
     bytes: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the members that are known."""
-        members: dict[str, Any] = {"name": self.name, "tool": self.tool, "status": self.status}
-        members |= {"at": self.at_ms, "ms": self.ms, "bytes": self.bytes}
-        return {name: value for name, value in members.items() if value is not None}
+
+_NAMES: Final = {
+    "task_id": "taskId",
+    "message": "statusMessage",
+    "created": "createdAt",
+    "updated": "lastUpdatedAt",
+    "ttl_ms": "ttlMs",
+    "following": "next",
+    "result_by": "resultBy",
+    "others": "variables",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class TaskState:
+class TaskState(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
     """A task.
 
     Attributes:
         workflow: The workflow's name; `None` for a tool's task.
         steps: The workflow's steps in order; empty for a tool's task.
-        pause: The pause reason.
         following: The suggested calls (`next`).
         result_by: `client` if a client supplied the result.
         questions: The questions of a tool's task, by key.
@@ -60,12 +58,12 @@ class TaskState:
     steps: tuple[StepState, ...] = ()
     pause: Mapping[str, Any] | None = None
     following: tuple[Mapping[str, Any], ...] = ()
+    results: dict[str, Any] = {}
     result: Any = None
     result_by: str | None = None
     error: Mapping[str, Any] | None = None
-    questions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    results: Mapping[str, Any] = field(default_factory=dict)
-    others: Mapping[str, int] = field(default_factory=dict)
+    questions: dict[str, Mapping[str, Any]] = {}
+    others: dict[str, int] = {}
 
     @property
     def ended(self) -> bool:
@@ -78,24 +76,8 @@ class TaskState:
         return next((step.name for step in self.steps if step.status not in ("completed", "skipped")), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the task as a JSON object."""
-        more = {
-            "workflow": self.workflow,
-            "statusMessage": self.message,
-            "createdAt": self.created or None,
-            "lastUpdatedAt": self.updated or None,
-            "ttlMs": self.ttl_ms,
-            "steps": [step.to_json() for step in self.steps] or None,
-            "pause": self.pause,
-            "next": list(self.following) or None,
-            "results": dict(self.results) or None,
-            "result": self.result,
-            "resultBy": self.result_by,
-            "error": self.error,
-            "questions": dict(self.questions) or None,
-        }
-        members: dict[str, Any] = {"taskId": self.task_id, "status": self.status}
-        return members | {name: value for name, value in more.items() if value is not None}
+        made: dict[str, Any] = to_builtins(self)
+        return made
 
 
 def state_of(result: Mapping[str, Any]) -> TaskState:
@@ -150,15 +132,11 @@ def _bytes(value: Any, *, omitted: bool) -> int:
     return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """The result of `prompts/get`.
 
-    Attributes:
-        name: The prompt's name.
-        messages: The conversation.
-        task: The task after the run; `None` if the prompt has none.
-        persisted: Whether the store has what the run did, or `"unknown"`.
+    `task` is the task after the run; `None` if the prompt has none. `persisted` is whether the store has what the run
+    did, or `"unknown"`.
     """
 
     name: str
@@ -173,7 +151,6 @@ class Ran:
 
     @property
     def code(self) -> int:
-        """The exit code of the command."""
         if self.task is None or self.task.status == "completed":
             return DONE
         return PAUSED if self.paused else FAILED
@@ -194,7 +171,6 @@ class Ran:
         return text_of(last) if last.get("role") == "assistant" else ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the run as a JSON object."""
         if self.task is None:
             return {"prompt": self.name, "messages": list(self.messages)}
         note = {"note": self.note} if self.note else {}
