@@ -19,13 +19,12 @@ LONGEST_CHOICE: Final = 6
 
 _BEGIN = """# Settings
 
-To configure a deployed server, set the parameters of `template.yaml`: they become environment variables of its
-functions. Elsewhere (`baton serve`, your own functions), set the variables directly. Options that belong to the server
-itself are arguments of [`Server`](reference/server.md).
+The parameters of `template.yaml` become environment variables of a deployed server. Elsewhere (`baton serve`, your own
+functions), set the variables directly. Other options are arguments of [`Server`](reference/server.md).
 
 ## Parameters of the template
 
-Set them in `samconfig.toml`, as `parameter_overrides`, or on the command line. All have defaults.
+Set them in `samconfig.toml`, as `parameter_overrides`, or on the command line:
 
 <!-- not run: it needs an AWS account -->
 ```sh
@@ -44,9 +43,8 @@ An empty or blank variable counts as not set.
 |---|---|---|---|
 """
 _END = """
-Baton also reads these variables of Lambda and Powertools: `AWS_LAMBDA_FUNCTION_NAME` (if it is set, Baton writes logs,
-metrics and traces), `AWS_LAMBDA_INITIALIZATION_TYPE`, `AWS_LAMBDA_LOG_LEVEL`, `POWERTOOLS_SERVICE_NAME` and
-`POWERTOOLS_METRICS_NAMESPACE` (default `Baton`). `sam local` sets `AWS_SAM_LOCAL`.
+Baton also reads variables of Lambda and Powertools: `AWS_LAMBDA_FUNCTION_NAME` (if it is set, Baton writes logs,
+metrics and traces), `AWS_LAMBDA_LOG_LEVEL`, `POWERTOOLS_SERVICE_NAME` and `POWERTOOLS_METRICS_NAMESPACE`.
 """
 _UNITS = ((3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 

@@ -29,7 +29,8 @@ from mcp_baton.server.schema.dependency import Depends
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
-from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.reference import first_of, or_default
+from mcp_baton.workflow.sources import constant, exists, is_in, not_, prompt_arg, step_output, task_variable
 
 __all__ = [
     "Argument",
@@ -64,7 +65,12 @@ __all__ = [
     "ask_user",
     "constant",
     "elicitation",
+    "exists",
     "fetch",
+    "first_of",
+    "is_in",
+    "not_",
+    "or_default",
     "prompt_arg",
     "roots",
     "sampling",

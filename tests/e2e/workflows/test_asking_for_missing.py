@@ -14,6 +14,7 @@ from pydantic import Field
 
 from mcp_baton import (
     Argument,
+    Ask,
     Context,
     Server,
     Step,
@@ -397,6 +398,22 @@ def test_a_workflow_without_tasks_cannot_ask() -> None:
 def test_asking_costs_no_request_to_the_store(flow: Asked, requests: Requests) -> None:
     flow.begin()
     assert requests.take() == ["PutItem", "UpdateItem"]
+
+
+def test_an_answer_to_a_question_costs_one_resume(make_client: MakeClient, requests: Requests) -> None:
+    made = Made()
+    steps = [
+        Step("to", ask=Ask("Who gets the mail?", of="user")),
+        Step("mail", tool="mail", arguments={"to": step_output("to")}),
+    ]
+    flow = Asked(make_client(made.server(ask=False, steps=steps), era="2026"), made)
+    state, key, _ = question_in(flow.send())
+    requests.take()
+
+    done = flow.send(state, {key: accepted(to="ann@example.com")})
+
+    assert done.meta["task_status"] == "completed"
+    assert requests.take() == ["UpdateItem", "UpdateItem"]  # the claim, and the end of the run
 
 
 # The 2025 era: over the request's stream.

@@ -12,7 +12,8 @@ import pytest
 from mcp_baton import Argument, Context, Retry, Server, Step, Workflow, constant, fetch, prompt_arg, step, step_output
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import connect
-from mcp_baton.workflow.reference import NoValueYet, Reference
+from mcp_baton.workflow.reference import Reference
+from mcp_baton.workflow.sources import NoValueYet
 
 
 @dataclass
@@ -113,10 +114,8 @@ def test_a_step_takes_its_name_from_its_tool_and_gives_its_fields_as_sources() -
     order = Step("order", tool="order")
 
     assert (find.name, find.tool) == ("find_book", "find_book")
-    assert Step("a", {"x": order, "y": order["lines"][0].total}, tool="t").arguments == {
-        "x": step_output("order"),
-        "y": step_output("order", "lines.0.total"),
-    }
+    sources = {"x": step_output("order"), "y": step_output("order", "lines.0.total")}
+    assert Step("a", {"x": order, "y": order["lines"][0].total}, tool="t") == Step("a", sources, tool="t")
 
 
 def test_a_workflow_function_stays_the_function_that_it_was() -> None:
@@ -143,6 +142,15 @@ def condition(title: str) -> None:
 def comparison(title: str) -> None:
     if step(find_book)(title=title).copies > 0:  # here
         pass
+
+
+def chained_comparison(title: str) -> None:
+    book = step(find_book)(title=title)
+    step(lend, when=0 < book.copies < 5)(shelf=book.shelf)  # here
+
+
+def condition_of_another_workflow(title: str) -> None:
+    step(lend, when=kept[0].copies > 0)(shelf=title)  # here
 
 
 def f_string(title: str) -> None:
@@ -224,8 +232,10 @@ def with_a_result(title: str) -> Book:  # here
 
 
 MISTAKES: list[tuple[Callable[..., Any], str]] = [
-    (condition, "let a tool decide"),
-    (comparison, "let a tool decide"),
+    (condition, "give it to a step: step(tool, when=…)"),
+    (comparison, "give it to a step: step(tool, when=…)"),
+    (chained_comparison, "combine conditions with (…) & (…)"),
+    (condition_of_another_workflow, "use this workflow's own"),
     (f_string, "pass it to the tool as an argument of its own"),
     (text, "do it in a tool"),
     (loop, "pass the whole list to a tool"),

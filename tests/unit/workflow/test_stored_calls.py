@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import StepWrite
-from mcp_baton.workflow.batch import outdated_calls
+from mcp_baton.workflow.batch import outdated
 from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.secrets import HIDDEN
 from mcp_baton.workflow.stored_calls import CALL_BYTES, DIGEST, restored, shown_call, stored_call
@@ -109,4 +109,4 @@ def test_a_run_deletes_stored_calls_of_the_steps_that_it_writes() -> None:
         StepWrite(2, "c", pending, completed, 1),
     ]
 
-    assert outdated_calls(writes) == {"_workflow.call.a", "_workflow.call.b"}
+    assert outdated(writes) == {"_workflow.call.a", "_workflow.call.b"}

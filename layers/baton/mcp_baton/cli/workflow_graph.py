@@ -6,7 +6,18 @@ from typing import Literal
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, TaskVariable, placeholders
+from mcp_baton.workflow.sources import (
+    Constant,
+    FirstOf,
+    PromptArg,
+    Source,
+    StepOutput,
+    TaskVariable,
+    parts_of,
+    placeholders,
+    sources_of,
+    written,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +225,8 @@ def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
     notes = [f"output is called {step.binding}"] if step.binding != step.name and step.has_value else []
     if step.ask:
         notes.append(f"asks the {step.ask.of}: {step.ask.question}")
+    if step.when is not None:
+        notes.append(f"only if {step.when}")
     if step.checkpoint:
         notes.append("checkpoint: written before the next step")
     if step.retry:
@@ -241,14 +254,20 @@ def _input(name: str, of: Literal["tool", "resource"], source: Source) -> Input:
             return Input(name, of, argument)
         case StepOutput(binding, path):
             return Input(name, of, ".".join(filter(None, (binding, path))))
+        case FirstOf():
+            return Input(name, of, written(source))
         case _:
             return Input(name, of, f"task variable {'.'.join(filter(None, (source.name, source.path)))}")
 
 
 def _edges(step: Step, workflow: Workflow, given: Mapping[str, Argument], setters: Mapping[str, str]) -> Iterator[Edge]:
     target = f"step:{step.name}"
-    for name, source in (*step.arguments.items(), *step.template_bindings.items()):
+    of_condition = [("when", source) for it in step.comparisons for source in sources_of(it)]
+    given_sources = (*step.arguments.items(), *step.template_bindings.items(), *of_condition)
+    for name, source in ((name, part) for name, whole in given_sources for part in parts_of(whole)):
         match source:
+            case FirstOf():
+                pass  # its parts are here
             case PromptArg(argument):
                 yield Edge(f"argument:{argument}", target, "value", name)
             case Constant(value):

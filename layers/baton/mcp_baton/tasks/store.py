@@ -40,6 +40,7 @@ class StepWrite(Struct, frozen=True):
         index: The step's place in `_workflow.progress.steps`.
         expected: The status that must still be stored. Otherwise the whole write fails.
         status: The new status; equal to `expected` if only the result changes.
+        result: The value to store. A skipped step has none.
         call: The arguments of the continuation that made the result. `None` does not change them.
         timing: When the step ran; `None` does not change the stored timing.
     """

@@ -7,6 +7,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
     PROGRESS,
+    RESULT_PREFIX,
     Claim,
     StepStatus,
     TaskRecord,
@@ -17,7 +18,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition_changes import Move, carried, left_behind
-from mcp_baton.workflow.host import Failed, status_of, stored_result
+from mcp_baton.workflow.host import Succeeded, status_of, stored_result
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.run import StepTrace
 
@@ -36,7 +37,7 @@ def run_batch(
     """The batch of a run, or of the part of it that has not been written yet.
 
     If a continuation has completed a step meanwhile, the step stays completed: a failure of this run is dropped with
-    its pause, and a success of this run overwrites the result.
+    its pause, and so is a skip; a success of this run overwrites the result.
 
     Args:
         task: The task in its present state.
@@ -53,12 +54,12 @@ def run_batch(
     statuses = carried(task, moving.workflow) if moving else statuses_of(task)
     writes = tuple(_writes(traces, statuses))
     after = statuses | {write.name: write.status for write in writes}
-    completed = finished and all(status is StepStatus.COMPLETED or status.settled for status in after.values())
+    completed = finished and all(status.settled for status in after.values())
     return Batch(
         steps=writes,
         pause=_pause_write(task, pause, after, finished=finished),
         variables=variables.changed | (_progress(moving, statuses) if moving else {}),
-        removed=variables.removed | outdated_calls(writes) | (left_behind(task, statuses) if moving else frozenset()),
+        removed=variables.removed | outdated(writes) | (left_behind(task, statuses) if moving else frozenset()),
         result=run_result(after) if completed else None,
         definition=moving.workflow.fingerprint if moving else None,
         claim=claim,
@@ -76,9 +77,12 @@ def run_result(statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
     return {"completed": True, "steps_completed": done}
 
 
-def outdated_calls(writes: Iterable[StepWrite]) -> frozenset[str]:
-    """The stored calls of continuations for the steps that a run writes itself. A `pending` step has none."""
-    return frozenset(f"{CALL_PREFIX}{write.name}" for write in writes if write.expected is not StepStatus.PENDING)
+def outdated(writes: Iterable[StepWrite]) -> frozenset[str]:
+    """The stored calls of continuations for the steps that a run writes itself, and the errors of skipped steps. A
+    `pending` step has neither."""
+    rewritten = [write for write in writes if write.expected is not StepStatus.PENDING]
+    errors = (f"{RESULT_PREFIX}{write.name}" for write in rewritten if write.status is StepStatus.SKIPPED)
+    return frozenset(f"{CALL_PREFIX}{write.name}" for write in rewritten).union(errors)
 
 
 def _writes(traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus]) -> list[StepWrite]:
@@ -86,7 +90,7 @@ def _writes(traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus]) -> 
     writes = []
     for trace in traces:
         name, stored, status = trace.step.name, statuses.get(trace.step.name), status_of(trace.outcome)
-        if stored is None or (isinstance(trace.outcome, Failed) and stored is StepStatus.COMPLETED):
+        if stored is None or (stored is StepStatus.COMPLETED and not isinstance(trace.outcome, Succeeded)):
             continue
         result = stored_result(trace.outcome)
         writes.append(StepWrite(places[name], name, stored, status, result, trace.kept, trace.timing))
@@ -96,13 +100,13 @@ def _writes(traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus]) -> 
 def _pause_write(
     task: TaskRecord, pause: PauseReason | None, after: Mapping[str, StepStatus], *, finished: bool
 ) -> PauseWrite:
-    if pause and after.get(pause.step, StepStatus.COMPLETED) is not StepStatus.COMPLETED:
+    if pause and not after.get(pause.step, StepStatus.COMPLETED).settled:
         return SetPause(pause.to_json())
     stored = pause_of(task)
     if stored is None:
         return None
     named = paused_step(stored)
-    # The step that the reason names is completed, or does not exist any more.
-    if finished or (named is not None and after.get(str(named), StepStatus.COMPLETED) is StepStatus.COMPLETED):
+    # The step that the reason names is settled, or does not exist any more.
+    if finished or (named is not None and after.get(str(named), StepStatus.COMPLETED).settled):
         return ClearPause(stored)
     return None

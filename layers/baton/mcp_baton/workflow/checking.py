@@ -22,20 +22,24 @@ from mcp_baton.workflow.definition import (
     hosts_take,
     shown,
 )
-from mcp_baton.workflow.resolve import Astray, Schema, astray
+from mcp_baton.workflow.resolve import Astray, Schema, astray, kinds_at
 from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.sources import (
+    Condition,
     Constant,
     PromptArg,
     Source,
     StepOutput,
     TaskVariable,
     constant,
+    parts_of,
     placeholders,
     prompt_arg,
     sources_in,
+    sources_of,
     step_output,
     task_variable,
+    written,
 )
 
 MAX_STEPS = 100
@@ -246,7 +250,7 @@ def _is_same_source(one: object, other: Callable[..., object]) -> bool:
 
 
 def _bindings(step: Step) -> Iterable[object]:
-    return (source.binding for sources in (step.arguments, step.template_bindings) for source in sources_in(sources))
+    return (source.binding for source in step.inputs)
 
 
 def _call(binding: str, path: str | None) -> str:
@@ -410,7 +414,11 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Contai
 
 def _source_faults(step: Step, arguments: list[str], before: Mapping[str, Step]) -> Iterator[str]:
     for name, source in (*step.arguments.items(), *step.template_bindings.items()):
-        yield from _value_faults(name, source, arguments, before)
+        for part in parts_of(source):
+            yield from _value_faults(name, part, arguments, before)
+    for comparison in step.comparisons:
+        for part in sources_of(comparison):
+            yield from _value_faults("when", part, arguments, before)
 
 
 def _value_faults(name: str, source: object, arguments: list[str], before: Mapping[str, Step]) -> Iterator[str]:
@@ -462,7 +470,13 @@ def _reference_faults(
 ) -> Iterator[str]:
     known = [other.binding for other in workflow.steps]
     in_uris = {**before, step.binding: step} if step.tool else before
-    for sources, allowed in ((step.arguments, before), (step.template_bindings, in_uris)):
+    comparisons = step.comparisons
+    compared = [source for comparison in comparisons for source in sources_of(comparison)]
+    for sources, allowed in (
+        (step.arguments.values(), before),
+        (step.template_bindings.values(), in_uris),
+        (compared, before),
+    ):
         for source in sources_in(sources):
             if source.binding not in known:
                 yield no_binding(source, workflow.steps, before)
@@ -470,6 +484,67 @@ def _reference_faults(
                 yield not_earlier(source, step, workflow.steps)
             else:
                 yield from _path_faults(source, allowed[source.binding], tools)
+    sure = [it for it in comparisons if it.operator != "exists"]
+    for source in (
+        *step.arguments.values(),
+        *step.template_bindings.values(),
+        *(s for it in sure for s in it.operands),
+    ):
+        if isinstance(source, StepOutput) and source.binding in before and before[source.binding].when is not None:
+            yield (
+                f"{_written(source)} has no value if the step {before[source.binding].name!r} is skipped; "
+                "write or_default(…, VALUE), or first_of(…) with another source"
+            )
+    for comparison in sure:
+        yield from _comparison_faults(comparison, workflow, before, tools)
+
+
+def _comparison_faults(
+    comparison: Condition, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
+) -> Iterator[str]:
+    """The error of a comparison whose values surely have types that cannot be compared."""
+    one, other = (_kinds(source, workflow, before, tools) for source in comparison.operands)
+    if one is None or other is None:
+        return
+    left, right = (
+        f"{written(source)} ({' or '.join(sorted(kinds))})"
+        for source, kinds in zip(comparison.operands, (one, other), strict=True)
+    )
+    if comparison.operator in ("==", "!=") and not one & other:
+        yield f"the condition {comparison} compares {left} with {right}, which are never equal; compare equal types"
+    elif comparison.operator in ("<", "<=", ">", ">=") and not one & other & {"number", "string"}:
+        yield f"the condition {comparison} compares {left} with {right}; compare two numbers or two texts"
+
+
+def _kinds(
+    source: Source, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
+) -> frozenset[str] | None:
+    """The JSON types that a source's value can have; `None` if they are not known. An integer is a number."""
+    kinds: set[str] | None = None
+    match source:
+        case Constant(value):
+            kinds = {KINDS[type(value)]} if type(value) in KINDS else None
+        case PromptArg(name):
+            argument = next((it for it in workflow.arguments if it.name == name), None)
+            kinds = {KINDS[argument.type]} if argument and argument.type in KINDS else None
+            if kinds and argument and not argument.required and argument.default is None:
+                kinds.add("null")
+        case StepOutput(binding, path) if (step := before.get(binding)) and step.tool in tools:
+            schema = tools[step.tool or ""].output()
+            kinds = kinds_at(schema, path) if schema else None
+    return None if kinds is None else frozenset("number" if kind == "integer" else kind for kind in kinds)
+
+
+KINDS: Final[Mapping[object, str]] = {
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+"""The JSON types of Python's."""
 
 
 def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee]) -> Iterator[str]:

@@ -79,9 +79,7 @@ def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[s
     If only one step uses the tool, its arguments are not compared.
     """
     steps = [
-        (index, step)
-        for index, step in enumerate(plan.steps)
-        if step.get("tool") == tool and step["status"] != StepStatus.SKIPPED
+        (index, step) for index, step in enumerate(plan.steps) if step.get("tool") == tool and not plan.is_skipped(step)
     ]
     if len(steps) == 1:
         [(index, step)] = steps

@@ -16,7 +16,16 @@ from mcp_baton.exceptions import RegistrationError, ToolError, WorkflowError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
 from mcp_baton.workflow.reference import Reference, source_of
-from mcp_baton.workflow.sources import PromptArg, Source, StepOutput, described, placeholders
+from mcp_baton.workflow.sources import (
+    Condition,
+    PromptArg,
+    Source,
+    StepOutput,
+    condition_of,
+    described,
+    placeholders,
+    sources_in,
+)
 
 NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
 """The rule, in words."""
@@ -192,7 +201,7 @@ class _Kept:
     _by_name: "Mapping[str, Step]"
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False)
 class Step(_Kept):
     """One step: a tool call with argument sources, or one or more resources to fetch, or both.
 
@@ -212,6 +221,7 @@ class Step(_Kept):
         retry: How often, and after which waits, the tool is called again within a run; `None` for one call.
         ask: A question to the model or the user, for a step that has neither a tool nor resources. The answer is the
             step's output.
+        when: The step runs only if this condition holds; otherwise it is skipped (docs/workflows.md, Conditions).
 
     Raises:
         RegistrationError: an argument has the wrong type. The message names the step and the correction.
@@ -228,6 +238,7 @@ class Step(_Kept):
     checkpoint: bool
     retry: Retry | None
     ask: Ask | None
+    when: Condition | None
 
     def __init__(
         self,
@@ -243,6 +254,7 @@ class Step(_Kept):
         checkpoint: bool = False,
         retry: Retry | None = None,
         ask: Ask | None = None,
+        when: object = None,
     ) -> None:
         if callable(name) and tool is None:
             name, tool = getattr(name, "__name__", ""), name
@@ -265,6 +277,7 @@ class Step(_Kept):
             checkpoint=checkpoint,
             retry=retry,
             ask=ask,
+            when=_condition(str(name), when),
         )
         if (listener := collector()) is not None:
             listener.made(self)
@@ -287,10 +300,43 @@ class Step(_Kept):
         sources = (self.template_bindings.get(name) for name in placeholders(resource))
         return any(isinstance(source, StepOutput) and source.binding == self.binding for source in sources)
 
+    @property
+    def comparisons(self) -> list[Condition]:
+        """The comparisons in the step's condition."""
+        return [] if self.when is None else list(self.when.comparisons)
+
+    @property
+    def inputs(self) -> list[StepOutput]:
+        """The outputs of earlier steps, and of its own tool, that the step uses."""
+        of_condition = [source for it in self.comparisons for source in it.operands]
+        return sources_in([*self.arguments.values(), *self.template_bindings.values(), *of_condition])
+
     def uses(self, binding: str) -> bool:
         """Whether one of the step's sources is the output of the step with this binding."""
-        sources = (*self.arguments.values(), *self.template_bindings.values())
-        return any(isinstance(source, StepOutput) and source.binding == binding for source in sources)
+        return any(source.binding == binding for source in self.inputs)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another step does the same. Sources cannot be compared by `==`: that makes a condition."""
+        if not isinstance(other, Step):
+            return NotImplemented
+        texts = [(it.guidance, it.retryable, it.checkpoint, it.retry, it.ask) for it in (self, other)]
+        return texts[0] == texts[1] and self._parts == other._parts
+
+    __hash__ = object.__hash__
+
+    @property
+    def _parts(self) -> list[Json]:
+        """What the step does, as JSON."""
+        sources, bindings = (
+            {name: described(source) for name, source in given.items()}
+            for given in (self.arguments, self.template_bindings)
+        )
+        parts: list[Json] = [self.name, self.tool, sources, self.binding, list(self.resources), bindings]
+        if self.ask is not None:
+            parts.append(str(self.ask.returns))
+        if self.when is not None:
+            parts.append({"when": described(self.when)})
+        return parts
 
     @property
     def fingerprint(self) -> str:
@@ -298,14 +344,7 @@ class Step(_Kept):
         if not hasattr(self, "_fingerprint"):
             from hashlib import sha256
 
-            sources, bindings = (
-                {name: described(source) for name, source in given.items()}
-                for given in (self.arguments, self.template_bindings)
-            )
-            parts = [self.name, self.tool, sources, self.binding, list(self.resources), bindings]
-            if self.ask is not None:
-                parts.append(str(self.ask.returns))
-            _freeze(self, _fingerprint=sha256(dumps(parts).encode()).hexdigest()[:8])
+            _freeze(self, _fingerprint=sha256(dumps(self._parts).encode()).hexdigest()[:8])
         return self._fingerprint
 
 
@@ -418,6 +457,14 @@ def _source(value: Any) -> Any:
     if isinstance(value, Step):
         return StepOutput(value.binding)
     return PromptArg(value.name) if isinstance(value, Argument) else source_of(value)
+
+
+def _condition(step: str, when: object) -> Condition | None:
+    try:
+        return None if when is None else condition_of(when)
+    except TypeError as error:
+        refuse(RegistrationError(f"step {step!r}: when: {error}"), step)
+        return None
 
 
 def _is_map(given: object) -> bool:

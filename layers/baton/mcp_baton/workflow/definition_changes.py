@@ -37,7 +37,7 @@ def move_to(workflow: Workflow, task: TaskRecord) -> Move | None:
 
 
 def differing(workflow: Workflow, task: TaskRecord) -> list[str]:
-    """The completed steps that the definition has changed or removed. If there is one, the task cannot be moved."""
+    """The settled steps that the definition has changed or removed. If there is one, the task cannot be moved."""
     current = {step.name: step.fingerprint for step in workflow.steps}
     stored = (task.definition or "").split()
     steps = steps_of(task)
@@ -45,7 +45,7 @@ def differing(workflow: Workflow, task: TaskRecord) -> list[str]:
     return [
         step["name"]
         for step, fingerprint in zip(steps, fingerprints, strict=True)
-        if step["status"] == StepStatus.COMPLETED and current.get(step["name"]) != fingerprint
+        if StepStatus(step["status"]).settled and current.get(step["name"]) != fingerprint
     ]
 
 

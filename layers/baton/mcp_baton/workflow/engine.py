@@ -32,6 +32,7 @@ from mcp_baton.workflow.host import (
     Outcome,
     Prepared,
     ResourceUnavailable,
+    Skipped,
     Succeeded,
 )
 from mcp_baton.workflow.keys import Key, own_key, step_key
@@ -149,6 +150,8 @@ class Engine:
         read_ahead(task.variables, [f"{RESULT_PREFIX}{step.name}" for step in completed])
         for step in completed:
             self._replay(run, step)
+        skipped = (step for step in workflow.steps if statuses[step.name] is StepStatus.SKIPPED)
+        run.traces += [StepTrace(step, None, (), Skipped(), replayed=True) for step in skipped]
         run.written = len(run.traces)
         return self._finish(run)
 
@@ -219,6 +222,13 @@ class Engine:
     def _begin(self, run: Run, number: int, step: Step) -> Stop | None:
         tool, lease = step.tool or "", run.lease
         run.began = None
+        runs = run.known.decide_condition(step)
+        if runs is False:
+            run.settle(StepTrace(step, None, (), Skipped()))
+            return None
+        if runs is not True:
+            run.blocked = Blocked(step, (), frozenset())
+            return runs
         if not self._host.may_start():
             return DeadlineExceeded(step.name, tool)
         if lease is not None:

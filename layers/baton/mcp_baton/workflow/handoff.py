@@ -14,7 +14,7 @@ from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, Step, W
 from mcp_baton.workflow.pause import PauseReason, Remedy, UnresolvedDependency, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import LONGEST, encoded_uri, is_long, one_line, quoted_guidance
-from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, Resolution
+from mcp_baton.workflow.resolve import Known, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
 from mcp_baton.workflow.secrets import stand_in
 from mcp_baton.workflow.sources import (
     Constant,
@@ -302,6 +302,8 @@ class RemainingCalls(Struct, frozen=True):
                 # If no tool declares that it sets the variable, any earlier step may set it.
                 before = known.workflow.steps[: known.workflow.steps.index(step)]
                 return any(it.tool and not known.statuses[it.name].settled for it in before)
+            case NoneOf():
+                return False
             case _:
                 return True
 

@@ -25,6 +25,10 @@ class Succeeded(Struct, frozen=True):
     shown: JsonObject | None = None
 
 
+class Skipped(Struct, frozen=True):
+    """The step's condition was false. Its tool was not called, and it has no result."""
+
+
 class Failure(StrEnum):
     """How a call failed.
 
@@ -83,16 +87,27 @@ FIRST = Attempt()
 
 
 type Outcome = Succeeded | Failed
+"""How a call ended."""
 
 
-def status_of(outcome: Outcome) -> StepStatus:
+def status_of(outcome: Outcome | Skipped) -> StepStatus:
     """The status that an outcome gives its step."""
-    return StepStatus.COMPLETED if isinstance(outcome, Succeeded) else StepStatus.FAILED
+    match outcome:
+        case Succeeded():
+            return StepStatus.COMPLETED
+        case Skipped():
+            return StepStatus.SKIPPED
+    return StepStatus.FAILED
 
 
-def stored_result(outcome: Outcome) -> Json:
-    """The value of `_workflow.result.<step>`."""
-    return outcome.value if isinstance(outcome, Succeeded) else {"error": outcome.error}
+def stored_result(outcome: Outcome | Skipped) -> Json:
+    """The value of `_workflow.result.<step>`. A skipped step has none; its value is not stored."""
+    match outcome:
+        case Succeeded(value):
+            return value
+        case Skipped():
+            return None
+    return {"error": outcome.error}
 
 
 MAX_FIELDS = 20

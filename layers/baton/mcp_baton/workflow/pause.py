@@ -13,7 +13,7 @@ from msgspec import Struct, ValidationError, convert, field, structs, to_builtin
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.host import MAX_FIELDS, Failed, InvalidField
-from mcp_baton.workflow.quoting import encoded_uri, quoted_error
+from mcp_baton.workflow.quoting import encoded_uri, one_line, quoted_error
 from mcp_baton.workflow.sources import fill, placeholders
 
 MAX_TEXT: Final = 4_000
@@ -110,7 +110,9 @@ class UnresolvableParams(Reason, frozen=True, tag="unresolvableParams"):
     """An argument has no value: the output lacks the path, or no tool has set the task variable.
 
     Attributes:
+        missing_param: The argument; for a condition, the source that has no value.
         problem: Where the value was looked for, and what is there instead.
+        condition: The step's condition, if that is what needs the value.
     """
 
     remedy = Remedy.VALUES
@@ -120,14 +122,17 @@ class UnresolvableParams(Reason, frozen=True, tag="unresolvableParams"):
     missing_param: str
     suggested_tool: str
     problem: str = ""
+    condition: str = ""
 
     def what_happened(self) -> str:
         why = f": {self.problem}" if self.problem else ""
+        if self.condition:
+            return f"Step '{self.step}' could not start: its condition {one_line(self.condition)} has no result{why}."
         return f"Step '{self.step}' could not start: no value was found for its argument '{self.missing_param}'{why}."
 
     @property
     def missing_arguments(self) -> tuple[str, ...]:
-        return (self.missing_param,)
+        return () if self.condition else (self.missing_param,)
 
 
 class SchemaMismatch(Reason, frozen=True, tag="schemaMismatch"):

@@ -295,6 +295,17 @@ class Plan:
             return ()
         return (repeat(step, call, self.known, self.task.task_id, self._canonical),)
 
+    def is_skipped(self, step: StepProgress) -> bool:
+        """Whether a step was skipped, or its condition is false so that the next run skips it."""
+        if step["status"] == StepStatus.SKIPPED:
+            return True
+        declared = self._step(step["name"])
+        is_open = step["status"] != StepStatus.COMPLETED
+        return is_open and declared is not None and self.known is not None and not self._may_run(declared, self.known)
+
+    def _may_run(self, step: Step, known: Known) -> bool:
+        return known.decide_condition(step) is not False
+
     def _step(self, name: str) -> Step | None:
         return self.workflow.step(name) if self.workflow else None
 

@@ -1,24 +1,33 @@
 """References: values that exist only when a workflow runs (docs/workflows.md, Workflow functions)."""
 
-import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn, cast
 
 from mcp_baton.exceptions import WorkflowError
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, TaskVariable
+from mcp_baton.workflow.sources import (
+    USE_A_CONDITION,
+    Condition,
+    Constant,
+    FirstOf,
+    NoValueYet,
+    Operand,
+    PromptArg,
+    Source,
+    StepOutput,
+    TaskVariable,
+    as_source,
+    author_line,
+    workflows_of,
+    written,
+)
 
-SOURCES = (PromptArg, Constant, StepOutput, TaskVariable)
 
-
-class NoValueYet(WorkflowError, TypeError):
-    """A workflow function uses a value that exists only when the workflow runs."""
-
-
-class Reference:
+class Reference(Operand):
     """A workflow's argument, the result of a step, or a field of that result.
 
     `reference["key"]`, `reference.attribute` and `reference[0]` refer to fields; an attribute is always a field.
-    Whatever else needs the value raises `NoValueYet`, since there is none while the workflow is being described.
+    Comparisons (`reference > 3`) and `&` and `|` make conditions. Everything else that needs the value raises
+    `NoValueYet`, since there is none while the workflow is being described.
 
     Args:
         source: The data source that the reference stands for.
@@ -48,7 +57,7 @@ class Reference:
             NoValueYet: The field cannot be written as a path.
         """
         source = self.__baton_source__
-        if isinstance(source, PromptArg | Constant):
+        if isinstance(source, PromptArg | Constant | FirstOf):
             raise no_value(
                 self, f"takes the field {field!r} of", "pass the whole argument; take fields and call methods in a tool"
             )
@@ -92,16 +101,7 @@ def name_of(reference: Reference) -> str:
         case TaskVariable(name, path):
             return f"the field {path!r} of the task variable {name!r}"
         case source:
-            return f"the constant {source.value!r}"
-
-
-def author_line() -> str:
-    """The author's line that is running, as `FILE:LINE`."""
-    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
-    package = __name__.partition(".")[0]
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            return f"the value {written(source)}"
 
 
 def no_value(reference: Reference, does: str, remedy: str) -> NoValueYet:
@@ -123,18 +123,24 @@ def _refuse(does: str, remedy: str) -> Callable[..., NoReturn]:
     return refuse
 
 
+for _operator in ("and", "rand", "or", "ror", "invert"):
+    setattr(Reference, f"__{_operator}__", getattr(Condition, f"__{_operator}__"))
+
 _IN_A_TOOL = "do it in a tool, and use the tool's result"
 _REFUSED = {
-    "tests": ("bool eq ne lt le gt ge contains", "let a tool decide, and use the tool's result"),
+    "tests": (
+        "bool contains",
+        USE_A_CONDITION,
+    ),
     "iterates over or counts": ("iter len reversed", "pass the whole list to a tool"),
     "makes text from": ("str format", "pass it to the tool as an argument of its own"),
     "calls": ("call", "an attribute is a field of the result; call methods in a tool"),
     "uses as a key": ("hash", _IN_A_TOOL),
     "computes with": (
-        "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow and rand or ror xor rxor",
+        "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow xor rxor",
         _IN_A_TOOL,
     ),
-    "converts": ("neg pos abs invert round int float index complex trunc floor ceil", _IN_A_TOOL),
+    "converts": ("neg pos abs round int float index complex trunc floor ceil", _IN_A_TOOL),
     "awaits": ("await", "write step(tool)(…) without await; Baton awaits the tool when the workflow runs"),
     "changes": ("setitem delitem", _IN_A_TOOL),
 }
@@ -143,7 +149,21 @@ for _does, (_methods, _remedy) in _REFUSED.items():
         setattr(Reference, f"__{_method}__", _refuse(_does, _remedy))
 
 
-def as_source(value: object) -> Source:
-    """A plain value or a reference as a data source."""
-    found: Any = source_of(value)
-    return found if isinstance(found, SOURCES) else Constant(found)
+def first_of[T](*values: T) -> T:
+    """The first of several references or sources that has a value: its step was not skipped, and its field exists.
+
+    Args:
+        values: References or sources, at least one; the last one may be a plain value.
+    """
+    source = FirstOf(tuple(map(as_source, values)))
+    if not any(isinstance(value, Reference) for value in values):
+        return cast("T", source)
+    made_by = {name for value in values for name in workflows_of(value)}
+    if len(made_by) > 1:
+        raise WorkflowError(min(made_by), f"{author_line()}: first_of has references of several workflows: {made_by}")
+    return cast("T", Reference(source, next(iter(made_by), None)))
+
+
+def or_default[T](value: T, default: T) -> T:
+    """A reference or a source; or the default, if its step was skipped or its field does not exist."""
+    return first_of(value, default)

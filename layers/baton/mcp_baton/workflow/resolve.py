@@ -23,13 +23,16 @@ from mcp_baton.workflow.pause import (
 from mcp_baton.workflow.quoting import LONGEST, is_long, one_line
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, concealed, shown_texts
 from mcp_baton.workflow.sources import (
+    Condition,
     Constant,
+    FirstOf,
     Found,
     PromptArg,
     Source,
     StepOutput,
     TaskVariable,
     as_text,
+    compare,
     copy_json,
     end_of,
     fill,
@@ -37,6 +40,7 @@ from mcp_baton.workflow.sources import (
     fill_uri,
     lookup,
     placeholders,
+    written,
 )
 
 logger = logging.getLogger(__name__)
@@ -82,7 +86,13 @@ class NoVariable(Struct, frozen=True):
     later: bool = False
 
 
-type Resolution = Found | NotGiven | NoOutput | NoField | NoVariable
+class NoneOf(Struct, frozen=True):
+    """None of several sources has a value."""
+
+    source: FirstOf
+
+
+type Resolution = Found | NotGiven | NoOutput | NoField | NoVariable | NoneOf
 
 
 class Ready(Struct, frozen=True):
@@ -124,8 +134,9 @@ class Known(Struct, frozen=True):
 
     @property
     def open_steps(self) -> list[Step]:
-        """The steps that are not settled, in order."""
-        return [step for step in self.workflow.steps if not self.statuses[step.name].settled]
+        """The steps that are not settled, in order, without those whose conditions are false."""
+        left = (step for step in self.workflow.steps if not self.statuses[step.name].settled)
+        return [step for step in left if self.decide_condition(step) is not False]
 
     # Sources
 
@@ -140,7 +151,25 @@ class Known(Struct, frozen=True):
             return Found(value if type(value) in _PLAIN else fill_json(value, self.texts))
         if isinstance(source, StepOutput):
             return self._output(self.workflow.bound(source.binding), source.path)
+        if isinstance(source, FirstOf):
+            return self._first_of(source)
         return self._variable(source)
+
+    def _first_of(self, source: FirstOf) -> Resolution:
+        for part in source.sources:
+            resolution = self.resolve(part)
+            if isinstance(resolution, Found) or self.may_come(resolution):
+                return resolution
+        return NoneOf(source)
+
+    def may_come(self, resolution: Resolution) -> bool:
+        """Whether a source that has no value may get one later, or has one that cannot be read."""
+        match resolution:
+            case NoOutput(producer):
+                return self.statuses[producer.name] is not StepStatus.SKIPPED
+            case NoVariable(later=later):
+                return later
+        return False
 
     def _output(self, step: Step, path: str | None) -> Resolution:
         if self.statuses[step.name] is not StepStatus.COMPLETED or step.name not in self.outputs:
@@ -202,6 +231,8 @@ class Known(Struct, frozen=True):
                 setter = f" (set by {' or '.join(set_by)})" if set_by else ""
                 whole = f"task variable {name}{setter}"
                 return f"<{whole}>" if path is None else f"<field '{path}' from {whole}>"
+            case FirstOf(sources):
+                return next(filter(None, map(self.placeholder, sources)), None)
             case _:
                 return None
 
@@ -236,9 +267,53 @@ class Known(Struct, frozen=True):
 
     def open_questions(self) -> dict[str, str]:
         """The questions without an answer whose values are known, in order, by the names of their steps."""
-        left = (step for step in self.workflow.steps if self.statuses[step.name] is not StepStatus.COMPLETED)
+        left = (step for step in self.workflow.steps if not self.statuses[step.name].settled)
+        left = (step for step in left if self.decide_condition(step) is True)
         texts = {step.name: self.question_text(step) for step in left}
         return {name: text for name, text in texts.items() if text is not None}
+
+    # Conditions
+
+    def decide_condition(self, step: Step) -> bool | PauseReason:
+        """Whether a step runs; or why that cannot be decided. A step without a condition runs."""
+        if step.when is None:
+            return True
+        decided = self._holds(step.when)
+        if isinstance(decided, bool):
+            return decided
+        source, resolution = decided
+        if isinstance(resolution, NoOutput):
+            return self._unresolved(resolution.step, step)
+        problem = resolution if isinstance(resolution, str) else self._why_not_found(source, resolution)
+        return UnresolvableParams(step.name, written(source), step.tool or "", problem, str(step.when))
+
+    def _holds(self, condition: Condition) -> bool | tuple[Source, Resolution | str]:
+        """Whether a condition holds; or the source without a usable value, and the reason.
+
+        `and` and `or` do not evaluate their second operand if the first one decides.
+        """
+        match condition.operator, condition.operands:
+            case "and" | "or" as word, (left, right):
+                first = self._holds(left)
+                return self._holds(right) if first is (word == "and") else first
+            case "not", (inner,):
+                decided = self._holds(inner)
+                return not decided if isinstance(decided, bool) else decided
+            case "exists", (source,):
+                resolution = self.resolve(source)
+                if isinstance(resolution, Found):
+                    return True
+                return (source, resolution) if self.may_come(resolution) else False
+            case word, operands:
+                values: list[Json] = []
+                for source in operands:
+                    resolution = self.resolve(source)
+                    if not isinstance(resolution, Found | NotGiven):
+                        return source, resolution
+                    # An optional argument that was left out equals null.
+                    values.append(resolution.value if isinstance(resolution, Found) else None)
+                holds = compare(word, *values)
+                return holds if isinstance(holds, bool) else (operands[0], holds)
 
     # Steps
 
@@ -291,15 +366,20 @@ class Known(Struct, frozen=True):
             if isinstance(resolution, Found):
                 resolved[name] = resolution.value
             elif isinstance(resolution, NoOutput):
-                producer = resolution.step
-                lost = self.lost.get(producer.name, "")
-                return UnresolvedDependency(step.name, producer.binding, producer.name, tool, lost)
+                return self._unresolved(resolution.step, step)
             elif not isinstance(resolution, NotGiven):
                 return UnresolvableParams(step.name, name, tool, self._why_not_found(source, resolution))
         return resolved
 
+    def _unresolved(self, producer: Step, step: Step) -> PauseReason:
+        """Why a step cannot run that needs the output of another one."""
+        lost = self.lost.get(producer.name, "")
+        return UnresolvedDependency(step.name, producer.binding, producer.name, step.tool or "", lost)
+
     def _why_not_found(self, source: Source, resolution: Resolution) -> str:
         """Where a value was expected, and what is there. It quotes no values."""
+        if isinstance(resolution, NoneOf):
+            return f"none of these has a value: {', '.join(map(written, resolution.source.sources))}"
         if isinstance(resolution, NoField) and resolution.path:
             step, path = resolution.step.name, resolution.path
             return f"'{path}' is not in the output of step '{step}': {end_of(self.outputs[step], path)}"

@@ -20,7 +20,7 @@ from mcp_baton.tasks.store import Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import Move
-from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, Succeeded, stored_result
+from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, Skipped, Succeeded, status_of, stored_result
 from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.repeats import Repeat
@@ -103,7 +103,7 @@ class StepTrace(Struct, frozen=True):
     step: Step
     arguments: JsonObject | None
     resources: tuple[Content, ...]
-    outcome: Outcome
+    outcome: Outcome | Skipped
     attempts: int = 0
     kept: JsonObject | None = None
     timing: Timing | None = None
@@ -307,18 +307,19 @@ class Run:
 
     def settle(self, trace: StepTrace) -> None:
         """Note how a step ended."""
+        self.statuses[trace.step.name] = status_of(trace.outcome)
         if isinstance(trace.outcome, Succeeded):
-            self.statuses[trace.step.name] = StepStatus.COMPLETED
             self.outputs[trace.step.name] = trace.outcome.value
-        else:
-            self.statuses[trace.step.name] = StepStatus.FAILED
         self.traces.append(trace)
 
     def take_answers(self) -> None:
-        """Settle the questions that this invocation answers. An answer counts as the step's result."""
+        """Settle the questions that this invocation answers. An answer counts as the step's result.
+
+        An answer to a question that is skipped is ignored.
+        """
         for name, given in self.input.answers.items():
             step = self.workflow.step(name)
-            if step is not None and step.ask is not None:
+            if step is not None and step.ask is not None and self.known.decide_condition(step) is not False:
                 self.settle(StepTrace(step, None, (), Succeeded(given[name])))
 
     def ended(self, stop: Stop | None) -> EndedRun:

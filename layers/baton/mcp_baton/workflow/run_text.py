@@ -13,7 +13,7 @@ from mcp_baton.protocol.json import Json, dumps_spaced
 from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.workflow.definition import TASK_ID, Step, Workflow
 from mcp_baton.workflow.handoff import Handle, RemainingCalls, Requirements, call_that_shows, uris_of
-from mcp_baton.workflow.host import Failed, FetchedResource, Succeeded
+from mcp_baton.workflow.host import Failed, FetchedResource, Skipped, Succeeded
 from mcp_baton.workflow.lease import Over, Superseded, TaskOver
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason
 from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error, quoted_guidance
@@ -133,6 +133,10 @@ def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
 
 
 def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
+    if isinstance(trace.outcome, Skipped):
+        condition = one_line(str(trace.step.when))
+        yield Message("assistant", f"Step '{trace.step.name}' is skipped: its condition {condition} is false.")
+        return
     if trace.step.guidance and not trace.replayed:
         yield Message("assistant", quoted_guidance(trace.step.guidance, run.known.shown_texts))
     if trace.step.ask is not None:

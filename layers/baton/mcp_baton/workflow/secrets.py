@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, as_text, fill_json, placeholders
+from mcp_baton.workflow.sources import Constant, FirstOf, PromptArg, Source, as_text, fill_json, parts_of, placeholders
 
 HIDDEN: Final = "_workflow.secret"
 """The key of the object that is stored instead of a secret: `{"_workflow.secret": true}`."""
@@ -115,6 +115,8 @@ def mentions(source: Source | None, names: Collection[str]) -> bool:
             return name in names
         case Constant(value):
             return any(not placeholders(text).isdisjoint(names) for text in _strings_in(value))
+        case FirstOf(sources):
+            return any(mentions(part, names) for part in sources)
         case _:
             return False
 
@@ -173,9 +175,10 @@ def secrets_in_call(arguments: JsonObject, sources: Mapping[str, Source], names:
         names: The workflow's secret arguments.
     """
     found = {
-        source.name: arguments[name]
+        part.name: arguments[name]
         for name, source in sources.items()
-        if isinstance(source, PromptArg) and source.name in names and name in arguments
+        for part in parts_of(source)
+        if isinstance(part, PromptArg) and part.name in names and name in arguments
     }
     return secrets_of(names, {name: as_text(value) for name, value in found.items()}, found)
 

@@ -1,35 +1,160 @@
-"""Data sources: where a step's argument gets its value (docs/workflows.md)."""
+"""Data sources, from which arguments get their values, and conditions on them (docs/workflows.md)."""
 
+import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from msgspec import Struct
 
+from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json, dumps
 
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 
 
-class PromptArg(Struct, frozen=True):
+class NoValueYet(WorkflowError, TypeError):
+    """A workflow function uses a value that exists only when the workflow runs."""
+
+
+def author_line() -> str:
+    """The author's line that is running, as `FILE:LINE`."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
+    package = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+USE_A_CONDITION = "give it to a step: step(tool, when=…), and combine conditions with (…) & (…), (…) | (…) and not_(…)"
+"""What to write instead of a test in Python."""
+
+
+class Operand:
+    """A value that can be compared. Comparisons make a `Condition`."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> "Condition":  # type: ignore[override]
+        return Condition.of("==", self, other)
+
+    def __ne__(self, other: object) -> "Condition":  # type: ignore[override]
+        return Condition.of("!=", self, other)
+
+    def __lt__(self, other: object) -> "Condition":
+        return Condition.of("<", self, other)
+
+    def __le__(self, other: object) -> "Condition":
+        return Condition.of("<=", self, other)
+
+    def __gt__(self, other: object) -> "Condition":
+        return Condition.of(">", self, other)
+
+    def __ge__(self, other: object) -> "Condition":
+        return Condition.of(">=", self, other)
+
+
+class SourceBase(Operand):
+    """The methods of all data sources."""
+
+    __slots__ = ()
+
+    def is_in(self, values: Sequence[Json]) -> "Condition":
+        """Whether the value is one of these."""
+        return is_in(self, values)
+
+    def exists(self) -> "Condition":
+        """Whether there is a value."""
+        return exists(self)
+
+
+class Condition(Struct, frozen=True, eq=False):
+    """A condition of a step: a comparison of sources, or a combination of conditions.
+
+    Attributes:
+        operator: `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` and `exists` have sources as operands; `and`, `or` and `not`
+            have conditions.
+        operands: One or two.
+        workflows: The workflow functions whose references it uses.
+    """
+
+    operator: str
+    operands: tuple[Any, ...]
+    workflows: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, operator: str, *values: object) -> "Condition":
+        """A condition on values, references or other conditions."""
+        made_by = {name for value in values for name in workflows_of(value)}
+        operands = map(condition_of if operator in COMBINING else as_source, values)
+        return cls(operator, tuple(operands), frozenset(made_by))
+
+    def __and__(self, other: object) -> "Condition":
+        return Condition.of("and", self, other)
+
+    def __rand__(self, other: object) -> "Condition":
+        return Condition.of("and", other, self)
+
+    def __or__(self, other: object) -> "Condition":
+        return Condition.of("or", self, other)
+
+    def __ror__(self, other: object) -> "Condition":
+        return Condition.of("or", other, self)
+
+    def __invert__(self) -> "Condition":
+        return Condition.of("not", self)
+
+    def __bool__(self) -> bool:
+        cause = f"{author_line()} tests the condition {self}, which has no value before the workflow runs"
+        raise NoValueYet(min(self.workflows, default="?"), f"{cause}; {USE_A_CONDITION}")
+
+    def __str__(self) -> str:
+        match self.operator, self.operands:
+            case "exists", (source,):
+                return f"exists({written(source)})"
+            case "not", (condition,):
+                return f"not ({condition})"
+            case "and" | "or" as operator, (left, right):
+                return f"({left}) {operator} ({right})"
+            case operator, (left, right):
+                return f"{written(left)} {operator} {written(right)}"
+        raise ValueError(self.operator)
+
+    @property
+    def comparisons(self) -> Iterator["Condition"]:
+        """The comparisons in it."""
+        if self.operator not in COMBINING:
+            yield self
+        else:
+            for operand in self.operands:
+                yield from operand.comparisons
+
+
+COMBINING = frozenset({"and", "or", "not"})
+
+
+class PromptArg(SourceBase, Struct, frozen=True, eq=False):
     """The value of a prompt argument."""
 
     name: str
 
 
-class Constant(Struct, frozen=True):
+class Constant(SourceBase, Struct, frozen=True, eq=False):
     """A fixed value. In its strings, `{arg}` is replaced by a prompt argument's value."""
 
     value: Json
 
 
-class StepOutput(Struct, frozen=True):
+class StepOutput(SourceBase, Struct, frozen=True, eq=False):
     """An earlier step's output, or the field of it that a dotted path leads to."""
 
     binding: str
     path: str | None = None
 
 
-class TaskVariable(Struct, frozen=True):
+class TaskVariable(SourceBase, Struct, frozen=True, eq=False):
     """A task variable, or the field of it that a dotted path leads to.
 
     Attributes:
@@ -41,7 +166,41 @@ class TaskVariable(Struct, frozen=True):
     set_by: tuple[str, ...] = ()
 
 
-type Source = PromptArg | Constant | StepOutput | TaskVariable
+class FirstOf(SourceBase, Struct, frozen=True, eq=False):
+    """The first of several sources that has a value."""
+
+    sources: tuple["Source", ...]
+
+
+type Source = PromptArg | Constant | StepOutput | TaskVariable | FirstOf
+
+SOURCES = (PromptArg, Constant, StepOutput, TaskVariable, FirstOf)
+
+
+def as_source(value: object) -> Source:
+    """A source, the source of a reference, or a plain value as a constant."""
+    found: Any = getattr(value, "__baton_source__", value)
+    return found if isinstance(found, SOURCES) else Constant(found)
+
+
+def workflows_of(value: object) -> Iterator[str]:
+    """The names of the workflow functions whose references a value consists of."""
+    made_by = value.workflows if isinstance(value, Condition) else (getattr(value, "__baton_workflow__", None),)
+    yield from (name for name in made_by if name is not None)
+
+
+def condition_of(value: object) -> Condition:
+    """A condition. A source or a reference is the condition that its value is `true`.
+
+    Raises:
+        TypeError: the value is neither.
+    """
+    if isinstance(value, Condition):
+        return value
+    source = getattr(value, "__baton_source__", value)
+    if isinstance(source, SOURCES):
+        return Condition("==", (source, Constant(True)), frozenset(workflows_of(value)))
+    raise TypeError(f'{value!r} is not a condition; compare a reference or a source: order["total"] > 100')
 
 
 def prompt_arg(name: str) -> PromptArg:
@@ -55,14 +214,19 @@ def constant(value: Json) -> Constant:
     return Constant(copy_json(value))
 
 
-def step_output(binding: str, path: str | None = None) -> StepOutput:
+_NO_DEFAULT: Any = object()
+
+
+def step_output(binding: str, path: str | None = None, *, default: Json = _NO_DEFAULT) -> "StepOutput | FirstOf":
     """The output of the earlier step bound to `binding`, or one field of it.
 
     Args:
         binding: The step's binding: its own name unless it was given another.
         path: Dotted, list indices as numbers: `"lines.0.total"`. An object key wins over an index.
+        default: The value if the step was skipped or its output lacks the path.
     """
-    return StepOutput(binding, path)
+    source = StepOutput(binding, path)
+    return source if default is _NO_DEFAULT else FirstOf((source, Constant(copy_json(default))))
 
 
 def task_variable(name: str, path: str | None = None) -> TaskVariable:
@@ -70,9 +234,80 @@ def task_variable(name: str, path: str | None = None) -> TaskVariable:
     return TaskVariable(name, path)
 
 
-def described(source: Source) -> Json:
-    """A source as JSON, for its step's fingerprint."""
+def is_in(value: object, values: Sequence[Json]) -> Condition:
+    """The condition that a value is one of these. `value` is a reference or a source.
+
+    Raises:
+        TypeError: `values` is a text.
+    """
+    if isinstance(values, str):
+        raise TypeError(f"is_in(…, {values!r}): give a list of values")
+    return Condition.of("in", value, list(values))
+
+
+def exists(value: object) -> Condition:
+    """The condition that a reference or a source has a value: its step was not skipped, and the field exists."""
+    return Condition.of("exists", value)
+
+
+def not_(condition: object) -> Condition:
+    """The opposite of a condition, or of a reference to a truth value."""
+    return Condition.of("not", condition)
+
+
+def compare(word: str, one: Json, other: Json) -> bool | str:
+    """Compare two JSON values by the operator of a `Condition`; or return why they cannot be compared."""
+    match word:
+        case "==":
+            return _equal(one, other)
+        case "!=":
+            return not _equal(one, other)
+        case "in":
+            return isinstance(other, list) and any(_equal(one, member) for member in other)
+    kinds = {_kind(one), _kind(other)}
+    if kinds not in ({"a number"}, {"a text"}):
+        return f"{word} compares two numbers or two texts, but {_kind(one)} and {_kind(other)} were given"
+    ordered: Callable[[Any, Any], bool] = getattr(operator, _ORDER[word])
+    return ordered(one, other)
+
+
+_ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+def _equal(one: Json, other: Json) -> bool:
+    """Whether two JSON values are equal. In Python, but not in JSON, `True` equals 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(value, other[name]) for name, value in one.items())
+    return one == other
+
+
+def _kind(value: Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a truth value"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case Mapping():
+            return "an object"
+        case _:
+            return "a list"
+
+
+def described(source: "Source | Condition") -> Json:
+    """A source or a condition as JSON, for its step's fingerprint."""
     match source:
+        case Condition(operator, operands):
+            return [operator, *map(described, operands)]
+        case FirstOf(sources):
+            return ["first_of", *map(described, sources)]
         case PromptArg(name):
             return ["prompt_arg", name]
         case Constant(value):
@@ -197,6 +432,33 @@ def as_text(value: Json) -> str:
     return dumps(value)
 
 
-def sources_in(arguments: Mapping[str, Source]) -> list[StepOutput]:
+def written(source: Source) -> str:
+    """A source as its author would write it, for texts."""
+    match source:
+        case PromptArg(name):
+            return name
+        case StepOutput(name, path) | TaskVariable(name, path):
+            return f"{name}.{path}" if path else name
+        case FirstOf(sources):
+            return f"first_of({', '.join(map(written, sources))})"
+        case _:
+            return dumps(source.value)
+
+
+def parts_of(source: object) -> Iterator[Source]:
+    """The sources that a source consists of: itself, or those of `first_of`."""
+    if isinstance(source, FirstOf):
+        for part in source.sources:
+            yield from parts_of(part)
+    else:
+        yield cast("Source", source)
+
+
+def sources_of(comparison: Condition) -> list[Source]:
+    """The sources that a comparison uses."""
+    return [part for source in comparison.operands for part in parts_of(source)]
+
+
+def sources_in(sources: Iterable[Source]) -> list[StepOutput]:
     """The sources that refer to a step's output."""
-    return [source for source in arguments.values() if isinstance(source, StepOutput)]
+    return [part for source in sources for part in parts_of(source) if isinstance(part, StepOutput)]

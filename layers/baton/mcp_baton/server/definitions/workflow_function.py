@@ -15,8 +15,8 @@ from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.labels import name_of
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Parameter, is_async, read_signature
 from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
-from mcp_baton.workflow.reference import Reference, as_source, author_line, reference_to, workflow_of
-from mcp_baton.workflow.sources import PromptArg, StepOutput
+from mcp_baton.workflow.reference import Reference, reference_to, workflow_of
+from mcp_baton.workflow.sources import PromptArg, StepOutput, as_source, author_line, workflows_of
 
 
 class WorkflowOptions(TypedDict, total=False):
@@ -51,6 +51,8 @@ class StepOptions(TypedDict, total=False):
     """Whether the state is written right after this step."""
     retry: Retry
     """How often the tool is called again within a run."""
+    when: object
+    """The step runs only if this condition holds: `order.total > 100`, `exists(x) & not_(y)`."""
 
 
 _MONITOR: Final = 4
@@ -103,6 +105,22 @@ class _Recording:
                 "or let a tool build the value"
             )
         return as_source(value)
+
+    def values(self, values: Mapping[str, object]) -> tuple[object, dict[str, Any]]:
+        """The condition of a step, given as `when`, and the sources of the other values."""
+        sources = {name: self.source(name, value) for name, value in values.items() if name != "when"}
+        return self.condition(values.get("when")), sources
+
+    def condition(self, value: object) -> object:
+        """The condition of a step.
+
+        Raises:
+            WorkflowError: It uses a reference of another workflow.
+        """
+        other = next((name for name in workflows_of(value) if name != self.workflow), None)
+        if other is not None:
+            raise self.error(f"when: the condition uses a reference of the workflow {other!r}; use this workflow's own")
+        return value
 
     def error(self, cause: str) -> WorkflowError:
         """An error that names the author's line."""
@@ -167,6 +185,7 @@ def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
     key = len(recording.uncalled)
     recording.uncalled[key] = (own, author_line())
     bindings = {each: recording.source(each, value) for each, value in options.pop("template_bindings", {}).items()}
+    recording.condition(options.get("when"))
 
     def call(*values: object, **named: object) -> Reference:
         recording.uncalled.pop(key, None)
@@ -195,14 +214,14 @@ def fetch(name: str, uri: str, /, **values: object) -> None:
     Args:
         name: The step's name.
         uri: The resource's URI; `{name}`s are replaced by `values`.
-        values: Values or references.
+        values: Values or references. `when` is the step's condition.
 
     Raises:
         WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
     """
     recording = _current("fetch(…)")
-    bindings = {each: recording.source(each, value) for each, value in values.items()}
-    recording.add(Step(name, resources=[uri], template_bindings=bindings))
+    when, bindings = recording.values(values)
+    recording.add(Step(name, resources=[uri], template_bindings=bindings, when=when))
 
 
 @overload
@@ -218,7 +237,7 @@ def ask_model(name: str, question: str, /, returns: object = str, **values: obje
         name: The step's name, and the answer's.
         question: The question; `{name}`s are replaced by `values`.
         returns: The type of the answer.
-        values: Values or references.
+        values: Values or references. `when` is the step's condition.
 
     Returns:
         A reference to the answer.
@@ -245,8 +264,8 @@ def ask_user(name: str, question: str, /, returns: object = str, **values: objec
 
 def _ask(function: str, name: str, ask: Ask, values: Mapping[str, object]) -> Reference:
     recording = _current(function)
-    bindings = {each: recording.source(each, value) for each, value in values.items()}
-    return recording.add(Step(name, ask=ask, template_bindings=bindings))
+    when, bindings = recording.values(values)
+    return recording.add(Step(name, ask=ask, template_bindings=bindings, when=when))
 
 
 def workflow_of_function(

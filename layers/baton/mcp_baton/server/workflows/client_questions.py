@@ -18,7 +18,7 @@ from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.ids import digest_of
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.workflow.definition import ANSWERS, Step
+from mcp_baton.workflow.definition import ANSWERS, Step, Workflow
 from mcp_baton.workflow.pause import AnswersRequired, PauseReason, UnresolvableParams
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
@@ -102,16 +102,11 @@ def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
 def _lacking(pause: PauseReason, step: Step, known: Known) -> tuple[str, ...]:
     """The arguments that the step lacks; none if something else is wrong, too."""
     names = pause.missing_arguments
-    if isinstance(pause, UnresolvableParams):
-        # The name may be the placeholder of a URI, for which no argument gives a value.
-        return tuple(name for name in names if _has_no_value(name, step, known))
-    return names
-
-
-def _has_no_value(name: str, step: Step, known: Known) -> bool:
-    if name not in step.arguments or name in known.answers.get(step.name, {}):
-        return False
-    return not isinstance(known.resolve(step.arguments[name]), Found)
+    if not isinstance(pause, UnresolvableParams):
+        return names
+    # The name may be the placeholder of a URI, for which no argument gives a value.
+    asked = step.arguments.keys() - known.answers.get(step.name, {}).keys()
+    return tuple(name for name in names if name in asked and not isinstance(known.resolve(step.arguments[name]), Found))
 
 
 def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
@@ -133,6 +128,8 @@ def _field(schema: Any, definitions: Mapping[str, Any]) -> JsonObject | None:
 
 def with_answers(given: JsonObject, answers: JsonObject) -> JsonObject:
     """The arguments of the workflow's tool with more answers."""
+    if not answers:
+        return given
     earlier = given.get(ANSWERS)
     return {**given, ANSWERS: {**(earlier if isinstance(earlier, Mapping) else {}), **answers}}
 
@@ -141,14 +138,20 @@ type Run = Callable[[str | None, JsonObject, Mapping[str, JsonObject]], EndedRun
 """Runs the workflow: with the task to resume, its arguments, and answers by the step that lacked them."""
 
 
-def run_asking(request: Request, task_id: str | None, given: JsonObject, host: ServerHost, start: Run) -> EndedRun:
+def run_asking(
+    request: Request, workflow: Workflow, task_id: str | None, given: JsonObject, host: ServerHost, start: Run
+) -> EndedRun:
     """Run a workflow. If it pauses for values that a person can give, ask for them and continue.
 
-    In the 2026 era each round resumes the task up to the same question, which then has its answer.
+    In the 2026 era each round resumes the task. Answers to the workflow's questions are given to that run. For missing
+    arguments it stops at the same step, which shows what was asked, and continues with them.
     """
     rounds = request.rounds()
     if rounds is not None and rounds.earlier is not None:
+        if task_id not in (None, rounds.earlier.task):
+            raise ProtocolError(INVALID_PARAMS, "Invalid params: `requestState` cannot be used: it is of another task")
         task_id = rounds.earlier.task
+        given = with_answers(given, _answered(rounds, workflow))
     run = start(task_id, given, {})
     by_step: dict[str, dict[str, Json]] = {}
     while (missing := _missing(request, run)) is not None and run.task is not None:
@@ -170,6 +173,18 @@ def run_asking(request: Request, task_id: str | None, given: JsonObject, host: S
             logger.info("task %s: it was not resumed with the answers", task.task_id, exc_info=True)
             break
     return run
+
+
+def _answered(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
+    """The answers to questions of the workflow in the rounds so far."""
+    names = {question.name for question in workflow.questions}
+    answers: dict[str, Json] = {}
+    for key, answer in rounds.answers.items():
+        step = workflow.step(key.rsplit("-", 2)[0])
+        content = answer.get("content") if isinstance(answer, Mapping) and answer.get("action") == "accept" else None
+        if step is not None and step.ask is not None and isinstance(content, Mapping):
+            answers |= {name: value for name, value in content.items() if name in names and value is not None}
+    return answers
 
 
 def _missing(request: Request, run: EndedRun) -> Missing | None:
@@ -200,7 +215,7 @@ def _answers(
         ends_ms = datetime.fromisoformat(task.created_at).timestamp() * 1_000 + task.ttl_ms
         lifetime_s = max((ends_ms - request.now_ms()) / 1_000, 1)
     question = elicitation(key, missing.message, missing.schema, timeout_s=lifetime_s)
-    asker = request.asking(rounds)(request.reply.request, _Waiting(request, host))
+    asker = request.asking(rounds)(request.reply.request, _waiting(request, host))
     try:
         answer: Elicited = question.read(asker.ask((question,))[0])
     except (ToolError, Abandoned) as error:
@@ -211,17 +226,17 @@ def _answers(
     return missing.answers(answer.content)
 
 
-class _Waiting:
+def _waiting(request: Request, host: ServerHost) -> Callable[[], bool]:
     """Whether to wait for an answer any longer: the client is connected, and a step could still start. Keeps the quiet
     stream alive."""
+    clock = request.services.clock
+    sent_s = clock()
 
-    def __init__(self, request: Request, host: ServerHost) -> None:
-        self._request = request
-        self._host = host
-        self._said_s = request.services.clock()
+    def waits() -> bool:
+        nonlocal sent_s
+        if clock() - sent_s >= KEEP_ALIVE_S:
+            sent_s = clock()
+            request.reply.keep_alive()
+        return not request.reply.gone and host.may_start()
 
-    def __call__(self) -> bool:
-        if self._request.services.clock() - self._said_s >= KEEP_ALIVE_S:
-            self._said_s = self._request.services.clock()
-            self._request.reply.keep_alive()
-        return not self._request.reply.gone and self._host.may_start()
+    return waits

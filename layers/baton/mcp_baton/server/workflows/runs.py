@@ -27,7 +27,7 @@ from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RE
 from mcp_baton.workflow.definition import ANSWERS, Argument, Workflow
 from mcp_baton.workflow.definition_changes import carried, declared_arguments, differing, given_secrets
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.host import Failed
+from mcp_baton.workflow.host import Failed, Skipped
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.run import EndedRun, RunInput
 from mcp_baton.workflow.secrets import stand_in
@@ -79,7 +79,7 @@ def answer_with_run(
     def run(task_id: str | None, given: JsonObject, answers: Mapping[str, JsonObject]) -> EndedRun:
         return run_workflow(request, workflow, given, task_id, host, ttl_ms=ttl_ms, answers=answers)
 
-    return run_asking(request, task_id, given, host, run)
+    return run_asking(request, workflow, task_id, given, host, run)
 
 
 def run_workflow(
@@ -153,6 +153,8 @@ def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, Jso
     statuses = carried(task, workflow)
     new: dict[str, JsonObject] = {}
     for name, answer in answers.items():
+        if statuses[name] is StepStatus.SKIPPED:
+            continue
         if statuses[name] is StepStatus.COMPLETED:
             if task.variables[f"{RESULT_PREFIX}{name}"] == answer[name]:
                 continue
@@ -234,7 +236,7 @@ def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: st
 
 def _note(execution: Execution, run: EndedRun) -> None:
     """Add the metrics of a run (docs/operating.md)."""
-    ran = [trace.outcome for trace in run.traces if not trace.replayed]
+    ran = [it.outcome for it in run.traces if not it.replayed and not isinstance(it.outcome, Skipped)]
     if ran:
         execution.services.telemetry.add(STEPS_RUN, len(ran))
         if isinstance(ran[-1], Failed):  # a run stops at the first one

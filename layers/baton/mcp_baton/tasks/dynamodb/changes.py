@@ -53,7 +53,10 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
     the progress, or that has too many steps for one expression (4 KB and 300 operators), writes the progress as a whole
     and requires that it is the one that was read.
     """
-    values = {**batch.variables, **{RESULT_PREFIX + step.name: step.result for step in batch.steps}}
+    values = {
+        **batch.variables,
+        **{RESULT_PREFIX + step.name: step.result for step in batch.steps if step.status is not StepStatus.SKIPPED},
+    }
     values |= {CALL_PREFIX + step.name: step.call for step in batch.steps if step.call is not None}
     required: dict[str, Attribute] = {}
     removed = batch.removed.difference(values)
