@@ -70,14 +70,6 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         return (yield)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """`baton new` notes the projects that tests make in a folder of the tests, not in the user's."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        yield
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fail a test during which, or during whose setup, a message was not what its revision says."""

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Retry, Step, Workflow, constant, prompt_arg, step_output, task_variable
-from mcp_baton.cli.graph import mermaid
-from mcp_baton.cli.workflow_graph import Graph, graph_of, to_json
+from mcp_baton.cli.workflow_graph import Graph, StepNode, graph_of, mermaid, to_json
 
 SVG = "{http://www.w3.org/2000/svg}"
 REQUIRED = {"fetch": ("order_id",), "refund": ("order_id", "amount", "approved_by"), "mail": ("to",)}
@@ -73,7 +72,7 @@ def test_an_output_that_the_same_step_uses_in_a_uri_is_not_an_edge() -> None:
 
 
 def test_a_step_lists_the_arguments_that_may_be_missing() -> None:
-    lacking = {node.name: [pause.text for pause in node.pauses] for node in graph().nodes if node.kind == "step"}
+    lacking = {node.name: [pause.text for pause in node.pauses] for node in graph().nodes if isinstance(node, StepNode)}
 
     assert lacking == {
         "fetch": [],
@@ -89,6 +88,7 @@ def test_an_optional_argument_in_a_uri_is_a_pause() -> None:
 
     [*_, node] = graph(steps=[step], arguments=arguments).nodes
 
+    assert isinstance(node, StepNode)
     assert [pause.text for pause in node.pauses] == [
         "pauses for topic unless about is given",
         "pauses for lang unless it is given",
@@ -120,10 +120,10 @@ def test_as_json_a_graph_has_nodes_edges_and_steps_in_order() -> None:
         (3, "refund", "refund"),
         (4, "mail", "mail"),
     ]
-    assert steps[2]["notes"] == ["checkpoint: written before the next step", "up to 3 attempts"]
+    assert steps[2]["notes"] == ("checkpoint: written before the next step", "up to 3 attempts")
     assert {"argument": "approved_by", "because": None} in steps[2]["pauses"]
     assert {"from": "step:fetch", "to": "step:mail", "flow": "path", "argument": "to", "path": "email"} in made["edges"]
-    assert made["nodes"][3]["notes"] == ["optional", "secret"]
+    assert made["nodes"][3]["notes"] == ("optional", "secret")
 
 
 def test_as_mermaid_a_graph_is_a_flowchart() -> None:

@@ -72,7 +72,7 @@ def test_json_prints_one_document(served: Path, capsys: pytest.CaptureFixture[st
     [
         (ANOTHER, [], "several workflows: name one of welcome, farewell"),
         (ANOTHER, ["welcom"], "did you mean 'welcome'?"),
-        (ANOTHER, ["refund"], "it has welcome, farewell"),
+        (ANOTHER, ["refund"], "known are welcome, farewell"),
         ("server.workflows.clear()", [], "has no workflow: add one"),
         (ANOTHER.replace('"greet")', '"greeet")'), ["farewell"], "did you mean 'greet'?"),
     ],

@@ -251,7 +251,7 @@ def test_make_check_refuses_packages_without_a_hash_and_names_the_remedy(
         done = make(target)
         assert (done.returncode, "mcp-baton==" in done.stdout) == (2, True), done.stdout + done.stderr
         assert "no hash" in done.stderr
-        assert "uv run baton upgrade --wheel FILE" in done.stderr
+        assert "uv run baton upgrade --lock --wheel FILE" in done.stderr
 
-    assert main(["upgrade", "shop", "--wheel", str(wheel)]) == 0
+    assert main(["upgrade", "shop", "--wheel", str(wheel), "--lock"]) == 0
     assert [make(target).returncode for target in ("check", "build")] == [0, 0]

@@ -1,7 +1,6 @@
 """`baton upgrade`: a newer template comes, and nothing of the user's is lost."""
 
 import json
-import shutil
 from importlib.metadata import version
 from pathlib import Path
 
@@ -52,7 +51,7 @@ def generated_once(project: Path, path: str, content: bytes) -> None:
 
 
 def upgraded(project: Path) -> int:
-    return main(["upgrade", str(project), "--no-lock"])
+    return main(["upgrade", str(project)])
 
 
 @pytest.mark.parametrize(
@@ -250,7 +249,7 @@ def test_a_project_with_a_wheel_needs_the_new_wheel(project: Path, capsys: pytes
     assert upgraded(project) == 2
     assert f"the project uses Baton from the wheel {wheel}" in capsys.readouterr().err
 
-    assert main(["upgrade", str(project), "--no-lock", "--wheel", "none"]) == 0
+    assert main(["upgrade", str(project), "--wheel", "none"]) == 0
     assert json.loads((project / ".baton/project.json").read_bytes())["wheel"] is None
     assert list((project / "layers/baton").glob("*.whl")) == []
 
@@ -283,7 +282,7 @@ def test_the_wheel_stays_while_a_conflict_keeps_it_in_use(project: Path, tmp_pat
     generated_once(project, "pyproject.toml", f"{file.read_text()}# from {old.name}\n".encode())
     file.write_text(f"{file.read_text()}# mine\n")
 
-    assert main(["upgrade", str(project), "--no-lock", "--wheel", str(new)]) == 1
+    assert main(["upgrade", str(project), "--wheel", str(new)]) == 1
 
     assert (old.exists(), (old.parent / new.name).exists()) == (True, True)
     assert new.name in (project / "pyproject.toml.new").read_text()
@@ -320,7 +319,7 @@ def test_an_upgrade_does_not_follow_links(
         outside.rename(tmp_path / "elsewhere")
     before = contents(tmp_path)
 
-    assert main(["upgrade", str(project), "--no-lock", "--wheel", "none"]) == 2
+    assert main(["upgrade", str(project), "--wheel", "none"]) == 2
 
     assert f"{file} is a symbolic link" in capsys.readouterr().err
     assert contents(tmp_path) == before
@@ -331,41 +330,15 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()}
 
 
-@pytest.fixture
-def ran(project: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a file that the project's Makefile makes when it locks."""
+def test_the_projects_makefile_runs_only_with_lock(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("UV", "true")
     (project / "Makefile").write_text("lock:\n\t@touch ran\n")
-    return "ran"
 
-
-def test_a_project_that_the_user_made_is_locked(project: Path, ran: str) -> None:
     assert main(["upgrade", str(project)]) == 0
+    assert not (project / "ran").exists()
+    assert 'Run `make lock ARGS="--upgrade-package mcp-baton"`' in capsys.readouterr().out
 
-    assert (project / ran).exists()
-
-
-def test_the_makefile_of_a_project_from_elsewhere_runs_only_with_lock(
-    project: Path, ran: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clone = tmp_path / "clone"
-    shutil.copytree(project, clone)
-
-    assert main(["upgrade", str(clone)]) == 0
-
-    assert not (clone / ran).exists()
-    assert "Read the Makefile, then run `make lock ARGS=" in capsys.readouterr().out
-    assert main(["upgrade", str(clone), "--lock"]) == 0
-    assert (clone / ran).exists()
-
-
-def test_a_project_that_could_not_be_noted_is_not_locked_by_an_upgrade(
-    project: Path, ran: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-
-    assert main(["new", "other", "--yes", "--no-lock"]) == 0
-    assert "so upgrade it with --lock" in capsys.readouterr().err
-    assert main(["upgrade", "other"]) == 0
-    assert "Not locked" in capsys.readouterr().out
+    assert main(["upgrade", str(project), "--lock"]) == 0
+    assert (project / "ran").exists()

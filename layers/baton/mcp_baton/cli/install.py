@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -15,7 +15,6 @@ import typer
 
 from mcp_baton.cli import options
 from mcp_baton.exceptions import BatonError
-from mcp_baton.protocol.json import Json, JsonObject
 
 type HostName = Literal["claude-code", "claude-desktop", "cursor", "vscode"]
 
@@ -28,21 +27,25 @@ class Host:
         title: Its name in sentences.
         servers: The member of the file that holds the servers.
         project_file: The file for one project; `None` if the host has none.
-        user_file: The parts of the path of the user's file; `None` if other programs may not write it. The first part
-            `@` is the folder in which applications keep their settings.
+        user_file: The path of the user's file; `None` if other programs may not write it. `@` is the folder in which
+            applications keep their settings.
+        reference: How its file refers to an environment variable.
+        has_type: Whether an entry names its transport.
     """
 
     title: str
     servers: str
     project_file: str | None
-    user_file: tuple[str, ...] | None
+    user_file: str | None
+    reference: str
+    has_type: bool = False
 
 
 HOSTS: Final[dict[HostName, Host]] = {
-    "claude-code": Host("Claude Code", "mcpServers", ".mcp.json", None),
-    "claude-desktop": Host("Claude Desktop", "mcpServers", None, ("@", "Claude", "claude_desktop_config.json")),
-    "cursor": Host("Cursor", "mcpServers", ".cursor/mcp.json", (".cursor", "mcp.json")),
-    "vscode": Host("VS Code", "servers", ".vscode/mcp.json", ("@", "Code", "User", "mcp.json")),
+    "claude-code": Host("Claude Code", "mcpServers", ".mcp.json", None, "${%s}", has_type=True),
+    "claude-desktop": Host("Claude Desktop", "mcpServers", None, "@/Claude/claude_desktop_config.json", "${%s}"),
+    "cursor": Host("Cursor", "mcpServers", ".cursor/mcp.json", ".cursor/mcp.json", "${env:%s}"),
+    "vscode": Host("VS Code", "servers", ".vscode/mcp.json", "@/Code/User/mcp.json", "${input:%s}", has_type=True),
 }
 
 MCP_REMOTE: Final = "mcp-remote@0.15.1"
@@ -78,7 +81,7 @@ def install(
     """
     from mcp_baton.local.clean_text import echo, print_json
 
-    made = entry(host, name, url, [parse_header(text, name) for text in header or ()], os.environ)
+    made = entry(host, name, url, [parse_header(text, name) for text in header or ()])
     file = None if project else user_file(host, sys.platform, Path.home(), os.environ)
     file = file or project_file(host, Path.cwd())
     if print_:
@@ -94,12 +97,6 @@ def install(
     done = f"wrote the server {name!r}" if changed else f"nothing changed, the server {name!r} is already there"
     echo("\n".join((f"{file}: {done}", *made.notes)))
     return 0
-
-
-_HEADER: Final = re.compile(r"\s*([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*(?::\s*(.*?)\s*)?", re.DOTALL)
-_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
-_SCHEME: Final = re.compile(r"(Bearer|Basic)\s+(.*)", re.IGNORECASE)
-_SECRET: Final = re.compile(r"auth|cookie|credential|key|password|secret|token", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +119,19 @@ class Header:
 def parse_header(text: str, server: str) -> Header:
     """Read the value of `--header`: `NAME: VALUE`, `NAME: $VARIABLE`, or `NAME` for a secret.
 
-    Args:
-        text: The value.
-        server: The server's name. The default name of the variable begins with it.
-
-    Raises:
-        BatonError: the value has another form.
+    `server` is the server's name, with which the default name of the variable begins.
     """
-    found = _HEADER.fullmatch(text)
+    found = re.fullmatch(r"\s*([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*(?::\s*(.*?)\s*)?", text, re.DOTALL)
     if found is None or any(ord(letter) < 0x20 for letter in text):
         raise BatonError(f"--header {text!r}: write 'x-api-key: VALUE', 'x-api-key: $VARIABLE' or 'x-api-key'")
     name, value = found[1], found[2] or ""
-    scheme = _SCHEME.fullmatch(value)
+    scheme = re.fullmatch(r"(Bearer|Basic)\s+(.*)", value, re.IGNORECASE)
     before, rest = (f"{scheme[1]} ", scheme[2]) if scheme else ("", value)
-    variable = _VARIABLE.fullmatch(rest)
+    variable = re.fullmatch(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))", rest)
     if variable:
         return Header(name, before, variable[1] or variable[2])
-    if rest and not scheme and not _SECRET.search(name):
+    is_secret = scheme or re.search(r"auth|cookie|credential|key|password|secret|token", name, re.IGNORECASE)
+    if rest and not is_secret:
         return Header(name, value)
     return Header(name, before, re.sub(r"[^A-Z0-9]+", "_", f"{server}_{name}".upper()), rest or None)
 
@@ -158,24 +151,17 @@ def project_file(host: HostName, folder: Path) -> Path:
 
 
 def user_file(host: HostName, platform: str, home: Path, environment: Mapping[str, str]) -> Path | None:
-    """Return the file that configures a host for its user; `None` if other programs may not write it.
-
-    Args:
-        host: The host.
-        platform: As in `sys.platform`.
-        home: The user's folder.
-        environment: For `APPDATA` and `XDG_CONFIG_HOME`.
-    """
-    parts = HOSTS[host].user_file
-    if parts is None or parts[0] != "@":
-        return None if parts is None else home.joinpath(*parts)
+    """Return the file that configures a host for its user; `None` if other programs may not write it."""
+    path = HOSTS[host].user_file
+    if path is None:
+        return None
     if platform == "darwin":
         applications = home / "Library" / "Application Support"
     elif platform == "win32":
         applications = Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
     else:
         applications = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    return applications.joinpath(*parts[1:])
+    return applications / path.removeprefix("@/") if path.startswith("@/") else home / path
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,149 +175,110 @@ class Entry:
         server: Its configuration.
         inputs: The values for which VS Code asks its user.
         notes: Sentences about the steps that the user has to take.
-        private: Whether it contains a secret.
     """
 
-    host: HostName
+    host: Host
     name: str
     url: str
-    server: JsonObject
-    inputs: tuple[JsonObject, ...] = ()
-    notes: tuple[str, ...] = ()
-    private: bool = False
+    server: dict[str, Any]
+    inputs: list[dict[str, Any]]
+    notes: list[str]
 
-    def to_json(self) -> JsonObject:
+    @property
+    def private(self) -> bool:
+        """Whether it contains a secret."""
+        return "env" in self.server
+
+    def to_json(self) -> dict[str, Any]:
         """Return a configuration that contains only this server."""
-        servers: dict[str, Json] = {HOSTS[self.host].servers: {self.name: self.server}}
-        return {"inputs": list(self.inputs), **servers} if self.inputs else servers
+        inputs = {"inputs": self.inputs} if self.inputs else {}
+        return {**inputs, self.host.servers: {self.name: self.server}}
 
 
-def entry(host: HostName, name: str, url: str, headers: Sequence[Header], environment: Mapping[str, str]) -> Entry:
+def entry(host_name: HostName, name: str, url: str, headers: list[Header]) -> Entry:
     """Return the configuration of a server for a host.
 
-    Args:
-        host: The host.
-        name: The server's name there.
-        url: Its address.
-        headers: The headers of every request.
-        environment: The secrets for Claude Desktop.
-
     Raises:
-        BatonError: a secret is needed and missing.
+        BatonError: Claude Desktop needs a secret, and neither the command line nor the environment has it.
     """
-    match host:
-        case "claude-code":
-            sent = _headers(headers, "${%s}")
-            return Entry(host, name, url, {"type": "http", "url": url, **sent}, (), _claude_code(name, url, headers))
-        case "cursor":
-            sent = _headers(headers, "${env:%s}")
-            return Entry(host, name, url, {"url": url, **sent}, (), tuple(_to_be_set(host, headers)))
-        case "vscode":
-            return _vscode(name, url, headers)
-        case _:
-            return _claude_desktop(name, url, headers, environment)
-
-
-def _headers(headers: Sequence[Header], reference: str) -> dict[str, Json]:
-    written: dict[str, Json] = {
-        header.name: header.value + (reference % header.variable if header.variable else "") for header in headers
-    }
-    return {"headers": written} if written else {}
-
-
-def _to_be_set(host: HostName, headers: Sequence[Header]) -> list[str]:
-    return [
-        f"Set {header.variable} to the value of {header.name} in the environment in which you start "
-        f"{HOSTS[host].title}."
-        for header in headers
-        if header.variable
-    ]
-
-
-def _claude_code(name: str, url: str, headers: Sequence[Header]) -> tuple[str, ...]:
-    words = ["claude", "mcp", "add", "--scope", "user", "--transport", "http", name, url]
-    command = shlex.join(words)
-    for header in headers:
-        command += f' --header "{header.name}: {header.value}' + (f'${header.variable}"' if header.variable else '"')
-    return (
-        *_to_be_set("claude-code", headers),
-        "Claude Code asks once whether it may use the servers of this folder; /mcp lists them.",
-        f"For all folders of yours instead: {command}",
-    )
-
-
-def _vscode(name: str, url: str, headers: Sequence[Header]) -> Entry:
-    inputs: list[JsonObject] = []
-    sent: dict[str, Json] = {}
+    host = HOSTS[host_name]
+    if host_name == "claude-desktop":
+        return _claude_desktop(host, name, url, headers)
+    sent, inputs, notes = dict[str, str](), list[dict[str, Any]](), list[str]()
     for header in headers:
         sent[header.name] = header.value
-        if header.variable:
-            asked = f"{name}-{header.name}".lower()
-            description = f"{header.name} of the server {name}"
-            inputs.append({"type": "promptString", "id": asked, "description": description, "password": True})
-            sent[header.name] = f"{header.value}${{input:{asked}}}"
-    server: dict[str, Json] = {"type": "http", "url": url}
-    notes = tuple(
-        f"VS Code asks for the value of {header.name} when it first starts the server, and stores it elsewhere."
-        for header in headers
-        if header.variable
-    )
-    return Entry("vscode", name, url, server | ({"headers": sent} if sent else {}), tuple(inputs), notes)
+        if header.variable is None:
+            continue
+        reference = header.variable
+        if host_name == "vscode":
+            reference = f"{name}-{header.name}".lower()
+            about = f"{header.name} of the server {name}"
+            inputs.append({"type": "promptString", "id": reference, "description": about, "password": True})
+            notes.append(
+                f"VS Code asks for the value of {header.name} when it first starts the server, and stores it elsewhere."
+            )
+        else:
+            notes.append(
+                f"Set {reference} to the value of {header.name} in the environment in which you start {host.title}."
+            )
+        sent[header.name] += host.reference % reference
+    if host_name == "claude-code":
+        command = shlex.join(["claude", "mcp", "add", "--scope", "user", "--transport", "http", name, url])
+        for header in headers:
+            secret = f"${header.variable}" if header.variable else ""
+            command += f' --header "{header.name}: {header.value}{secret}"'
+        notes.append("Claude Code asks once whether it may use the servers of this folder; /mcp lists them.")
+        notes.append(f"For all folders of yours instead: {command}")
+    server = {**({"type": "http"} if host.has_type else {}), "url": url, **({"headers": sent} if sent else {})}
+    return Entry(host, name, url, server, inputs, notes)
 
 
-def _claude_desktop(name: str, url: str, headers: Sequence[Header], environment: Mapping[str, str]) -> Entry:
+def _claude_desktop(host: Host, name: str, url: str, headers: list[Header]) -> Entry:
     """Its file accepts only programs, so mcp-remote connects to the server: https://www.npmjs.com/package/mcp-remote."""
-    arguments: list[Json] = ["-y", MCP_REMOTE, url]
-    secrets: dict[str, Json] = {}
+    server: dict[str, Any] = {"command": "npx", "args": ["-y", MCP_REMOTE, url]}
+    notes = ["Quit Claude Desktop and start it again. It runs mcp-remote, which needs Node."]
     for header in headers:
-        # No blank after the colon: Claude Desktop on Windows breaks arguments at blanks (see the page of mcp-remote).
         value = header.value
         if header.variable:
-            secret = header.secret or environment.get(header.variable)
+            secret = header.secret or os.environ.get(header.variable)
             if not secret:
                 raise BatonError(
                     f"the value of {header.name} is needed: set {header.variable} to it, or write it after the colon"
                 )
-            secrets[header.variable] = header.value + secret
-            value = f"${{{header.variable}}}"
-        arguments += ["--header", f"{header.name}:{value}"]
-    server: dict[str, Json] = {"command": "npx", "args": arguments}
-    notes = ["Quit Claude Desktop and start it again. It runs mcp-remote, which needs Node."]
-    if secrets:
-        server["env"] = secrets
+            server.setdefault("env", {})[header.variable] = value + secret
+            value = host.reference % header.variable
+        # No blank after the colon: Claude Desktop on Windows breaks arguments at blanks (see the page of mcp-remote).
+        server["args"] += ["--header", f"{header.name}:{value}"]
+    if "env" in server:
         notes.append("The file now holds the secret: Claude Desktop has no other place for it.")
     notes.append("For a server with OAuth sign-in use Settings, Connectors, Add custom connector instead.")
-    return Entry("claude-desktop", name, url, server, (), tuple(notes), bool(secrets))
+    return Entry(host, name, url, server, [], notes)
 
 
 class CannotMerge(Exception):
     """The file cannot be edited without losing something in it. The message gives the reason."""
 
 
-def merged(text: str, entry: Entry, *, replace: bool = False) -> str:
+def merged(text: str, entry: Entry, *, replace: bool) -> str:
     """Return the configuration with the server in it. Other settings of a server with this address stay.
-
-    Args:
-        text: The configuration; an empty text counts as `{}`.
-        entry: The server.
-        replace: Whether to replace a server that has the same name and another address.
 
     Raises:
         BatonError: another server has the name.
         CannotMerge: the file has comments, is not JSON, or has another structure.
     """
     document = _parsed(text)
-    servers = _member(document, HOSTS[entry.host].servers, dict)
+    servers = _member(document, entry.host.servers, dict)
     old = servers.get(entry.name)
     if isinstance(old, dict) and entry.url in [old.get("url"), *(old.get("args") or ())]:
         servers[entry.name] = {**old, **entry.server}
     elif old is None or replace:
-        servers[entry.name] = dict(entry.server)
+        servers[entry.name] = entry.server
     else:
         raise BatonError(f"another server has the name {entry.name!r}: use another --name, or --replace")
-    inputs = _member(document, "inputs", list) if entry.inputs else []
-    ids = [item.get("id") for item in inputs if isinstance(item, dict)]
-    inputs += [asked for asked in entry.inputs if asked["id"] not in ids]
+    if entry.inputs:
+        inputs = _member(document, "inputs", list)
+        ids = [item.get("id") for item in inputs if isinstance(item, dict)]
+        inputs += [asked for asked in entry.inputs if asked["id"] not in ids]
     if document == _parsed(text):
         return text
     indented = re.search(r'^([ \t]+)"', text, re.MULTILINE)
@@ -365,24 +312,22 @@ def _member[Kind: dict[str, Any] | list[Any]](document: dict[str, Any], name: st
 _PRIVATE: Final = 0o600
 
 
-def write(file: Path, entry: Entry, *, replace: bool = False) -> bool:
+def write(file: Path, entry: Entry, *, replace: bool) -> bool:
     """Write a server into a configuration. Return whether this changed anything.
 
     An existing file keeps its permissions, unless the entry has a secret: then only the user may read it. A link stays
     a link, and its target is written.
-
-    Raises:
-        CannotMerge: see `merged`.
-        BatonError: another server has the name, or the file cannot be read or written.
     """
     try:
         target = file.resolve()
-        old = target.read_bytes().decode() if target.exists() else ""
+        exists = target.exists()
+        old = target.read_bytes().decode() if exists else ""
+        mode = target.stat().st_mode & 0o777 if exists else None
         new = merged(old, entry, replace=replace)
-        if new == old and not (entry.private and target.stat().st_mode & 0o777 != _PRIVATE):
+        if new == old and (mode == _PRIVATE or not entry.private):
             return False
         target.parent.mkdir(parents=True, exist_ok=True)
-        _replace(target, new, private=entry.private)
+        _replace(target, new, _PRIVATE if entry.private else mode)
     except BatonError as error:
         raise BatonError(f"{file}: {error}") from error
     except UnicodeDecodeError as error:
@@ -392,9 +337,15 @@ def write(file: Path, entry: Entry, *, replace: bool = False) -> bool:
     return True
 
 
-def _replace(target: Path, text: str, *, private: bool) -> None:
-    """Replace a file in one step: a reader sees the whole old file or the whole new one."""
-    mode = _PRIVATE if private else target.stat().st_mode & 0o777 if target.exists() else _usual()
+def _replace(target: Path, text: str, mode: int | None) -> None:
+    """Replace a file in one step: a reader sees the whole old file or the whole new one.
+
+    `mode` has the permissions; `None` for those that this process gives to its files.
+    """
+    if mode is None:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
     with NamedTemporaryFile("wb", dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         part = Path(file.name)
         try:
@@ -407,10 +358,3 @@ def _replace(target: Path, text: str, *, private: bool) -> None:
     # Created with 0600, so that no other user can ever read the secret.
     part.chmod(mode)
     part.replace(target)
-
-
-def _usual() -> int:
-    """Return the permissions that this process gives to its files."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

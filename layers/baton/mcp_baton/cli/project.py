@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import requires
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -19,21 +19,11 @@ from mcp_baton.exceptions import BatonError
 
 AUTHS: Final = ("API_KEY", "IAM", "NONE")
 """The values of the template's parameter Auth that need no other parameter."""
-NAME: Final = re.compile(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){1,39}")
-"""A name for a package (PEP 508) and a CloudFormation stack, short enough for suffixes."""
-REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The settings of a project.
-
-    Attributes:
-        name: The name of the package and the stack.
-        region: The AWS region to deploy to.
-        auth: Who may call: one of `AUTHS`.
-        wheel: The file name of Baton's wheel in `layers/baton/`; `None` for the package index.
-    """
+    """The settings of a project. `wheel` is a file name in `layers/baton/`; `None` for the package index."""
 
     name: str
     region: str
@@ -42,38 +32,26 @@ class Answers:
 
 
 def checked_name(name: str) -> str:
-    """Return a valid project name.
-
-    Raises:
-        BatonError: the name is not valid.
-    """
-    if not NAME.fullmatch(name):
+    """Return a name that is valid for a package (PEP 508) and for a CloudFormation stack with a suffix."""
+    if not re.fullmatch(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){1,39}", name):
         raise BatonError(
             f"{name!r} is not a valid project name: use 2 to 40 of a-z 0-9 -, begin with a letter, and do not end with "
             "'-' or repeat it. --name sets a name that differs from the folder's"
         )
-    if name in _packages():
+    used = {re.split(r"[^A-Za-z0-9_.-]", line)[0].lower() for line in requires("mcp-baton") or []}
+    if name in {"mcp-baton", "pytest", *used}:
         raise BatonError(f"{name!r} is a package that the project depends on: use another name with --name")
     return name
 
 
 def checked_region(region: str) -> str:
-    """Return a valid name of an AWS region.
-
-    Raises:
-        BatonError: it does not have the form of a region's name.
-    """
-    if not REGION.fullmatch(region):
+    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]", region):
         raise BatonError(f"{region!r} is not the name of an AWS region, such as eu-central-1: use --region")
     return region
 
 
 def checked_auth(auth: str) -> str:
-    """Return who may call, in capital letters.
-
-    Raises:
-        BatonError: it is not one of `AUTHS`.
-    """
+    """Return the value in capital letters."""
     if auth.upper() not in AUTHS:
         raise BatonError(
             f"{auth!r} is not a value of --auth: use {', '.join(AUTHS)}. COGNITO and JWT need more parameters: create "
@@ -83,11 +61,7 @@ def checked_auth(auth: str) -> str:
 
 
 def checked_wheel(wheel: Path, version: str) -> Path:
-    """Return a wheel of this version of Baton.
-
-    Raises:
-        BatonError: the file does not exist, or it is another package or version.
-    """
+    """Return the wheel if it is Baton's and of this version."""
     if not wheel.is_file():
         raise BatonError(f"there is no file {wheel}: --wheel needs a wheel of mcp-baton, from `uv build --wheel`")
     if not re.fullmatch(rf"mcp_baton-{re.escape(version)}-\S+\.whl", wheel.name):
@@ -96,15 +70,6 @@ def checked_wheel(wheel: Path, version: str) -> Path:
             f"use the command of that wheel, `uvx --from {wheel} baton`"
         )
     return wheel
-
-
-def _packages() -> set[str]:
-    """Return the packages that a new project depends on."""
-    try:
-        lines = requires("mcp-baton") or []
-    except PackageNotFoundError:
-        lines = []
-    return {"mcp-baton", "pytest"} | {re.split(r"[^A-Za-z0-9_.-]", line)[0].lower() for line in lines}
 
 
 FOLDER: Final = ".baton"
@@ -118,10 +83,7 @@ ENDING: Final = ".base"
 class Record:
     """The record of the last `baton new` or `baton upgrade`.
 
-    Attributes:
-        version: The version of Baton.
-        answers: The settings of the project.
-        base: The files that upgrades update, as they were generated, by path with `/`.
+    `base` has the files that upgrades update, as they were generated, by path with `/`.
     """
 
     version: str
@@ -130,16 +92,11 @@ class Record:
 
 
 def is_project(project: Path) -> bool:
-    """Whether `baton new` made the project in this folder."""
     return place(project, f"{FOLDER}/{ABOUT}").is_file()
 
 
 def place(project: Path, path: str) -> Path:
-    """Return the location of a file of a project.
-
-    Args:
-        project: The project's folder.
-        path: The file's path in it, with `/`.
+    """Return the location of a file, whose path in the project is written with `/`.
 
     Raises:
         BatonError: a part of the path is a symbolic link, or the path leads out of the project.
@@ -158,11 +115,6 @@ def place(project: Path, path: str) -> Path:
 
 
 def read_record(project: Path) -> Record:
-    """Return the record of a project.
-
-    Raises:
-        BatonError: it does not exist or is not valid.
-    """
     about = project / FOLDER / ABOUT
     if not is_project(project):
         raise BatonError(
@@ -175,28 +127,7 @@ def read_record(project: Path) -> Record:
         raise BatonError(f"{about} cannot be read ({error}): restore it from version control") from error
     folder = place(project, f"{FOLDER}/{BASE}")
     paths = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob(f"*{ENDING}"))]
-    base = {path.removesuffix(ENDING): place(folder, path).read_bytes() for path in paths}
-    return Record(version, answers, base)
-
-
-def write_record(project: Path, record: Record) -> None:
-    """Replace the record of a project. The version is written last."""
-    about = {"version": record.version, **asdict(record.answers)}
-    shutil.rmtree(place(project, f"{FOLDER}/{BASE}"), ignore_errors=True)
-    for path, content in record.base.items():
-        write_file(project, f"{FOLDER}/{BASE}/{path}{ENDING}", content)
-    write_file(project, f"{FOLDER}/{ABOUT}", (json.dumps(about, indent=2) + "\n").encode())
-
-
-def write_file(project: Path, path: str, content: bytes) -> None:
-    """Write a file of the project and create its folders.
-
-    Raises:
-        BatonError: as `place`.
-    """
-    file = place(project, path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content)
+    return Record(version, answers, {path.removesuffix(ENDING): place(folder, path).read_bytes() for path in paths})
 
 
 def _about(about: Mapping[str, Any]) -> tuple[str, Answers]:
@@ -209,9 +140,19 @@ def _about(about: Mapping[str, Any]) -> tuple[str, Answers]:
     return version, Answers(checked_name(name), checked_region(region), checked_auth(auth), wheel)
 
 
-UV_HELP: Final = "https://docs.astral.sh/uv/getting-started/installation/"
-CALLERS_OWN: Final = ("MAKE", "MFLAGS", "ARGS", "VIRTUAL_ENV")
-"""Prefixes of variables that describe the calling process and must not reach the project's make."""
+def write_record(project: Path, record: Record) -> None:
+    """Replace the record of a project. The version is written last."""
+    about = {"version": record.version, **asdict(record.answers)}
+    shutil.rmtree(place(project, f"{FOLDER}/{BASE}"), ignore_errors=True)
+    for path, content in record.base.items():
+        write_file(project, f"{FOLDER}/{BASE}/{path}{ENDING}", content)
+    write_file(project, f"{FOLDER}/{ABOUT}", (json.dumps(about, indent=2) + "\n").encode())
+
+
+def write_file(project: Path, path: str, content: bytes) -> None:
+    file = place(project, path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
 
 
 class NotLocked(BatonError):
@@ -219,29 +160,22 @@ class NotLocked(BatonError):
 
 
 def check_tools() -> None:
-    """Check that the tools for locking are installed.
-
-    Raises:
-        NotLocked: uv or make is missing.
-    """
+    """Check that the tools for locking are installed."""
     if not shutil.which(_uv()):
-        raise NotLocked(f"uv, which locks the project's packages, is missing: install it ({UV_HELP}) or use --no-lock")
+        raise NotLocked(
+            "uv, which locks the project's packages, is missing: install it "
+            "(https://docs.astral.sh/uv/getting-started/installation/) or use --no-lock"
+        )
     if not shutil.which("make"):
         raise NotLocked("make, which locks and builds the project, is missing: install it or use --no-lock")
 
 
 def lock(project: Path, *options: str) -> None:
-    """Lock the project's packages and write the layer's `requirements.txt`, with the project's own `make lock`.
-
-    Args:
-        project: Its folder.
-        options: Further options of `uv lock`.
-
-    Raises:
-        NotLocked: a tool is missing, or the packages cannot be resolved.
-    """
+    """Run the project's `make lock`, which locks its packages and writes the layer's `requirements.txt`."""
     check_tools()
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(CALLERS_OWN)}
+    # These describe the process that called this one, and must not reach the project's make.
+    callers = ("MAKE", "MFLAGS", "ARGS", "VIRTUAL_ENV")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(callers)}
     done = subprocess.run(  # noqa: S603 - a fixed list of words; no shell
         ["make", "--silent", "lock", f"ARGS={' '.join(options)}"],  # noqa: S607 - the user's own make
         cwd=project,
@@ -251,9 +185,12 @@ def lock(project: Path, *options: str) -> None:
         check=False,
     )
     if done.returncode:
+        hint = ""
+        if "mcp-baton" in done.stderr:
+            hint = ". If mcp-baton is not in the package index, use --wheel FILE"
         raise NotLocked(
             f"the files are written, but their packages are not locked. uv says:\n{done.stderr.strip()}\n"
-            f"Correct this, then run `make lock` in {project}"
+            f"Correct this, then run `make lock` in {project}{hint}"
         )
 
 

@@ -44,7 +44,7 @@ def redrive(
     Events that the worker accepts are deleted from the queue.
     """
     import boto3
-    from botocore.exceptions import BotoCoreError
+    from botocore.exceptions import BotoCoreError, ClientError
 
     from mcp_baton.local.log import log_to_stderr
 
@@ -53,7 +53,7 @@ def redrive(
         sqs, aws_lambda = boto3.client("sqs"), boto3.client("lambda")
     except BotoCoreError as error:
         raise RedriveError(f"{error} Set AWS_REGION, or AWS_PROFILE to a profile that has a region.") from error
-    return Redrive(queue, function, most, dry_run, sqs, aws_lambda).run()
+    return Redrive(queue, function, most, dry_run, sqs, aws_lambda, (BotoCoreError, ClientError)).run()
 
 
 class RedriveError(BatonError):
@@ -65,48 +65,8 @@ class NotAnEvent(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message of the queue.
-
-    Attributes:
-        message_id: SQS's id of the message.
-        receipt: The handle with which it is deleted or made visible.
-        body: Its text.
-    """
-
-    message_id: str
-    receipt: str
-    body: str
-
-    def event(self) -> dict[str, Any]:
-        """Return the event.
-
-        Raises:
-            NotAnEvent: the message contains none.
-        """
-        try:
-            record = json.loads(self.body)
-        except ValueError:
-            raise NotAnEvent("it is not JSON") from None
-        event = record.get("requestPayload") if isinstance(record, dict) else None
-        task = event.get("batonTask") if isinstance(event, dict) else None
-        if not isinstance(event, dict) or not isinstance(task, dict) or not isinstance(task.get("taskId"), str):
-            raise NotAnEvent("it has no requestPayload.batonTask.taskId, as the event of a background task has")
-        return event
-
-
-@dataclass(frozen=True, slots=True)
 class Redrive:
-    """Sends the events of a queue to the worker.
-
-    Attributes:
-        queue: The queue's URL.
-        function: The worker's alias: its ARN, or `name:alias`.
-        most: The maximum number of messages; `None` for all.
-        dry_run: Whether to send nothing.
-        sqs: A client for SQS.
-        aws_lambda: A client for Lambda.
-    """
+    """Sends the events of a queue to the worker, which is an alias: its ARN, or `name:alias`."""
 
     queue: str
     function: str
@@ -114,6 +74,8 @@ class Redrive:
     dry_run: bool
     sqs: Any
     aws_lambda: Any
+    errors: tuple[type[Exception], ...]
+    """The errors of botocore, which is imported when the command runs."""
 
     def run(self) -> int:
         """Send every event and delete its message. Return the exit code, 1 if an event could not be sent.
@@ -124,82 +86,77 @@ class Redrive:
         Raises:
             RedriveError: the queue cannot be read. Messages that were printed before were processed.
         """
-        sent, failed, kept = 0, 0, list[DeadLetter]()
+        done = "would be sent again" if self.dry_run else "sent again"
+        sent, failed, kept = 0, 0, list[dict[str, Any]]()
         try:
-            for letter in self._letters():
-                problem = self._process(letter)
+            for message in self._messages():
+                try:
+                    event = _event(message["Body"])
+                    name = f"task {event['batonTask']['taskId']}"
+                    problem = None if self.dry_run else self._send(message, event)
+                except NotAnEvent as error:
+                    name, problem = f"message {message['MessageId']}", str(error)
+                _echo(f"{name}: {done if problem is None else f'failed: {problem}'}")
                 if problem or self.dry_run:
-                    kept.append(letter)
+                    kept.append(message)
                 sent, failed = (sent, failed + 1) if problem else (sent + 1, failed)
         finally:
-            for letter in kept:
-                self._make_visible(letter)
-        _echo(f"{sent} {self._done}, {failed} failed and stayed in the queue")
+            for message in kept:
+                self._make_visible(message)
+        _echo(f"{sent} {done}, {failed} failed and stayed in the queue")
         return 1 if failed else 0
 
-    @property
-    def _done(self) -> str:
-        return "would be sent again" if self.dry_run else "sent again"
-
-    def _letters(self) -> Iterator[DeadLetter]:
+    def _messages(self) -> Iterator[dict[str, Any]]:
         """Yield each message of the queue once."""
         seen = set[str]()
         while self.most is None or len(seen) < self.most:
             count = BATCH if self.most is None else min(BATCH, self.most - len(seen))
-            fresh = [letter for letter in self._receive(count) if letter.message_id not in seen]
+            try:
+                answer = self.sqs.receive_message(
+                    QueueUrl=self.queue, MaxNumberOfMessages=count, VisibilityTimeout=HIDDEN_S, WaitTimeSeconds=WAIT_S
+                )
+            except self.errors as error:
+                raise RedriveError(f"the queue {self.queue} cannot be read: {error}") from error
+            fresh = [message for message in answer.get("Messages", []) if message["MessageId"] not in seen]
             if not fresh:
                 return
-            seen |= {letter.message_id for letter in fresh}
+            seen |= {message["MessageId"] for message in fresh}
             yield from fresh
 
-    def _receive(self, count: int) -> list[DeadLetter]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            answer = self.sqs.receive_message(
-                QueueUrl=self.queue, MaxNumberOfMessages=count, VisibilityTimeout=HIDDEN_S, WaitTimeSeconds=WAIT_S
-            )
-        except (BotoCoreError, ClientError) as error:
-            raise RedriveError(f"the queue {self.queue} cannot be read: {error}") from error
-        return [
-            DeadLetter(message["MessageId"], message["ReceiptHandle"], message["Body"])
-            for message in answer.get("Messages", [])
-        ]
-
-    def _process(self, letter: DeadLetter) -> str | None:
-        """Send a message's event, delete the message and print the outcome. Return the problem if there is one."""
-        try:
-            event = letter.event()
-            name = f"task {event['batonTask']['taskId']}"
-            problem = None if self.dry_run else self._send(letter, event)
-        except NotAnEvent as error:
-            name, problem = f"message {letter.message_id}", str(error)
-        _echo(f"{name}: {self._done if problem is None else f'failed: {problem}'}")
-        return problem
-
-    def _send(self, letter: DeadLetter, event: dict[str, Any]) -> str | None:
-        from botocore.exceptions import BotoCoreError, ClientError
-
+    def _send(self, message: dict[str, Any], event: dict[str, Any]) -> str | None:
+        """Send an event and delete its message. Return the problem if there is one."""
         payload = json.dumps(event).encode()
         try:
             answer = self.aws_lambda.invoke(FunctionName=self.function, InvocationType="Event", Payload=payload)
-        except (BotoCoreError, ClientError) as error:
+        except self.errors as error:
             return str(error)
         if answer["StatusCode"] != ACCEPTED:
             return f"Lambda answered {answer['StatusCode']} instead of {ACCEPTED}"
         try:
-            self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=letter.receipt)
-        except (BotoCoreError, ClientError) as error:
+            self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
+        except self.errors as error:
             return f"its event was sent again, but the message cannot be deleted: {error}"
         return None
 
-    def _make_visible(self, letter: DeadLetter) -> None:
-        from botocore.exceptions import BotoCoreError, ClientError
-
+    def _make_visible(self, message: dict[str, Any]) -> None:
+        handle = message["ReceiptHandle"]
         try:
-            self.sqs.change_message_visibility(QueueUrl=self.queue, ReceiptHandle=letter.receipt, VisibilityTimeout=0)
-        except (BotoCoreError, ClientError) as error:
-            _echo(f"message {letter.message_id}: visible in the queue again after {HIDDEN_S} s: {error}", err=True)
+            self.sqs.change_message_visibility(QueueUrl=self.queue, ReceiptHandle=handle, VisibilityTimeout=0)
+        except self.errors as error:
+            _echo(f"message {message['MessageId']}: visible in the queue again after {HIDDEN_S} s: {error}", err=True)
+
+
+def _event(body: str) -> dict[str, Any]:
+    """Return the event in the body of a message."""
+    try:
+        record = json.loads(body)
+    except ValueError:
+        raise NotAnEvent("it is not JSON") from None
+    event = record.get("requestPayload") if isinstance(record, dict) else None
+    task = event.get("batonTask") if isinstance(event, dict) else None
+    if not isinstance(event, dict) or not isinstance(task, dict) or not isinstance(task.get("taskId"), str):
+        raise NotAnEvent("it has no requestPayload.batonTask.taskId, as the event of a background task has")
+    return event
 
 
 def _echo(text: str, *, err: bool = False) -> None:

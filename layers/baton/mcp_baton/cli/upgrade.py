@@ -4,23 +4,23 @@ import re
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
 from mcp_baton.cli import project as projects
-from mcp_baton.cli.new import WHEELS, generated, is_own, upgradable
+from mcp_baton.cli.new import WHEELS, generated, upgradable
 from mcp_baton.cli.project import Answers, Record, place, write_file
 from mcp_baton.exceptions import BatonError
 
 FROM_INDEX: Final = "none"
 CONFLICTS: Final = 1
-NOT_OWN: Final = """
-Not locked: you did not make this project with `baton new` on this machine, and locking runs its Makefile.
-Read the Makefile, then run `make lock ARGS="--upgrade-package mcp-baton"`, or use --lock."""
+BESIDE: Final = ".new"
+"""The suffix of a file whose changes an upgrade could not merge."""
+LOCK_COMMAND: Final = '`make lock ARGS="--upgrade-package mcp-baton"`'
 
 
 def upgrade(
@@ -30,14 +30,8 @@ def upgrade(
         typer.Option(metavar="FILE|none", help="Baton's wheel; 'none' for the package index."),
     ] = None,
     lock: Annotated[
-        bool | None,
-        typer.Option(
-            "--lock/--no-lock",
-            help="Lock this version with `make lock`, which runs the project's Makefile. Default: only for projects "
-            "that you made with `baton new` on this machine.",
-            show_default=False,
-        ),
-    ] = None,
+        bool, typer.Option("--lock/--no-lock", help="Run the project's `make lock`. Read its Makefile first.")
+    ] = False,
 ) -> int:
     """Update a project to this version and keep your changes.
 
@@ -51,12 +45,16 @@ def upgrade(
     installed = version("mcp-baton")
     was = projects.read_record(folder)
     package = projects.checked_wheel(Path(wheel), installed) if wheel not in {None, FROM_INDEX} else None
-    now = _answers(was.answers, was.version, installed, wheel, package)
+    if was.answers.wheel and wheel is None and installed != was.version:
+        raise BatonError(
+            f"the project uses Baton from the wheel {was.answers.wheel}: name the wheel of {installed} with "
+            f"--wheel FILE, or use the package index with --wheel {FROM_INDEX}"
+        )
+    now = was.answers if wheel is None else replace(was.answers, wheel=package.name if package else None)
     # All checks are made before the first write.
     wheels = [place(folder, f"{WHEELS}/{name}") for name in (was.answers.wheel, now.wheel) if name]
     about = place(folder, "pyproject.toml")
-    locks = is_own(folder) if lock is None else lock
-    if locks:
+    if lock:
         projects.check_tools()
     changes = apply_template(folder, was, now, installed)
     if package:
@@ -64,44 +62,23 @@ def upgrade(
     # In a conflict, pyproject.toml may still name the wheel.
     if was.answers.wheel and was.answers.wheel not in about.read_text():
         wheels[0].unlink(missing_ok=True)
-    conflicts = any(change.fate is Fate.CONFLICT for change in changes)
-    _print(changes, was.version, installed)
-    if locks and not conflicts:
-        projects.lock(folder, "--upgrade-package", "mcp-baton")
-    elif lock is None and not conflicts:
-        echo(NOT_OWN)
-    return CONFLICTS if conflicts else 0
-
-
-def _answers(was: Answers, before: str, own: str, wheel: str | None, package: Path | None) -> Answers:
-    """Return the new settings of the project."""
-    if was.wheel and wheel is None and own != before:
-        raise BatonError(
-            f"the project uses Baton from the wheel {was.wheel}: name the wheel of {own} with --wheel FILE, "
-            f"or use the package index with --wheel {FROM_INDEX}"
-        )
-    return was if wheel is None else replace(was, wheel=package.name if package else None)
-
-
-def _print(changes: "list[Change]", before: str, own: str) -> None:
-    """Print the changes and the remaining work."""
-    from mcp_baton.local.clean_text import echo
-
-    found = {fate: paths for fate in Fate if (paths := [change.path for change in changes if change.fate is fate])}
-    echo(f"from {before} to {own}" + ("" if found else ": no file changed"))
-    for fate, paths in found.items():
-        echo(f"\n{fate.value}:")
+    echo(f"from {was.version} to {installed}" + ("" if changes else ": no file changed"))
+    for fate in Fate:
+        paths = [change.path for change in changes if change.fate is fate]
+        if paths:
+            echo(f"\n{fate.value}:")
         for path in paths:
             echo(f"  {path}" + (f"  (see {path}{BESIDE})" if fate is Fate.CONFLICT else ""))
-    if Fate.CONFLICT in found:
+    if any(change.fate is Fate.CONFLICT for change in changes):
         echo(
-            f"\nCopy what you need from each {BESIDE} file into the file beside it, delete it, and run `make lock "
-            'ARGS="--upgrade-package mcp-baton"`.'
+            f"\nCopy what you need from each {BESIDE} file into the file beside it, delete it, and run {LOCK_COMMAND}."
         )
-
-
-BESIDE: Final = ".new"
-"""The suffix of a file whose changes an upgrade could not merge."""
+        return CONFLICTS
+    if lock:
+        projects.lock(folder, "--upgrade-package", "mcp-baton")
+    else:
+        echo(f"\nRun {LOCK_COMMAND} to lock this version.")
+    return 0
 
 
 class Fate(Enum):
@@ -117,15 +94,8 @@ class Fate(Enum):
     CONFLICT = "kept: your changes conflict with those of the template"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What an upgrade does with one file.
-
-    Attributes:
-        path: Its path in the project, with `/`.
-        fate: What the upgrade does with it.
-        content: The content that is written, in a conflict to a file beside it; `None` if nothing is written.
-    """
+class Change(NamedTuple):
+    """What an upgrade does with one file. In a conflict, `content` is written to a file beside it."""
 
     path: str
     fate: Fate
@@ -133,16 +103,7 @@ class Change:
 
 
 def apply_template(project: Path, was: Record, answers: Answers, version: str) -> list[Change]:
-    """Update the files of a project to this template.
-
-    Args:
-        project: Its folder.
-        was: Its record.
-        answers: Its new settings.
-        version: The version of the template.
-
-    Returns:
-        The changes, by path.
+    """Update the files of a project to the template of this version. Return the changes, by path.
 
     Raises:
         BatonError: the project has a newer version, or an earlier upgrade has unresolved conflicts.
@@ -151,22 +112,39 @@ def apply_template(project: Path, was: Record, answers: Answers, version: str) -
         raise BatonError(f"the project was made by Baton {was.version}, and this is {version}: use a newer version")
     files = upgradable(generated(answers, version))
     paths = sorted({*files, *was.base})
-    _check_settled(project, paths)
-    changes = [_change(path, was.base.get(path), _content(project, path), files.get(path)) for path in paths]
+    if left := [path + BESIDE for path in paths if place(project, path + BESIDE).exists()]:
+        raise BatonError(
+            f"an earlier upgrade has unresolved conflicts: copy what you need from {', '.join(left)} "
+            "and delete these files"
+        )
+    changes = []
+    for path in paths:
+        file = place(project, path)
+        changes.append(_change(path, was.base.get(path), file.read_bytes() if file.exists() else None, files.get(path)))
     for change in changes:
-        _apply(project, change)
+        if change.fate is Fate.REMOVED:
+            place(project, change.path).unlink(missing_ok=True)
+        elif change.content is not None:
+            beside = BESIDE if change.fate is Fate.CONFLICT else ""
+            write_file(project, change.path + beside, change.content)
     # Last: an interrupted upgrade starts again and finds the files that it has already written.
     projects.write_record(project, Record(version, answers, files))
     return [change for change in changes if change.fate is not Fate.KEPT]
 
 
+def _change(path: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> Change:
+    fate = decide(base, mine, theirs)
+    if fate is Fate.CONFLICT and mine is not None and theirs is not None and base is not None:
+        text, together = merged(base, mine, theirs)
+        return Change(path, Fate.MERGED if together else Fate.CONFLICT, text)
+    return Change(path, fate, theirs if fate in {Fate.ADDED, Fate.REPLACED, Fate.CONFLICT} else None)
+
+
 def decide(base: bytes | None, mine: bytes | None, theirs: bytes | None) -> Fate:
     """Return what to do with a file. A conflict may still be merged.
 
-    Args:
-        base: The file as it was generated; `None` if it was not.
-        mine: The file in the project; `None` if it does not exist.
-        theirs: The file of the newer template; `None` if it has none.
+    `base` is the file as it was generated, `mine` the file in the project, `theirs` that of the newer template; each is
+    `None` if there is no such file.
     """
     if theirs in (base, mine):
         return Fate.KEPT
@@ -195,37 +173,6 @@ def merged(base: bytes, mine: bytes, theirs: bytes) -> tuple[bytes, bool]:
     return (done.stdout, done.returncode == 0) if done.returncode < 128 else (theirs, False)
 
 
-def _change(path: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> Change:
-    fate = decide(base, mine, theirs)
-    if fate is Fate.CONFLICT and mine is not None and theirs is not None and base is not None:
-        text, together = merged(base, mine, theirs)
-        return Change(path, Fate.MERGED if together else Fate.CONFLICT, text)
-    return Change(path, fate, theirs if fate in {Fate.ADDED, Fate.REPLACED, Fate.CONFLICT} else None)
-
-
-def _apply(project: Path, change: Change) -> None:
-    if change.fate is Fate.REMOVED:
-        place(project, change.path).unlink(missing_ok=True)
-    elif change.content is not None:
-        path = change.path + BESIDE if change.fate is Fate.CONFLICT else change.path
-        write_file(project, path, change.content)
-
-
-def _check_settled(project: Path, paths: list[str]) -> None:
-    left = [path + BESIDE for path in paths if place(project, path + BESIDE).exists()]
-    if left:
-        raise BatonError(
-            f"an earlier upgrade has unresolved conflicts: copy what you need from {', '.join(left)} "
-            "and delete these files"
-        )
-
-
-def _content(project: Path, path: str) -> bytes | None:
-    file = place(project, path)
-    return file.read_bytes() if file.exists() else None
-
-
 def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers at the beginning of a version."""
-    found = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
+    """Return the numbers at the beginning of a version, which the record has checked."""
+    return tuple(map(int, re.split(r"[^0-9.]", version)[0].strip(".").split(".")))

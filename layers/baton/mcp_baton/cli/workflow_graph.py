@@ -1,10 +1,12 @@
 """The data flow of a workflow, and the steps at which a run may pause because an argument is missing. Pure."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from itertools import pairwise
+from typing import Any, Final, Literal
 
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from msgspec import Struct, to_builtins
+
+from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.sources import (
     Constant,
@@ -19,14 +21,15 @@ from mcp_baton.workflow.sources import (
     written,
 )
 
+type Kind = Literal["argument", "variable", "step"]
+type Flow = Literal["value", "path", "text", "variable"]
+"""A whole value; a field of a value; a prompt argument's text in a constant or a URI; a task variable."""
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """An argument that may be missing.
 
-    Attributes:
-        argument: The tool's parameter, or the placeholder in a resource's URI.
-        because: The condition, as the end of a sentence; `None` for always.
+class Pause(Struct, frozen=True):
+    """An argument that may be missing: a tool's parameter, or the placeholder in a resource's URI.
+
+    `because` is the condition, as the end of a sentence; `None` for always.
     """
 
     argument: str
@@ -34,8 +37,63 @@ class Pause:
 
     @property
     def text(self) -> str:
-        """The pause in words."""
         return f"pauses for {self.argument}" + (f" {self.because}" if self.because else "")
+
+
+class Input(Struct, frozen=True, rename={"text": "from"}):
+    """An input of a step. `text` is its source: `order.email`, or the constant as JSON."""
+
+    name: str
+    of: Literal["tool", "resource"]
+    text: str
+    constant: bool
+
+
+class Node(Struct, frozen=True):
+    """A prompt argument, a task variable that no earlier step sets, or a step.
+
+    `id` is the kind, a colon and the name. Notes are properties such as `required`, `checkpoint`, `up to 3 attempts`.
+    """
+
+    id: str
+    kind: Kind
+    name: str
+    notes: tuple[str, ...]
+
+
+class StepNode(Node, frozen=True):
+    """A step. Numbers start with 1."""
+
+    number: int
+    tool: str | None
+    resources: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    pauses: tuple[Pause, ...]
+
+
+class Edge(Struct, frozen=True, rename={"source": "from", "target": "to"}):
+    """A value that a step gets from another node.
+
+    `argument` is the step's parameter, or the placeholder in a resource's URI. `path` is the dotted path of a field. If
+    a step sets a task variable, the path begins with the variable's name.
+    """
+
+    source: str
+    target: str
+    flow: Flow
+    argument: str
+    path: str | None = None
+
+
+class Graph(Struct, frozen=True, rename={"name": "workflow"}):
+    """The data flow of a workflow. Steps are last, in the order of execution."""
+
+    name: str
+    title: str
+    description: str
+    notes: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
 
 
 def pauses_of(
@@ -43,11 +101,7 @@ def pauses_of(
 ) -> Iterator[Pause]:
     """Yield the arguments of a step that may be missing.
 
-    Args:
-        step: A step of a checked workflow.
-        must: The required parameters of its tool.
-        given: The workflow's arguments by name.
-        setters: The task variables that the tools of earlier steps set.
+    `must` are the required parameters of its tool, `setters` the task variables that tools of earlier steps set.
     """
     if step.ask:
         yield Pause(step.name)
@@ -56,7 +110,7 @@ def pauses_of(
         match source:
             case PromptArg(argument) if name in must or name in step.template_bindings:
                 if _may_lack(given[argument]):
-                    yield Pause(name, f"unless {_it(argument, name)} is given")
+                    yield Pause(name, f"unless {'it' if argument == name else argument} is given")
             case TaskVariable(variable) if variable not in setters:
                 yield Pause(name, f"unless {variable} is set")
             case _:
@@ -64,10 +118,6 @@ def pauses_of(
     for argument in in_texts(step, given):
         if _may_lack(given[argument]):
             yield Pause(argument, "unless it is given")
-
-
-def _it(argument: str, name: str) -> str:
-    return "it" if argument == name else argument
 
 
 def in_texts(step: Step, given: Mapping[str, Argument]) -> list[str]:
@@ -81,93 +131,10 @@ def _may_lack(argument: Argument) -> bool:
     return not argument.required and argument.default is None
 
 
-type Kind = Literal["argument", "variable", "step"]
-type Flow = Literal["value", "path", "text", "variable"]
-"""A whole value; a field of a value; a prompt argument's text in a constant or a URI; a task variable."""
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """An input of a step.
-
-    Attributes:
-        name: The tool's parameter, or the placeholder in a resource's URI.
-        of: Whether the tool or the resource uses it.
-        text: Its source: `order.email`, or the constant as JSON.
-        constant: Whether it is a constant.
-    """
-
-    name: str
-    of: Literal["tool", "resource"]
-    text: str
-    constant: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A prompt argument, a task variable that no earlier step sets, or a step.
-
-    Attributes:
-        id: Unique in the graph: its kind, a colon and its name.
-        kind: Its kind.
-        name: Its name.
-        number: The position of a step, from 1; 0 for other kinds.
-        tool: The tool of a step.
-        resources: The URIs that a step fetches.
-        inputs: The inputs of a step, in the order of the definition.
-        notes: Properties such as `required`, `checkpoint`, `up to 3 attempts`.
-        pauses: The arguments that may be missing.
-    """
-
-    id: str
-    kind: Kind
-    name: str
-    number: int = 0
-    tool: str | None = None
-    resources: tuple[str, ...] = ()
-    inputs: tuple[Input, ...] = ()
-    notes: tuple[str, ...] = ()
-    pauses: tuple[Pause, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A value that a step gets from another node.
-
-    Attributes:
-        source: The id of the node that has it.
-        target: The id of the step that gets it.
-        flow: The kind of the value.
-        argument: The step's parameter, or the placeholder in a resource's URI.
-        path: The dotted path of a field. For a task variable that a step sets, it begins with the variable's name.
-    """
-
-    source: str
-    target: str
-    flow: Flow
-    argument: str
-    path: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """The data flow of a workflow. Steps are last, in the order of execution."""
-
-    name: str
-    title: str
-    description: str
-    notes: tuple[str, ...]
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
-
-
 def graph_of(workflow: Workflow, required: Mapping[str, Sequence[str]], sets: Mapping[str, Sequence[str]]) -> Graph:
     """Return the graph of a checked workflow.
 
-    Args:
-        workflow: The workflow. Its steps name their tools.
-        required: The required parameters of each tool.
-        sets: The task variables that each tool sets.
+    `required` has the required parameters of each tool, `sets` the task variables that it sets.
     """
     given = {argument.name: argument for argument in workflow.arguments}
     setters: dict[str, str] = {}
@@ -180,33 +147,15 @@ def graph_of(workflow: Workflow, required: Mapping[str, Sequence[str]], sets: Ma
         edges += own
         setters |= dict.fromkeys(sets.get(step.tool or "", ()), step.name)
     unset = dict.fromkeys(edge.source for edge in edges if edge.source.startswith("variable:"))
-    variables = [Node(name, "variable", name.partition(":")[2], notes=("task variable",)) for name in unset]
+    variables = [Node(name, "variable", name.partition(":")[2], ("task variable",)) for name in unset]
     nodes = (*map(_argument_node, workflow.arguments), *variables, *steps)
     title = workflow.title or workflow.name
     return Graph(workflow.name, title, workflow.description, tuple(_notes(workflow)), nodes, tuple(edges))
 
 
-def to_json(graph: Graph) -> JsonObject:
+def to_json(graph: Graph) -> dict[str, Any]:
     """Return the graph as `baton graph --json` prints it (docs/commands.md, Draw a workflow)."""
-    return {
-        "workflow": graph.name,
-        "title": graph.title,
-        "description": graph.description,
-        "notes": list(graph.notes),
-        "nodes": [_node_json(node) for node in graph.nodes],
-        "edges": [
-            {"from": edge.source, "to": edge.target, "flow": edge.flow, "argument": edge.argument, "path": edge.path}
-            for edge in graph.edges
-        ],
-    }
-
-
-def _node_json(node: Node) -> dict[str, Json]:
-    made: dict[str, Json] = {"id": node.id, "kind": node.kind, "name": node.name, "notes": list(node.notes)}
-    if node.kind == "step":
-        made |= {"number": node.number, "tool": node.tool, "resources": list(node.resources)}
-        made["inputs"] = [{"name": item.name, "of": item.of, "from": item.text} for item in node.inputs]
-        made["pauses"] = [{"argument": pause.argument, "because": pause.because} for pause in node.pauses]
+    made: dict[str, Any] = to_builtins(graph)
     return made
 
 
@@ -216,7 +165,7 @@ def _argument_node(argument: Argument) -> Node:
         notes = [f"default {dumps(argument.default)}"]
     if argument.secret:
         notes.append("secret")
-    return Node(f"argument:{argument.name}", "argument", argument.name, notes=tuple(notes))
+    return Node(f"argument:{argument.name}", "argument", argument.name, tuple(notes))
 
 
 def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
@@ -233,15 +182,15 @@ def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
         notes.append(f"up to {step.retry.attempts} attempts")
     if step.retryable:
         notes.append("may be called again after a time-out")
-    return Node(
+    return StepNode(
         f"step:{step.name}",
         "step",
         step.name,
+        tuple(notes),
         number,
         step.tool,
         tuple(step.resources),
         tuple(inputs),
-        tuple(notes),
         pauses,
     )
 
@@ -249,15 +198,16 @@ def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
 def _input(name: str, of: Literal["tool", "resource"], source: Source) -> Input:
     match source:
         case Constant(value):
-            return Input(name, of, dumps(value), constant=True)
+            text = dumps(value)
         case PromptArg(argument):
-            return Input(name, of, argument)
+            text = argument
         case StepOutput(binding, path):
-            return Input(name, of, ".".join(filter(None, (binding, path))))
+            text = ".".join(filter(None, (binding, path)))
         case FirstOf():
-            return Input(name, of, written(source))
+            text = written(source)
         case _:
-            return Input(name, of, f"task variable {'.'.join(filter(None, (source.name, source.path)))}")
+            text = f"task variable {'.'.join(filter(None, (source.name, source.path)))}"
+    return Input(name, of, text, isinstance(source, Constant))
 
 
 def _edges(step: Step, workflow: Workflow, given: Mapping[str, Argument], setters: Mapping[str, str]) -> Iterator[Edge]:
@@ -297,7 +247,66 @@ def _notes(workflow: Workflow) -> Iterator[str]:
         yield "runs in the background"
     if workflow.ask:
         yield "asks for what is missing"
-    if workflow.has_workflow_tool:
-        yield "prompt and tool"
-    else:
-        yield "prompt only"
+    yield "prompt and tool" if workflow.has_workflow_tool else "prompt only"
+
+
+_SHAPES: Final = {"argument": ('(["', '"])'), "variable": ('[("', '")]'), "step": ('["', '"]')}
+_STYLES: Final = (
+    "classDef argument fill:#dbeafe,stroke:#2563eb,color:#111827",
+    "classDef variable fill:#ede9fe,stroke:#7c3aed,color:#111827",
+    "classDef step fill:#ffffff,stroke:#4b5563,color:#111827",
+    "classDef pauses fill:#fef3c7,stroke:#b45309,color:#111827",
+)
+_PLAIN: Final = frozenset(" .,:!?=*+/-_'@$()[]{}|…←→")
+"""Characters that need no escape between quotes, in addition to letters and digits."""
+
+
+def mermaid(graph: Graph) -> str:
+    """Return the graph as a Mermaid flowchart."""
+    ids = {node.id: f"n{number}" for number, node in enumerate(graph.nodes)}
+    steps = [node for node in graph.nodes if isinstance(node, StepNode)]
+    lines = ["flowchart TB"]
+    for node in graph.nodes:
+        before, after = _SHAPES[node.kind]
+        style = "pauses" if isinstance(node, StepNode) and node.pauses else node.kind
+        lines.append(f"{ids[node.id]}{before}{'<br/>'.join(map(_escaped, _lines(node)))}{after}:::{style}")
+    arrows: dict[tuple[str, str], list[Edge]] = {}
+    for edge in graph.edges:
+        arrows.setdefault((edge.source, edge.target), []).append(edge)
+    for one, other in pairwise(step.id for step in steps):
+        # An invisible link keeps steps without data between them in their order.
+        if (one, other) not in arrows:
+            lines.append(f"{ids[one]} ~~~ {ids[other]}")
+    for (source, target), edges in arrows.items():
+        arrow = "-.->" if all(edge.flow == "text" for edge in edges) else "-->"
+        label = "<br/>".join(dict.fromkeys(_escaped(_label(edge)) for edge in edges))
+        lines.append(f'{ids[source]} {arrow}|"{label}"| {ids[target]}')
+    return "\n    ".join((*lines, *_STYLES)) + "\n"
+
+
+def _lines(node: Node) -> Iterator[str]:
+    if not isinstance(node, StepNode):
+        yield node.name
+        yield ", ".join(node.notes)
+        return
+    yield f"{node.number}. {node.name}"
+    if node.tool:
+        yield f"calls {node.tool}"
+    yield from (f"reads {uri}" for uri in node.resources)
+    yield from (f"{item.name} = {item.text}" for item in node.inputs if item.constant)
+    yield from node.notes
+    yield from (pause.text for pause in node.pauses)
+
+
+def _label(edge: Edge) -> str:
+    """Return `email → to`, or one name if both are equal."""
+    name = edge.path or edge.source.partition(":")[2]
+    if name == edge.argument or (edge.flow == "value" and edge.source.startswith("step:")):
+        return edge.argument
+    return f"{name} → {edge.argument}"
+
+
+def _escaped(text: str) -> str:
+    """Return a text for use between quotes. Characters with a meaning in Mermaid or HTML are escaped."""
+    flat = " ".join(text.split())
+    return "".join(letter if letter.isalnum() or letter in _PLAIN else f"#{ord(letter)};" for letter in flat)

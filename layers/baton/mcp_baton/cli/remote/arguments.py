@@ -94,14 +94,16 @@ def _check_names(arguments: Sequence[Given], known: Iterable[str]) -> None:
     names = list(known)
     for each in arguments:
         if each.name not in names:
-            raise unknown("argument", each.name, names, "it has no arguments")
+            raise unknown("argument", each.name, names)
 
 
-def unknown(kind: str, name: str, known: Sequence[str], none: str) -> ArgumentError:
+def unknown(kind: str, name: str, known: Sequence[str]) -> ArgumentError:
     """Return the error for a name that is not known."""
     near = difflib.get_close_matches(name, known, 1)
-    names = f"known are {', '.join(known)}" if known else none
-    return ArgumentError(f"there is no {kind} {name!r}: " + (f"did you mean {near[0]!r}?" if near else names))
+    hint = (
+        f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}" if known else f"there are no {kind}s"
+    )
+    return ArgumentError(f"there is no {kind} {name!r}: {hint}")
 
 
 def _literal(each: Given) -> Any:

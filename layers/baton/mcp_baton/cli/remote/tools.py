@@ -123,7 +123,7 @@ def named(name: str, listed: Sequence[Mapping[str, Any]], kind: str) -> dict[str
     """
     found = {str(each["name"]): dict(each) for each in listed}
     if name not in found:
-        raise unknown(kind, name, list(found), f"the server has no {kind}s")
+        raise unknown(kind, name, list(found))
     return found[name]
 
 
