@@ -30,6 +30,7 @@ from tests.simulation.invariants import Violation
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.journal import Broken
+from tests.simulation.questions import QuestionWorld
 from tests.simulation.scheduler import Actor, Killed, current, here
 from tests.simulation.servers import STAGE
 from tests.simulation.world import Rewrite, World
@@ -239,7 +240,12 @@ type Failed = tuple[list[Outcome], Counter[str]]
 """The simulations that broke an invariant, and how many there were of each attack."""
 
 
-KINDS: Mapping[str, type[World]] = {"workflows": World, "jobs": JobWorld, "background": BackgroundWorld}
+KINDS: Mapping[str, type[World]] = {
+    "workflows": World,
+    "jobs": JobWorld,
+    "background": BackgroundWorld,
+    "questions": QuestionWorld,
+}
 
 
 type Chunk = tuple[tuple[int, ...], str]

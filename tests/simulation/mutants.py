@@ -12,8 +12,9 @@ import pytest
 from msgspec import structs
 
 from mcp_baton import Workflow
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods import prompts, subscriptions, tasks
+from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows import continuations, runs, task_view
 from mcp_baton.server.workflows.continuations import recorded_meta
 from mcp_baton.server.workflows.task_view import ViewOptions
@@ -21,12 +22,14 @@ from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
 from mcp_baton.tasks.dynamodb.values import RecentWrites
-from mcp_baton.tasks.record import Claim, StepStatus, TaskRecord, TaskStanding
+from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStanding
 from mcp_baton.workflow import engine
 from mcp_baton.workflow.lease import Began, Lease
+from mcp_baton.workflow.run import Run
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
+from tests.simulation.questions import QuestionWorld
 from tests.simulation.rewriting import without_action, without_condition
 from tests.simulation.world import Rewrite, World
 
@@ -197,6 +200,23 @@ def _throttled_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RetryPolicy, "pause_s", once)
 
 
+def _used_answers_replaced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(runs, "_new_answers", lambda _workflow, _task, answers: dict(answers))
+
+
+def _answers_dropped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Run, "take_answers", lambda _self: None)
+
+
+def _answers_given_once(patch: pytest.MonkeyPatch) -> None:
+    def refusing(_workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
+        if any(RESULT_PREFIX + name in task.variables for name in answers):
+            raise ArgumentRefused("the answer cannot be changed")
+        return answers
+
+    patch.setattr(runs, "_new_answers", refusing)
+
+
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
 
 MUTANTS = (
@@ -258,4 +278,8 @@ MUTANTS = (
     ),
     Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until="), kind=BackgroundWorld),
     Mutant("a worker runs completed steps again", patch=_completed_steps_forgotten, kind=BackgroundWorld),
+    Mutant("an answer is replaced after it was used", patch=_used_answers_replaced, kind=QuestionWorld),
+    Mutant("answers are accepted and not stored", patch=_answers_dropped, kind=QuestionWorld),
+    Mutant("an equal answer is refused", patch=_answers_given_once, kind=QuestionWorld),
+    Mutant("a run with answers writes without its claim", without_condition(r"run\.id="), kind=QuestionWorld),
 )

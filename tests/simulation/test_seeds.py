@@ -14,10 +14,11 @@ from tests.simulation.corpus import ONCE_FAILED
 from tests.simulation.harness import KINDS, failures
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
+from tests.simulation.questions import QuestionWorld
 from tests.simulation.world import World
 
 ROOT = Path(__file__).parents[2]
-WORKFLOWS, JOBS, BACKGROUND = 3_000, 1_500, 500
+WORKFLOWS, JOBS, BACKGROUND, QUESTIONS = 3_000, 1_500, 500, 500
 CHUNK = 250
 
 
@@ -41,6 +42,12 @@ def test_no_invariant_of_jobs_is_broken(first: int) -> None:
 @pytest.mark.parametrize("first", range(0, BACKGROUND, CHUNK))
 def test_no_invariant_of_workflows_in_the_background_is_broken(first: int) -> None:
     broken = found(range(first, first + CHUNK), BackgroundWorld)
+    assert not broken, broken
+
+
+@pytest.mark.parametrize("first", range(0, QUESTIONS, CHUNK))
+def test_no_invariant_of_questions_is_broken(first: int) -> None:
+    broken = found(range(first, first + CHUNK), QuestionWorld)
     assert not broken, broken
 
 

@@ -122,7 +122,7 @@ class World:
         self._rewrite = rewrite
         self._writing: Sent | None = None
         self.dispatcher: Dispatcher | None = None
-        self.kinds = CROWD if rng.random() < 0.15 else KINDS
+        self.kinds: tuple[str, ...] = CROWD if rng.random() < 0.15 else KINDS
         self._others = rng.randrange(7)
 
     # What simulations do.

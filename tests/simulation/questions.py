@@ -1,0 +1,212 @@
+"""The simulation of workflows that ask questions: clients answer them, also twice, at once, and with other answers.
+
+Besides what holds of every workflow: 18. An answer that a reply accepted was stored. A run does not replace an answer
+that a step had used when the run claimed the task. A run's step has run with the stored answer. An answer is only
+refused if another one was stored and used while the request ran.
+
+Not judged: a continuation that uses an answer while a run, which has claimed the task, replaces it.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from mcp_baton import Server, Step, Workflow, prompt_arg, step_output
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.envelope import TASK_ID_KEY
+from mcp_baton.protocol.json import Json, JsonObject, loads
+from mcp_baton.tasks.record import RESULT_PREFIX
+from mcp_baton.workflow.definition import Argument
+from mcp_baton.workflow.definition import Ask as Question
+from tests.simulation.dynamodb.database import Change
+from tests.simulation.dynamodb.paths import Item
+from tests.simulation.heads import SETTLED, TERMINAL, serial_in, status_of, steps_of, value_of, variables_of
+from tests.simulation.invariants import TASK, Judge
+from tests.simulation.invocations import OWNER, Ask
+from tests.simulation.journal import Process
+from tests.simulation.servers import Plan, look, mail, pay
+from tests.simulation.world import Rewrite, World
+
+WHO = Step("who", ask=Question("Who for {key}?", returns=str, of="model"))
+MUCH = Step(
+    "much", ask=Question("How much for {who}?", returns=int, of="user"), template_bindings={"who": step_output("who")}
+)
+FLOWS: Mapping[str, list[Step]] = {
+    "one question": [WHO, Step("mail", tool=mail, arguments={"to": step_output("who")})],
+    "two questions": [
+        Step("look", tool=look, arguments={"key": prompt_arg("key")}),
+        WHO,
+        Step("mail", tool=mail, arguments={"to": step_output("who")}, checkpoint=True),
+        MUCH,
+        Step("pay", tool=pay, arguments={"amount": step_output("much")}),
+    ],
+}
+USES = {"who": ("mail", "to"), "much": ("pay", "amount")}
+"""The step that calls a tool with each answer, and as which argument."""
+
+ANSWERS: Mapping[str, tuple[Json, ...]] = {"who": ("ann", "ann", "bob"), "much": (7, 7, 8)}
+CALLS: tuple[tuple[str, dict[str, Json]], ...] = (
+    ("mail", {"to": "ann"}),
+    ("mail", {"to": "bob"}),
+    ("pay", {"amount": 7}),
+)
+KINDS: tuple[str, ...] = ("resume",) * 12 + ("call",) * 2 + ("poll",) * 2 + ("cancel",)
+REFUSED = "cannot be changed"
+
+
+@cache
+def asking_server() -> Server:
+    """The server."""
+    made = Server("simulated questions")
+    for tool in (look, pay, mail):
+        made.add_tool(tool)
+    key = [Argument("key", "For what", required=True)]
+    for name, steps in FLOWS.items():
+        made.add_workflow(Workflow(name=name.replace(" ", "_"), description=f"ask {name}", arguments=key, steps=steps))
+    made.check()
+    return made
+
+
+class QuestionWorld(World):
+    """A simulation of one seed. Arguments as `World`.
+
+    Attributes:
+        given: The answers that each invocation was given, by its name.
+    """
+
+    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
+        super().__init__(seed, rewrite=rewrite, strict=strict)
+        self.plan = Plan(self.rng.choice(sorted(asking_server().workflows)), CALLS)
+        self.kinds = KINDS
+        self.given: dict[str, Mapping[str, Json]] = {}
+        self.judge: QuestionJudge = QuestionJudge(self, strict=strict)
+
+    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
+        """What is deployed."""
+        return asking_server()
+
+    def steps(self) -> Sequence[Step]:
+        """The steps of the workflow."""
+        return asking_server().workflows[self.plan.name].steps
+
+    def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
+        """The method and the params of what a client asks for. Runs are calls of the workflow's tool."""
+        if ask.kind not in {"start", "resume"} or process.aside:
+            return super().message(process, ask)
+        answers = self.given[process.name] = self._answers(last=ask.last)
+        arguments: dict[str, Json] = {"answers": dict(answers)} if answers else {}
+        if ask.kind == "start":
+            return "tools/call", {"name": self.plan.name, "arguments": {"key": "A", **arguments}}
+        return "tools/call", {"name": self.plan.name, "arguments": arguments, "_meta": {TASK_ID_KEY: self.task_id}}
+
+    def _answers(self, *, last: bool) -> dict[str, Json]:
+        """What a client answers: some of the questions, or in the end those that are open."""
+        asked = [step.name for step in self.steps() if step.ask]
+        if last and self.judge.head is not None:
+            statuses = steps_of(self.judge.head)
+            return {name: ANSWERS[name][0] for name in asked if statuses[name] not in SETTLED}
+        return {name: self.rng.choice(ANSWERS[name]) for name in asked if self.rng.random() < 0.6}
+
+
+class QuestionJudge(Judge):
+    """Looks at the answers, too."""
+
+    def __init__(self, world: QuestionWorld, *, strict: bool) -> None:
+        super().__init__(world, strict=strict)
+        self.asking = world
+
+    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._head_changed(number, change, process, now_ms)
+        after = change.after
+        assert after is not None
+        for question in self._questions():
+            before = self._answer(change.before, question)
+            now = self._answer(after, question)
+            if before is not None and now != before:
+                self.world.struck.add("an answer was replaced")
+                if now is None or (process is not None and self._used(self._claimed(process), question)):
+                    self.wrong(
+                        18, f"write #{number} replaces the answer {before!r} to {question}, which was used, by {now!r}"
+                    )
+            if process is not None and process.is_run:
+                self._check_used(number, change.before, after, question, now)
+
+    def _check_used(self, number: int, before: Item | None, after: Item, question: str, answer: Json) -> None:
+        """A run has completed a step with the answer that is stored."""
+        step, argument = USES[question]
+        if steps_of(after).get(step) != "completed" or (before and steps_of(before).get(step) == "completed"):
+            return
+        serial = serial_in(value_of(after, RESULT_PREFIX + step, self.world.stored))
+        if serial is not None and self.world.calls[serial - 1].process.is_run:
+            used = self.world.calls[serial - 1].arguments[argument]
+            if used != answer:
+                self.wrong(
+                    18, f"write #{number} completes {step} with {used!r}, and the answer to {question} is {answer!r}"
+                )
+
+    def answered(self, process: Process) -> None:
+        """A process answered."""
+        super().answered(process)
+        given = self.asking.given.get(process.name)
+        answer = process.answer
+        if not given or isinstance(answer, ProtocolError) or answer is None:
+            return
+        versions = self.world.database.since(
+            (f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id), process.writes
+        )
+        items = [version.item for version in versions if version.item is not None]
+        text = str(answer.get("content"))
+        if REFUSED in text:
+            self.world.struck.add("an answer was refused")
+            if not any(self._refuses(item, given) for item in items):
+                self.wrong(18, f"{process.name} is refused the answers {dict(given)}, and none was used")
+            return
+        if not self._accepts(process, answer):
+            return
+        self.world.struck.add("an answer was accepted")
+        for question, value in given.items():
+            if value not in [self._answer(item, question) for item in items]:
+                self.wrong(18, f"{process.name} accepts the answer {value!r} to {question}, and it is not stored")
+
+    def _accepts(self, process: Process, answer: JsonObject) -> bool:
+        """Whether a reply says that a run took its answers and that all of it is stored."""
+        meta = process.meta
+        # A run claims its task, or creates it. Other replies say that another run has the task, or that it ended.
+        ran = not answer.get("isError") and any(sent.written for sent in process.requests)
+        stored = meta.get("persisted") not in {False, "unknown"} and not meta.get("superseded")
+        return ran and stored and meta.get("task_status", "cancelled") != "cancelled"
+
+    def _refuses(self, item: Item, given: Mapping[str, Json]) -> bool:
+        return any(
+            self._answer(item, question) not in {None, value} and self._used(item, question)
+            for question, value in given.items()
+        )
+
+    def _claimed(self, process: Process) -> Item | None:
+        """The task as a run's first write left it: its claim, which also read the task."""
+        mine = (
+            change.after
+            for change, writer in self.changes
+            if writer is process and change.key[1] == TASK + self.task_id
+        )
+        return next(mine, None)
+
+    def _questions(self) -> list[str]:
+        return [step.name for step in self.world.steps() if step.ask]
+
+    def _used(self, item: Item | None, question: str) -> bool:
+        """Whether a step, or a question with the answer in its text, has used an answer."""
+        statuses = steps_of(item) if item else {}
+        uses = [step.name for step in self.world.steps() if step.uses(question)]
+        return any(statuses[name] != "pending" for name in uses)
+
+    def _answer(self, item: Item | None, question: str) -> Json:
+        attribute: Any = variables_of(item).get(RESULT_PREFIX + question) if item else None
+        return None if attribute is None else loads(attribute["S"])
+
+    def ended(self, head: Item | None) -> None:
+        """Faults have stopped, and every question was answered: the task is completed."""
+        super().ended(head)
+        live = head is not None and status_of(head) not in TERMINAL and self.head is not None
+        if live and self.head and status_of(self.head) != "completed":
+            self.wrong(10, f"every question is answered, and the task is {status_of(self.head)}")
