@@ -1,4 +1,4 @@
-"""Servers that want to harm whoever calls them: what reaches the terminal, and when the command line stops reading."""
+"""Hostile servers: what reaches the terminal, and when the command line stops reading."""
 
 import json
 import subprocess
@@ -248,25 +248,19 @@ def test_a_server_decides_how_often_a_task_is_looked_at_within_limits(
     assert slept == [1, 60, 0.1, 0.1]
 
 
-def test_a_ticket_that_a_tool_quotes_controls_no_terminal(tmp_path: Path) -> None:
+def test_an_error_of_a_tool_in_this_process_controls_no_terminal(tmp_path: Path) -> None:
     app = tmp_path / "tickets_app.py"
     app.write_text(
-        "from mcp_baton import Server, Step, ToolError, Workflow\n"
+        "from mcp_baton import Server\n"
         "server = Server('tickets')\n"
         "@server.tool\n"
-        "def ticket() -> str:\n"
-        "    '''Read a ticket.'''\n"
-        f"    raise ToolError({ATTACK!a})\n"
-        "@server.tool\n"
         "def broken() -> str:\n"
-        "    '''Read another one.'''\n"
+        "    '''Read a ticket.'''\n"
         f"    raise ValueError({ATTACK!a})\n"
-        "server.add_workflow(Workflow(name='answer', description='Answer', steps=[Step('read', tool=ticket)]))\n"
     )
 
-    for code, command, name in ((1, "call", "ticket"), (1, "call", "broken"), (3, "run", "answer")):
-        done = subprocess.run([BATON, command, app, name], capture_output=True, text=True, check=False)
+    done = subprocess.run([BATON, "call", app, "broken"], capture_output=True, text=True, check=False)
 
-        assert done.returncode == code
-        assert "title" in done.stdout + done.stderr
-        assert unsafe(done.stdout + done.stderr) == ""
+    assert done.returncode == 1
+    assert "title" in done.stderr
+    assert unsafe(done.stdout + done.stderr) == ""

@@ -1,4 +1,4 @@
-"""The commands that speak to servers, against `baton serve` in a process of its own, and against a file
+"""The commands that use servers, against `baton serve` in a process of its own, and against a file
 (docs/commands.md)."""
 
 import io
@@ -25,7 +25,7 @@ BATON = Path(sys.executable).parent / "baton"
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server, for all tests of this module. Owners are told apart by a header."""
+    """A server, for all tests of this module. A header names the owner."""
     log = tmp_path_factory.mktemp("served") / "log"
     with served([BATON, "serve", APP, "--port", "0", "--owner-header", "X-Owner"], log) as address:
         yield address
@@ -51,9 +51,9 @@ def baton(
 
 
 def test_a_workflow_that_completes_is_shown_step_by_step(baton: Run) -> None:
-    code, told = baton("run", "done", "order=A-1")
-    [step] = told["steps"]
-    assert (code, told["status"], told["results"]) == (
+    code, printed = baton("run", "done", "order=A-1")
+    [step] = printed["steps"]
+    assert (code, printed["status"], printed["results"]) == (
         0,
         "completed",
         {"fetch": {"order": "A-1", "email": "A-1@example.com"}},
@@ -89,15 +89,20 @@ def test_tasks_are_listed_newest_first_and_ended_once(baton: Run) -> None:
     code, listed = baton("tasks")
     assert (code, [task["taskId"] for task in listed["tasks"]]) == (0, [second, first])
     assert baton("cancel", first)[1]["status"] == "cancelled"
-    code, told = baton("complete", second, "--result", '{"refunded": true}')
-    assert (code, told["status"], told["result"], told["resultBy"]) == (0, "completed", {"refunded": True}, "client")
+    code, printed = baton("complete", second, "--result", '{"refunded": true}')
+    assert (code, printed["status"], printed["result"], printed["resultBy"]) == (
+        0,
+        "completed",
+        {"refunded": True},
+        "client",
+    )
     assert "Result, supplied by a client\n" in baton("show", second, json_=False)[1]
     for command in (("cancel", second), ("complete", second, "--result", "{}")):
         assert baton(*command) == (1, {"error": {"message": f"the task {second} is completed and cannot be changed"}})
-    code, told = baton("show", "0")
-    assert (code, told["error"]["message"].split(":")[0]) == (2, "2 tasks begin with '0'")
-    code, told = baton("show", "zz")
-    assert (code, told["error"]["message"].split(":")[0]) == (2, "no task begins with 'zz'")
+    code, printed = baton("show", "0")
+    assert (code, printed["error"]["message"].split(":")[0]) == (2, "2 tasks begin with '0'")
+    code, printed = baton("show", "zz")
+    assert (code, printed["error"]["message"].split(":")[0]) == (2, "no task begins with 'zz'")
 
 
 def test_output_fits_80_columns_and_texts_are_not_markup(baton: Run) -> None:
@@ -105,7 +110,9 @@ def test_output_fits_80_columns_and_texts_are_not_markup(baton: Run) -> None:
     assert code == 3
     assert max(map(len, out.splitlines())) <= 80
     assert "working, paused at refund: waits for the model" in out
-    assert '"not [bold]approved[/bold]' in out
+    assert "not [bold]approved[/bold]" in out
+    # The server continues after the step that only the client can make.
+    assert re.search(r"1\. refund order=A-1 --task (\w{37})\n +Ask a supervisor\.\n +2\. paused task_id=\1\n", out)
     assert "\x1b" not in out
     listed = baton("tasks", json_=False)[1]
     assert "refund (toolError)" in listed
@@ -113,9 +120,6 @@ def test_output_fits_80_columns_and_texts_are_not_markup(baton: Run) -> None:
     shown = baton("show", listed.splitlines()[1].split()[0], json_=False)[1]
     assert "\x1b" not in shown
     assert "�[31m" in shown
-    assert "1. refund order=A-1" in shown
-    assert "Ask a supervisor." in shown
-    assert "2. paused task_id=" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
 
@@ -124,16 +128,16 @@ def test_each_next_call_is_one_line_that_can_be_pasted(
 ) -> None:
     task = baton("run", "pay", "account=A 1's", "pin=4711")[1]["taskId"]
     monkeypatch.setenv("COLUMNS", "20")
-    told = [line for line in baton("show", task, json_=False)[1].splitlines() if " sign " in line]
+    printed = [line for line in baton("show", task, json_=False)[1].splitlines() if " sign " in line]
     called = ["call", url, "sign", "account=A 1's", "kind=now", "--task", task]
     assert main([*called, "--header", "X-Owner: test_each_next_call_is_one_line_that_can_be_pasted"]) == 0
-    told += [line for line in capsys.readouterr().err.splitlines() if line.startswith("Next: ")]
+    printed += [line for line in capsys.readouterr().err.splitlines() if line.startswith("Next: ")]
 
-    lines = [re.sub(r"^ *(Next: |\d\. )", "", line) for line in told]
+    lines = [re.sub(r"^ *(Next: |\d\. )", "", line) for line in printed]
     script = "; echo; ".join(f"printf '%s\\0' {line}" for line in lines)
     pasted = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
     assert pasted.split("\n") == [
-        "sign\0account=A 1's\0kind=<missing: kind>\0",
+        f"sign\0account=A 1's\0kind=<missing: kind>\0--task\0{task}\0",
         f"pay\0task_id={task}\0pin=<secret pin>\0",
     ]
 
@@ -163,36 +167,33 @@ def test_steps_are_printed_while_they_run(baton: Run, url: str, capsys: pytest.C
     ],
 )
 def test_errors_name_the_remedy(words: tuple[str, ...], code: int, complaint: str, baton: Run) -> None:
-    ended, told = baton(*words)
+    ended, printed = baton(*words)
     assert ended == code
-    assert complaint in told["error"]["message"]
+    assert complaint in printed["error"]["message"]
 
 
 def test_a_failed_tool_or_an_unrecorded_call_ends_with_code_1(baton: Run) -> None:
-    code, told = baton("call", "refund", "order=A-1")
-    assert (code, told["isError"]) == (1, True)
+    code, printed = baton("call", "refund", "order=A-1")
+    assert (code, printed["isError"]) == (1, True)
     task = baton("run", "done", "order=A-1")[1]["taskId"]
-    code, told = baton("call", "fetch", "order=A-1", "--task", task)
-    assert (code, told["_meta"]["recorded"]) == (1, False)
+    code, printed = baton("call", "fetch", "order=A-1", "--task", task)
+    assert (code, printed["_meta"]["recorded"]) == (1, False)
 
 
 def test_a_plain_prompt_is_shown_and_parameters_are_sent_in_headers(baton: Run) -> None:
-    code, told = baton("run", "greeting", "name=Kim")
-    assert (code, told["messages"][0]["content"]["text"]) == (0, "Greet Kim.")
+    code, printed = baton("run", "greeting", "name=Kim")
+    assert (code, printed["messages"][0]["content"]["text"]) == (0, "Greet Kim.")
     assert baton("call", "region", "where=nördlich")[1]["content"][0]["text"] == "nördlich"
 
 
-def test_a_server_that_does_not_answer_ends_with_code_4(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_does_not_answer_ends_with_code_4(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks", "http://127.0.0.1:9/mcp"]) == 4
-    assert "cannot be reached" in (said := capsys.readouterr().err)
-    assert "is `baton serve` running" in said
-    assert main(["tasks", url.replace("/mcp", "/other")]) == 4
-    assert "no MCP endpoint" in capsys.readouterr().err
+    assert re.search("cannot be reached.*is `baton serve` running", capsys.readouterr().err)
 
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sits at the terminal, and types these lines."""
+    """Types these lines at the terminal."""
 
     def type_(*lines: str) -> None:
         monkeypatch.setattr("mcp_baton.cli.remote.connection.at_terminal", lambda: True)
@@ -249,7 +250,7 @@ class Typist:
         """Type each line once its question stands at the end of the screen; the command's exit code."""
         terminal, commands = pty.openpty()
         environment = {**os.environ, "PATH": f"{BATON.parent}:{os.environ['PATH']}", "TERM": "dumb"}
-        # The first terminal that a new session opens becomes its own: /dev/tty.
+        # The first terminal that a new session opens becomes its /dev/tty.
         line = f"exec <>{os.ttyname(commands)} >&0 2>&0; {self._command}"
         with subprocess.Popen(["bash", "-c", line], env=environment, start_new_session=True) as process:
             try:
@@ -329,11 +330,11 @@ def test_a_question_of_the_workflow_is_answered_at_the_terminal(url: str) -> Non
 
 
 def test_without_a_terminal_a_secret_is_not_asked_for(baton: Run) -> None:
-    code, told = baton("run", "pay", "account=A-1")
-    assert (code, told["error"]["code"], told["error"]["data"]) == (2, -32602, {"secretArguments": ["pin"]})
+    code, printed = baton("run", "pay", "account=A-1")
+    assert (code, printed["error"]["code"], printed["error"]["data"]) == (2, -32602, {"secretArguments": ["pin"]})
     task = baton("run", "pay", "account=A-1", "pin=4711")[1]["taskId"]
-    code, told = baton("resume", task)
-    assert (code, told["error"]["data"]) == (2, {"secretArguments": ["pin"]})
+    code, printed = baton("resume", task)
+    assert (code, printed["error"]["data"]) == (2, {"secretArguments": ["pin"]})
     assert baton("resume", task, "pin=4711")[0] == 3
 
 
@@ -355,8 +356,8 @@ def test_a_question_of_the_server_is_asked_at_the_terminal(
 
 
 def test_without_a_terminal_a_question_is_declined(baton: Run) -> None:
-    code, told = baton("call", "approve")
-    assert (code, told["content"][0]["text"]) == (0, "decline")
+    code, printed = baton("call", "approve")
+    assert (code, printed["content"][0]["text"]) == (0, "decline")
 
 
 def test_a_file_is_served_in_this_process_with_its_background_tasks(

@@ -61,16 +61,16 @@ def baton(
 
 
 def test_a_task_is_shown_from_its_item(baton: Callable[..., tuple[int, Any]], task: str) -> None:
-    code, told = baton("show", task)
-    assert (code, told["workflow"], told["status"], told["pause"]) == (0, "flow", "working", PAUSE)
-    fetch, refund = told["steps"]
+    code, printed = baton("show", task)
+    assert (code, printed["workflow"], printed["status"], printed["pause"]) == (0, "flow", "working", PAUSE)
+    fetch, refund = printed["steps"]
     assert (fetch["status"], fetch["ms"], fetch["bytes"]) == ("completed", 7, len('{"total":1.5}'))
     assert refund == {"name": "refund", "tool": "refund", "status": "pending"}
 
 
 def test_an_owners_tasks_are_listed_and_found_by_prefix(baton: Callable[..., tuple[int, Any]], task: str) -> None:
-    code, told = baton("tasks")
-    [listed] = [each for each in told["tasks"] if each["taskId"] == task]
+    code, printed = baton("tasks")
+    [listed] = [each for each in printed["tasks"] if each["taskId"] == task]
     assert (code, listed["_meta"]["step"]) == (0, "refund")
     assert baton("show", task[:30])[1]["taskId"] == task
     assert baton("tasks", owner="bob") == (0, {"tasks": []})
@@ -83,12 +83,12 @@ def test_an_owners_tasks_are_listed_and_found_by_prefix(baton: Callable[..., tup
 def test_a_task_ends_once(
     baton: Callable[..., tuple[int, Any]], task: str, words: tuple[str, ...], status: str
 ) -> None:
-    code, told = baton(words[0], task, *words[1:])
-    assert (code, told["status"]) == (0, status)
-    assert told.get("result") == ({"by": "hand"} if status == "completed" else None)
-    assert told.get("resultBy") == ("client" if status == "completed" else None)
-    code, told = baton(words[0], task, *words[1:])
-    assert (code, told) == (1, {"error": {"message": f"the task is {status} and cannot be changed"}})
+    code, printed = baton(words[0], task, *words[1:])
+    assert (code, printed["status"]) == (0, status)
+    assert printed.get("result") == ({"by": "hand"} if status == "completed" else None)
+    assert printed.get("resultBy") == ("client" if status == "completed" else None)
+    code, printed = baton(words[0], task, *words[1:])
+    assert (code, printed) == (1, {"error": {"message": f"the task is {status} and cannot be changed"}})
 
 
 def test_a_table_needs_an_owner_and_an_available_dynamodb(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ def test_a_profile_has_a_url_and_credentials(file: Path, monkeypatch: pytest.Mon
     assert profile("shop", file) == Access(URL, api_key="k-1", headers={"X-Tenant": "blue"})
     assert profile("books", file) == Access(URL, token="t-1")
     assert profile("list", file) == Access(URL, token="1")
-    assert profile("inside", file) == Access(URL, aws=True, region="eu-west-1", aws_profile="work")
+    assert profile("inside", file) == Access(URL, auth="aws", region="eu-west-1", aws_profile="work")
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_a_profile_has_a_url_and_credentials(file: Path, monkeypatch: pytest.Mon
         ("shop = 1", "profile 'shop' is not a table"),
         ("[shop]", "'url' must be the server's URL"),
         ('[shop]\nurl = "api.example.com"', "'url' must be the server's URL"),
-        (f'[shop]\nurl = "{URL}"\napikey = "s3cret"', "unknown field 'apikey': did you mean 'api_key'?"),
-        (f'[shop]\nurl = "{URL}"\nauth = "iam"', "'auth' must be \"aws\" or absent"),
-        (f'[shop]\nurl = "{URL}"\nregion = 1', "'region' must be a string"),
-        (f'[shop]\nurl = "{URL}"\nheaders = {{a = 1}}', "'headers' must be a table of strings"),
+        (f'[shop]\nurl = "{URL}"\napikey = "s3cret"', "unknown field `apikey`. The fields are url, api_key, token"),
+        (f'[shop]\nurl = "{URL}"\nauth = "iam"', "at `$.auth`"),
+        (f'[shop]\nurl = "{URL}"\nregion = 1', "Expected `str | null`, got `int` - at `$.region`"),
+        (f'[shop]\nurl = "{URL}"\nheaders = {{a = 1}}', "at `$.headers"),
         (f'[shop]\nurl = "{URL}"\napi_key = "env:NO_SUCH"', "the variable NO_SUCH, which is not set"),
         (f'[shop]\nurl = "{URL}"\ntoken = {{file = "s3cret"}}', "'token' must be a string"),
         (

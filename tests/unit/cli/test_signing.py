@@ -59,10 +59,10 @@ def signature(request: httpx.Request, service: str, region: str) -> str:
 @pytest.mark.parametrize(
     ("access", "service", "region"),
     [
-        (Access(API, aws=True), "execute-api", "eu-central-1"),
-        (Access("https://x.lambda-url.us-west-2.on.aws/mcp", aws=True), "lambda", "us-west-2"),
-        (Access("https://mcp.example.com/mcp?a=b c", aws=True, region="eu-west-1"), "execute-api", "eu-west-1"),
-        (Access("https://mcp.example.com/mcp", aws=True, region="eu-west-1", service="x"), "x", "eu-west-1"),
+        (Access(API, auth="aws"), "execute-api", "eu-central-1"),
+        (Access("https://x.lambda-url.us-west-2.on.aws/mcp", auth="aws"), "lambda", "us-west-2"),
+        (Access("https://mcp.example.com/mcp?a=b c", auth="aws", region="eu-west-1"), "execute-api", "eu-west-1"),
+        (Access("https://mcp.example.com/mcp", auth="aws", region="eu-west-1", service="x"), "x", "eu-west-1"),
     ],
 )
 def test_botocore_computes_the_same_signature_for_the_received_request(
@@ -79,16 +79,16 @@ def test_botocore_computes_the_same_signature_for_the_received_request(
 @pytest.mark.usefixtures("credentials")
 def test_a_key_or_token_is_sent_as_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
     request = sent(Access(API, api_key="k", token="t", headers={"X-Tenant": "blue"}), monkeypatch)
-    told = [request.headers[name] for name in ("x-api-key", "authorization", "x-tenant")]
-    assert told == ["k", "Bearer t", "blue"]
+    sent_values = [request.headers[name] for name in ("x-api-key", "authorization", "x-tenant")]
+    assert sent_values == ["k", "Bearer t", "blue"]
 
 
 @pytest.mark.usefixtures("credentials")
 def test_a_missing_region_or_profile_is_named() -> None:
     with pytest.raises(ProfileError, match="the region to sign requests for is not known"):
-        signer(Access("https://mcp.example.com/mcp", aws=True))
+        signer(Access("https://mcp.example.com/mcp", auth="aws"))
     with pytest.raises(ProfileError, match="no-such"):
-        signer(Access(API, aws=True, aws_profile="no-such"))
+        signer(Access(API, auth="aws", aws_profile="no-such"))
 
 
 @pytest.mark.usefixtures("credentials")
@@ -97,7 +97,7 @@ def test_missing_credentials_are_an_error(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(Denied, match="there are no AWS credentials"):
-        signer(Access(API, aws=True))
+        signer(Access(API, auth="aws"))
 
 
 def test_credentials_are_read_for_each_request() -> None:

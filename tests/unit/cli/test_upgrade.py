@@ -78,12 +78,6 @@ def test_the_fate_of_a_file_depends_on_three_versions(
     assert decide(base, mine, theirs) is fate
 
 
-def test_changes_of_different_lines_are_merged() -> None:
-    content, together = merged(text(), text(line_2="mine"), text(line_15="theirs"))
-
-    assert (content, together) == (text(line_2="mine", line_15="theirs"), True)
-
-
 def test_a_conflict_contains_both_changes() -> None:
     content, together = merged(text(), text(line_2="mine"), text(line_2="theirs"))
 

@@ -39,12 +39,12 @@ def call(
     if as_json:
         print_json({name: value for name, value in result.items() if name != "resultType"})
     else:
-        _print(result)
+        _print(result, task_id)
     recorded = task_id is None or result.get("_meta", {}).get("recorded") is True
     return FAILED if result.get("isError") or not recorded else DONE
 
 
-def _print(result: Mapping[str, Any]) -> None:
+def _print(result: Mapping[str, Any], task_id: str | None) -> None:
     from rich.text import Text
 
     from mcp_baton.cli.remote.printing import call_line, console, content_lines, plain
@@ -58,5 +58,5 @@ def _print(result: Mapping[str, Any]) -> None:
     if meta["recorded"] is not True:
         errors.print(Text(f"Not recorded: {plain(meta.get('record_error', ''))}", style="yellow"))
     for place, entry in enumerate(meta.get("next", ())):
-        line = f"{'Next: ' if place == 0 else '      '}{plain(call_line(entry))}"
+        line = f"{'Next: ' if place == 0 else '      '}{plain(call_line(entry, task_id))}"
         errors.print(Text(line, style="dim"), soft_wrap=True)

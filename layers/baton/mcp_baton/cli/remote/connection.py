@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from traceback import extract_tb
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+from msgspec.structs import replace
 
 from mcp_baton.cli.options import Way, WhereError, header_name
 from mcp_baton.cli.remote.client import Remote
@@ -75,8 +76,9 @@ def access_of(way: Way) -> Access:
         access = replace(access, api_key=secret(way.api_key, "--api-key"))
     if way.token is not None:
         access = replace(access, token=secret(way.token, "--token"))
-    access = replace(access, aws=access.aws or way.aws, headers={**access.headers, **_headers(way.header or ())})
-    if access.aws and access.token:
+    auth: Literal["aws"] | None = "aws" if way.aws else access.auth
+    access = replace(access, auth=auth, headers={**access.headers, **_headers(way.header or ())})
+    if access.auth and access.token:
         raise WhereError("a request is either signed or has a bearer token: omit --token or --aws (auth)")
     return access
 

@@ -5,8 +5,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec import structs
-
 from mcp_baton.cli.remote.arguments import ArgumentError, from_text
 from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.errors import Rejected
@@ -82,11 +80,9 @@ class Continuation:
         fields = {name: {**asked[name], **text} for name, text in texts.items()}
         form = {"properties": fields, "required": list(questions), "$defs": schema.get("$defs", {})}
         result = self._remote.call(tool, {**arguments, ANSWERS: self._terminal.fields(form, questions)})
-        content: Mapping[str, Any] = next(iter(result.get("content", ())), {})
         if result.get("isError"):
-            self._terminal.say(short("\n".join(content_lines([content]))), "red")
-        message = {"role": "assistant", "content": content}
-        self._ran = structs.replace(self._ran, task=self._remote.task(task_id), messages=(message,))
+            self._terminal.say(short("\n".join(content_lines(result.get("content", ())))), "red")
+        self._ran = Ran(self._ran.name, (), self._remote.task(task_id))
 
     def _call_step(self, task_id: str, entry: Mapping[str, Any]) -> bool:
         """Make the call of a step that the server cannot run. Return whether the workflow can be resumed."""

@@ -35,7 +35,7 @@ class HttpTransport:
     """The HTTP connection to a server."""
 
     def __init__(self, access: Access) -> None:
-        auth = signer(access) if access.aws else None
+        auth = signer(access) if access.auth else None
         self._url = access.url
         self._client = httpx.Client(auth=auth, headers=_headers(access), timeout=httpx.Timeout(CONNECT_S, read=QUIET_S))
 

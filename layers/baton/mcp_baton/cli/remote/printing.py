@@ -135,12 +135,17 @@ def why(pause: Mapping[str, Any]) -> str:
     return line if "retryable" not in pause else f"{line} ({'' if pause['retryable'] else 'not '}retryable)"
 
 
-def call_line(entry: Mapping[str, Any]) -> str:
-    """Return an entry of `next` in a line: the tool and its arguments, quoted for a shell, or the resource to read."""
+def call_line(entry: Mapping[str, Any], task_id: str | None = None) -> str:
+    """Return an entry of `next` in a line: the words after `baton call WHERE`, or the resource to read.
+
+    The words are quoted for a shell. A call whose arguments do not name the task `task_id` gets the option that does.
+    """
     if "resource" in entry:
         return f"read {entry['resource']}"
-    words = [_word(str(name), value) for name, value in entry.get("arguments", {}).items()]
-    return " ".join([shlex.quote(str(entry.get("tool"))), *words])
+    arguments = entry.get("arguments", {})
+    words = [_word(str(name), value) for name, value in arguments.items()]
+    option = [] if task_id is None or "task_id" in arguments else ["--task", shlex.quote(task_id)]
+    return " ".join([shlex.quote(str(entry.get("tool"))), *words, *option])
 
 
 def _word(name: str, value: Any) -> str:
@@ -188,7 +193,7 @@ class Progress:
 
 
 def print_ran(ran: Ran, to: Console) -> None:
-    """Print a run: its steps, and the result or the handoff."""
+    """Print a run: its steps, and the result or the next calls. A task without suggested calls has only a handoff."""
     if ran.task is None:
         for message in ran.messages:
             to.print(Text(f"{plain(message.get('role', ''))}:", style="bold"))
@@ -201,7 +206,9 @@ def print_ran(ran: Ran, to: Console) -> None:
         to.print(Text(f"The result of this run {whether}. Use {look} before you repeat it.", style="yellow"))
     if ran.note:
         to.print(Text(plain(ran.note), style="yellow"))
-    if ran.handoff:
+    if ran.paused and ran.task.following:
+        _print_pause(ran.task, to)
+    elif ran.handoff:
         to.print()
         to.print(Text(plain(ran.handoff)))
     elif ran.task.status == "completed":
@@ -211,17 +218,8 @@ def print_ran(ran: Ran, to: Console) -> None:
 def print_task(task: TaskState, to: Console, now_ms: int) -> None:
     """Print a task: its steps, the pause reason, the next calls, its result."""
     _print_lines(task, to)
-    if task.pause and not task.ended:
-        to.print(Text("Paused  ", style="bold").append(plain(why(task.pause)), style="not bold"))
-    for key, question in task.questions.items():
-        to.print(Text("Asks  ", style="bold").append(f"{plain(key)}: {_asked(question)}", style="not bold"))
-    if task.following and not task.ended:
-        to.print(Text("Next", style="bold"))
-        for number, entry in enumerate(task.following, 1):
-            # In one line: a command that is broken into two lines cannot be copied.
-            to.print(Text(f"  {number}. {plain(call_line(entry))}"), soft_wrap=True)
-            if entry.get("guidance"):
-                _print_indented(to, Text(plain(entry["guidance"]), style="dim"), 5)
+    if not task.ended:
+        _print_pause(task, to)
     if task.error:
         to.print(Text("Failed  ", style="bold red").append(short(task.error.get("message", "")), style="not bold red"))
     if task.ended:
@@ -230,6 +228,20 @@ def print_task(task: TaskState, to: Console, now_ms: int) -> None:
         others = ", ".join(f"{plain(name)} ({size(length)})" for name, length in task.others.items())
         to.print(Text("Variables  ", style="bold").append(others, style="not bold"))
     to.print(Text(_times(task, now_ms), style="dim"))
+
+
+def _print_pause(task: TaskState, to: Console) -> None:
+    if task.pause:
+        to.print(Text("Paused  ", style="bold").append(plain(why(task.pause)), style="not bold"))
+    for key, question in task.questions.items():
+        to.print(Text("Asks  ", style="bold").append(f"{plain(key)}: {_asked(question)}", style="not bold"))
+    if task.following:
+        to.print(Text("Next", style="bold"))
+        for number, entry in enumerate(task.following, 1):
+            # In one line: a command that is broken into two lines cannot be copied.
+            to.print(Text(f"  {number}. {plain(call_line(entry, task.task_id))}"), soft_wrap=True)
+            if entry.get("guidance"):
+                _print_indented(to, Text(plain(entry["guidance"]), style="dim"), 5)
 
 
 def _print_lines(task: TaskState, to: Console) -> None:

@@ -6,9 +6,10 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, override
+
+from msgspec import Struct, ValidationError, convert
 
 from mcp_baton.exceptions import BatonError
 
@@ -16,35 +17,37 @@ FILE_VARIABLE: Final = "BATON_PROFILES"
 COMMAND_S: Final = 60.0
 """The time limit of a command that prints a secret, seconds."""
 
-_TEXTS: Final = ("url", "region", "aws_profile", "service")
 _SECRETS: Final = ("api_key", "token")
-_KNOWN: Final = (*_TEXTS, *_SECRETS, "auth", "headers")
 
 
 class ProfileError(BatonError):
     """A profile cannot be used. The message names the field and the remedy, and never contains a secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The URL and the credentials for a server.
+class Access(Struct, frozen=True, forbid_unknown_fields=True):
+    """The URL and the credentials for a server: the fields of a profile, with the values of its secrets.
 
     Attributes:
         api_key: Sent as `x-api-key`.
         token: Sent as `Authorization: Bearer`.
-        aws: Whether requests are signed with AWS credentials.
+        auth: `aws` if requests are signed with AWS credentials.
         region: The region of the signature; `None` for the one in the URL or in the AWS configuration.
         service: The service of the signature; `None` for Lambda at a function URL, else API Gateway (`execute-api`).
     """
 
     url: str
-    api_key: str | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
-    aws: bool = False
+    api_key: str | None = None
+    token: str | None = None
+    auth: Literal["aws"] | None = None
     region: str | None = None
     aws_profile: str | None = None
     service: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: dict[str, str] = {}
+
+    @override
+    def __repr__(self) -> str:
+        """Return a text without secrets."""
+        return f"Access({self.url!r})"
 
 
 def profiles_file(environment: Mapping[str, str] = os.environ) -> Path:
@@ -66,7 +69,17 @@ def profile(name: str, file: Path) -> Access:
             f"{name!r} is not a profile in {file}{hint}. WHERE is a URL (https://…/mcp), a file or module with a "
             "Server (app.py, package.module:server), or a profile's name"
         )
-    return _access(name, found[name], file)
+    place, fields = f"{file}: profile {name!r}", found[name]
+    if not isinstance(fields, Mapping):
+        raise ProfileError(f"{place} is not a table: write [{name}] and its fields below")
+    if "://" not in str(fields.get("url", "")):
+        raise ProfileError(f"{place}: 'url' must be the server's URL, such as https://…/mcp")
+    secrets = {key: secret(fields[key], f"{place}: {key!r}") for key in _SECRETS if key in fields}
+    try:
+        return convert({**fields, **secrets}, Access)
+    except ValidationError as error:
+        known = ", ".join(Access.__struct_fields__)
+        raise ProfileError(f"{place}: {error}. The fields are {known}") from error
 
 
 def _profiles(file: Path) -> dict[str, Any]:
@@ -95,30 +108,6 @@ def _others_can_write(status: os.stat_result) -> bool:
     if not hasattr(os, "getuid"):
         return False
     return bool(status.st_mode & 0o022) or status.st_uid not in (os.getuid(), 0)
-
-
-def _access(name: str, fields: Any, file: Path) -> Access:
-    place = f"{file}: profile {name!r}"
-    if not isinstance(fields, Mapping):
-        raise ProfileError(f"{place} is not a table: write [{name}] and its fields below")
-    for key in fields:
-        if key not in _KNOWN:
-            near = difflib.get_close_matches(key, _KNOWN, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_KNOWN)}"
-            raise ProfileError(f"{place} has an unknown field {key!r}: {hint}")
-    for key in _TEXTS:
-        if key in fields and not isinstance(fields[key], str):
-            raise ProfileError(f"{place}: {key!r} must be a string")
-    if "://" not in fields.get("url", ""):
-        raise ProfileError(f"{place}: 'url' must be the server's URL, such as https://…/mcp")
-    if fields.get("auth", "aws") != "aws":
-        raise ProfileError(f"{place}: 'auth' must be \"aws\" or absent")
-    headers = fields.get("headers", {})
-    if not isinstance(headers, Mapping) or not all(isinstance(value, str) for value in headers.values()):
-        raise ProfileError(f"{place}: 'headers' must be a table of strings")
-    texts = {key: fields[key] for key in _TEXTS if key in fields}
-    secrets = {key: secret(fields[key], f"{place}: {key!r}") for key in _SECRETS if key in fields}
-    return Access(**texts, **secrets, aws="auth" in fields, headers=dict(headers))
 
 
 def secret(value: Any, place: str) -> str:
