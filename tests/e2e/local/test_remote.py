@@ -205,7 +205,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_continue_makes_the_clients_calls_until_the_workflow_is_done(
     url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # The refund as it stands, which fails; then with a name; then the missing text, with a number that is none first.
+    # The refund without a name fails. With a name it succeeds. Then the text, and a number, which is invalid at first.
     typed("y", "e", "", "kim", "y", "Hello", "e", "", "", "two", "2", "y")
     assert main(["run", url, "paused", "order=A-2", "--continue", *KIM]) == 0
     captured = capsys.readouterr()
@@ -247,7 +247,7 @@ class Typist:
         self._answered = 0
 
     def types(self, *pairs: tuple[str, str]) -> int:
-        """Type each line once its question stands at the end of the screen; the command's exit code."""
+        """Type each line when the screen ends with its question. Return the command's exit code."""
         terminal, commands = pty.openpty()
         environment = {**os.environ, "PATH": f"{BATON.parent}:{os.environ['PATH']}", "TERM": "dumb"}
         # The first terminal that a new session opens becomes its /dev/tty.

@@ -39,7 +39,7 @@ server.add_workflow(Workflow(name="farewell", description="say goodbye", steps=[
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file with a server in it, whose module nobody has imported."""
+    """A file with a server, whose module is not imported yet."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     file = tmp_path / "greeter_to_draw.py"
     file.write_text(ONE)

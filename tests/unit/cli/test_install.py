@@ -24,7 +24,7 @@ FILES = {
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user on Linux who has none of the hosts, in their own folder."""
+    """The home folder of a user on Linux, without configuration of any host."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)

@@ -111,13 +111,13 @@ def _remedy(error: Exception, url: str) -> str:
 
 def lines(pieces: Iterable[bytes]) -> Iterator[str]:
     """Yield the lines of a text that arrives in pieces."""
-    begun: list[bytes] = []
+    unfinished: list[bytes] = []
     for piece in pieces:
         *ended, rest = piece.split(b"\n")
         for end in ended:
-            yield b"".join((*begun, end)).removesuffix(b"\r").decode(errors="replace")
-            begun = []
-        begun.append(rest)
+            yield b"".join((*unfinished, end)).removesuffix(b"\r").decode(errors="replace")
+            unfinished = []
+        unfinished.append(rest)
 
 
 def events(lines: Iterable[str]) -> Iterator[str]:
