@@ -27,14 +27,7 @@ def start(
     returned: Callable[[object], None],
     raised: Callable[[BaseException], None],
 ) -> Callable[[], None]:
-    """Run an `async def` on the loop. Returns a function that cancels it.
-
-    Args:
-        function: The function.
-        arguments: Its keyword arguments.
-        returned: Receives the returned value, in the loop's thread.
-        raised: Receives the exception, of any type, in the loop's thread.
-    """
+    """Run an `async def` on the loop. Returns a function that cancels it."""
     import asyncio
 
     async def run() -> None:
@@ -58,7 +51,6 @@ def start(
 
 
 def begin[Value](coroutine: Coroutine[Any, Any, Value]) -> "Future[Value]":
-    """Run a coroutine on the loop. Returns its future."""
     import asyncio
 
     return asyncio.run_coroutine_threadsafe(coroutine, event_loop())
@@ -80,7 +72,6 @@ def blocker() -> str | None:
 
 
 def event_loop() -> "AbstractEventLoop":
-    """The loop, running."""
     return _loops.running()
 
 
