@@ -1,21 +1,10 @@
-"""A partition with so many write units a second, and time that passes only while somebody waits."""
+"""Time that passes only while a thread waits."""
 
 import heapq
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from itertools import count
 from threading import Semaphore, Thread, current_thread
-from typing import TYPE_CHECKING, Any
 
-from mcp_baton.testing.store import refusal
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-LATENCY_S = 0.005
-SAVED_S = 0.25
-WRITES = {"PutItem", "UpdateItem", "DeleteItem"}
 BEGIN_MS = 4_000_000_000_000
 
 
@@ -73,47 +62,3 @@ class Virtual:
         heapq.heappush(self._due, (self.s + seconds, next(self._order), own))
         self._yielded.release()
         own.acquire()
-
-
-@dataclass(slots=True)
-class Partition:
-    """A token bucket in front of an engine: writes beyond its units a second are refused, as DynamoDB refuses them.
-
-    Attributes:
-        units_s: Write units a second; a quarter of a second's can be saved up. Every write
-            takes one: items here are small.
-        time: The time.
-        refused: How many requests were refused.
-    """
-
-    units_s: float
-    time: Virtual
-    refused: int = 0
-    _left: float = field(init=False)
-    _filled_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        self._left = self.units_s * SAVED_S
-
-    def before(self, event_name: str, **_: object) -> object:
-        """A handler of botocore's `before-call`: a request takes a moment, and a write takes its unit or is refused."""
-        self.time.sleep(LATENCY_S)
-        if event_name.rpartition(".")[2] not in WRITES:
-            return None
-        self._left = min(self.units_s * SAVED_S, self._left + (self.time.s - self._filled_s) * self.units_s)
-        self._filled_s = self.time.s
-        if self._left < 1:
-            self.refused += 1
-            return refusal("ProvisionedThroughputExceededException")
-        self._left -= 1
-        return None
-
-    @contextmanager
-    def of(self, client: "DynamoDBClient") -> Iterator[None]:
-        """All requests of a client go through it."""
-        handler: Any = self.before
-        client.meta.events.register_first("before-call.dynamodb", handler)
-        try:
-            yield
-        finally:
-            client.meta.events.unregister("before-call.dynamodb", handler)

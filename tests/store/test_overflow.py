@@ -13,11 +13,11 @@ from mcp_baton.tasks.dynamodb.s3 import ObjectTooLarge, S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.values import pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
-from mcp_baton.tasks.store import Batch, SetPause, write_decided
+from mcp_baton.tasks.store import Batch, SetPause
 from tests.noise import noise
 from tests.sent import Requests
 from tests.store.conftest import Engine
-from tests.store.given import OVER_S3, Begin, Store, Stores, Threads
+from tests.store.given import OVER_S3, Begin, Store, Stores
 from tests.store.steps import done, result, statuses
 from tests.store.test_values import EXACT, same
 
@@ -288,21 +288,6 @@ def test_the_first_large_value_creates_the_s3_client(
     for _ in range(2):
         task = store.write(task, Batch(variables={"large": BIG})).task
     assert (task.variables["large"], made) == (BIG, ["client"])
-
-
-def test_simultaneous_writers_all_store_their_large_values(
-    overflowing: Store, owner: str, begin: Begin, threads: Threads
-) -> None:
-    task, values = begin(6), [noise(450_000, seed) for seed in range(6)]
-
-    def write(index: int) -> tuple[str, ...]:
-        step = done(index, values[index])
-        return write_decided(overflowing, task, lambda _: Batch(steps=(step,)), attempts=10).oversized
-
-    assert list(threads.map(write, range(6))) == [()] * 6
-    read = overflowing.get(owner, task.task_id)
-    assert [result(read, index) for index in range(6)] == values
-    assert (statuses(read), read.version) == (["completed"] * 6, 7)
 
 
 LOSSES: dict[str, Callable[[Bucket, str], None]] = {

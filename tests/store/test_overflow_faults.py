@@ -2,18 +2,16 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-import boto3
 import pytest
-from botocore.config import Config
 from botocore.exceptions import NoRegionError
 
 from emulators.s3 import DENIED, SLOW_DOWN, Bucket
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
-from mcp_baton.tasks.record import NewTask, TaskStatus
+from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause
 from tests.noise import noise
 from tests.sent import Requests
@@ -53,16 +51,6 @@ def killed_before_the_update(engine: Engine) -> Iterator[None]:
             yield
     finally:
         engine.client.meta.events.unregister("before-send.dynamodb.UpdateItem", stop)
-
-
-@pytest.fixture
-def unreachable() -> Iterator["S3Client"]:
-    """A client of an endpoint without a server. It makes one attempt."""
-    config = Config(retries={"total_max_attempts": 1})
-    with closing(
-        boto3.Session("x", "x", region_name="us-east-1").client("s3", endpoint_url="http://127.0.0.1:9", config=config)
-    ) as client:
-        yield client
 
 
 def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -117,30 +105,12 @@ def test_if_s3_fails_values_go_to_items(
     assert bucket.keys == []
 
 
-def test_if_s3_cannot_be_reached_values_go_to_items(stores: Stores, unreachable: "S3Client", begin: Begin) -> None:
-    store = stores(objects=S3ObjectStore("bucket", lambda: unreachable))
-    written = store.write(begin(), Batch(steps=(done(0, BIG),)))
-    assert (written.oversized, result(written.task, 0)) == ((), BIG)
-
-
 def test_if_the_s3_client_cannot_be_created_values_go_to_items(stores: Stores, begin: Begin) -> None:
     def connect() -> "S3Client":
         raise NoRegionError
 
     written = stores(objects=S3ObjectStore("bucket", connect)).write(begin(), Batch(steps=(done(0, BIG),)))
     assert (written.oversized, result(written.task, 0)) == ((), BIG)
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_if_s3_fails_results_and_arguments_are_stored(
-    overflowing: Store, owner: str, bucket: Bucket, begin: Begin, fault: str
-) -> None:
-    task = begin()
-    with FAULTS[fault](bucket, "PutObject"):
-        overflowing.complete(owner, task.task_id, {"large": BIG})
-        other = overflowing.create(NewTask(owner, {}, arguments={"large": BIG}))
-    assert overflowing.get(owner, task.task_id).result == {"large": BIG}
-    assert overflowing.get(owner, other.task_id).arguments == {"large": BIG}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

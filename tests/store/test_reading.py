@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from emulators.s3 import SLOW_DOWN, Bucket
-from mcp_baton.exceptions import StoreUnavailable, ValueLost
+from mcp_baton.exceptions import ValueLost
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.values import pointer_in
 from mcp_baton.tasks.record import TaskRecord
@@ -18,7 +18,7 @@ from tests.noise import noise
 from tests.sent import Requests
 from tests.store.conftest import Engine
 from tests.store.given import ON_MEMORY, Begin, Store, Stores
-from tests.store.steps import done, note, result
+from tests.store.steps import done, result
 from tests.store.test_overflow import BIG
 from tests.store.test_pieces import at_each, pieces, value_item
 
@@ -67,19 +67,6 @@ def test_pieces_are_joined_in_order(stores: Stores, engine: Engine, begin: Begin
         time.run()
     assert came == [False, True]
     assert values == [BIG]
-
-
-def test_a_note_replaces_a_value_whose_first_piece_cannot_be_written(
-    store: Store, engine: Engine, begin: Begin
-) -> None:
-    def refuse_first(request: Any, **_: object) -> None:
-        if FIRST_PIECE in request.body:
-            raise StoreUnavailable("so it is")
-
-    task = begin()
-    with at_each(engine, "PutItem", refuse_first):
-        written = store.write(task, Batch(steps=(done(0, BIG),)))
-    assert (written.oversized, result(written.task, 0)) == (("_workflow.result.s0",), note(BIG))
 
 
 def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(

@@ -9,8 +9,7 @@ from mcp_baton import Context
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.asking.asker import CannotAsk
-from mcp_baton.server.context import NOT_GIVEN, level_and_message
-from mcp_baton.server.running.call import Call, ProgressMap
+from mcp_baton.server.context import Call, ProgressMap
 from mcp_baton.tasks.variables import TaskVariables
 
 
@@ -139,39 +138,26 @@ def test_a_log_message_that_cannot_be_sent_fails_in_the_tool(
 
 
 @pytest.mark.parametrize(
-    ("positional", "named", "meant"),
+    ("given", "sent"),
     [
-        (("warning", "x"), {}, ("warning", "x")),
-        (("x", "warning"), {}, ("warning", "x")),
-        (("info", "error"), {}, ("info", "error")),
-        (("x",), {}, ("info", "x")),
-        (("error",), {}, ("info", "error")),
-        (({"a": 1}, "debug"), {}, ("debug", {"a": 1})),
-        (("debug", None), {}, ("debug", None)),
-        (("x",), {"level": "error"}, ("error", "x")),
-        (("error",), {"message": "x"}, ("error", "x")),
-        ((), {"level": "error", "message": "x"}, ("error", "x")),
-        ((), {"message": None}, ("info", None)),
+        (("warning", "x"), ("warning", "x")),
+        (("x", "warning"), ("warning", "x")),
+        (("info", "error"), ("info", "error")),
+        (("x",), ("info", "x")),
+        (("error",), ("info", "error")),
+        (({"a": 1}, "debug"), ("debug", {"a": 1})),
     ],
     ids=str,
 )
-def test_level_and_message_come_in_either_order(positional: Any, named: Any, meant: Any) -> None:
-    assert level_and_message(positional, named.get("level", NOT_GIVEN), named.get("message", NOT_GIVEN)) == meant
+def test_level_and_message_are_accepted_in_either_order(given: Any, sent: Any) -> None:
+    desk = Desk(level="debug")
+
+    desk.context.log(*given)
+
+    assert desk.said == [("notifications/message", {"level": sent[0], "data": sent[1]})]
 
 
-@pytest.mark.parametrize(
-    ("positional", "named", "error"),
-    [
-        ((), {}, TypeError),
-        (("a", "b", "c"), {}, TypeError),
-        (("info", "x"), {"message": "y"}, TypeError),
-        (("info", "x"), {"level": "info"}, TypeError),
-        (("loud", "x"), {}, ValueError),
-        (("x",), {"level": "loud"}, ValueError),
-        ((["info"], "x"), {}, ValueError),
-    ],
-    ids=str,
-)
-def test_what_is_no_level_and_message_is_refused(positional: Any, named: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        level_and_message(positional, named.get("level", NOT_GIVEN), named.get("message", NOT_GIVEN))
+@pytest.mark.parametrize("given", [("loud", "x"), (["info"], "x"), ("x", "")], ids=str)
+def test_a_log_message_without_a_known_level_is_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match="give a level: debug, info"):
+        Desk().context.log(*given)

@@ -12,6 +12,7 @@ from mcp_baton.protocol.http import HEADER_NAME, HttpRequest, HttpResponse
 from mcp_baton.protocol.jsonrpc import INVALID_REQUEST, error_message
 from mcp_baton.server.reply import whole
 from mcp_baton.settings import Settings
+from mcp_baton.tasks.texts import to_text
 
 PATH: Final = "/mcp"
 CONSOLE: Final = "/console"
@@ -46,11 +47,8 @@ class Page(Struct, frozen=True):
         )
 
     def preflight(self, headers: Mapping[str, str]) -> HttpResponse:
-        """The reply to a preflight with these headers.
-
-        A page may send any header: tools use `Mcp-Param-*`, signatures `x-amz-*`, and tracing its own. The reply lists
-        each of them, because `*` does not include `Authorization`.
-        """
+        """Reply to a preflight. It allows each header that the page asks for, because `*` does not include
+        `Authorization`."""
         asked = [name.strip() for name in headers.get("access-control-request-headers", "").split(",")]
         names = ", ".join(name for name in asked if re.fullmatch(HEADER_NAME, name))
         allowed = {"Access-Control-Allow-Headers": names} if names else {}
@@ -90,12 +88,10 @@ class Origins(Struct, frozen=True):
         origin = headers.get("origin")
         if origin is None:
             return None
-        allowed = origin in self.allowed or (self.local_only and is_local(origin)) or self._is_own(origin, headers)
-        return Page(origin) if allowed else ForeignPage()
-
-    def _is_own(self, origin: str, headers: Mapping[str, str]) -> bool:
         # API Gateway has certificates only for its own names, so a foreign name does not reach it.
-        return self.own and origin == f"https://{headers.get('host', '')}"
+        is_own = self.own and origin == f"https://{headers.get('host', '')}"
+        allowed = origin in self.allowed or (self.local_only and is_local(origin)) or is_own
+        return Page(origin) if allowed else ForeignPage()
 
 
 def is_local(origin: str) -> bool:
@@ -117,9 +113,6 @@ def is_preflight(request: HttpRequest) -> bool:
 MAX_OWNER_BYTES: Final = 2_000
 """The longest owner as stored. A partition key of DynamoDB has 2,048 bytes, and contains more than the owner."""
 
-_SHORT: Final = 160
-"""A name with this many characters is never too long: a stored character has at most 12 bytes."""
-
 NO_IDENTITY: Final = (
     "Forbidden: this call has no identity, so nothing was run. For the operator: give the API an authorizer (template "
     "parameter Auth), or let everybody in with BATON_ALLOW_ANONYMOUS=on"
@@ -131,15 +124,10 @@ NO_HEADER: Final = (
 
 
 def forbidden(owner: str | None, *, local: bool) -> str | None:
-    """Why a caller is refused; `None` if it is not.
-
-    Args:
-        owner: The identity; `None` for a caller without one.
-        local: Whether the server runs on the developer's machine.
-    """
+    """Why a caller is refused; `None` if it is not."""
     if owner is None:
         return NO_HEADER if local else NO_IDENTITY
-    size = 0 if len(owner) <= _SHORT else _stored_size(owner)
+    size = len(to_text(owner).encode())
     if size > MAX_OWNER_BYTES:
         return (
             f"Forbidden: the caller's identity has {size} bytes, and no more than {MAX_OWNER_BYTES} can be kept, so "
@@ -148,14 +136,8 @@ def forbidden(owner: str | None, *, local: bool) -> str | None:
     return None
 
 
-def _stored_size(owner: str) -> int:
-    from mcp_baton.tasks.texts import to_text
-
-    return len(to_text(owner).encode())
-
-
 def early_answer(request: HttpRequest, page: Page | None, settings: Settings) -> HttpResponse | None:
-    """The reply to a preflight, or the error of a request that is refused before its body is read."""
+    """Answer a preflight or the console, or refuse a request before its body is read."""
     if request.path == CONSOLE and settings.console:
         from mcp_baton.console.page import answer
 
@@ -178,5 +160,4 @@ def early_answer(request: HttpRequest, page: Page | None, settings: Settings) ->
 
 
 def refusal(status: int, message: str) -> HttpResponse:
-    """The error of a request that is refused before MCP."""
     return whole(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))

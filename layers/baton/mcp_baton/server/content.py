@@ -15,8 +15,7 @@ type Annotations = Mapping[str, Json]
 class Content(Protocol):
     """An item of a tool's or prompt's content."""
 
-    def to_json(self) -> JsonObject:
-        """The wire form."""
+    def to_json(self) -> JsonObject: ...
 
 
 class Text(Struct, frozen=True):
@@ -132,12 +131,10 @@ class ToolResult(Struct, frozen=True):
 
 
 def block(item: str | Content) -> JsonObject:
-    """One piece of content in its wire form."""
     return {"type": "text", "text": item} if isinstance(item, str) else item.to_json()
 
 
 def base64_of(data: bytes) -> str:
-    """Bytes as base64 text."""
     return binascii.b2a_base64(data, newline=False).decode()
 
 

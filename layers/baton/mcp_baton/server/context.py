@@ -1,107 +1,65 @@
 """`Context`: the request of a running function (docs/tools.md)."""
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
-from mcp_baton.exceptions import Abandoned
+from msgspec import Struct, field
+
+from mcp_baton.exceptions import Abandoned, ToolError
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
-from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.server.asking.asker import Question, TaskBegins, supports
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.asking.asker import Asker, Question, TaskBegins, supports
 from mcp_baton.server.content import ResourceContent
-from mcp_baton.server.running.call import Call
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.keys import Key, own_key
 
 if TYPE_CHECKING:
     from mcp_baton.server.asking.questions import Elicited, Roots, Said, Sampled, Schema
 
-
-NOT_GIVEN: Final[Any] = object()
-"""Stands for an argument that was not given."""
-
 DEFAULT_LEVEL: Final = "info"
+"""The level of `log`, and the least severe level that is sent in the handshake era, where the server decides."""
 
-HANDSHAKE_LOG_LEVEL: Final = "info"
-"""The least severe level that is sent in the handshake era, where the server decides."""
+type ProgressMap = Callable[[float, float | None], tuple[float, float | None] | None]
+"""Converts a function's progress and total to those of the request. `None` if they must not be reported."""
 
 
-def send_progress(call: Call, progress: float, total: float | None, message: str | None) -> None:
-    """Send the client the progress of a function, if the client asked for it.
+def no_resources(uri: str, _context: object) -> list[ResourceContent]:
+    raise ToolError(f"There is no resource {uri}.")
 
-    Raises:
-        ValueError, TypeError: a value is not JSON.
+
+class Call(Struct):
+    """The state of one call of an author's function, which its `Context` uses.
+
+    Attributes:
+        emit: Sends a notification to the client while the function runs.
+        abandoned: Whether the request no longer waits for the function.
+        attempt: The number of the call within its step, from 1.
+        asked: The question of each key in this call.
+        questions: The number of questions so far.
+        starts_task: Whether `Context.start_task` starts a background task.
+        waits_for: The name of the factory whose dependency is being created before the function starts.
     """
-    token = call.envelope.progress_token
-    if token is None or not progress > call.reported:
-        return
-    call.reported = progress
-    shown = call.progress(progress, total) if call.progress else (progress, total)
-    if shown is None:
-        return
-    params: dict[str, Json] = {"progressToken": token, "progress": shown[0]}
-    if shown[1] is not None:
-        params["total"] = shown[1]
-    if message is not None:
-        params["message"] = message
-    _send(call, "notifications/progress", params)
 
-
-def send_log(call: Call, level: str, message: Json, logger: str | None) -> None:
-    """Send the client a log message, if it asked for messages of this level.
-
-    Raises:
-        ValueError, TypeError: the message is not JSON.
-    """
-    dumps(message)
-    wanted = _wanted_level(call.envelope)
-    if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
-        return
-    params: dict[str, Json] = {"level": level, "data": message}
-    if logger is not None:
-        params["logger"] = logger
-    _send(call, "notifications/message", params)
-
-
-def _wanted_level(envelope: Envelope) -> str | None:
-    """The least severe level to send; `None` to send nothing."""
-    return envelope.log_level or (HANDSHAKE_LOG_LEVEL if envelope.era is Era.HANDSHAKE else None)
-
-
-def _send(call: Call, method: str, params: dict[str, Json]) -> None:
-    # Also converted to JSON here, so that the tool gets the error; the request's thread could not report it.
-    dumps(params)
-    call.emit(method, params)
-
-
-def level_and_message(positional: Sequence[Json], level: str, message: Json) -> tuple[str, Json]:
-    """A log level and a message: `("info", "x")`, `("x", "info")`, `("x",)`, or named.
-
-    Raises:
-        TypeError: there are too many arguments, or no message.
-        ValueError: there is no such level.
-    """
-    given = list(positional)
-    if (
-        message is NOT_GIVEN
-        and level is NOT_GIVEN
-        and len(given) == 2
-        and not _is_level(given[0])
-        and _is_level(given[1])
-    ):
-        given.reverse()
-    if level is NOT_GIVEN and (len(given) == 2 or (given and message is not NOT_GIVEN)):
-        level = cast("str", given.pop(0))
-    if message is NOT_GIVEN and given:
-        message = given.pop(0)
-    if given or message is NOT_GIVEN:
-        raise TypeError("log: give a level and a message, in either order")
-    level = DEFAULT_LEVEL if level is NOT_GIVEN else level
-    if not _is_level(level):
-        raise ValueError(f"log level {level!r}: use one of {', '.join(LOG_LEVELS)}")
-    return level, message
-
-
-def _is_level(value: Json) -> bool:
-    return isinstance(value, str) and value in LOG_LEVELS
+    request_id: str
+    owner: str | None
+    envelope: Envelope
+    remaining_ms: Callable[[], int | None]
+    emit: Callable[[str, dict[str, Json]], None]
+    asker: Asker
+    variables: TaskVariables | None = None
+    progress: ProgressMap | None = None
+    abandoned: bool = False
+    attempt: int = 1
+    key: Key = field(default_factory=own_key)
+    read: Callable[[str, object], list[ResourceContent]] = no_resources
+    asked: dict[str, str] = field(default_factory=dict)
+    questions: int = 0
+    answers: dict[str, JsonObject] = field(default_factory=dict)
+    starts_task: bool = False
+    reported: float = float("-inf")
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    waits_for: str | None = None
 
 
 class Context:
@@ -117,6 +75,11 @@ class Context:
         """End an abandoned function."""
         if self._call.abandoned:
             raise Abandoned
+
+    def _send(self, method: str, params: dict[str, Json]) -> None:
+        # Also converted to JSON here, so that the tool gets the error; the request's thread could not report it.
+        dumps(params)
+        self._call.emit(method, params)
 
     @property
     def request_id(self) -> str:
@@ -171,34 +134,44 @@ class Context:
             ValueError, TypeError: a value is not JSON.
         """
         self._check()
-        send_progress(self._call, progress, total, message)
+        call, token = self._call, self._call.envelope.progress_token
+        if token is None or not progress > call.reported:
+            return
+        call.reported = progress
+        shown = call.progress(progress, total) if call.progress else (progress, total)
+        if shown is None:
+            return
+        params: dict[str, Json] = {"progressToken": token, "progress": shown[0]}
+        if shown[1] is not None:
+            params["total"] = shown[1]
+        self._send("notifications/progress", params | ({} if message is None else {"message": message}))
 
-    @overload
-    def log(self, level: str, message: Json, /, *, logger: str | None = None) -> None: ...
-    @overload
-    def log(self, message: Json, /, level: str = "info", *, logger: str | None = None) -> None: ...
-    @overload
-    def log(self, *positional: Json, level: str = ..., message: Json = ..., logger: str | None = None) -> None: ...
-    def log(
-        self, *positional: Json, level: str = NOT_GIVEN, message: Json = NOT_GIVEN, logger: str | None = None
-    ) -> None:
+    def log(self, message: Json, level: Json = None, *, logger: str | None = None) -> None:
         """Send the client a log message, if it asked for messages of this level.
 
-        Level and message may be in either order. If both are names of levels, the first one is the level. The default
-        level is `info`.
+        `log(level, message)` works as well. If both are names of levels, the first one is the level.
 
         Args:
-            positional: The level and the message, or the message alone.
-            level: `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
             message: Text, or any JSON value.
+            level: `debug`, `info` (the default), `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
             logger: The name of the sender.
 
         Raises:
             ValueError, TypeError: an unknown level, or a message that is not JSON.
         """
         self._check()
-        level, message = level_and_message(positional, level, message)
-        send_log(self._call, level, message, logger)
+        if level is not None and message in LOG_LEVELS:
+            message, level = level, message
+        level = DEFAULT_LEVEL if level is None else level
+        if not isinstance(level, str) or level not in LOG_LEVELS:
+            raise ValueError(f"log({message!r}, {level!r}): give a level: {', '.join(LOG_LEVELS)}")
+        envelope = self._call.envelope
+        wanted = envelope.log_level or (DEFAULT_LEVEL if envelope.era is Era.HANDSHAKE else None)
+        params: dict[str, Json] = {"level": level, "data": message}
+        if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
+            dumps(message)  # the tool gets the same error whatever the client wants
+        else:
+            self._send("notifications/message", params | ({} if logger is None else {"logger": logger}))
 
     def debug(self, message: Json) -> None:
         """`log("debug", …)`."""
@@ -310,7 +283,12 @@ class Context:
         """
         self._check()
         for question in questions:
-            self._note(question)
+            asks = f"{question.method} {dumps(question.params, sort_keys=True)}"
+            if self._call.asked.setdefault(question.key, asks) != asks:
+                raise ValueError(
+                    f"question key {question.key!r}: another question of this call has this key; give each its own"
+                )
+            self._call.questions += 1
         answers = self._call.asker.ask(questions)
         self._call.answers.update({question.key: answer for question, answer in zip(questions, answers, strict=True)})
         return [question.read(answer) for question, answer in zip(questions, answers, strict=True)]
@@ -350,12 +328,3 @@ class Context:
 
         answer: Elicited = self.ask(question_of(method, self._call.questions + 1, positional, named))[0]
         return answer
-
-    def _note(self, question: Question) -> None:
-        """Count a question, and refuse it if another question of this call has its key."""
-        asks = f"{question.method} {dumps(question.params, sort_keys=True)}"
-        if self._call.asked.setdefault(question.key, asks) != asks:
-            raise ValueError(
-                f"question key {question.key!r}: another question of this call has this key; give each its own"
-            )
-        self._call.questions += 1

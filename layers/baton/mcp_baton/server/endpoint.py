@@ -54,7 +54,6 @@ class Endpoint:
         self._warned = False
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-        """Answer one HTTP request."""
         caller = self._origins.caller(request.headers)
         if isinstance(caller, ForeignPage):
             return refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
@@ -72,7 +71,6 @@ class Endpoint:
         return self._answer(message, request, exchange, Budget(), self._services.clock())
 
     def work(self, named: JsonObject, exchange: Exchange) -> JsonObject:
-        """Run the background job that an asynchronous invocation's event names: see `background.worker.work`."""
         from mcp_baton.server.background.worker import work
 
         return work(self._services, named, exchange)
@@ -153,7 +151,6 @@ class Endpoint:
         return self._serve(asked)
 
     def _serve(self, asked: Request) -> HttpResponse | None:
-        """Call the method and send its result, or the error."""
         message, envelope, exchange, reply = asked.message, asked.envelope, asked.exchange, asked.reply
         try:
             result = self._call_method(asked)

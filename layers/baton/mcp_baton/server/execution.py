@@ -23,17 +23,8 @@ the function is still waited for."""
 
 
 class Execution(Struct, frozen=True, kw_only=True):
-    """One request or one background job, as the functions that it calls need it.
-
-    Attributes:
-        services: The services of the process.
-        server: The server as the caller sees it.
-        store: The tasks that the caller may use. `None` without a store.
-        owner: The authenticated identity. `None` for a caller without one, who has no tasks.
-        claims: The authorizer's claims about the caller.
-        envelope: The MCP revision and the client's capabilities.
-        exchange: The Lambda invocation.
-    """
+    """One request or one background job, as the functions that it calls need it. `server` and `store` are limited to
+    what the caller may use."""
 
     services: Services
     server: ServerView
@@ -45,12 +36,10 @@ class Execution(Struct, frozen=True, kw_only=True):
 
     @property
     def listener(self) -> Listener:
-        """Receives the notifications and questions of running functions."""
         raise NotImplementedError
 
     @property
     def stateless(self) -> bool:
-        """Whether the client uses the 2026 era."""
         return self.envelope.era is Era.STATELESS
 
     def asking_in_workflow(self) -> Asking:
@@ -59,17 +48,11 @@ class Execution(Struct, frozen=True, kw_only=True):
         return self.cannot_ask("a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow)
 
     def cannot_ask(self, why: str, refusal: type[ToolError] = ToolError) -> Asking:
-        """Refuse each question with this reason."""
         return lambda _ask, _waited_for: CannotAsk(why, refusal, self.envelope)
 
     def client_error_text(self, name: str, error: BaseException) -> str:
         """The text of an exception for the client: that of a `ToolError`; of any other exception only an id, by which
-        it is found in the log (docs/tools.md, Errors).
-
-        Args:
-            name: The tool, resource, prompt or step that raised it.
-            error: The exception.
-        """
+        it is found in the log (docs/tools.md, Errors)."""
         error_id = self.error_id(error)
         if error_id is not None:
             return f"internal error in {name} (id {error_id})"
@@ -81,15 +64,14 @@ class Execution(Struct, frozen=True, kw_only=True):
         return self.exchange.request_id if masked else None
 
     def now_ms(self) -> int:
-        """The store's time, by which claims expire, epoch milliseconds. 0 without a store: there are no claims then."""
+        """The store's time, by which claims expire, epoch ms; 0 without a store, which has no claims."""
         return self.store.now_ms() if self.store else 0
 
     def left_ms(self) -> int | None:
-        """Milliseconds until the write reserve begins. `None` without a time limit."""
+        """Milliseconds until the write reserve begins; `None` without a time limit."""
         remaining = self.exchange.remaining_ms()
         return None if remaining is None else remaining - self.services.settings.write_reserve_ms
 
     def left_s(self) -> float | None:
-        """Seconds until the write reserve begins. `None` without a time limit."""
         left = self.left_ms()
         return None if left is None else left / 1000

@@ -49,17 +49,14 @@ class Reply:
 
     @property
     def silent(self) -> bool:
-        """Whether the client gets no messages before the result."""
         return not (self._streams and self._exchange.can_stream)
 
     @property
     def may_ask(self) -> bool:
-        """Whether a question can be sent to the client while its call runs."""
         return self._may_stream and self._exchange.can_stream
 
     @property
     def can_stream(self) -> bool:
-        """Whether the answer can be a stream."""
         return self._takes_stream and self._exchange.can_stream
 
     def in_pieces(self, pieces: Iterable[str]) -> str:
@@ -74,16 +71,13 @@ class Reply:
 
     @property
     def gone(self) -> bool:
-        """Whether the client has gone away."""
         return self._gone
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
-        """Send a notification, if the client accepts a stream."""
         if self._streams or self._may_stream:
             self._write(_event(notification_message(method, params)))
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
-        """Send a request to the client (revisions up to 2025-11-25)."""
         self._write(_event(request_message(identifier, method, params)))
 
     def keep_alive(self) -> None:
@@ -97,7 +91,6 @@ class Reply:
             self._write(b": keep-alive\n\n")
 
     def result(self, message: Mapping[str, Json]) -> HttpResponse | None:
-        """Send the result: on the stream if there is one or it is long, else as one JSON object."""
         if self._long is not None:
             self._write_long(dumps(message), *self._long)
             return None
@@ -107,7 +100,6 @@ class Reply:
         return None
 
     def error(self, status: int, message: Mapping[str, Json]) -> HttpResponse | None:
-        """Send an error: with its HTTP status, unless a stream is open already."""
         if self._sink is None:
             return whole(status, message)
         self._write(_event(message))
@@ -133,7 +125,6 @@ class Reply:
 
 
 def whole(status: int, message: Mapping[str, Json]) -> HttpResponse:
-    """An answer that is one JSON object."""
     return HttpResponse(status, JSON_HEADERS, dumps(message).encode())
 
 

@@ -15,15 +15,8 @@ from mcp_baton.tasks.ids import new_question
 
 
 class Request(Execution, frozen=True, kw_only=True):
-    """One MCP request.
-
-    Attributes:
-        message: The JSON-RPC request.
-        headers: The HTTP headers, names in lower case.
-        reply: Writes the answer.
-        budget: How much Baton's own answers may still hold. The messages of a batch share it.
-        began_s: When the HTTP request arrived, on `Services.clock`. The messages of a batch share it.
-    """
+    """One MCP request. The messages of a batch share `budget`, which limits Baton's own answers, and `began_s`, the
+    time of arrival."""
 
     message: jsonrpc.Request
     headers: Mapping[str, str]
@@ -33,12 +26,10 @@ class Request(Execution, frozen=True, kw_only=True):
 
     @property
     def listener(self) -> Reply:
-        """Receives the notifications and questions of running functions: the client's stream."""
         return self.reply
 
     @property
     def params(self) -> JsonObject:
-        """The request's params."""
         return self.message.params
 
     @property
@@ -49,16 +40,10 @@ class Request(Execution, frozen=True, kw_only=True):
 
     @property
     def has_workers(self) -> bool:
-        """Whether a call can become a task that a worker runs."""
         return self.store is not None and self.owner is not None and self.services.dispatcher is not None
 
     def rounds(self) -> Rounds | None:
-        """The rounds that the request continues or begins, for a call of a single function. `None` in the handshake
-        era, which has no rounds.
-
-        Raises:
-            ProtocolError: the request does not continue its earlier rounds correctly.
-        """
+        """The rounds that the request continues or begins. `None` in the handshake era, which has no rounds."""
         if not self.stateless:
             return None
         seal, capabilities = self.services.seal, self.envelope.capabilities
@@ -86,7 +71,6 @@ class Request(Execution, frozen=True, kw_only=True):
         )
 
     def elapsed_s(self) -> float:
-        """Seconds since the HTTP request arrived."""
         return self.services.clock() - self.began_s
 
     def reply_due_s(self) -> float:
@@ -94,30 +78,15 @@ class Request(Execution, frozen=True, kw_only=True):
         return self.began_s + self.server.options.reply_budget_s
 
     def text(self, name: str) -> str:
-        """A param that must be a string.
-
-        Raises:
-            ProtocolError: it is missing or is none.
-        """
         value = self.params.get(name)
         if not isinstance(value, str):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be a string")
         return value
 
     def called(self) -> tuple[str, JsonObject]:
-        """The tool or the prompt that is called, by its name, and the call's arguments.
-
-        Raises:
-            ProtocolError: the name is missing or is no string, or the arguments are no object.
-        """
         return self.text("name"), self.object("arguments")
 
     def object(self, name: str) -> JsonObject:
-        """A param that is an object where it is given.
-
-        Raises:
-            ProtocolError: it is something else.
-        """
         value = self.params.get(name)
         if value is None:
             return {}
@@ -126,11 +95,7 @@ class Request(Execution, frozen=True, kw_only=True):
         return value
 
     def requested_ttl(self) -> int | None:
-        """`task.ttl`, milliseconds (2025-11-25, basic/utilities/tasks); the store cuts it at its maximum.
-
-        Raises:
-            ProtocolError: it is no number of milliseconds.
-        """
+        """`task.ttl`, milliseconds (2025-11-25, basic/utilities/tasks); the store cuts it at its maximum."""
         ttl = self.object("task").get("ttl")
         if ttl is None:
             return None
@@ -139,12 +104,7 @@ class Request(Execution, frozen=True, kw_only=True):
         return ttl
 
     def bound_task(self) -> str | None:
-        """The task that the request names: by `_meta._task_id`, by `mcp-baton/task_id`, which means the same, or by the
-        related-task key (docs/workflows.md).
-
-        Raises:
-            ProtocolError: it names none in a way that cannot be meant, or two.
-        """
+        """The task that the request names in `_meta` by any of its three keys (docs/workflows.md)."""
         meta, related = self.envelope.meta, self.envelope.meta.get(RELATED_TASK_KEY)
         if related is not None and not isinstance(related, Mapping):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta['{RELATED_TASK_KEY}']` must be an object")

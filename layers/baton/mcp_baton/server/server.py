@@ -1,9 +1,11 @@
 """`Server`: the tools, resources, prompts, workflows and completions that an author publishes (docs/tools.md)."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
+
+from msgspec import structs
 
 from mcp_baton.definition_errors import collector, defining, refuse
 from mcp_baton.exceptions import RegistrationError, WorkflowError
@@ -99,11 +101,11 @@ class Server:
             website_url,
             tuple(icons),
             mask_errors,
-            _seconds("reply_budget_s", reply_budget_s, infinite=True),
+            _number("reply_budget_s", reply_budget_s, infinite=True),
             task_ids,
-            None if poll_interval_s is None else _seconds("poll_interval_s", poll_interval_s),
-            _seconds("result_wait_s", result_wait_s, zero=True),
-            _bytes("placeholder_bytes", placeholder_bytes),
+            None if poll_interval_s is None else _number("poll_interval_s", poll_interval_s),
+            _number("result_wait_s", result_wait_s, zero=True),
+            _number("placeholder_bytes", placeholder_bytes, int, zero=True),
         )
         self.tools: dict[str, Tool] = {}
         self.resources: dict[str, Resource] = {}
@@ -191,7 +193,12 @@ class Server:
         """
         what = f"resource {uri!r}"
         with defining(uri):
-            _check_uri(uri)
+            if not isinstance(uri, str):
+                raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
+            if is_own(uri) or uri.lower() == APP_URI:
+                raise RegistrationError(
+                    f"resource {uri!r}: {SCHEME} and {APP_URI} are reserved for Baton; use another URI"
+                )
 
         def register[F: Callable[..., object]](function: F, /) -> F:
             with defining(function):
@@ -271,7 +278,17 @@ class Server:
             RegistrationError: there is no such argument, or it already has a completion.
         """
         with defining(of):
-            self._check_argument(of, argument)
+            known = self.full_view.arguments_of(of)
+            if argument not in known:
+                from mcp_baton.hints import meant
+
+                named = {**self.prompts, **self.workflows, **self.resources}
+                cause = (
+                    f"it has no argument {argument!r}{meant(argument, sorted(known))}"
+                    if of in named
+                    else f"no prompt, workflow or resource registered before has this name{meant(of, named)}"
+                )
+                raise RegistrationError(f"completion of {of!r}: {cause}")
 
         def register(function: Completer) -> Completer:
             with defining(function):
@@ -280,20 +297,6 @@ class Server:
             return function
 
         return register
-
-    def _check_argument(self, of: str, argument: str) -> None:
-        view = self.full_view
-        known = view.arguments_of(of)
-        if argument in known:
-            return
-        from mcp_baton.hints import meant
-
-        named = {**self.prompts, **self.workflows, **self.resources}
-        if of in named:
-            cause = f"it has no argument {argument!r}{meant(argument, sorted(known))}"
-        else:
-            cause = f"no prompt, workflow or resource registered before has this name{meant(of, named)}"
-        raise RegistrationError(f"completion of {of!r}: {cause}")
 
     def add_workflow(self, workflow: Workflow) -> Workflow:
         """Publish a workflow as a prompt of the same name. Its tools may be registered before it or after it.
@@ -362,14 +365,11 @@ class Server:
         """
         if (listener := collector()) is not None and listener.collects:
             return  # `baton check` checks the server itself, once its file is loaded
-        if in_full:
-            from mcp_baton.server.definitions.workflow_checks import undescribed
+        if in_full or self.workflows:
+            from mcp_baton.server.definitions.workflow_checks import checked_workflows, undescribed
 
-            for _, error in undescribed(self.tools, self.resources, self.prompts):
-                raise error
-        if self.workflows:
-            from mcp_baton.server.definitions.workflow_checks import checked_workflows
-
+            if in_full and (refused := next(undescribed(self.tools, self.resources, self.prompts), None)):
+                raise refused[1]
             names = self.full_view.workflow_tool_names
             self.workflows.update(checked_workflows(self.workflows, self.tools, names, in_full=in_full))
 
@@ -380,24 +380,14 @@ class Server:
     @property
     def full_view(self) -> ServerView:
         """Everything that the server publishes."""
-        return ServerView(
-            self.options,
-            self.tools,
-            self.resources,
-            self.prompts,
-            self.workflows,
-            self.completions,
-            self._workflow_tools,
-        )
+        published = (self.tools, self.resources, self.prompts, self.workflows, self.completions)
+        return ServerView(self.options, *published, self._workflow_tools)
 
     def visible_to(self, claims: Mapping[str, object]) -> ServerView:
         """What a caller with these claims sees. If a caller lacks the scopes for something, it does not exist."""
-        kinds: tuple[Iterable[Tool | Resource | Prompt], ...] = (
-            self.tools.values(),
-            self.resources.values(),
-            self.prompts.values(),
-        )
-        if not any(item.requires for published in kinds for item in published):
+        published: list[Tool | Resource | Prompt] = [*self.tools.values(), *self.resources.values()]
+        published += self.prompts.values()
+        if not any(item.requires for item in published):
             return self.full_view
         scopes = scopes_in(claims)
         tools = {name: tool for name, tool in self.tools.items() if tool.requires <= scopes}
@@ -406,14 +396,12 @@ class Server:
             for name, workflow in self.workflows.items()
             if all(step.tool is None or step.tool in tools for step in workflow.steps)
         }
-        return ServerView(
-            self.options,
-            tools,
-            {uri: resource for uri, resource in self.resources.items() if resource.requires <= scopes},
-            {name: prompt for name, prompt in self.prompts.items() if prompt.requires <= scopes},
-            workflows,
-            self.completions,
-            self._workflow_tools,
+        return structs.replace(
+            self.full_view,
+            tools=tools,
+            resources={uri: resource for uri, resource in self.resources.items() if resource.requires <= scopes},
+            prompts={name: prompt for name, prompt in self.prompts.items() if prompt.requires <= scopes},
+            workflows=workflows,
             is_filtered=True,
             lacks_tools=len(tools) < len(self.tools),
         )
@@ -421,11 +409,6 @@ class Server:
     def _add[Key: (str, tuple[str, str]), Item](
         self, kind: str, key: Key, item: Item, into: dict[Key, Item], others: Mapping[str, object] | None = None
     ) -> None:
-        """Add something under its name, or under the two names of a completion.
-
-        Raises:
-            RegistrationError: the name is taken here or in `others`, or the server is closed.
-        """
         name = key if isinstance(key, str) else " ".join(key)
         self._refuse_closed(kind, name)
         taken = into.get(key) or (others or {}).get(name)
@@ -451,13 +434,6 @@ class Server:
             )
 
 
-def _check_uri(uri: object) -> None:
-    if not isinstance(uri, str):
-        raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
-    if is_own(uri) or uri.lower() == APP_URI:
-        raise RegistrationError(f"resource {uri!r}: {SCHEME} and {APP_URI} are reserved for Baton; use another URI")
-
-
 def _decorated(function: Any, register: Registrar) -> Any:
     """Apply a decorator that may be written with or without parentheses."""
     if function is None:
@@ -478,23 +454,19 @@ def _renamed(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Work
 
 
 def _with_prefix(tool: str, tools: Mapping[str, Tool], prefix: str) -> str:
-    """The new name of a step's tool. `Server.check` refuses a function that is no tool, or several tools."""
+    # `Server.check` refuses a function that is no tool, or several tools.
     if not isinstance(tool, ToolFunction):
         return prefix + tool
     names = [name for name, published in tools.items() if published.decorated is tool.function]
     return prefix + names[0] if len(names) == 1 else tool
 
 
-def _seconds(option: str, value: float, *, zero: bool = False, infinite: bool = False) -> float:
-    """A number of seconds above 0; also 0 with `zero`, and infinity with `infinite`."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+def _number(option: str, value: float, kinds: Any = (int, float), *, zero: bool = False, infinite: bool = False) -> Any:
+    """A number above 0; also 0 with `zero`, and infinity with `infinite`."""
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
     if not is_number or not (value > 0 or (zero and value == 0)) or (value == math.inf and not infinite):
-        range_ = "0 or more" if zero else "above 0"
-        raise RegistrationError(f"{option}={value!r} is not possible; give a number of seconds, {range_}")
-    return value
-
-
-def _bytes(option: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise RegistrationError(f"{option}={value!r} is not possible; give a number of bytes, 0 or more")
+        of = "bytes" if kinds is int else "seconds"
+        raise RegistrationError(
+            f"{option}={value!r} is not possible; give a number of {of}, {'0 or more' if zero else 'above 0'}"
+        )
     return value

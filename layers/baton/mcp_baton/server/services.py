@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.state import Seal
 from mcp_baton.server.server import Server
-from mcp_baton.server.view import ServerView
+from mcp_baton.server.view import CallersTasks, ServerView
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Telemetry
@@ -19,18 +19,8 @@ if TYPE_CHECKING:
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """The services of one process.
-
-    Attributes:
-        server: Everything that is published. A caller may see less of it (`Execution.server`).
-        store: All tasks. `None` without a store: workflows then run without tasks.
-        settings: The operator's settings.
-        seal: Signs `requestState`.
-        telemetry: Takes metrics and spans.
-        clock: Returns seconds since an arbitrary moment.
-        sleep: Waits for a number of seconds.
-        dispatcher: Invokes the worker. `None` without a worker: no tool then runs in the background.
-    """
+    """The services of one process. Without `store`, workflows run without tasks; without `dispatcher`, no tool runs
+    in the background."""
 
     server: Server
     store: TaskStore | None
@@ -42,16 +32,9 @@ class Services(Struct, frozen=True, kw_only=True):
     dispatcher: "Dispatcher | None" = None
 
     def for_caller(self, claims: Mapping[str, object], exchange: Exchange) -> tuple[ServerView, TaskStore | None]:
-        """The server as a caller sees it, and the tasks that the caller may use.
-
-        Args:
-            claims: The authorizer's claims about the caller.
-            exchange: The Lambda invocation. The store does not retry beyond its end.
-        """
+        """The server as a caller sees it, and the tasks that the caller may use."""
         server = self.server.visible_to(claims)
         store = self.store.within(exchange.remaining_ms) if self.store else None
         if store is None or not server.lacks_tools:
             return server, store
-        from mcp_baton.server.callers_tasks import callers_tasks
-
-        return server, callers_tasks(store, server)
+        return server, cast("TaskStore", CallersTasks(store, server))

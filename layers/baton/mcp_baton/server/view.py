@@ -1,10 +1,15 @@
-"""`ServerView`: what one caller sees of a server (docs/tools.md, Scopes)."""
+"""What one caller sees of a server, and the tasks of its owner that it may use (docs/tools.md, Scopes).
+
+One owner may have several tokens with different scopes.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from mcp_baton.exceptions import TaskNotFound
 from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.definitions.completion import Completion
@@ -12,7 +17,12 @@ from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import TO_GO_ON, WorkflowTool
+from mcp_baton.tasks.record import EXTRA_PREFIX, StepStatus, TaskPage, TaskRecord, steps_of
+from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.definition import TASK_ID, Argument, Workflow
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.jobs import JobStore
 
 type TaskIds = Literal["meta", "text"]
 """Where clients read and write a task's id: only in `_meta`, or also in prompts' texts and arguments."""
@@ -38,18 +48,12 @@ class Options(Struct, frozen=True):
 
 
 class ServerView(Struct, frozen=True):
-    """What one caller sees of a server. What the caller lacks the scopes for is left out, as if it did not exist.
+    """What one caller sees of a server: see `Server`. What the caller lacks the scopes for is left out.
 
     Attributes:
-        options: The server's options.
-        tools: By name.
-        resources: By URI, or by URI template.
-        prompts: By name.
-        workflows: By name.
-        completions: By what they complete (a prompt, a workflow or a URI template) and the name of its argument.
+        workflow_tools: The workflows as tools that were made so far, by name.
         is_filtered: Whether the view depends on the caller's scopes.
         lacks_tools: Whether a tool is left out.
-        workflow_tools: The workflows as tools that were made so far, by name.
     """
 
     options: Options
@@ -71,11 +75,9 @@ class ServerView(Struct, frozen=True):
 
     @property
     def workflow_tool_names(self) -> list[str]:
-        """The names of the workflows that are also tools, in the order of their registration."""
         return [name for name, workflow in self.workflows.items() if workflow.has_workflow_tool]
 
     def workflow_tool(self, name: str) -> WorkflowTool | None:
-        """A workflow as a tool; `None` if there is no such workflow, or if it is not a tool."""
         workflow = self.workflows.get(name)
         if workflow is None or not workflow.has_workflow_tool:
             return None
@@ -94,13 +96,11 @@ class ServerView(Struct, frozen=True):
 
     @property
     def has_jobs(self) -> bool:
-        """Whether a call of a tool, or of a workflow as a tool, may become a background task."""
         tools = any(tool.tasks.support != "forbidden" for tool in self.tools.values())
         return tools or any(workflow.background for workflow in self.workflows.values())
 
     @property
     def needs_store(self) -> bool:
-        """Whether there are durable workflows or background tools."""
         return self.has_jobs or any(workflow.durable for workflow in self.workflows.values())
 
     def names_tasks_in_text(self, workflow: Workflow) -> bool:
@@ -108,14 +108,68 @@ class ServerView(Struct, frozen=True):
         return workflow.durable and self.options.task_ids == "text"
 
     def prompt_arguments(self, workflow: Workflow) -> Sequence[Argument]:
-        """The arguments of a workflow's prompt."""
         return [*workflow.arguments, TASK_ARGUMENT] if self.names_tasks_in_text(workflow) else workflow.arguments
 
     def arguments_of(self, of: str) -> frozenset[str]:
-        """The names of the arguments of a prompt or workflow, or of the variables of a resource's template."""
         if of in self.resources:
             return frozenset(self.resources[of].variables)
         if of in self.workflows:
             return frozenset(argument.name for argument in self.prompt_arguments(self.workflows[of]))
         prompt = self.prompts.get(of)
         return frozenset(argument.name for argument in prompt.arguments) if prompt else frozenset()
+
+
+def may_use(seen: ServerView, task: TaskRecord) -> bool:
+    """Whether a caller may use a task: it must see the task's tool, or its workflow and so all tools of that.
+
+    It must also see each tool whose result the task contains: those of steps of an earlier definition, and of other
+    recorded calls. The scopes of a removed tool are unknown, so a caller who lacks any scope does not see it.
+    """
+    if task.workflow is not None and task.workflow not in seen.workflows:
+        return False
+    called = None if task.job is None else task.job.work.tool
+    if called is not None and called not in seen.tools and called not in seen.workflow_tool_names:
+        return False
+    ran = {step["tool"] for step in steps_of(task) if "tool" in step and step["status"] != StepStatus.PENDING}
+    extra = {name.removeprefix(EXTRA_PREFIX) for name in task.variables if name.startswith(EXTRA_PREFIX)}
+    return ran | extra <= seen.tools.keys()
+
+
+CHECKED: Final = frozenset({"take", "cancel", "complete", "answer"})
+"""The methods of a store and its jobs that read the task first: all with a task id, except `read_status`, which only
+returns the status, and `claim`, which only a worker uses."""
+
+
+class CallersTasks:
+    """A `TaskStore`, or its jobs, for a caller who lacks scopes. A task that it may not use does not exist for it.
+
+    For writes this is one more `GetItem`. The tool and the workflow of a task never change.
+    """
+
+    def __init__(self, store: TaskStore, seen: ServerView, jobs: "JobStore | None" = None) -> None:
+        self._store = store
+        self._seen = seen
+        self._methods = jobs or store
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._methods, name)
+        if name == "jobs":
+            return CallersTasks(self._store, self._seen, found)
+        if name not in CHECKED:
+            return found
+
+        def checked(owner: str, task_id: str, *arguments: Any, **named: Any) -> Any:
+            self.get(owner, task_id)
+            return found(owner, task_id, *arguments, **named)
+
+        return checked
+
+    def get(self, owner: str, task_id: str) -> TaskRecord:
+        task = self._store.get(owner, task_id)
+        if not may_use(self._seen, task):
+            raise TaskNotFound
+        return task
+
+    def list(self, owner: str, cursor: str | None = None) -> TaskPage:
+        page = self._store.list(owner, cursor)
+        return replace(page, tasks=[task for task in page.tasks if may_use(self._seen, task)])

@@ -22,7 +22,7 @@ WITH = """
 from mcp_baton import Depends
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.server.asking.asker import CannotAsk
-from mcp_baton.server.running.call import Call
+from mcp_baton.server.context import Call
 from mcp_baton.server.running.dependencies import with_dependencies
 def database():
     yield "value"

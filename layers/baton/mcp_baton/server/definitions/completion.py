@@ -19,12 +19,7 @@ type Completer = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
 
 
 class Completion(Struct, frozen=True):
-    """A function that completes one argument.
-
-    Attributes:
-        what: Its name in errors.
-        signature: The parameters that the server fills by name. The others are passed by position.
-    """
+    """A function that completes one argument."""
 
     function: Completer
     what: str
@@ -32,28 +27,17 @@ class Completion(Struct, frozen=True):
 
     @property
     def wants_arguments(self) -> bool:
-        """Whether the function also takes the known arguments."""
         filled = {self.signature.context, *(name for name, _ in self.signature.dependencies)}
         return len(inspect.signature(self.function).parameters.keys() - filled) > 1
 
 
 def completion_of(function: Completer, what: str) -> Completion:
-    """A function that completes an argument.
-
-    Raises:
-        RegistrationError: the server cannot fill one of its parameters.
-    """
     context, declared = filled_by_server(function, what)
     signature = Signature((), context, NO_ANNOTATION, is_async(function), read_dependencies(declared, what))
     return Completion(function, what, signature)
 
 
 def requested(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
-    """The prompt's name or the template, the argument, its text so far, and the known arguments.
-
-    Raises:
-        ProtocolError: the params are invalid; names the field.
-    """
     ref, argument, context = params.get("ref"), params.get("argument"), params.get("context", {})
     if not isinstance(ref, Mapping) or ref.get("type") not in ("ref/prompt", "ref/resource"):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `ref.type` must be ref/prompt or ref/resource")
@@ -73,7 +57,6 @@ def requested(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
 
 
 def suggestions(values: Iterable[str]) -> JsonObject:
-    """A `CompleteResult`: the first suggestions, and the number of all."""
     found: list[Json] = list(values)
     shown: Json = found[:MAX_VALUES]
     return {"completion": {"values": shown, "total": len(found), "hasMore": len(found) > MAX_VALUES}}

@@ -16,16 +16,7 @@ from mcp_baton.tasks.variables import MCP_PREFIX
 
 
 class Labels(Struct, frozen=True):
-    """The members of a definition that clients show.
-
-    Attributes:
-        title: A name for people.
-        description: The function's docstring by default.
-        icons: MCP `Icon` objects: `{"src", "mimeType"?, "sizes"?, "theme"?}`.
-        annotations: Of a tool `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`; of a resource
-            `audience`, `priority`, `lastModified`.
-        meta: The definition's `_meta`.
-    """
+    """The members of a definition that clients show."""
 
     title: str | None = None
     description: str | None = None
@@ -34,11 +25,9 @@ class Labels(Struct, frozen=True):
     meta: JsonObject | None = None
 
     def of(self, function: Callable[..., object]) -> "Labels":
-        """The labels, with the function's docstring if there is no description."""
         return replace(self, description=documented(function, self.description))
 
     def to_json(self) -> dict[str, Json]:
-        """The members that they add to a definition."""
         made: dict[str, Json] = {
             "title": self.title,
             "description": self.description,
@@ -71,7 +60,6 @@ class AllLabels(PromptLabels, total=False):
 
 
 def documented(function: Callable[..., object], description: str | None) -> str:
-    """The given description, or else the function's docstring."""
     if description is not None:
         return description
     while isinstance(function, functools.partial):
@@ -85,16 +73,6 @@ TOOL_OPTIONS: Final = ("name", "requires", "input_schema", "sets", "task", "idem
 
 
 def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ()) -> Labels:
-    """The labels that were given as keyword arguments.
-
-    Args:
-        options: The keyword arguments.
-        what: The name of their owner in errors.
-        others: Its further options, for errors.
-
-    Raises:
-        RegistrationError: one is unknown.
-    """
     try:
         return Labels(**options)
     except TypeError:
@@ -106,11 +84,6 @@ def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ())
 
 
 def name_of(function: object) -> str:
-    """A function's name.
-
-    Raises:
-        RegistrationError: it is not a function, or it has no name.
-    """
     if not callable(function):
         raise not_a_function(function)
     name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
@@ -120,21 +93,12 @@ def name_of(function: object) -> str:
 
 
 def not_a_function(given: object) -> RegistrationError:
-    """The error for something that was published in the place of a function."""
     remedy = f"write name={given!r}" if isinstance(given, str) else "publish a function"
     return RegistrationError(f"{given!r} is not a function; {remedy}")
 
 
 def variables_set(names: Sequence[str], what: str) -> tuple[str, ...]:
-    """The task variables that a tool sets.
-
-    Args:
-        names: The argument `sets` of the tool.
-        what: The tool, for errors.
-
-    Raises:
-        RegistrationError: it is one string, or a name in it is not the name of a variable that a tool can set.
-    """
+    """The task variables that a tool sets."""
     if isinstance(names, str):
         raise RegistrationError(f"{what}: sets is a list of task variables; write sets=[{names!r}]")
     for name in names:
@@ -146,11 +110,7 @@ def variables_set(names: Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def required(scopes: Sequence[str], what: str) -> frozenset[str]:
-    """The scopes in `requires`.
-
-    Raises:
-        RegistrationError: it is one string, or an item is not a scope (RFC 6749, section 3.3).
-    """
+    """The scopes in `requires` (RFC 6749, section 3.3)."""
     if isinstance(scopes, str):
         raise RegistrationError(f"{what}: requires is a list of scopes; write requires=[{scopes!r}]")
     for scope in scopes:
@@ -160,7 +120,7 @@ def required(scopes: Sequence[str], what: str) -> frozenset[str]:
 
 
 def scopes_in(claims: Mapping[str, object]) -> frozenset[str]:
-    """The caller's scopes. A claim has them as a list, or as a string with spaces between them."""
+    """The caller's scopes. A claim is a list, or a string with spaces."""
     return frozenset(scope for name in SCOPE_CLAIMS for scope in _scopes(claims.get(name)))
 
 

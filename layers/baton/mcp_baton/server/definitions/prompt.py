@@ -14,11 +14,7 @@ from mcp_baton.workflow.definition import Argument
 
 
 def messages_of(returned: object) -> list[Json]:
-    """The value of a prompt's function as `PromptMessage`s. A text becomes a message of the user.
-
-    Raises:
-        ProtocolError: the value is neither text nor messages.
-    """
+    """The value of a prompt's function as `PromptMessage`s. A text becomes a message of the user."""
     items = returned if isinstance(returned, Sequence) and not isinstance(returned, str) else [returned]
     return [_message(item) for item in items]
 
@@ -37,13 +33,6 @@ def _message(item: object) -> Json:
 
 
 class Prompt:
-    """A prompt: a function that returns messages.
-
-    Args:
-        function: Returns text, content, a `Message`, or a list of those.
-        requires: The scopes that a caller must have.
-    """
-
     def __init__(
         self, function: Callable[..., object], name: str, labels: Labels, requires: frozenset[str] = frozenset()
     ) -> None:
@@ -59,12 +48,10 @@ class Prompt:
         self.input = InputSchema(name, self.signature)
 
     def renamed(self, name: str) -> "Prompt":
-        """The same prompt under another name."""
         return Prompt(self.function, name, self.labels, self.requires)
 
 
 def definition_of_prompt(name: str, labels: Labels, arguments: Sequence[Argument]) -> dict[str, Json]:
-    """A prompt as `prompts/list` shows it (MCP server/prompts, Prompt)."""
     shown: list[Json] = [_definition_of_argument(argument) for argument in arguments]
     return {"name": name, **labels.to_json(), "arguments": shown}
 

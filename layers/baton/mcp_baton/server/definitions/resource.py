@@ -31,11 +31,7 @@ _NOT_IN_A_NAME = frozenset("/\\\0")
 
 
 def variables_of(template: str, what: str) -> tuple[str, ...]:
-    """The names in a template, in order.
-
-    Raises:
-        RegistrationError: an expression that is not supported, or a name used twice.
-    """
+    """The names in a template, in order."""
     names = tuple(match[2] for match in _EXPRESSION.finditer(template))
     rest = _EXPRESSION.sub("", template)
     if "{" in rest or "}" in rest:
@@ -67,8 +63,6 @@ class _Variable(Struct, frozen=True):
 
 
 class _Form(Struct, frozen=True):
-    """A parsed template."""
-
     begins: str
     variables: tuple[_Variable, ...]
 
@@ -132,11 +126,7 @@ def _farthest_ends(form: _Form, uri: str) -> list[list[int]]:
 
 
 def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedResource:
-    """The value of a resource's function as content: text, bytes as base64, other values as JSON text.
-
-    Raises:
-        ValueError: it cannot be written as JSON.
-    """
+    """The value of a resource's function as content: text, bytes as base64, other values as JSON text."""
     if isinstance(returned, str):
         return FetchedResource(uri, mime_type or "text/plain", text=returned)
     if isinstance(returned, bytes | bytearray):
@@ -145,14 +135,6 @@ def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedRes
 
 
 class Resource:
-    """A resource: a function that returns the content of one URI, or of each URI of a template.
-
-    Args:
-        uri: A URI, or a template with `{name}` for each parameter of the function.
-        function: Returns text, bytes, or anything that can be written as JSON.
-        requires: The scopes that a caller must have.
-    """
-
     def __init__(
         self,
         uri: str,
@@ -183,18 +165,15 @@ class Resource:
 
     @property
     def is_template(self) -> bool:
-        """Whether it is a template."""
         return bool(self.variables)
 
     @cached_property
     def definition(self) -> dict[str, Json]:
-        """The resource as `resources/list` or `resources/templates/list` shows it."""
         shown: dict[str, Json] = {"uriTemplate" if self.is_template else "uri": self.uri, "name": self.name}
         shown |= self.labels.to_json()
         return shown | ({"mimeType": self.mime_type} if self.mime_type else {})
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The function's arguments for a URI; `None` if the URI does not match."""
         if self.is_template:
             return match(self.uri, uri)
         return {} if uri == self.uri else None
@@ -217,14 +196,12 @@ def is_own(uri: str) -> bool:
 
 
 def value_uri(task_id: str, name: str) -> str:
-    """The URI of a task's variable."""
     from urllib.parse import quote
 
     return f"{_TASKS}{task_id}/{quote(name, safe='', errors='surrogatepass')}"
 
 
 def value_at(uri: str) -> tuple[str, str] | None:
-    """The task id and the variable that a URI names; `None` for any other URI."""
     if not uri.startswith(_TASKS):
         return None
     task_id, slash, name = uri[len(_TASKS) :].partition("/")

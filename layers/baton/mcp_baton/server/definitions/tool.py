@@ -41,13 +41,7 @@ class ToolOptions(AllLabels, total=False):
 
 
 class TaskSupport(Struct, frozen=True):
-    """How a tool may run as a task.
-
-    Attributes:
-        support: `forbidden`, `optional` or `required`.
-        idempotent: Whether it may run again after an unknown outcome.
-        explicit: Whether its task starts when the function calls `Context.start_task`.
-    """
+    """How a tool may run as a task: see `ToolOptions`."""
 
     support: str = "forbidden"
     idempotent: bool = True
@@ -55,7 +49,7 @@ class TaskSupport(Struct, frozen=True):
 
     @property
     def execution(self) -> dict[str, Json]:
-        """The member `execution` of the tool's definition (MCP 2025-11-25, server/tools, Tool)."""
+        """`execution` in the tool's definition (MCP 2025-11-25, server/tools, Tool)."""
         return {"taskSupport": self.support}
 
 
@@ -63,11 +57,7 @@ NO_TASK = TaskSupport()
 
 
 def task_support(options: dict[str, Any], what: str) -> TaskSupport:
-    """Remove the options about tasks from a tool's options. The labels remain.
-
-    Raises:
-        RegistrationError: an option has an unknown value, or has no effect because the tool never runs as a task.
-    """
+    """Remove the options about tasks from a tool's options. The labels remain."""
     support = options.pop("task", "forbidden")
     start = options.pop("task_start", "call")
     idempotent = options.pop("idempotent", True)
@@ -90,21 +80,8 @@ _SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
 
 
 class Tool:
-    """A tool: a function that clients and workflows can call.
-
-    Args:
-        function: A `def` or an `async def`.
-        name: Its name.
-        labels: The other members of its definition.
-        input_schema: Published instead of the schema of the signature.
-        requires: The scopes that a caller must have.
-        sets: The task variables that it sets.
-        tasks: How it may run in the background.
-
-    Attributes:
-        function: The function that is called. The testing kit may replace it.
-        decorated: The function that was published. A workflow's step may refer to the tool by it.
-    """
+    """A tool. `function` is called, and the testing kit may replace it; a workflow's step may refer to the tool by
+    `decorated`."""
 
     def __init__(
         self,
@@ -144,20 +121,12 @@ class Tool:
             _ = self.mirrored  # report invalid marks now, because clients would drop the tool
 
     def renamed(self, name: str) -> "Tool":
-        """The same tool under another name.
-
-        Raises:
-            RegistrationError: MCP does not allow the name.
-        """
+        """The same tool under another name."""
         return Tool(self.function, name, self.labels, self._input_schema, self.requires, self.sets, self.tasks)
 
     @cached_property
     def definition(self) -> dict[str, Json]:
-        """The tool as `tools/list` shows it (MCP server/tools, Tool).
-
-        Raises:
-            RegistrationError: one of its types has no schema; names the parameter, or the return type.
-        """
+        """The tool as `tools/list` shows it (MCP server/tools, Tool)."""
         try:
             shown: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
             if self.output:
@@ -172,49 +141,35 @@ class Tool:
 
     @cached_property
     def definition_with_task_id(self) -> JsonObject:
-        """The definition for a tool whose calls may name their task by an argument."""
         return definition_with_task_id(self.definition)
 
     def has_parameter(self, name: str) -> bool:
-        """Whether the published schema has a parameter of this name."""
         published = self._input_schema.get("properties") if self._input_schema else None
         return name in self.signature.names or (isinstance(published, Mapping) and name in published)
 
     @property
     def input_schema(self) -> JsonObject:
-        """The input schema as it is published."""
         return self.input.json_schema if self._input_schema is None else self._input_schema
 
     @cached_property
     def mirrored(self) -> dict[tuple[str, ...], str]:
-        """The parameters that clients copy into headers: property path to header name.
-
-        Plain parameters cannot be marked, so a tool with only plain parameters needs no schema here.
-
-        Raises:
-            RegistrationError: a marked parameter cannot be copied.
-        """
+        """The parameters that clients copy into headers: property path to header name."""
         if self._input_schema is None and self.input.is_plain:
             return {}
         return mirrored(self.input_schema, f"tool {self.name!r}")
 
     def canonical(self, arguments: JsonObject) -> JsonObject:
-        """The arguments converted to their types, as JSON, without those that equal their defaults."""
+        """The arguments converted to their types, without those that equal their defaults."""
         from mcp_baton.server.schema.schema import canonical_arguments
 
         return canonical_arguments(self.input, self.signature, arguments)
 
     @cached_property
     def summary(self) -> str:
-        """The description's first line."""
         return (self.labels.description or "").partition("\n")[0]
 
     def outcome(self, returned: object) -> Succeeded:
-        """The outcome of a call: the tool's value and, if the function returned content, the whole result.
-
-        Raises:
-            WrongResult: the value does not match the return type, or is not JSON; names the function's line.
-        """
+        """The outcome of a call: the tool's value and, if the function returned content, the whole result."""
         said = explicit_content(returned)
         if said is None:
             try:
@@ -228,7 +183,6 @@ class Tool:
         return Succeeded(shown.get("structuredContent", shown["content"]), shown)
 
     def result(self, outcome: Succeeded) -> dict[str, Json]:
-        """A successful `CallToolResult` (MCP server/tools, Tool Result)."""
         if outcome.shown is not None:
             return dict(outcome.shown)
         value = outcome.value
@@ -318,12 +272,7 @@ def declared_name(schema: Mapping[str, Any]) -> str | None:
 
 
 def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str | None:
-    """The name of the property that can be added to structured content; `None` if none can be added.
-
-    Args:
-        structured: The content.
-        schema: Its published schema; `None` without one.
-    """
+    """The name of the property that can be added to structured content; `None` if none can be added."""
     if schema is None:
         names = [NEXT, f"{NEXT}_"]
     else:
@@ -335,7 +284,6 @@ def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str |
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
-    """Whether an object may have any other property."""
     return schema.get("additionalProperties", True) in (True, {})
 
 
@@ -353,15 +301,7 @@ def _with_property(schema: Any, name: str, added: Mapping[str, Json]) -> dict[st
 def wrong_result(
     name: str, function: Callable[..., object], declared: Any, returned: object, error: ValueError
 ) -> WrongResult:
-    """The error for a wrong return value. It names the tool's line and the type of the value, but not the value.
-
-    Args:
-        name: The tool's name.
-        function: Its function.
-        declared: Its return type; `None` without one.
-        returned: The returned value.
-        error: The error of the conversion.
-    """
+    """The error for a wrong return value. It names the tool's line and the type of the value, but not the value."""
     place = place_of(function)
     said = f"the tool {name!r}{f' ({place})' if place else ''} returned"
     if inspect.iscoroutine(returned):

@@ -38,7 +38,6 @@ def undescribed(
 
 
 def argument_errors(workflow: Workflow) -> Iterator[WorkflowError]:
-    """The errors of arguments whose type cannot be converted to."""
     for argument in workflow.arguments:
         blamed = None if plain_type(argument.type) is not None else blamed_type(argument.type, "conversion")
         if blamed is not None:
@@ -48,18 +47,7 @@ def argument_errors(workflow: Workflow) -> Iterator[WorkflowError]:
 def checked_workflows(
     workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str], *, in_full: bool
 ) -> dict[str, Workflow]:
-    """The workflows with the name of each step's tool.
-
-    Args:
-        workflows: The workflows by name.
-        tools: The tools that they may call.
-        workflow_tools: The names of all workflows that are tools, too.
-        in_full: Whether pydantic also checks paths and defaults.
-
-    Raises:
-        WorkflowError: one cannot work; names workflow, step and cause.
-        RegistrationError: a tool's return type has no schema.
-    """
+    """The workflows with the name of each step's tool."""
     callees = _callees(tools, in_full)
     return {name: _checked(workflow, callees, workflow_tools, in_full) for name, workflow in workflows.items()}
 
@@ -67,7 +55,6 @@ def checked_workflows(
 def all_workflow_errors(
     workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str]
 ) -> Iterator[RegistrationError]:
-    """All errors of the full check. Tools without a schema are left out."""
     callees = _callees(tools, in_full=True, quiet=True)
     for workflow in workflows.values():
         yield from all_errors(workflow, callees, workflow_tools)

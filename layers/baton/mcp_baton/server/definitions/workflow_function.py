@@ -68,25 +68,14 @@ class _Recording:
         self.uncalled: dict[int, tuple[str, str]] = {}
 
     def add(self, step: Step) -> Reference:
-        """Add a step.
-
-        Returns:
-            A reference to its result.
-
-        Raises:
-            WorkflowError: Another step has its name, or one of its values belongs to another workflow.
-        """
+        """Add a step."""
         if any(other.name == step.name for other in self.steps):
             raise self.error(f"a second step is named {step.name!r}; give it another name: name='{step.name}_2'")
         self.steps.append(step)
         return reference_to(StepOutput(step.name), self.workflow)
 
     def source(self, name: str, value: object) -> Any:
-        """A value of a call as a data source.
-
-        Raises:
-            WorkflowError: It is a reference of another workflow, holds references, or is a coroutine.
-        """
+        """A value of a call as a data source."""
         if isinstance(value, Reference):
             made_by = workflow_of(value)
             if made_by is not None and made_by != self.workflow:
@@ -123,7 +112,6 @@ class _Recording:
         return value
 
     def error(self, cause: str) -> WorkflowError:
-        """An error that names the author's line."""
         return WorkflowError(self.workflow, f"{author_line()}: {cause}")
 
 
@@ -271,18 +259,7 @@ def _ask(function: str, name: str, ask: Ask, values: Mapping[str, object]) -> Re
 def workflow_of_function(
     function: Callable[..., object], name: str | None, tools: Mapping[str, Any], options: WorkflowOptions
 ) -> Workflow:
-    """The workflow that a function describes. The function is called once, with a reference for each parameter.
-
-    Args:
-        function: The workflow function.
-        name: The workflow's name; the function's unless given.
-        tools: The server's functions that are tools, by name: a direct call of one of them with a reference is refused.
-        options: See `WorkflowOptions`.
-
-    Raises:
-        WorkflowError: The function cannot describe a workflow; names its file and line, and what to write instead.
-        RegistrationError: A parameter cannot be an argument.
-    """
+    """The workflow that a function describes. The function is called once, with a reference for each parameter."""
     own = name or name_of(function)
     place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
     if is_async(function):
@@ -352,7 +329,6 @@ def _watching_calls(workflow: str, tools: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _argument(parameter: Parameter, described: Mapping[str, str]) -> Argument:
-    """A parameter of a workflow function as an argument of the workflow."""
     notes = getattr(parameter.annotation, "__metadata__", ())
     given = next((note for note in notes if isinstance(note, Argument)), Argument(""))
     kind: Any = parameter.annotation
@@ -396,7 +372,6 @@ def _documentation(docstring: str) -> tuple[str, dict[str, str]]:
 
 
 def _entries(section: str) -> dict[str, str]:
-    """The entries of an `Args:` section."""
     found: dict[str, str] = {}
     name, margin = "", None
     for line in section.splitlines():

@@ -32,17 +32,11 @@ type Summarise = Callable[[str], str]
 
 
 def title_of(workflow: Workflow) -> str:
-    """The workflow's title, or else its description."""
     return workflow.title or shortened(_sentence(workflow.description).rstrip("."), LONGEST_TITLE) or workflow.name
 
 
 def described(workflow: Workflow, summarise: Summarise) -> str:
-    """The description for models: the steps, that it may pause, and how to continue. Less than 600 characters.
-
-    Args:
-        workflow: The workflow.
-        summarise: Returns the summary of a tool.
-    """
+    """The description for models: the steps, that it may pause, and how to continue. Less than 600 characters."""
     goal = shortened(_sentence(workflow.description), LONGEST_GOAL)
     number = len(workflow.steps)
     intro = f"{goal} The server runs {number} {'step' if number == 1 else 'steps'}:".lstrip()
@@ -53,7 +47,6 @@ def described(workflow: Workflow, summarise: Summarise) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """A text, cut between two words if it is too long."""
     line = " ".join(text.split())
     if len(line) <= longest:
         return line
@@ -82,7 +75,6 @@ def _fitting(parts: list[str], room: int) -> str:
 
 
 def _as_many(parts: list[str], room: int) -> str:
-    """As many parts as fit, and the number of the others."""
     kept = ""
     for place, part in enumerate(parts):
         rest = f"… and {len(parts) - place} more."
@@ -97,13 +89,11 @@ type Schemas = dict[str, dict[str, Any]]
 
 
 def argument_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
-    """The schemas of the arguments by name, and the definitions that they refer to."""
     by_hand = _by_hand(arguments)
     return _through_pydantic(arguments) if by_hand is None else by_hand
 
 
 def takes_null(argument: Argument) -> bool:
-    """Whether null is a value of an argument's type."""
     plain = plain_type(argument.type)
     try:
         if plain is not None:
@@ -209,12 +199,7 @@ _TASKS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}, "desc
 
 
 class WorkflowTool:
-    """A workflow as a tool.
-
-    Args:
-        workflow: The workflow, after the check: each step has the name of its tool.
-        tools: The server's tools by name.
-    """
+    """A checked workflow as a tool."""
 
     def __init__(self, workflow: Workflow, tools: Mapping[str, Tool]) -> None:
         self.workflow = workflow
@@ -222,7 +207,6 @@ class WorkflowTool:
 
     @property
     def name(self) -> str:
-        """Its name: that of the workflow."""
         return self.workflow.name
 
     @cached_property
@@ -236,7 +220,6 @@ class WorkflowTool:
 
     @cached_property
     def definition(self) -> dict[str, Json]:
-        """The definition in `tools/list` (MCP server/tools, Tool)."""
         return {
             "name": self.workflow.name,
             "title": title_of(self.workflow),

@@ -18,14 +18,8 @@ from mcp_baton.workflow.host import FetchedResource, Mismatch, Prepared, Succeed
 
 
 class BoundFunction[T](Struct, frozen=True):
-    """A function of the server's author.
-
-    Attributes:
-        name: Its name for clients.
-        what: Its name in traces, such as `tool refund`.
-        bind: Converts JSON arguments to keyword arguments. Raises `InvalidArguments`, or the exception of a validator.
-        shape: Converts the returned value to the result. Raises if that is not possible.
-    """
+    """A function of the server's author. `bind` may raise `InvalidArguments` or the exception of a validator,
+    `shape` if the value is invalid."""
 
     name: str
     what: str
@@ -40,11 +34,7 @@ class BoundFunction[T](Struct, frozen=True):
         return self.function.func if isinstance(self.function, functools.partial) else self.function
 
     def prepare(self, arguments: JsonObject) -> Prepared | Mismatch:
-        """Validate the arguments of a call.
-
-        Raises:
-            Exception: a validator of the author raised it.
-        """
+        """Validate the arguments. An exception of an author's validator is raised."""
         try:
             return Prepared(self.name, arguments, self.bind(arguments))
         except InvalidArguments as error:
@@ -52,16 +42,11 @@ class BoundFunction[T](Struct, frozen=True):
 
 
 def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
-    """A tool's function."""
     return BoundFunction(tool.name, f"tool {tool.name}", tool.function, tool.signature, tool.input.bind, tool.outcome)
 
 
 class BoundTools(dict[str, BoundFunction[Succeeded]]):
-    """The functions of tools by the tools' names. Each is made at its first use.
-
-    Args:
-        tools: The tools.
-    """
+    """The functions of tools by the tools' names. Each is made at its first use."""
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         super().__init__()
@@ -72,7 +57,6 @@ class BoundTools(dict[str, BoundFunction[Succeeded]]):
         return made
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
-        """Validate the arguments against a tool's whole input schema."""
         return self[tool].prepare(arguments)
 
 
@@ -84,7 +68,6 @@ def bound_resource(resource: Resource, uri: str) -> BoundFunction[FetchedResourc
 
 
 def bound_prompt(prompt: Prompt) -> BoundFunction[list[Json]]:
-    """A prompt's function."""
     return BoundFunction(
         prompt.name, f"prompt {prompt.name}", prompt.function, prompt.signature, prompt.input.bind, messages_of
     )

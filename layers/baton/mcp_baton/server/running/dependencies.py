@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from mcp_baton.exceptions import Abandoned, ToolError
-from mcp_baton.server.context import Context
-from mcp_baton.server.running.call import Call
+from mcp_baton.server.context import Call, Context
 from mcp_baton.server.running.tool_threads import MAX_ABANDONED, THREADS, in_a_thread
 from mcp_baton.server.schema.signature import Provider, Signature, name_of
 
@@ -32,25 +31,16 @@ class TookTooLong(Exception):
 
 
 class OnTheLoop:
-    """Waiting in a coroutine on the process's loop.
-
-    Args:
-        limit_s: The time limit of a coroutine, seconds; `None` without one.
-    """
+    """Waiting in a coroutine on the process's loop."""
 
     def __init__(self, limit_s: float | None = None) -> None:
         self._limit_s = limit_s
 
     def within(self, limit_s: float) -> "OnTheLoop":
-        """The same with a limit."""
         return OnTheLoop(limit_s)
 
     async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Await a coroutine.
-
-        Raises:
-            TookTooLong: it exceeded the limit and was cancelled.
-        """
+        """Await a coroutine."""
         import asyncio
 
         limit = asyncio.timeout(self._limit_s)
@@ -75,40 +65,22 @@ class OnTheLoop:
 
 
 class InItsThread:
-    """Waiting in a thread other than the loop's. The thread blocks; its coroutine is never suspended.
-
-    Args:
-        limit_s: The time limit of a coroutine or function, seconds; `None` without one.
-    """
+    """Waiting in a thread other than the loop's. The thread blocks; its coroutine is never suspended."""
 
     def __init__(self, limit_s: float | None = None) -> None:
         self._limit_s = limit_s
 
     def within(self, limit_s: float) -> "InItsThread":
-        """The same with a limit."""
         return InItsThread(limit_s)
 
     async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop, and block until it ends.
-
-        Raises:
-            TookTooLong: it exceeded the limit and was cancelled.
-        """
+        """Run a coroutine on the loop, and block until it ends."""
         from mcp_baton.server.running.event_loop import begin
 
         return _result_of(begin(coroutine), self._limit_s)
 
     def call[T](self, factory: object, function: Callable[[], T], undo: Callable[[T], None]) -> T:
-        """Call a plain function here, or, with a limit, in another thread.
-
-        Args:
-            factory: The author's function that it calls.
-            function: The function.
-            undo: Receives a result that comes after the limit.
-
-        Raises:
-            TookTooLong: it exceeded the limit and was abandoned.
-        """
+        """Call a plain function here, or, with a limit, in another thread."""
         return function() if self._limit_s is None else _in_another_thread(factory, function, undo, self._limit_s)
 
     async def wait(self, settled: "Future[None]", limit_s: float) -> bool:
@@ -181,17 +153,11 @@ class _Closing(Struct, frozen=True):
 
 
 class Closings:
-    """The dependencies that were created, in order."""
-
     def __init__(self) -> None:
         self._open: list[_Closing] = []
 
     async def make(self, provider: Provider, arguments: dict[str, Any], waiting: Waiting) -> object:
-        """Call a factory, and enter the context manager that it returned, if there is one.
-
-        Raises:
-            TookTooLong: it exceeded the limit of `waiting`.
-        """
+        """Call a factory, and enter the context manager that it returned, if there is one."""
         if provider.is_async:
             value, manager = await waiting.run(_opened_async(provider, arguments))
         else:
@@ -203,12 +169,7 @@ class Closings:
         return value
 
     async def close(self, error: BaseException | None, waiting: Waiting) -> None:
-        """Close everything, the newest first. A failure is logged and changes nothing else.
-
-        Args:
-            error: The exception of the function, for dependencies that roll back.
-            waiting: How to wait for asynchronous closing.
-        """
+        """Close everything, the newest first. A failure is logged and changes nothing else."""
         why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         while self._open:
             closing = self._open.pop()
@@ -260,11 +221,7 @@ CLOSING_S = 5.0
 
 
 class _Making:
-    """A process-scoped dependency that one call creates while others wait for it.
-
-    Args:
-        provider: The dependency.
-    """
+    """A process-scoped dependency that one call creates while others wait for it."""
 
     def __init__(self, provider: Provider) -> None:
         from concurrent.futures import Future
@@ -276,7 +233,6 @@ class _Making:
 
     @property
     def left_s(self) -> float:
-        """The seconds that are left to create it."""
         return max(0.0, self._until_s - time.monotonic())
 
 
@@ -293,11 +249,7 @@ class ProcessScope:
         self._closings = Closings()
 
     async def get(self, provider: Provider, waiting: Waiting) -> object:
-        """The process's instance. It is created if there is none. After a failure the next call tries again.
-
-        Raises:
-            ToolError: it was not ready in time, or there are too many abandoned attempts.
-        """
+        """The process's instance. It is created if there is none. After a failure the next call tries again."""
         while True:
             with self._lock:
                 known = self._known.get(provider.key)
@@ -331,7 +283,6 @@ class ProcessScope:
             making.settled.set_result(None)
 
     def close(self) -> None:
-        """Close everything, the newest first."""
         without_a_loop(self._closings.close(None, InItsThread(CLOSING_S)))
 
 
@@ -361,13 +312,7 @@ atexit.register(PROCESS.close)
 
 
 def with_dependencies(function: Callable[..., object], signature: Signature, call: Call) -> Callable[..., object]:
-    """A function that creates the dependencies of another, calls it, and closes them.
-
-    Args:
-        function: The other function.
-        signature: Its signature.
-        call: The call.
-    """
+    """A function that creates the dependencies of another, calls it, and closes them."""
 
     async def run(arguments: dict[str, Any], waiting: Waiting) -> object:
         opened = Opened(call, PROCESS, waiting)
@@ -392,14 +337,6 @@ def with_dependencies(function: Callable[..., object], signature: Signature, cal
 
 
 class Opened:
-    """The dependencies of one call.
-
-    Args:
-        call: The call, for factories that take its `Context`.
-        kept: The process-scoped dependencies.
-        waiting: How the call waits.
-    """
-
     def __init__(self, call: Call, kept: ProcessScope, waiting: Waiting) -> None:
         self._call = call
         self._kept = kept
@@ -408,7 +345,6 @@ class Opened:
         self._closings = Closings()
 
     async def get(self, provider: Provider) -> object:
-        """The one instance of this call, or of this process."""
         if provider.scope == "process":
             self._call.waits_for = name_of(provider.factory)
             return await self._kept.get(provider, self._waiting)
@@ -421,5 +357,4 @@ class Opened:
         return self._made[provider.key]
 
     async def close(self, error: BaseException | None) -> None:
-        """Close the request-scoped dependencies."""
         await self._closings.close(error, self._waiting)

@@ -7,15 +7,17 @@ The loop runs in its own thread, which starts with the first call. A function th
 import logging
 import threading
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
-
-from mcp_baton.server.running.call import RUNNING
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from concurrent.futures import Future
 
 logger = logging.getLogger(__name__)
+
+RUNNING: ContextVar[str] = ContextVar("RUNNING")
+"""The running function, such as `tool refund`."""
 
 BLOCKED_S = 0.25
 """A loop that does not react for this many seconds is blocked."""
@@ -27,14 +29,7 @@ def start(
     returned: Callable[[object], None],
     raised: Callable[[BaseException], None],
 ) -> Callable[[], None]:
-    """Run an `async def` on the loop. Returns a function that cancels it.
-
-    Args:
-        function: The function.
-        arguments: Its keyword arguments.
-        returned: Receives the returned value, in the loop's thread.
-        raised: Receives the exception, of any type, in the loop's thread.
-    """
+    """Run an `async def` on the loop. Returns a function that cancels it."""
     import asyncio
 
     async def run() -> None:
@@ -58,7 +53,6 @@ def start(
 
 
 def begin[Value](coroutine: Coroutine[Any, Any, Value]) -> "Future[Value]":
-    """Run a coroutine on the loop. Returns its future."""
     import asyncio
 
     return asyncio.run_coroutine_threadsafe(coroutine, event_loop())
@@ -80,7 +74,6 @@ def blocker() -> str | None:
 
 
 def event_loop() -> "AbstractEventLoop":
-    """The loop, running."""
     return _loops.running()
 
 

@@ -16,11 +16,11 @@ from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired, TaskBegins
 from mcp_baton.server.content import ResourceContent
-from mcp_baton.server.context import Context
+from mcp_baton.server.context import Call, Context, ProgressMap
 from mcp_baton.server.definitions.resource import Resource, contents_of, find_in
 from mcp_baton.server.execution import Asking, Execution
 from mcp_baton.server.running.bound_function import BoundFunction
-from mcp_baton.server.running.call import RUNNING, Call, ProgressMap
+from mcp_baton.server.running.event_loop import RUNNING
 from mcp_baton.server.running.tool_threads import (
     MAX_ABANDONED,
     THREADS,
@@ -53,16 +53,8 @@ UNBLOCK: Final = "write it as a plain def, or await in it"
 
 
 class CallOptions(Struct, frozen=True):
-    """How a function is called.
-
-    Attributes:
-        variables: The variables of the task, for `Context.task`.
-        progress: Converts the function's progress to the progress of the request.
-        stay: Whether the function runs to its end even if the client disconnects.
-        attempt: The number of the call within its step, and its idempotency key.
-        pulse: Called by the request's thread while the function runs. Returns the seconds until its next call.
-        starts_task: Whether `Context.start_task` starts a background task.
-    """
+    """How a function is called. `pulse` is called by the request's thread meanwhile; `stay` keeps it running if the
+    client disconnects."""
 
     variables: TaskVariables | None = None
     progress: ProgressMap | None = None
@@ -82,11 +74,6 @@ def call[T](
     asking: Asking,
     options: CallOptions = STANDALONE,
 ) -> T | Mismatch | Failed:
-    """Validate the arguments, then run the function.
-
-    Raises:
-        CallerGone, InputRequired, TaskBegins, ProtocolError: see `run`.
-    """
     prepared = prepared_for(execution, target, arguments)
     if isinstance(prepared, Prepared):
         return run(execution, target, prepared, asking, options)
@@ -96,7 +83,6 @@ def call[T](
 def prepared_for[T](
     execution: Execution, target: BoundFunction[T], arguments: JsonObject
 ) -> Prepared | Mismatch | Failed:
-    """As `BoundFunction.prepare`. The exception of a validator becomes the outcome of the call."""
     return _by_author(execution, target, target.prepare, arguments)
 
 
@@ -107,21 +93,8 @@ def run[T](
     asking: Asking,
     options: CallOptions = STANDALONE,
 ) -> T | Failed:
-    """Run a prepared call.
-
-    Args:
-        execution: The request or the background job.
-        target: The function.
-        prepared: Its arguments.
-        asking: How the function asks the client.
-        options: How it is called.
-
-    Raises:
-        CallerGone: the client disconnected, and `options.stay` is false.
-        InputRequired: the client must answer first.
-        TaskBegins: the call continues in the background.
-        ProtocolError: the function raised it to answer the request.
-    """
+    """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
+    request."""
     if not target.signature.is_async and THREADS.has_too_many(target.own_function):
         logger.error("%s is not called any more: %s calls of it timed out and still run", target.what, MAX_ABANDONED)
         return Failed(
@@ -249,7 +222,6 @@ def _ended[T](
 
 
 def _call(execution: Execution, asking: Asking, mailbox: Mailbox, options: CallOptions) -> Call:
-    """The state of a call, for its `Context` and its dependencies."""
     own = Call(
         request_id=execution.exchange.request_id,
         owner=execution.owner,

@@ -34,7 +34,6 @@ class AbandonedThreads:
         self._new = 0
 
     def has_too_many(self, function: object) -> bool:
-        """Whether a function must not be called again."""
         return self._running.get(id(function), 0) >= MAX_ABANDONED
 
     def take_new(self) -> int:
@@ -46,12 +45,7 @@ class AbandonedThreads:
         return new
 
     def watch(self, function: object, run: Callable[..., Any]) -> "WatchedThread":
-        """Watch a thread.
-
-        Args:
-            function: The author's function, under which the thread is counted.
-            run: The function that the thread runs.
-        """
+        """Watch a thread."""
         return WatchedThread(self, function, run)
 
     def add(self, function: object, change: int) -> None:
@@ -74,13 +68,7 @@ class AbandonedThreads:
 
 
 class WatchedThread:
-    """A function that one thread calls and another thread may abandon.
-
-    Args:
-        threads: Counts it when it is abandoned.
-        function: The author's function, under which it is counted.
-        run: The function that is called.
-    """
+    """A function that one thread calls and another thread may abandon."""
 
     __slots__ = ("_function", "_is_abandoned", "_is_running", "_run", "_threads")
 
@@ -120,23 +108,17 @@ KEEP_ALIVE_S = 15.0
 
 
 class Said(Struct, frozen=True):
-    """A notification to the client."""
-
     method: str
     params: dict[str, Json]
 
 
 class Asked(Struct, frozen=True):
-    """A question to the client."""
-
     identifier: str
     method: str
     params: JsonObject
 
 
 class Returned(Struct, frozen=True):
-    """The function returned."""
-
     value: object
 
 
@@ -147,21 +129,13 @@ class Raised(Struct, frozen=True):
 
 
 class TimedOut(Struct, frozen=True):
-    """The function was still running when its time was over. It was abandoned.
-
-    Attributes:
-        had_s: Its time limit, seconds.
-    """
+    """The function was still running when its time was over. It was abandoned."""
 
     had_s: float
 
 
 class NotBegun(Struct, frozen=True):
-    """The time or the task ended before the function started. The function does not run.
-
-    Attributes:
-        waits_for: The name of the factory whose dependency was not ready.
-    """
+    """The time or the task ended before the function started. The function does not run."""
 
     waits_for: str | None = None
 
@@ -203,23 +177,18 @@ class Mailbox(queue.SimpleQueue[Mail]):
     __slots__ = ()
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
-        """Send the client a notification. From any thread."""
         self.put(Said(method, params))
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
-        """Ask the client something. From any thread."""
         self.put(Asked(identifier, method, params))
 
     def returned(self, value: object) -> None:
-        """The function returned."""
         self.put(Returned(value))
 
     def raised(self, error: BaseException) -> None:
-        """The function raised."""
         self.put(Raised(error))
 
     def next(self, timeout_s: float) -> Mail | None:
-        """The next message; `None` after the timeout."""
         try:
             return self.get(timeout=timeout_s)
         except queue.Empty:
@@ -230,14 +199,11 @@ class Listener(Protocol):
     """Receives the notifications and questions of a running function."""
 
     @property
-    def gone(self) -> bool:
-        """Whether the client has disconnected."""
+    def gone(self) -> bool: ...
 
-    def notify(self, method: str, params: dict[str, Json]) -> None:
-        """Deliver one notification."""
+    def notify(self, method: str, params: dict[str, Json]) -> None: ...
 
-    def request(self, identifier: str, method: str, params: JsonObject) -> None:
-        """Deliver a question to the client."""
+    def request(self, identifier: str, method: str, params: JsonObject) -> None: ...
 
     def keep_alive(self) -> None:
         """Send a comment, so that the connection is not closed as idle."""
@@ -264,23 +230,8 @@ def run_and_deliver(
     stay: bool,
     pulse: Callable[[], float] = no_pulse,
 ) -> Ending:
-    """Run a function until it ends or its time is over.
-
-    Args:
-        function: A `def` or an `async def`.
-        arguments: Its keyword arguments.
-        mailbox: Takes the messages of the function's `Context`.
-        listener: Delivers them.
-        start: Taken when the function starts, or when it is given up before.
-        is_async: Whether calling the function makes a coroutine.
-        left_s: Returns the seconds that are left; `None` without a limit.
-        stay: Whether the function runs to its end even if the client disconnects.
-        pulse: Called by this thread meanwhile. Returns the seconds until its next call; infinity if the function must
-            not start.
-
-    Raises:
-        CallerGone: the client disconnected, and `stay` is false.
-    """
+    """Run a function until it ends or its time is over. Raises `CallerGone` unless `stay`. `pulse` returns infinity
+    if the function must not start."""
     left = had_s = left_s()
     # A run may find here that its task has ended, before the function starts.
     due_s = math.inf if left is not None and left <= 0 else pulse()

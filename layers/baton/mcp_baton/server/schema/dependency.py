@@ -17,13 +17,7 @@ MAKING_S: Final = 30.0
 
 
 class Dependency(Struct, frozen=True):
-    """A declared dependency.
-
-    Attributes:
-        factory: Creates it.
-        scope: `request` for one instance for each call, `process` for one instance that is kept.
-        timeout_s: The time limit of a factory with the scope `process`, seconds.
-    """
+    """A declared dependency."""
 
     factory: Factory
     scope: Lifetime

@@ -29,11 +29,7 @@ class NotPlain(Exception):
 
 
 class Definitions:
-    """The schemas of dataclasses, which a schema refers to by name.
-
-    Args:
-        closed: Whether unknown members are refused, as in arguments.
-    """
+    """The schemas of dataclasses, which a schema refers to by name; `closed` refuses unknown members."""
 
     def __init__(self, *, closed: bool = False) -> None:
         self.closed = closed
@@ -41,11 +37,7 @@ class Definitions:
         self._defined: dict[str, type] = {}
 
     def define(self, defined: type, schema: dict[str, Any]) -> dict[str, Any]:
-        """A reference to this type's schema.
-
-        Raises:
-            NotPlain: another type has the same name, which pydantic tells apart by longer ones.
-        """
+        """A reference to this type's schema."""
         name = defined.__name__
         if self._defined.setdefault(name, defined) is not defined:
             raise NotPlain
@@ -53,35 +45,25 @@ class Definitions:
         return {"$ref": f"#/$defs/{name}"}
 
     def at_the_root_of(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """A schema with its definitions, if there are any."""
         return {"$defs": dict(sorted(self.schemas.items())), **schema} if self.schemas else schema
 
 
 class PlainType(Protocol):
-    """A plain type. Each method raises `NotPlain` for values that pydantic must handle."""
+    """A plain type. Each method raises `NotPlain` for values that pydantic must handle. `bind` copies lists and
+    dicts."""
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Its JSON Schema, members in pydantic's order."""
+    def schema(self, definitions: Definitions) -> dict[str, Any]: ...
 
-    def bind(self, value: Json) -> Any:
-        """An argument for the function: a copy that shares no list or dict with the given value."""
+    def bind(self, value: Json) -> Any: ...
 
-    def dump(self, value: object) -> Any:
-        """A returned value as a value that `to_json` takes."""
+    def dump(self, value: object) -> Any: ...
 
 
 def bind_all(types: Mapping[str, PlainType], arguments: Mapping[str, Json]) -> dict[str, Any]:
-    """A function's keyword arguments.
-
-    Raises:
-        NotPlain: pydantic must handle one of them.
-    """
     return {name: types[name].bind(value) for name, value in arguments.items()}
 
 
 class Scalar:
-    """`str`, `int`, `float` or `bool`."""
-
     def __init__(self, kind: type, name: str) -> None:
         self._kind = kind
         self._name = name
@@ -137,8 +119,6 @@ class Choice:
 
 
 class Nullable:
-    """A type, or `None`."""
-
     def __init__(self, inner: PlainType) -> None:
         self._inner = inner
 
@@ -153,8 +133,6 @@ class Nullable:
 
 
 class ListOf:
-    """A list of one type."""
-
     def __init__(self, item: PlainType) -> None:
         self._item = item
 
@@ -169,8 +147,6 @@ class ListOf:
 
 
 class MapOf:
-    """A map from strings to one type."""
-
     def __init__(self, item: PlainType) -> None:
         self._item = item
 
@@ -193,18 +169,13 @@ def _leave() -> NoReturn:
 
 
 def is_plain_default(default: object) -> bool:
-    """Whether a schema can contain a default unchanged."""
     if type(default) is float:
         return math.isfinite(default)
     return default is None or type(default) in (str, int, bool)
 
 
 def to_json(value: object) -> Json:
-    """Any Python value as JSON: models and dataclasses dumped, tuples as lists; `NaN` and infinities become `null`.
-
-    Raises:
-        ValueError: something in it cannot be written as JSON.
-    """
+    """Any Python value as JSON; `NaN` and infinities become `null`. Raises `ValueError`."""
     kind = type(value)
     if kind is str or value is None or kind is bool or (kind is int and cast("int", value).bit_length() <= SMALL_BITS):
         return cast("Json", value)
@@ -220,12 +191,6 @@ def to_json(value: object) -> Json:
 
 
 def dumped(kind: PlainType, returned: object) -> Json:
-    """A returned value of a plain type, as JSON.
-
-    Raises:
-        NotPlain: pydantic must handle it.
-        ValueError: as `to_json`.
-    """
     return to_json(kind.dump(returned))
 
 
@@ -256,7 +221,6 @@ BARE_TYPES: tuple[tuple[Any, PlainType], ...] = (
 
 
 def plain_type(annotation: object) -> PlainType | None:
-    """The plain type of an annotation; `None` if it is left to pydantic."""
     try:
         return _read(annotation, frozenset())
     except NotPlain:
@@ -294,7 +258,6 @@ def _read_parts(origin: object, parts: tuple[Any, ...], inside: frozenset[type])
 
 
 def plain_parameters(parameters: Sequence[Parameter]) -> dict[str, PlainType] | None:
-    """The type of each parameter; `None` if one of them is left to pydantic."""
     made: dict[str, PlainType] = {}
     for parameter in parameters:
         plain = None if is_field(parameter.default) else plain_type(parameter.bare)
@@ -325,7 +288,6 @@ def _property(parameter: Parameter, plain: PlainType, definitions: Definitions) 
 
 
 def plain_value(plain: PlainType) -> dict[str, Any] | None:
-    """The schema of a function's value; `None` if pydantic must make it."""
     definitions = Definitions()
     try:
         # The root is the schema of the dataclass itself, not a reference to it.
@@ -342,13 +304,6 @@ _HOOKS = frozenset(
 
 
 class PlainDataclass:
-    """A dataclass.
-
-    Args:
-        made: The class.
-        members: Its fields' types, in order.
-    """
-
     def __init__(self, made: type, members: Mapping[str, PlainType]) -> None:
         self._made = made
         self._members = members
@@ -359,7 +314,6 @@ class PlainDataclass:
         return definitions.define(self._made, self.own_schema(definitions))
 
     def own_schema(self, definitions: Definitions) -> dict[str, Any]:
-        """The schema itself. `schema` returns a reference to it."""
         description = _description(self._made)
         properties: dict[str, Any] = {}
         for name, member in self._members.items():
@@ -387,11 +341,7 @@ class PlainDataclass:
 
 
 def field_types(annotation: type) -> dict[str, Any]:
-    """The types of a dataclass's fields, in order.
-
-    Raises:
-        NotPlain: it is not a plain dataclass: generic, of pydantic, or with its own constructor or checks.
-    """
+    """The types of a dataclass's fields, in order."""
     if not _is_its_fields(annotation):
         raise NotPlain
     try:

@@ -23,12 +23,7 @@ SECRETS: Final = "secretArguments"
 
 
 class ArgumentRefused(ProtocolError):
-    """An argument is missing, unknown or does not convert.
-
-    Args:
-        problem: The cause; names the argument.
-        secrets: The missing secret arguments, for a client that can ask its user.
-    """
+    """An argument is missing, unknown or does not convert."""
 
     def __init__(self, problem: str, secrets: Sequence[str] = ()) -> None:
         super().__init__(INVALID_PARAMS, f"Invalid params: {problem}", {SECRETS: [*secrets]} if secrets else None)
@@ -36,14 +31,7 @@ class ArgumentRefused(ProtocolError):
 
 
 def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
-    """Check and convert prompt arguments.
-
-    Returns:
-        The arguments as texts, and converted to their types, as JSON.
-
-    Raises:
-        ArgumentRefused: some are missing, or one is unknown or does not convert; names them.
-    """
+    """The arguments as texts, and converted to their types. Raises `ArgumentRefused`."""
     by_name = {argument.name: argument for argument in declared}
     for name in given.keys() - by_name.keys():
         known = ", ".join(by_name) or "none"
@@ -61,11 +49,7 @@ def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[di
 
 
 def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str, Json]:
-    """Check and convert answers to the questions of a workflow.
-
-    Raises:
-        ArgumentRefused: Answers are unknown or do not convert; names all of them.
-    """
+    """The answers, converted. Raises `ArgumentRefused`, which names all invalid ones."""
     by_name = {question.name: question for question in questions}
     converted: dict[str, Json] = {}
     problems: list[str] = []
@@ -86,7 +70,7 @@ def check_answers(questions: Sequence[Argument], given: JsonObject) -> dict[str,
 
 
 def _is_placeholder(value: Json, question: str) -> bool:
-    """Whether a value is what stands for the answer in a suggested call: `<Who borrows the book?>`."""
+    """Whether a value stands for the answer in a suggested call: `<Who borrows the book?>`."""
     if not isinstance(value, str) or not (value.startswith("<") and value.endswith(">")):
         return False
     pattern = re.sub(r"\\{[^{}]+\\}", ".*", re.escape(question))
@@ -94,17 +78,11 @@ def _is_placeholder(value: Json, question: str) -> bool:
 
 
 def _defaults(declared: Sequence[Argument]) -> dict[str, Json]:
-    """The defaults of optional arguments, as a client would send them."""
     return {argument.name: as_text(argument.default) for argument in declared if argument.default is not None}
 
 
 def default_fault(argument: Argument, *, in_full: bool) -> str | None:
-    """Why a default does not convert; `None` if it does, or if only pydantic knows and `in_full` is false.
-
-    Args:
-        argument: The argument.
-        in_full: Whether pydantic checks the default. Defaults of scalars are always checked.
-    """
+    """Why a default does not convert; `None` if it does, or if only pydantic knows and `in_full` is false."""
     text = as_text(argument.default)
     if _by_hand(text, argument.type) is not None or not (in_full or argument.type in (str, int, float, bool)):
         return None
@@ -116,7 +94,6 @@ def default_fault(argument: Argument, *, in_full: bool) -> str | None:
 
 
 def stored_arguments(stored: Mapping[str, Json], given: JsonObject) -> JsonObject:
-    """The arguments of a resume: those of the first call, replaced by those that are given again."""
     return {**stored, **given}
 
 
@@ -134,11 +111,7 @@ def _convert(argument: Argument, value: Json) -> Json:
 
 
 def convert(value: Json, target: Any) -> Json:
-    """A prompt argument's string converted to its type, as JSON. The string may be the JSON of the value.
-
-    Raises:
-        ValueError: it does not convert; has the cause.
-    """
+    """A prompt argument's string converted to its type, as JSON. The string may be the JSON of the value."""
     by_hand = _by_hand(value, target) if isinstance(value, str) else _as_it_is(value, target)
     if by_hand is not None:
         return by_hand
@@ -173,7 +146,6 @@ def _by_hand(text: str, target: Any) -> Json:
 
 
 def _as_it_is(value: Json, target: Any) -> Json:
-    """A number or boolean that already has the scalar type; `None` if pydantic is needed."""
     if target is float and type(value) is int:
         return float(value) if abs(value) <= EXACT_INTEGERS else None
     return value if target in (int, float, bool) and type(value) is target else None

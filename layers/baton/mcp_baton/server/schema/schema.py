@@ -54,18 +54,12 @@ class InvalidArguments(Exception):
 
 
 def explain(mismatch: Mismatch) -> str:
-    """The text of a mismatch: each field with its problem."""
     missing = [f"{name}: required, but missing" for name in mismatch.missing]
     return "; ".join(missing + [f"{item.field}: {item.problem}" for item in mismatch.invalid])
 
 
 class InputSchema:
-    """The schema of a function's arguments. Unknown arguments are refused, because a typo should be an error.
-
-    Args:
-        name: The function's name.
-        signature: Its signature.
-    """
+    """The schema of a function's arguments. Unknown arguments are refused, because a typo should be an error."""
 
     def __init__(self, name: str, signature: Signature) -> None:
         self._name = name
@@ -73,7 +67,6 @@ class InputSchema:
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
-        """JSON Schema 2020-12 of the arguments' object."""
         parameters, plain = self._signature.parameters, self._plain
         if plain is not None and (by_hand := plain_arguments(parameters, plain)) is not None:
             return by_hand
@@ -82,12 +75,7 @@ class InputSchema:
         return schema | {"properties": {item.published: properties[item.published] for item in parameters}}
 
     def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
-        """The function's keyword arguments, converted to their types, defaults left to the function where possible.
-
-        Raises:
-            InvalidArguments: they do not satisfy the schema.
-            Exception: a validator of the author raised it. Pydantic converts only `ValueError` and `AssertionError`.
-        """
+        """The keyword arguments, converted. Raises `InvalidArguments`, or the exception of an author's validator."""
         if (bound_by_hand := self._bound_by_hand(arguments)) is not None:
             return bound_by_hand
         from pydantic import ValidationError
@@ -111,7 +99,7 @@ class InputSchema:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every parameter is of a plain type, so that calls can be checked without pydantic."""
+        """Whether calls can be checked without pydantic."""
         return self._plain is not None
 
     def surely_differ(self, argument: str, one: Json, other: Json) -> bool:
@@ -155,12 +143,7 @@ class InputSchema:
 
 
 class OutputSchema:
-    """The schema of a function's value. MCP requires an object at the root, so other types are wrapped in `result`.
-
-    Args:
-        name: The function's name.
-        returns: Its return annotation.
-    """
+    """The schema of a function's value. MCP requires an object at the root, so other types are wrapped in `result`."""
 
     def __init__(self, name: str, returns: Any) -> None:
         self._name = name
@@ -168,12 +151,10 @@ class OutputSchema:
 
     @cached_property
     def wraps(self) -> bool:
-        """Whether structured content is `{"result": value}`."""
         return self._returns is not dict and self._bare_schema.get("type") != "object"
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
-        """JSON Schema 2020-12 of the structured content."""
         if not self.wraps:
             return self._bare_schema
         inner = dict(self._bare_schema)
@@ -182,11 +163,7 @@ class OutputSchema:
         return schema | ({"$defs": definitions} if definitions else {})
 
     def value(self, returned: object) -> Json:
-        """A returned value as JSON, after a check against the declared type.
-
-        Raises:
-            ValueError: it is not what the function says it returns, or not JSON.
-        """
+        """A returned value as JSON. Raises `ValueError` if it is not what the function declares, or not JSON."""
         if self._plain is not None:
             try:
                 return dumped(self._plain, returned)
@@ -202,12 +179,10 @@ class OutputSchema:
 
     @property
     def value_schema(self) -> dict[str, Any]:
-        """JSON Schema 2020-12 of the value itself, not wrapped."""
         return self._bare_schema
 
     @property
     def is_plain(self) -> bool:
-        """Whether the schema is made without pydantic."""
         return self._by_hand is not None
 
     @cached_property
@@ -284,26 +259,14 @@ type Purpose = Literal["validation", "serialization", "conversion"]
 
 
 class Blamed(Struct, frozen=True):
-    """A type that has no schema.
-
-    Attributes:
-        part: The class without a schema within the type, or the type itself.
-        cause: The text of pydantic, if the part does not explain the error.
-    """
+    """A type that has no schema."""
 
     part: object
     cause: str | None
 
 
 def tool_error(what: str, signature: Signature, error: Exception, *, has_output: bool) -> RegistrationError:
-    """The error for a tool without a schema: names the parameter or the return type.
-
-    Args:
-        what: The tool's name in errors.
-        signature: Its signature.
-        error: The exception that was raised for its schema.
-        has_output: Whether its return type needs a schema.
-    """
+    """The error for a tool without a schema: names the parameter or the return type."""
     refused = parameter_error_in(what, signature, "validation")
     if refused is not None:
         return refused
@@ -314,7 +277,6 @@ def tool_error(what: str, signature: Signature, error: Exception, *, has_output:
 
 
 def parameter_error_in(what: str, signature: Signature, purpose: Purpose) -> RegistrationError | None:
-    """The error of the first parameter without a schema; `None` if all have one."""
     for parameter in signature.parameters:
         default = parameter.default
         described: Any = Annotated[parameter.annotation, default] if is_field(default) else parameter.annotation
@@ -352,13 +314,7 @@ def _field_to_blame(annotation: Any) -> type | None:
 
 def canonical_arguments(schema: InputSchema, signature: Signature, arguments: JsonObject) -> JsonObject:
     """Arguments converted to their types, without those that equal their default: `{"n": "5"}` for an `int` becomes
-    `{"n": 5}`. Arguments that do not match the schema are returned unchanged. Makes calls comparable.
-
-    Args:
-        schema: The function's input schema.
-        signature: Its signature.
-        arguments: As a client sends them.
-    """
+    `{"n": 5}`. Arguments that do not match the schema are returned unchanged. Makes calls comparable."""
     try:
         bound = schema.bind(arguments)
         made: dict[str, Json] = {}

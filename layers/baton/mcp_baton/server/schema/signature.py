@@ -31,16 +31,8 @@ def is_async(function: Callable[..., object]) -> bool:
 def filled_by_server(
     function: Callable[..., object], what: str, *, alone: bool = False
 ) -> "tuple[str | None, Declared]":
-    """The name of the parameter that takes the `Context`, and the parameters that take dependencies.
-
-    Args:
-        function: A callable.
-        what: Its name in errors.
-        alone: Whether no caller fills the other parameters: then these need a default.
-
-    Raises:
-        RegistrationError: two parameters take the Context, one takes two dependencies, or one has no value.
-    """
+    """The parameter that takes the `Context`, and those with `Depends`. With `alone`, no caller fills the others, so
+    they need a default."""
     context: str | None = None
     declared: list[tuple[str, Dependency]] = []
     hints = type_hints(function, what)
@@ -79,11 +71,7 @@ def _dependency(name: str, annotation: typing.Any, default: object, what: str) -
 
 
 def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
-    """The resolved annotations of a function, of the `__init__` of a class, or of the `__call__` of an object.
-
-    Raises:
-        RegistrationError: a name in them is unknown.
-    """
+    """The resolved annotations of a function, of the `__init__` of a class, or of the `__call__` of an object."""
     target = inspect.unwrap(function)
     while isinstance(target, functools.partial):
         target = target.func
@@ -101,11 +89,7 @@ def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.A
 
 
 def check_kind(parameter: inspect.Parameter, what: str) -> None:
-    """Refuse a parameter that cannot be passed by its name.
-
-    Raises:
-        RegistrationError: it is `*args`, `**kwargs` or positional-only.
-    """
+    """Refuse a parameter that cannot be passed by its name."""
     if _is_rest(parameter):
         each = "Any" if parameter.annotation is NO_ANNOTATION else inspect.formatannotation(parameter.annotation)
         several = f"dict[str, {each}]" if parameter.kind is parameter.VAR_KEYWORD else f"list[{each}]"
@@ -132,12 +116,7 @@ def _is_context(annotation: object) -> bool:
 
 
 class Parameter(Struct, frozen=True):
-    """A parameter that the caller fills.
-
-    Attributes:
-        annotation: Its type; `Any` without an annotation.
-        default: Its default; `NO_ANNOTATION` without one. May be a pydantic `Field(...)`.
-    """
+    """A parameter that the caller fills. `default` may be a pydantic `Field(...)`."""
 
     name: str
     annotation: typing.Any
@@ -154,14 +133,12 @@ class Parameter(Struct, frozen=True):
 
     @property
     def required(self) -> bool:
-        """Whether the caller must fill it."""
         if self.default is not NO_ANNOTATION and not is_field(self.default):
             return False
         return all(note.is_required() for note in self._notes if is_field(note))
 
     @property
     def description(self) -> str:
-        """The description in `Field(description=…)` or `Annotated`."""
         texts = (note if isinstance(note, str) else getattr(note, "description", None) for note in self._notes)
         return next((text for text in texts if isinstance(text, str)), "")
 
@@ -173,7 +150,6 @@ class Parameter(Struct, frozen=True):
 
     @property
     def bare(self) -> typing.Any:
-        """Its type without such a text."""
         return self.annotation if self.text is None else self.annotation.__origin__
 
     @property
@@ -198,15 +174,7 @@ def is_field(note: object) -> bool:
 
 
 class Signature(Struct, frozen=True):
-    """A function's signature.
-
-    Attributes:
-        parameters: The parameters that the caller fills.
-        context: The name of the parameter that takes the `Context`; `None` without one.
-        returns: The return type; `NO_ANNOTATION` without one.
-        is_async: Whether a call makes a coroutine.
-        dependencies: The parameters with `Depends`.
-    """
+    """A function's signature: the parameters that the caller fills, and those that the server fills."""
 
     parameters: tuple[Parameter, ...]
     context: str | None
@@ -216,25 +184,14 @@ class Signature(Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the parameters that the caller fills."""
         return frozenset(parameter.published for parameter in self.parameters)
 
     @property
     def required(self) -> frozenset[str]:
-        """The names of the parameters that the caller must fill."""
         return frozenset(parameter.published for parameter in self.parameters if parameter.required)
 
 
 def read_signature(function: Callable[..., object], what: str) -> Signature:
-    """Read a function's signature.
-
-    Args:
-        function: A callable.
-        what: Its name in errors, such as `tool 'refund'`.
-
-    Raises:
-        RegistrationError: a parameter or an annotation cannot be published.
-    """
     if isinstance(function, type) or inspect.isasyncgenfunction(function):
         raise _no_function(function, what)
     hints = type_hints(function, what)
@@ -277,10 +234,7 @@ _OTHERS = frozenset({"pydantic", "pydantic_core", "typing_extensions"})
 
 
 def undescribable(annotation: typing.Any) -> type | None:
-    """The class in a type that surely has no schema, found without pydantic; `None` if there is none.
-
-    It is a class of the author that is neither a dataclass nor a model, and has no base class of the standard library.
-    """
+    """The class in a type that surely has no schema, found without pydantic; `None` if there is none."""
     if type(annotation) is type:
         return annotation if _is_unknown(annotation) else None
     if getattr(annotation, "__origin__", None) is type or any(
@@ -299,11 +253,6 @@ def _is_unknown(made: type) -> bool:
 
 
 def read_dependencies(declared: Declared, what: str) -> "tuple[tuple[str, Provider], ...]":
-    """The declared dependencies, with their own dependencies.
-
-    Raises:
-        RegistrationError: one of them cannot work.
-    """
     if not declared:
         return ()
     return tuple((name, read_provider(dependency, what)) for name, dependency in declared)
@@ -313,14 +262,7 @@ REMEDY = "use a type that pydantic knows, such as str, a dataclass or a model"
 
 
 def parameter_error(what: str, name: str, annotation: object, cause: str | None = None) -> RegistrationError:
-    """The error for a parameter whose type has no schema.
-
-    Args:
-        what: The function's name in errors, such as `tool 'refund'`.
-        name: The parameter.
-        annotation: Its type, or the part of it that has no schema.
-        cause: The text of pydantic.
-    """
+    """The error for a parameter whose type has no schema."""
     shown = shown_type(annotation)
     filled = f"write {name}: Annotated[{shown}, Depends(…)] for a value that the server creates"
     return RegistrationError(
@@ -329,7 +271,6 @@ def parameter_error(what: str, name: str, annotation: object, cause: str | None 
 
 
 def return_error(what: str, annotation: object, cause: str | None = None) -> RegistrationError:
-    """The error for a return type without a schema."""
     return RegistrationError(
         f"{what}: its return type {shown_type(annotation)} has no schema{_said(cause)}; "
         "use a dict, a dataclass or a model, or leave out the return type"
@@ -345,12 +286,10 @@ def argument_cause(name: str, annotation: object, cause: str | None = None) -> s
 
 
 def shown_type(annotation: object) -> str:
-    """A type as it is written in code."""
     return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's text."""
     return str(error).partition("\n")[0].rstrip(". ")
 
 
@@ -363,15 +302,7 @@ type Swap = Callable[[Factory], Factory]
 
 
 class Provider(Struct, frozen=True):
-    """A dependency whose factory has been read.
-
-    Attributes:
-        context: The factory's parameter that takes the `Context`; `None` without one.
-        needs: The dependencies that its other parameters take.
-        entered: Whether its value is a context manager that is entered.
-        is_async: Whether the factory is asynchronous.
-        timeout_s: The time limit of the factory of a process-scoped dependency, seconds.
-    """
+    """A dependency whose factory has been read. `entered`: its value is a context manager."""
 
     factory: Factory
     scope: Lifetime
@@ -393,24 +324,13 @@ class Provider(Struct, frozen=True):
 
 
 def as_declared(factory: Factory) -> Factory:
-    """Do not replace a factory."""
     return factory
 
 
 def read_provider(
     dependency: Dependency, what: str, swap: Swap = as_declared, above: tuple[tuple[Factory, Lifetime], ...] = ()
 ) -> Provider:
-    """Read a dependency's factory, and those that it depends on.
-
-    Args:
-        dependency: The declared dependency.
-        what: The name of its user in errors, such as `tool 'refund'`.
-        swap: Replaces factories.
-        above: The dependencies that depend on it, the outermost first.
-
-    Raises:
-        RegistrationError: a cycle, a request-scoped dependency of a process-scoped one, or a parameter without a value.
-    """
+    """Read a dependency's factory, and those that it depends on."""
     factory, scope = swap(dependency.factory), dependency.scope
     _refuse_unhashable(factory, what)
     _refuse_cycle(factory, what, [known for known, _ in above])
@@ -431,7 +351,6 @@ def read_provider(
 
 
 def name_of(factory: Factory) -> str:
-    """A factory's name in errors."""
     return getattr(factory, "__qualname__", None) or repr(factory)
 
 

@@ -1,0 +1,147 @@
+"""Jobs whose responses are lost (docs/storage.md, Jobs)."""
+
+import pytest
+from msgspec.structs import replace
+
+from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, TaskFinished, TaskHeld
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LEASE_MS, TaskRecord, TaskStatus
+from mcp_baton.tasks.store import Batch
+from tests.store.conftest import AfterRead, Clock, LostReplies
+from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Store
+
+WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
+COMPLETED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.CANCELLED
+ERROR: JsonObject = {"code": -32603, "message": "the worker was lost"}
+QUESTIONS: dict[str, JsonObject] = {
+    f"q{place}": {"method": "elicitation/create", "params": {"message": f"{place}?"}} for place in range(2)
+}
+
+
+def answer(key: str) -> JsonObject:
+    return {"action": "accept", "content": {"is": key}}
+
+
+def number_of(task: TaskRecord | None) -> int:
+    assert task
+    assert task.job
+    return task.job.dispatches
+
+
+def test_a_job_is_created_once_if_the_response_is_lost(store: Store, create_job: Begin, lost: LostReplies) -> None:
+    lost.times = 1
+    task = create_job()
+    assert store.list(task.owner).tasks[0].task_id == task.task_id
+    assert store.get(task.owner, task.task_id) == task
+
+
+def test_an_attempt_is_counted_once_if_the_response_is_lost(
+    store: Store, create_job: Begin, worker: MakeClaim, lost: LostReplies
+) -> None:
+    task = create_job(attempts=1)
+    lost.times = 2
+    taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+    assert taken.claim == replace(worker("a"), number=1, dispatch=1)
+
+
+def test_a_worker_whose_claim_response_was_lost_and_that_was_taken_over_does_not_begin(
+    store: Store, create_job: Begin, worker: MakeClaim, clock: Clock, lost: LostReplies
+) -> None:
+    """Its function stood still between the first attempt at the request and the second."""
+    task, first = create_job(), worker("a")
+
+    def stand_still() -> None:
+        clock.ms += LEASE_MS + 1
+        store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+
+    lost.times, lost.meanwhile = 1, stand_still
+    with pytest.raises(TaskHeld) as held:
+        store.jobs.claim(task.owner, task.task_id, first, 1)
+    assert held.value.current == store.get(task.owner, task.task_id)
+    assert held.value.until_ms == worker("b").until_ms
+
+
+def test_a_worker_whose_claim_response_was_lost_and_whose_job_was_cancelled_does_not_begin(
+    store: Store, create_job: Begin, worker: MakeClaim, lost: LostReplies
+) -> None:
+    task = create_job()
+    lost.times, lost.meanwhile = 1, lambda: store.cancel(task.owner, task.task_id)
+    with pytest.raises(TaskFinished):
+        store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+
+
+def test_a_dispatch_is_noted_once_if_the_response_is_lost(
+    store: Store, create_job: Begin, clock: Clock, lost: LostReplies
+) -> None:
+    task = create_job()
+    clock.ms += FIRST_DISPATCH_MS + 1
+    lost.times = 1
+    again = store.jobs.dispatch_again(task)
+    assert again
+    assert number_of(again) == 2
+
+
+@pytest.mark.parametrize("write", ["fail", "give up", "ask", "hand over", "result"])
+def test_a_write_of_a_job_whose_response_is_lost_is_recognised_as_its_own(
+    store: Store, held_job: HeldJob, clock: Clock, lost: LostReplies, write: str
+) -> None:
+    task, claim = held_job(attempts=1)
+    lost.times = 1
+    match write:
+        case "fail":
+            after: TaskRecord | None = store.jobs.fail(task, claim, ERROR)
+        case "give up":
+            clock.ms += LEASE_MS + 1
+            after = store.jobs.give_up(task, ERROR)
+        case "ask":
+            after = store.jobs.ask(task, claim, QUESTIONS)
+        case "hand over":
+            after = store.jobs.hand_over(task, claim, 60_000)
+        case _:
+            after = store.write(task, Batch(result={}, claim=claim, release=True)).task
+    assert after == store.get(task.owner, task.task_id)
+    assert after.version == task.version + 1
+
+
+def test_an_answer_is_stored_once_if_the_response_is_lost(
+    store: Store, held_job: HeldJob, lost: LostReplies, after_read: AfterRead
+) -> None:
+    task, claim = held_job()
+    store.jobs.ask(task, claim, {"q0": QUESTIONS["q0"], "q1": QUESTIONS["q1"]})
+
+    def lose_the_write() -> None:
+        lost.times = 1
+        lost.meanwhile = lambda: store.jobs.answer(task.owner, task.task_id, {"q1": answer("q1")})
+
+    after_read.run = lose_the_write
+    after = store.jobs.answer(task.owner, task.task_id, {"q0": answer("q0")})
+    assert after
+    assert after.job
+    assert after.job.answers == {"q0": answer("q0"), "q1": answer("q1")}
+    assert (after.status, after.version) == (WORKING, task.version + 3)
+
+
+@ON_MEMORY
+def test_a_report_is_sent_once_and_its_outcome_may_be_unknown(
+    store: Store, held_job: HeldJob, lost: LostReplies
+) -> None:
+    task, claim = held_job()
+    lost.times = 1
+    with pytest.raises(OutcomeUnknown):
+        store.jobs.report(task, claim, "half")
+    assert lost.times == 0
+    assert store.get(task.owner, task.task_id).status_message == "half"
+
+
+@ON_MEMORY
+def test_questions_are_stored_once_if_the_response_is_lost(store: Store, held_job: HeldJob, lost: LostReplies) -> None:
+    task, claim = held_job()
+    lost.times = 1_000
+    with pytest.raises(OutcomeUnknown):
+        store.jobs.ask(task, claim, QUESTIONS)
+    lost.times = 0
+    with pytest.raises(ClaimLost):
+        store.jobs.fail(task, claim, ERROR)
+    after = store.get(task.owner, task.task_id)
+    assert after.job
+    assert (after.status, after.job.open) == (INPUT_REQUIRED, QUESTIONS)
