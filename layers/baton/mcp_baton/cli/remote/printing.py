@@ -127,7 +127,7 @@ def steps_table(steps: tuple[StepState, ...]) -> Padding:
 
 
 def why(pause: Mapping[str, Any]) -> str:
-    """Return a pause reason in words (docs/workflows.md, Pausing), or only the type if this version does not know it."""
+    """Return a pause reason in words (docs/workflows.md, Pausing), or its type if this version does not know it."""
     kind, reason = str(pause.get("type", "paused")), parse_pause(pause)
     return f"{kind}: {reason.what_happened()}" if reason else kind
 
