@@ -33,6 +33,7 @@ type Check = Callable[..., tuple[int, Any]]
 
 RIGHT = PRELUDE + added("FETCH") + EPILOGUE
 SAMPLE = Path(__file__).parents[2] / "examples" / "sample" / "app.py"
+EXPENSES = SAMPLE.parents[1] / "expenses" / "app.py"
 SAMPLE_MODULES = ("app", "shop", "orders", "sales")
 
 
@@ -155,7 +156,12 @@ def test_a_correct_server_has_no_faults(check: Check, capsys: pytest.CaptureFixt
 
 @pytest.mark.usefixtures("own_sample")
 @pytest.mark.parametrize(
-    "server", [pytest.param(SERVER, marks=needs_the_starter, id="starter"), pytest.param(SAMPLE, id="sample")]
+    "server",
+    [
+        pytest.param(SERVER, marks=needs_the_starter, id="starter"),
+        pytest.param(SAMPLE, id="sample"),
+        pytest.param(EXPENSES, id="expenses"),
+    ],
 )
 def test_example_servers_have_no_faults(server: Path, check: Check) -> None:
     code, found = check(str(server), "--strict")
