@@ -159,7 +159,7 @@ def test_every_reader_knows_every_reason(kind: type[Reason]) -> None:
     assert "{" not in short
     assert {name for template in kind.short for name in placeholders(template)} <= stored.keys()
     assert not placeholders(kind.short[-1])
-    assert why(stored).startswith(f"{reason.type} at pay: {short}")
+    assert why(stored) == f"{reason.type}: {reason.what_happened()}"
     assert pause_words(stored, "the limit").startswith(f"paused at pay: {short}")
     assert (Pause(reason.type, stored).step, paused_step(stored)) == ("pay", "pay")
     assert table["types"][reason.type]["short"] == list(kind.short)

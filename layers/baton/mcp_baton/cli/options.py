@@ -18,32 +18,26 @@ from mcp_baton.exceptions import BatonError
 from mcp_baton.settings import ALIAS
 
 
-def database(text: str) -> str:
-    """`embedded`, or the URL of a DynamoDB."""
-    if text != "embedded" and not re.fullmatch(r"https?://[^\s/?#]+/?", text):
-        raise typer.BadParameter(f"{text!r} is neither 'embedded' nor a URL such as http://127.0.0.1:8001")
-    return text
+def _matching(pattern: str, remedy: str) -> Callable[[str], str]:
+    """Return a parser that accepts texts of a pattern."""
+
+    def parsed(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise typer.BadParameter(f"{text!r} {remedy}")
+        return text
+
+    return parsed
 
 
-def table_name(text: str) -> str:
-    """A table's name, as DynamoDB allows it."""
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", text):
-        raise typer.BadParameter(f"{text!r} is not a table's name: use 3 to 255 of A-Z a-z 0-9 _ . -")
-    return text
-
-
-def queue(text: str) -> str:
-    """The URL of an SQS queue."""
-    if not re.fullmatch(r"https?://[^\s/?#]+/\S+", text):
-        raise typer.BadParameter(f"{text!r} is not a queue's URL: https://sqs.<region>.amazonaws.com/<account>/<name>")
-    return text
-
-
-def alias(text: str) -> str:
-    """A Lambda function's alias: its ARN, or `name:alias`."""
-    if not re.fullmatch(ALIAS, text):
-        raise typer.BadParameter(f"{text!r} is not a function's alias: use its ARN, or name:alias")
-    return text
+database = _matching(r"embedded|https?://[^\s/?#]+/?", "is neither 'embedded' nor a URL such as http://127.0.0.1:8001")
+table_name = _matching(r"[A-Za-z0-9_.-]{3,255}", "is not a table's name: use 3 to 255 of A-Z a-z 0-9 _ . -")
+queue = _matching(
+    r"https?://[^\s/?#]+/\S+", "is not a queue's URL: https://sqs.<region>.amazonaws.com/<account>/<name>"
+)
+alias = _matching(ALIAS, "is not a function's alias: use its ARN, or name:alias")
+server_name = _matching(r"[A-Za-z0-9_-]{1,32}", "is not a server's name: use 1 to 32 of A-Z a-z 0-9 _ -")
+# RFC 9110, section 5.1
+header_name = _matching(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not the name of a header")
 
 
 def endpoint(text: str) -> str:
@@ -52,20 +46,6 @@ def endpoint(text: str) -> str:
         raise typer.BadParameter(f"{text!r} is not a server's URL such as https://example.com/mcp")
     if not re.fullmatch(r"https?://[^/]+/.+", text):
         raise typer.BadParameter(f"{text!r} has no path: a Baton server answers at {text.rstrip('/')}/mcp")
-    return text
-
-
-def server_name(text: str) -> str:
-    """A server's name that every host accepts."""
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", text):
-        raise typer.BadParameter(f"{text!r} is not a server's name: use 1 to 32 of A-Z a-z 0-9 _ -")
-    return text
-
-
-def header_name(text: str) -> str:
-    """The name of an HTTP header (RFC 9110, section 5.1)."""
-    if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", text):
-        raise typer.BadParameter(f"{text!r} is not the name of a header")
     return text
 
 

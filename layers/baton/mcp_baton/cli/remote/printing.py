@@ -127,12 +127,9 @@ def steps_table(steps: tuple[StepState, ...]) -> Padding:
 
 
 def why(pause: Mapping[str, Any]) -> str:
-    """Return a pause reason in words (docs/workflows.md, Pausing)."""
-    step = paused_step(pause)
-    line = f"{pause.get('type', 'paused')} at {step}" if step else str(pause.get("type", "paused"))
-    reason = parse_pause(pause)
-    line += f": {reason.short_form()}" if reason else ""
-    return line if "retryable" not in pause else f"{line} ({'' if pause['retryable'] else 'not '}retryable)"
+    """Return a pause reason in words (docs/workflows.md, Pausing), or its type if this version does not know it."""
+    kind, reason = str(pause.get("type", "paused")), parse_pause(pause)
+    return f"{kind}: {reason.what_happened()}" if reason else kind
 
 
 def call_line(entry: Mapping[str, Any], task_id: str | None = None) -> str:
