@@ -105,12 +105,14 @@ def added(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order"
     )
 
 
+FIRST = "order = step(fetch_order)(order_id=order_id)"
+
+
 def described(
     *lines: str, header: str = '@server.workflow\ndef refund_order(order_id: Annotated[str, "Which order"])'
 ) -> str:
     """The lines that describe a workflow by a function. `order` is the result of its first step."""
-    first = "order = step(fetch_order)(order_id=order_id)"
-    body = "".join(f"    {line}\n" for line in ('"""Refund an order."""', first, *lines))
+    body = "".join(f"    {line}\n" for line in ('"""Refund an order."""', FIRST, *lines))
     return f"from mcp_baton import ask_model, ask_user, fetch, step\n\n\n{header} -> None:\n{body}"
 
 
@@ -755,7 +757,91 @@ FILES = (
     ),
 )
 
-MISTAKES = (*IN_TABLES, *TYPES, *FUNCTIONS, *DECORATORS, *STEPS, *WORKFLOWS, *FILES, *RUNS)
+LATE = '@server.workflow%s\n%sdef refund_order(order_id: Annotated[str, "Which order"]%s)'
+PAY = "step(refund%s)(order_id=order_id, amount=order.total)  # here"
+SURE = "ask_user('sure', 'Sure?', returns=%s)  # here"
+OF_FUNCTIONS = (
+    # The name, the workflow, what the message says, and the remedy.
+    (
+        "a question with the name of an argument",
+        described("ask_user('order_id', 'Which?')  # here"),
+        "'order_id'",
+        "name",
+    ),
+    ("a question without a name", described("ask_user('Sure?')  # here"), "'question'", "ask_user('reader', 'Who"),
+    ("a question before its name", described("ask_user('Is it so?', 'so')  # here"), "'Is it so?'", "name before"),
+    ("an answer of an unknown type", CONNECTION + described(SURE % "Connection"), "'sure'", "such as str, bool"),
+    ("a type of answers as a text", described(SURE % "'bool'"), "returns='bool'", "write returns=bool"),
+    ("a list of answers", described(SURE % "['yes', 'no']"), "['yes', 'no'] is not", "Literal['yes', 'no']"),
+    ("a misspelt option of a step", described(PAY % ", retries=3"), "'retries'", "did you mean 'retry'?"),
+    ("a condition as a text", described(PAY % ", when='total > 1'"), "'total > 1'", 'order["total"] > 100'),
+    (
+        "a lambda as a tool",
+        described("step(lambda sku: sku)(sku=order_id)  # here"),
+        "lambda",
+        "write a function with def",
+    ),
+    ("a step that is not called", described("step(refund)  # here"), "step(refund) has no call", "step(refund)(…)"),
+    (
+        "two steps without names",
+        described("step(fetch_order)(order_id='A')  # here"),
+        "'fetch_order'",
+        "name='fetch_order_2'",
+    ),
+    (
+        "a misspelt option of a workflow",
+        described(header=LATE % ("(durabel=False)  # here", "", "")),
+        "'durabel'",
+        "'durable'?",
+    ),
+    (
+        "a workflow's name without name=",
+        described(header=LATE % ("('refunds')  # here", "", "")),
+        "'refunds'",
+        "name='refunds'",
+    ),
+    ("an asynchronous workflow", described(header=LATE % ("  # here", "async ", "")), "'refund_order'", "write def"),
+    (
+        "a workflow that is a tool",
+        described(header=LATE % ("  # here", "@server.tool\n", "")),
+        "a tool already",
+        "two functions",
+    ),
+    (
+        "a source as a default",
+        described(header=LATE % ("  # here", "", f" = {ID}")),
+        "'order_id' is not JSON",
+        "text, a number",
+    ),
+    (
+        "a workflow without steps",
+        described(header=LATE % ("  # here", "", "")).replace(FIRST, "pass"),
+        "no steps",
+        "at least one",
+    ),
+)
+OTHER_SERVER = """\
+from mcp_baton import Server
+
+bank = Server("bank")
+
+
+@bank.tool
+def pay(order_id: str) -> int:
+    return 1
+"""
+IN_FUNCTIONS = (
+    *(Mistake(name, source, (says,), remedy) for name, source, says, remedy in OF_FUNCTIONS),
+    Mistake(
+        "a tool of another server",
+        "from flows import pay\n\n\n" + described("step(pay)(order_id=order_id)  # here"),
+        ("step 'pay'", "no tool of this server"),
+        "@server.tool",
+        others={"flows.py": OTHER_SERVER},
+    ),
+)
+
+MISTAKES = (*IN_TABLES, *TYPES, *FUNCTIONS, *DECORATORS, *STEPS, *WORKFLOWS, *FILES, *RUNS, *IN_FUNCTIONS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Final
 
 import mcp_baton
 from mcp_baton.exceptions import RegistrationError, SettingsError
+from mcp_baton.hints import meant
 from mcp_baton.local.log import is_own
 from mcp_baton.workflow.definition import Workflow
 
@@ -19,6 +20,9 @@ EXAMPLES: Final = {
     "Server": "Server('shop')",
     "Server.completion": "@server.completion('refund_order', 'order_id')",
     "Server.resource": "@server.resource('docs://{topic}')",
+    "ask_model": "ask_model('topic', 'What is it about?')",
+    "ask_user": "ask_user('reader', 'Who borrows the book?')",
+    "fetch": "fetch('policy', 'docs://policy')",
     "Step": "Step('fetch', tool=fetch_order, arguments={…})",
     "Workflow": "Workflow(name='refund_order', description='refund an order', steps=[…])",
     "step_output": "step_output('fetch', 'total')",
@@ -26,6 +30,9 @@ EXAMPLES: Final = {
 _CALL: Final = re.compile(
     r"(?P<of>[A-Za-z_]+)(?:\.(?P<method>\w+))?\(\) (?P<cause>(?:got|missing|takes) .*)", re.DOTALL
 )
+_UNKNOWN: Final = re.compile(r"got an unexpected keyword argument '(\w+)'")
+_PLACE: Final = re.compile(r"(?P<what>workflow '[^']*': )(?P<file>\S[^\n]*?\.py):(?P<line>\d+):? ")
+"""The author's line within an error of a workflow function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,9 @@ class Fault:
 
     @classmethod
     def of(cls, text: str, site: Site | None = None) -> "Fault":
-        """Return the fault of an error message of Baton: `what: cause; remedy`."""
+        """Return the fault of an error message of Baton: `what: cause; remedy`. A line in it becomes the site."""
+        if (place := _PLACE.match(text)) is not None:
+            text, site = place["what"] + text[place.end() :], Site(Path(place["file"]), int(place["line"]))
         problem, remedy = _divided(text)
         return cls(problem, remedy, site)
 
@@ -74,9 +83,11 @@ def wrong_call(error: BaseException) -> str | None:
     if said is None or said["of"] not in mcp_baton.__all__:
         return None
     called = said["of"] if said["method"] in (None, "__init__") else f"{said['of']}.{said['method']}"
-    cause, _, meant = said["cause"].partition(". Did you mean ")
-    if meant:
-        return f"{called}: {cause}; did you mean {meant}"
+    cause, _, similar = said["cause"].partition(". Did you mean ")
+    if similar:
+        return f"{called}: {cause}; did you mean {similar}"
+    if (unknown := _UNKNOWN.fullmatch(cause)) is not None and said["method"] in (None, "__init__"):
+        return f"{called}: {cause}{meant(unknown[1], inspect.signature(getattr(mcp_baton, said['of'])).parameters)}"
     example = EXAMPLES.get(called)
     return f"{called}: {cause}" + (f"; write {example}" if example else "")
 
@@ -130,7 +141,7 @@ class Definitions:
     def refused(self, error: RegistrationError, *things: object) -> None:
         if not self.collects:
             raise error
-        self.faults.append(Fault.of(str(error), _author()))
+        self.faults.append(Fault.of(str(error), last_own_line(error) or _author()))
         self.names += things
 
     def made(self, thing: object) -> None:

@@ -259,6 +259,10 @@ class Server:
         def register[F: Callable[..., object]](function: F, /) -> F:
             with defining(name or getattr(function, "__name__", None)):
                 functions = {name: tool.decorated for name, tool in self.tools.items()}
+                if function in functions.values():
+                    raise WorkflowError(
+                        name or name_of(function), "the function is a tool already; write two functions, one for each"
+                    )
                 self.add_workflow(workflow_of_function(function, name, functions, options))
             return function
 

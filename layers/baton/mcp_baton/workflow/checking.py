@@ -100,7 +100,7 @@ def _default_faults(argument: Argument) -> Iterator[str]:
     if argument.secret and argument.default is not None:
         yield f"the argument {argument.name!r} is secret, so it has no default; leave out one of them"
     if cause:
-        yield f"the default of the argument {argument.name!r} is not JSON: {cause}"
+        yield f"the default of the argument {argument.name!r} is not JSON ({cause}); write text, a number or a list"
 
 
 def not_json(value: object) -> str | None:
@@ -416,9 +416,9 @@ def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> It
     if step.tool is not None or step.resources or step.arguments:
         yield "it asks a question, so it has no tool, resources or arguments; make two steps"
     if step.name in arguments:
-        yield "it asks a question and has the name of an argument; give it another"
+        yield "it asks a question and has the name of an argument; give the question another name"
     if not hosts_take(step.name):
-        yield f"it asks a question, and its name is the answer's name: {NAME}"
+        yield f"it asks a question, and its name is the answer's name: {NAME}; write the name before the question"
     known = [*step.template_bindings, *arguments]
     for name in sorted(placeholders(step.ask.question).difference(known)) if step.ask else ():
         yield f"nothing fills {{{name}}} in its question{meant(name, known)}"

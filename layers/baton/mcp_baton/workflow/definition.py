@@ -176,7 +176,7 @@ class Ask(Struct, frozen=True):
         of: Who answers: `model` or `user`.
 
     Raises:
-        RegistrationError: The question is empty, or `of` has another value.
+        RegistrationError: The question is empty, `of` has another value, or `returns` is text or a list.
     """
 
     question: str
@@ -188,6 +188,11 @@ class Ask(Struct, frozen=True):
             raise RegistrationError("Ask: the question is missing; write Ask('Who borrows the book?')")
         if self.of not in ("model", "user"):
             raise RegistrationError(f"Ask: of={self.of!r} is not possible; write of='model' or of='user'")
+        if isinstance(self.returns, str):
+            raise RegistrationError(f"Ask: returns={self.returns!r} is text, not a type; write returns={self.returns}")
+        if isinstance(self.returns, list | tuple | set | dict):
+            shown = ", ".join(map(repr, self.returns))
+            raise RegistrationError(f"Ask: returns={self.returns!r} is not a type; write returns=Literal[{shown}]")
 
 
 class _Kept:

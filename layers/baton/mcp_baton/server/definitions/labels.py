@@ -88,7 +88,8 @@ def name_of(function: object) -> str:
         raise not_a_function(function)
     name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        raise RegistrationError(f"{function!r} has no name; give it one with name=...")
+        shown = "a lambda" if name == "<lambda>" else repr(function)
+        raise RegistrationError(f"{shown} has no name; write a function with def, or give it a name with name=...")
     return name
 
 

@@ -10,8 +10,8 @@ from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.schema.plain import plain_type
 from mcp_baton.server.schema.prompt_arguments import default_fault
 from mcp_baton.server.schema.schema import blamed_type, parameter_error_in
-from mcp_baton.server.schema.signature import argument_cause, undescribable
-from mcp_baton.workflow.checking import Callee, all_errors, checked
+from mcp_baton.server.schema.signature import answer_cause, argument_cause, undescribable
+from mcp_baton.workflow.checking import Callee, all_errors, checked, not_json
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.resolve import Schema
 
@@ -42,6 +42,10 @@ def argument_errors(workflow: Workflow) -> Iterator[WorkflowError]:
         blamed = None if plain_type(argument.type) is not None else blamed_type(argument.type, "conversion")
         if blamed is not None:
             yield WorkflowError(workflow.name, argument_cause(argument.name, blamed.part, blamed.cause))
+    for question in workflow.questions:
+        blamed = None if plain_type(question.type) is not None else blamed_type(question.type, "conversion")
+        if blamed is not None:
+            yield WorkflowError(workflow.name, answer_cause(blamed.part, blamed.cause), question.name)
 
 
 def checked_workflows(
@@ -84,16 +88,20 @@ def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowErro
     for argument in workflow.arguments:
         part = None if argument.type is str else undescribable(argument.type)
         if part is not None:
-            from mcp_baton.server.schema.signature import argument_cause
-
             unknown = True
             yield WorkflowError(workflow.name, argument_cause(argument.name, part))
+    for question in workflow.questions:
+        part = None if question.type is str else undescribable(question.type)
+        if part is not None:
+            unknown = True
+            yield WorkflowError(workflow.name, answer_cause(part), question.name)
     if in_full and not unknown:
         errors = list(argument_errors(workflow))
         unknown = bool(errors)
         yield from errors
     for argument in () if unknown else workflow.arguments:
-        fault = None if argument.default is None else default_fault(argument, in_full=in_full)
+        is_json = argument.default is not None and not_json(argument.default) is None
+        fault = default_fault(argument, in_full=in_full) if is_json else None
         if fault:
             cause = f"the default of the argument {argument.name!r} does not convert to its type: {fault}"
             yield WorkflowError(workflow.name, cause)

@@ -285,6 +285,13 @@ def argument_cause(name: str, annotation: object, cause: str | None = None) -> s
     )
 
 
+def answer_cause(annotation: object, cause: str | None = None) -> str:
+    return (
+        f"returns: an answer cannot have the type {shown_type(annotation)}{_said(cause)}; "
+        "use a type that pydantic knows, such as str, bool, a Literal or a dataclass"
+    )
+
+
 def shown_type(annotation: object) -> str:
     return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
 
