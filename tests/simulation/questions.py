@@ -1,10 +1,8 @@
 """The simulation of workflows that ask questions: clients answer them, also twice, at once, and with other answers.
 
-Besides what holds of every workflow: 18. An answer that a reply accepted was stored. A run does not replace an answer
-that a step had used when the run claimed the task. A run's step has run with the stored answer. An answer is only
-refused if another one was stored and used while the request ran.
-
-Not judged: a continuation that uses an answer while a run, which has claimed the task, replaces it.
+Besides what holds of every workflow: 18. An answer that a reply accepted was stored. An answer is not replaced while a
+step keeps the result that it made with it. A run's step has run with the stored answer. An answer is only refused if
+another one was stored and used while the request ran.
 """
 
 from collections.abc import Mapping, Sequence
@@ -124,7 +122,7 @@ class QuestionJudge(Judge):
             now = self._answer(after, question)
             if before is not None and now != before:
                 self.world.struck.add("an answer was replaced")
-                if now is None or (process is not None and self._used(self._claimed(process), question)):
+                if now is None or self._keeps_a_use(change.before, after, question):
                     self.wrong(
                         18, f"write #{number} replaces the answer {before!r} to {question}, which was used, by {now!r}"
                     )
@@ -182,14 +180,13 @@ class QuestionJudge(Judge):
             for question, value in given.items()
         )
 
-    def _claimed(self, process: Process) -> Item | None:
-        """The task as a run's first write left it: its claim, which also read the task."""
-        mine = (
-            change.after
-            for change, writer in self.changes
-            if writer is process and change.key[1] == TASK + self.task_id
-        )
-        return next(mine, None)
+    def _keeps_a_use(self, before: Item | None, after: Item, question: str) -> bool:
+        """Whether a step keeps the result that it made with the answer before."""
+        step, _ = USES[question]
+        if before is None or steps_of(before).get(step) not in ("completed", "failed"):
+            return False
+        one, other = (value_of(item, RESULT_PREFIX + step, self.world.stored) for item in (before, after))
+        return bool(one == other)
 
     def _questions(self) -> list[str]:
         return [step.name for step in self.world.steps() if step.ask]

@@ -119,4 +119,16 @@ def tell(order: str) -> None:
     step(notify)(email="a@example.com", text=order, copies=copies)
 
 
+@server.tool
+def unlock(pin: str, door: str) -> str:
+    """Unlock a door."""
+    return f"{door} is {'open' if pin == '4711' else 'closed'}"
+
+
+@server.workflow
+def enter(pin: Annotated[str, Argument(secret=True)]) -> None:
+    """Enter a house."""
+    step(unlock)(pin=pin, door=ask_model("door", "Which door?"))
+
+
 lambda_handler = handler(server)

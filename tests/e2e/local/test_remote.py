@@ -238,6 +238,16 @@ def test_continue_uses_a_given_secret_and_does_not_show_it(
     assert "4711" not in captured.out + captured.err
 
 
+def test_continue_sends_a_given_secret_with_the_answers_and_does_not_show_it(
+    url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed("the back door")
+    assert main(["run", url, "enter", "pin=4711", "--continue", *KIM]) == 0
+    captured = capsys.readouterr()
+    assert "the back door is open" in captured.out
+    assert "4711" not in captured.out + captured.err
+
+
 class Typist:
     """A shell command in a terminal of its own, and the person who types there."""
 

@@ -245,6 +245,37 @@ def test_a_background_workflow_takes_answers_with_its_first_call(baton: Connect,
     assert client.call_workflow("borrow", {"title": "Emma", "answers": {"reader": "Kim", "days": 7}}).completed
 
 
+def test_an_answer_that_another_call_has_used_meanwhile_is_not_replaced(baton: Connect) -> None:
+    server = Server("library", task_ids="text")
+
+    @server.tool
+    def prepare() -> None:
+        raise ToolError("busy")
+
+    @server.tool
+    def lend(reader: str) -> str:
+        return f"lent to {reader}"
+
+    @server.workflow
+    def borrow() -> None:
+        """Borrow a book."""
+        reader = ask_user("reader", "Who?")
+        step(prepare, retryable=True)()
+        step(lend)(reader=reader)
+
+    client = baton(server)
+    task = client.call_workflow("borrow", {"answers": {"reader": "Kim"}}).task_id
+    client.during("prepare", lambda: client.call_tool("lend", {"reader": "Kim"}, task))
+
+    late = client.call_workflow("borrow", {"answers": {"reader": "Ann"}}, task)
+
+    assert late.meta["persisted"] is False
+    assert "The answer to 'reader' was not stored: another call has used the earlier answer meanwhile." in late.text
+    variables = client.task(task).variables
+    assert variables["_workflow.result.lend"] == "lent to Kim"
+    assert variables["_workflow.result.reader"] == "Kim"
+
+
 def test_two_answers_at_once_are_not_lost() -> None:
     """One call takes the task. The other one is either accepted afterwards or says that it must be repeated."""
     given: list[dict[str, Any]] = [{"reader": "Kim"}, {"days": 7}]

@@ -53,24 +53,6 @@ def test_invalid_arguments_end_with_code_2_and_the_reason(
     assert captured.out == ""
 
 
-def test_the_help_lists_every_option_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["serve", "--help"])
-
-    text = " ".join(capsys.readouterr().out.split())
-    assert code == 0
-    for option in (
-        "--port",
-        "--host",
-        "--dynamodb embedded|URL",
-        "--table",
-        "--owner-header NAME",
-        "--timeout SECONDS",
-    ):
-        assert option in text
-    for default in ("127.0.0.1", "embedded", "8000", "300.0"):
-        assert f"[default: {default}" in text
-
-
 def test_the_list_of_commands_fits_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

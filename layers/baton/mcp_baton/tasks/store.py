@@ -73,6 +73,7 @@ class Batch(Struct, frozen=True):
 
     Attributes:
         steps: The steps to write. Each requires its expected status.
+        unchanged: Other steps, by their place, that must still have these statuses.
         pause: The change of the pause reason.
         variables: Other task variables to set. The last writer wins.
         removed: Names of task variables to remove.
@@ -97,6 +98,7 @@ class Batch(Struct, frozen=True):
     claim: Claim | None = None
     release: bool = False
     message: str | None = None
+    unchanged: Mapping[int, StepStatus] = field(default_factory=dict)
     token: tuple[str, int] | None = None
 
 

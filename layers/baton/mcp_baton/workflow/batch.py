@@ -40,23 +40,21 @@ def run_batch(
     its pause, and so is a skip; a success of this run overwrites the result.
 
     Args:
-        task: The task in its present state.
         traces: The steps that ran and have not been written.
-        pause: Why the run stopped; `None` for a finished run or a checkpoint.
-        variables: The variables that tools changed.
-        finished: Every step is settled: the task becomes `completed` in the same write.
         move: The move to the run's definition, if the task was read with another one. If another request has moved the
             task meanwhile, it is not moved back: only the steps that it still has are written.
-        claim: The run's claim.
-        release: Whether to release the claim.
     """
     moving = move if move and move.concerns(task) else None
     statuses = carried(task, moving.workflow) if moving else statuses_of(task)
     writes = tuple(_writes(traces, statuses))
+    written = {write.name for write in writes}
+    used = {user for trace in traces if trace.step.name in written for user in trace.users} - written
+    places = {name: index for index, name in enumerate(statuses)}
     after = statuses | {write.name: write.status for write in writes}
     completed = finished and all(status.settled for status in after.values())
     return Batch(
         steps=writes,
+        unchanged={places[name]: statuses[name] for name in sorted(used & places.keys())},
         pause=_pause_write(task, pause, after, finished=finished),
         variables=variables.changed | (_progress(moving, statuses) if moving else {}),
         removed=variables.removed | outdated(writes) | (left_behind(task, statuses) if moving else frozenset()),
@@ -87,11 +85,16 @@ def outdated(writes: Iterable[StepWrite]) -> frozenset[str]:
 
 def _writes(traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus]) -> list[StepWrite]:
     places = {name: index for index, name in enumerate(statuses)}
+    ran = {trace.step.name for trace in traces}
     writes = []
     for trace in traces:
         name, stored, status = trace.step.name, statuses.get(trace.step.name), status_of(trace.outcome)
         if stored is None or (stored is StepStatus.COMPLETED and not isinstance(trace.outcome, Succeeded)):
             continue
+        if stored is StepStatus.COMPLETED and any(
+            user not in ran and statuses.get(user) not in (None, StepStatus.PENDING) for user in trace.users
+        ):
+            continue  # a later call has used the answer that this one would replace
         result = stored_result(trace.outcome)
         writes.append(StepWrite(places[name], name, stored, status, result, trace.kept, trace.timing))
     return writes

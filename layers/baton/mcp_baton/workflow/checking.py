@@ -117,14 +117,7 @@ MAX_FIELDS: Final = 20
 
 
 def no_source(name: str, source: object, arguments: Sequence[str], before: Mapping[str, Step]) -> str:
-    """The error for a value that is not a data source.
-
-    Args:
-        name: The parameter, or the placeholder, that it is given to.
-        source: The value.
-        arguments: The workflow's arguments.
-        before: The earlier steps by their bindings.
-    """
+    """The error for a value that is not a data source."""
     if callable(source):
         return _no_call(name, source, arguments)
     cause = not_json(source)
@@ -153,18 +146,11 @@ def _no_call(name: str, function: Callable[..., object], arguments: Sequence[str
 
 
 def no_json(name: str, value: object, cause: str) -> str:
-    """The error for a constant that is not JSON.
-
-    Args:
-        name: The parameter, or the placeholder, that it is given to.
-        value: The constant.
-        cause: Why it is not JSON.
-    """
+    """The error for a constant that is not JSON."""
     return f"the constant for {name!r} is not JSON ({cause}); {_json_form(value)}"
 
 
 def _json_form(value: object) -> str:
-    """The correction for a value that is not JSON."""
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
@@ -217,12 +203,7 @@ def no_field(source: StepOutput, producing: Step, wrong: Astray) -> str:
 
 
 def no_tool(tool: str, functions: Mapping[str, object]) -> str:
-    """The error for a tool that the server does not have, or has more than once.
-
-    Args:
-        tool: Its name, or a `ToolFunction`.
-        functions: The functions that are published, by the tools' names.
-    """
+    """The error for a tool that the server does not have, or has more than once."""
     if not isinstance(tool, ToolFunction):
         return f"unknown tool {tool!r}{meant(tool, functions)}"
     # Each look at a method makes a new object, which is equal to the last.
@@ -263,12 +244,7 @@ def _written(source: StepOutput) -> str:
 
 
 def with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
-    """The step, with the setters of its task variables.
-
-    Args:
-        step: The step.
-        setters: The variables that each tool declares to set, by the tool's name.
-    """
+    """The step, with the setters of its task variables."""
 
     def with_setter(source: Source) -> Source:
         if not isinstance(source, TaskVariable):
@@ -291,11 +267,7 @@ class Callee(Struct, frozen=True):
     """A tool, as workflows see it.
 
     Attributes:
-        function: The function that was published.
-        parameters: The names of the arguments that it takes.
         output: The JSON Schema of its value; `None` if it is not known.
-        sets: The task variables that it sets.
-        requires: The scopes that a caller must have.
     """
 
     function: object
@@ -307,11 +279,6 @@ class Callee(Struct, frozen=True):
 
 def checked(workflow: Workflow, tools: Mapping[str, Callee], workflow_tools: Container[str] = ()) -> Workflow:
     """The checked workflow, with the names of its tools and the setters of its task variables.
-
-    Args:
-        workflow: What is published.
-        tools: The server's tools by name.
-        workflow_tools: The names of the workflows that have a tool.
 
     Raises:
         WorkflowError: the first error, with workflow, step and cause.

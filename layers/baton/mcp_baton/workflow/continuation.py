@@ -45,12 +45,7 @@ class Rank(IntEnum):
 
 
 class Candidate(Struct, frozen=True):
-    """A step that may match a call.
-
-    Attributes:
-        index: The step's index in the task.
-        equal: How many known arguments of the step equal those of the call; decides between `EQUAL` steps.
-    """
+    """A step that may match a call."""
 
     index: int
     step: StepProgress
@@ -93,7 +88,6 @@ def choose(ranked: Sequence[Candidate], rng: Callable[[], float] | None = None) 
     """The step as which a call is recorded; `None` if no step matches.
 
     Args:
-        ranked: The candidates, the best one first.
         rng: Gives a number from 0 up to 1. If given, an open step is picked at random from the equally good ones, so
             that concurrent calls that lost a race do not collide again.
     """
@@ -159,9 +153,6 @@ class ContinuationCall(Struct, frozen=True):
     """A call of a tool that names a task.
 
     Attributes:
-        tool: The tool.
-        arguments: Its arguments, as the client sent them.
-        exact: The arguments whose placeholders Baton has replaced by stored values.
         step: The step whose idempotency key the tool received, if any. The call is recorded as this step or as an extra
             call, and never as another step.
     """
@@ -192,13 +183,7 @@ def continuation_batch(
     result.
 
     Args:
-        plan: The plan for the task's present state.
-        call: The call.
-        outcome: The outcome of the call.
-        variables: The variables that the tool changed.
         rng: As in `choose`; given after a lost race.
-        ranked: The steps that may match, if they are known already.
-        timing: When the call was made, and how long it took.
     """
     place = _place(plan, call, rng, ranked)
     outcome = _without_secrets(plan, place, call, outcome)
@@ -261,11 +246,7 @@ class RecordedCall(Struct, frozen=True):
     """A continuation that was recorded.
 
     Attributes:
-        plan: The plan for the task's state after the write.
-        batch: The write.
-        following: The suggested calls, from `next_calls` with this handle.
         handle: Names the task in calls; `None` if the server does not have its workflow any more.
-        oversized: The variables that were too large to store.
         twice: The recorded step, if a run may have run it before.
     """
 
@@ -301,21 +282,12 @@ def recorded_text(written: RecordedCall) -> str:
 
 
 def unrecorded_text(why: str, *, made: bool = True) -> str:
-    """The text of a call that was not recorded.
-
-    Args:
-        why: The reason.
-        made: Whether the tool was called.
-    """
+    """The text of a call that was not recorded."""
     return f"Not recorded: {why}." + (f" {MADE}" if made else "")
 
 
 def uncertain_text(look: str) -> str:
-    """The text of a call that may not be recorded.
-
-    Args:
-        look: The call that shows the task, from `call_that_shows`.
-    """
+    """The text of a call that may not be recorded."""
     unknown = f"Not recorded for certain: the task store's answer was lost. {MADE}"
     return f"{unknown} Before you make it again, {look} to see whether it is recorded."
 

@@ -58,7 +58,6 @@ class ToolFunction(str):
 
     @classmethod
     def of(cls, function: Callable[..., object]) -> "ToolFunction":
-        """The stand-in for a function."""
         made = cls(getattr(function, "__name__", None) or repr(function))
         made.function = function
         return made
@@ -114,7 +113,6 @@ class Retry(Struct, frozen=True):
         """The wait after this many attempts, seconds.
 
         Args:
-            attempts: The calls that were made, 1 or more.
             rng: Gives a number from 0 up to 1; used only with jitter.
         """
         try:
@@ -297,7 +295,6 @@ class Step(_Kept):
         return self.tool is not None or self.ask is not None
 
     def calling(self, tool: str) -> "Step":
-        """The step with this tool: the one that its function is published as."""
         return replace(self, tool=tool)
 
     def read_after(self, resource: str) -> bool:
@@ -307,7 +304,6 @@ class Step(_Kept):
 
     @property
     def comparisons(self) -> list[Condition]:
-        """The comparisons in the step's condition."""
         return [] if self.when is None else list(self.when.comparisons)
 
     @property

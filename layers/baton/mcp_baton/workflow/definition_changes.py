@@ -16,12 +16,7 @@ from mcp_baton.workflow.secrets import is_hidden
 
 
 class Move(Struct, frozen=True):
-    """From one definition to another.
-
-    Attributes:
-        left: The definition's fingerprint that the task had when it was read.
-        workflow: The new definition.
-    """
+    """From one definition to another."""
 
     left: str | None
     workflow: Workflow

@@ -65,10 +65,7 @@ class Engine:
     """Runs workflows for one request.
 
     Args:
-        host: The server's tools, resources and clock, and its notifications to the client.
         store: The task store; `None` if the server has none.
-        clock: Seconds since any fixed moment.
-        rng: Gives a number from 0 up to 1, for the waits between attempts.
         sleep: Waits the given number of seconds before a write is tried again.
     """
 
@@ -388,8 +385,6 @@ class Tried(Struct, frozen=True):
     """How the calls of a step's tool ended.
 
     Attributes:
-        outcome: The outcome of the last call that started.
-        attempts: How many calls started.
         over: Why the run cannot write to its task any more, so that there was no further attempt.
     """
 
@@ -410,13 +405,7 @@ def attempt(
     """Call a step's tool until it succeeds, or must not or cannot be called again.
 
     Args:
-        step: The step.
-        host: Has the tool, and a clock that says whether there is time for a wait and for a call after it.
-        call: The prepared call.
-        key: The idempotency key of all calls.
         variables: The task's variables; `None` without a task.
-        lease: The run's hold on its task; `None` for a run without one.
-        rng: Gives a number from 0 up to 1, for the jitter.
     """
     outcome = host.run(call, variables, Attempt(1, key))
     if _did_not_begin(outcome):
@@ -462,8 +451,6 @@ class Fetched(Struct, frozen=True):
     """The resources that were fetched before a step's tool.
 
     Attributes:
-        contents: The contents, in order.
-        read: Which of the step's `resources` these are, as the step declares them.
         error: Why the next one could not be fetched; `None` if all were fetched.
         uri: The URI of the resource that could not be fetched.
         error_id: Identifies the error in the server's log, if its text is hidden from clients.

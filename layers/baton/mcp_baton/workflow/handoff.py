@@ -82,7 +82,6 @@ class Handle(Struct, frozen=True):
 
         Args:
             known: Names the secret arguments that have values in this run; `None` to name none.
-            begin: The beginning of the sentence with a space; may be empty.
         """
         names = (argument.name for argument in self.workflow.arguments if argument.secret)
         secrets = [name for name in names if known is not None and name in known.texts]
@@ -123,8 +122,6 @@ def next_calls(plan: Plan, tools: Requirements, handle: Handle | None = None) ->
     """The suggested calls for a stored task, as in `RemainingCalls.entries`.
 
     Args:
-        plan: The plan for the task's present state. Without a workflow nothing can be suggested.
-        tools: Knows the required arguments.
         handle: Names the task in each call's arguments; `None` for calls that name it otherwise.
     """
     workflow, known = plan.workflow, plan.known
@@ -138,13 +135,9 @@ class RemainingCalls(Struct, frozen=True):
     """The calls that remain of a workflow, as texts for the handoff and as data for `next`.
 
     Attributes:
-        known: What is known by now.
-        tools: Knows the required arguments.
         pause: Why the last run stopped; `None` if nothing stops the next one.
         handle: Names the task in the calls of tools; `None` for calls that name it otherwise.
         go_on: Names the task in the call that lets the server continue; `None` if the server cannot continue it.
-        read: The resources of the step that stopped the run that the conversation already has, as the step declares
-            them.
     """
 
     known: Known
@@ -204,11 +197,7 @@ class RemainingCalls(Struct, frozen=True):
     # As texts
 
     def handoff(self, notes: Sequence[str] = ()) -> str:
-        """What happened, and what to do next: at best one call that lets the server continue.
-
-        Args:
-            notes: More sentences about the run.
-        """
+        """What happened, and what to do next: at best one call that lets the server continue."""
         before, steps, after = self.frame()
         calls = [f"{number}. {self.text_of(step)}" for number, step in enumerate(steps, 1)]
         happened = [self.pause.what_happened()] if self.pause else []
@@ -236,12 +225,7 @@ class RemainingCalls(Struct, frozen=True):
         return [MAKE_THESE_CALLS], steps, [go_on.offer(self.known, begin="Or " if go_on.tool is None else "Then ")]
 
     def text_of(self, step: Step, longest: int = LONGEST) -> str:
-        """What remains of one step, one line for each action.
-
-        Args:
-            step: The step.
-            longest: Characters of JSON that a value may have. A longer value is replaced by its placeholder.
-        """
+        """What remains of one step, one line for each action."""
         read = self.read if self.pause is not None and step.name == self.pause.step else frozenset()
         uris = {it: f"read the resource {uri}" for it, uri in uris_of(step, self.known).items() if it not in read}
         if step.tool is None:

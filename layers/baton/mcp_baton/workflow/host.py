@@ -33,10 +33,8 @@ class Failure(StrEnum):
     """How a call failed.
 
     Attributes:
-        RAISED: The tool raised.
         UNFIT: Its arguments or its value do not match its signature.
         TIMED_OUT: It was abandoned. It may still have an effect.
-        NOT_BEGUN: Its time or its task was over before it began.
     """
 
     RAISED = "raised"
@@ -50,8 +48,6 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
 
     Attributes:
         asks_client: The tool asked the client for input. It can do that if the client calls it, but not in a step.
-        kind: How it failed.
-        cause: The exception.
         error_id: Identifies the error in the server's log, if its text is hidden from clients.
     """
 
@@ -75,7 +71,6 @@ class Attempt(Struct, frozen=True):
     """One of the calls of a step's tool.
 
     Attributes:
-        number: From 1, within one run.
         key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
     """
 
@@ -91,7 +86,6 @@ type Outcome = Succeeded | Failed
 
 
 def status_of(outcome: Outcome | Skipped) -> StepStatus:
-    """The status that an outcome gives its step."""
     match outcome:
         case Succeeded():
             return StepStatus.COMPLETED
@@ -129,13 +123,7 @@ class Mismatch(Struct, frozen=True):
 
 
 class Prepared(Struct, frozen=True):
-    """A call whose arguments satisfy the function's input schema.
-
-    Attributes:
-        name: The function's name: a tool's, for a step.
-        arguments: The arguments, as JSON.
-        bound: The same as keyword arguments, converted to their types.
-    """
+    """A call whose arguments satisfy the function's input schema."""
 
     name: str
     arguments: JsonObject
@@ -152,12 +140,7 @@ class FetchedResource(Struct, frozen=True):
 
 
 class ResourceUnavailable(Exception):
-    """A resource could not be fetched.
-
-    Args:
-        why: The reason, for the client.
-        error_id: Identifies the error in the server's log, if its text is hidden from clients.
-    """
+    """A resource could not be fetched."""
 
     def __init__(self, why: str, error_id: str | None = None) -> None:
         super().__init__(why)

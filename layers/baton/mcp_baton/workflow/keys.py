@@ -52,14 +52,7 @@ def own_key() -> Key:
 
 
 def step_key(task_id: str, step: str, arguments: Callable[[], JsonObject]) -> Key:
-    """The key of every call of a task's step that has these arguments.
-
-    Args:
-        task_id: The task; no two have the same id.
-        step: The step's name.
-        arguments: Returns the arguments as the tool receives them, so that equal calls have equal keys. Called once,
-            when the key is used.
-    """
+    """The key of every call of a task's step that has these arguments."""
 
     made: list[str] = []
 

@@ -206,9 +206,6 @@ class Lease:
     def renew_by(self, write: Callable[[TaskRecord, Claim], TaskRecord]) -> bool:
         """Renew the claim by a write that does more than that.
 
-        Args:
-            write: Writes, given the task and the renewed claim.
-
         Returns:
             Whether the write was made. If not, the run goes on as after any failed renewal.
         """

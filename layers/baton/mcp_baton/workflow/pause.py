@@ -98,11 +98,7 @@ class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_default
         return frozenset()
 
     def without_secrets(self, _hide: Callable[[str], str]) -> Self:
-        """The reason without the secrets that its texts may quote.
-
-        Args:
-            _hide: Replaces the secrets in a text.
-        """
+        """The reason without the secrets that its texts may quote."""
         return self
 
 
@@ -110,8 +106,6 @@ class UnresolvableParams(Reason, frozen=True, tag="unresolvableParams"):
     """An argument has no value: the output lacks the path, or no tool has set the task variable.
 
     Attributes:
-        missing_param: The argument; for a condition, the source that has no value.
-        problem: Where the value was looked for, and what is there instead.
         condition: The step's condition, if that is what needs the value.
     """
 
@@ -136,11 +130,7 @@ class UnresolvableParams(Reason, frozen=True, tag="unresolvableParams"):
 
 
 class SchemaMismatch(Reason, frozen=True, tag="schemaMismatch"):
-    """The resolved arguments do not satisfy the tool's input schema.
-
-    Attributes:
-        invalid_fields: A field is a dotted path that begins with the argument's name.
-    """
+    """The resolved arguments do not satisfy the tool's input schema."""
 
     remedy = Remedy.VALUES
     short = ("missing {missingFields}", "a value is missing or invalid")
@@ -259,14 +249,7 @@ class UnresolvedDependency(Reason, frozen=True, tag="unresolvedDependency"):
 
 
 class Question(Struct, frozen=True):
-    """A question of the workflow that has no answer yet.
-
-    Attributes:
-        name: The name of its step, and of the answer.
-        question: The question, with its values.
-        schema: The JSON Schema of the answer.
-        of: Who answers: `model` or `user`.
-    """
+    """A question of the workflow that has no answer yet."""
 
     name: str
     question: str
@@ -275,11 +258,7 @@ class Question(Struct, frozen=True):
 
 
 class AnswersRequired(Reason, frozen=True, tag="answersRequired"):
-    """Questions to the model or the user have no answers.
-
-    Attributes:
-        questions: Every open question whose values are known.
-    """
+    """Questions to the model or the user have no answers."""
 
     remedy = Remedy.ANSWERS
     short = ("needs an answer",)
@@ -364,11 +343,7 @@ def pause_after(failed: Failed, step: Step | None, name: str, tool: str, resourc
     """The pause that a failure causes, in a run or in a continuation.
 
     Args:
-        failed: The failure, without secrets.
         step: The step; `None` if the workflow's definition does not have it any more.
-        name: The step's name.
-        tool: The tool to call instead.
-        resource: The URI of the resource that could not be read.
     """
     retryable = failed.asks_client or (step is not None and step.retryable and not failed.final)
     return StepFailed(name, failed.error, retryable, tool, failed.asks_client, failed.error_id, resource)

@@ -34,13 +34,7 @@ CHANGED: Final = (
 
 
 class Unknown(Struct, frozen=True):
-    """A placeholder whose value is not known.
-
-    Attributes:
-        argument: The argument that has it.
-        placeholder: The placeholder.
-        why: Why there is no value, and what to do.
-    """
+    """A placeholder whose value is not known."""
 
     argument: str
     placeholder: str
@@ -51,8 +45,6 @@ class Replaced(Struct, frozen=True):
     """A call's arguments with the values of its placeholders.
 
     Attributes:
-        arguments: All arguments.
-        names: The arguments that were placeholders, sorted.
         unknown: The placeholders without a value. If there is one, the call must not be made.
         put_in: The bytes of JSON that replaced placeholders.
         read: The bytes of stored values that were read.
@@ -88,9 +80,7 @@ def replaced(arguments: JsonObject, plan: Plan | None, room: Room) -> Replaced:
     A text that looks like a placeholder, but that no step of the workflow has, stays a text.
 
     Args:
-        arguments: As the client sent them.
         plan: The plan of the task that the call names; `None` if the task is not known.
-        room: The limits. A value that is known to be too large is not read.
     """
     left = room
     made = dict(arguments)

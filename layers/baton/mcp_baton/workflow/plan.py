@@ -23,14 +23,7 @@ from mcp_baton.workflow.stored_calls import restored
 
 
 class Comparison:
-    """The arguments of a call, for comparisons.
-
-    Args:
-        arguments: The call's arguments, as the client sent them.
-        exact: The arguments whose placeholders Baton has replaced by stored values.
-        canonical: Makes arguments comparable: as the tool receives them, without those that equal their defaults. Only
-            used if the arguments differ as they are.
-    """
+    """The arguments of a call, for comparisons."""
 
     def __init__(
         self, arguments: JsonObject, canonical: Callable[[JsonObject], JsonObject], exact: Collection[str] = ()
@@ -94,9 +87,6 @@ class Planned(Struct, frozen=True):
 
     Attributes:
         known: The arguments that can be resolved now, without those that the tool's schema has refused.
-        whole: Whether no further argument can become known.
-        secret: The arguments whose values are secret.
-        changed: The arguments that surely differ from those of the compared call, by their stored digests.
     """
 
     known: Mapping[str, Json]
@@ -109,11 +99,7 @@ NOTHING_PLANNED = Planned({}, whole=False)
 
 
 class Outputs(Mapping[str, Json]):
-    """The results of completed steps by name. Each is read on first access; one that cannot be read is missing.
-
-    Attributes:
-        lost: Why a result that was read is lost, by step.
-    """
+    """The results of completed steps by name. Each is read on first access; one that cannot be read is missing."""
 
     def __init__(self, task: TaskRecord, statuses: Mapping[str, StepStatus]) -> None:
         self._task = task
@@ -147,11 +133,7 @@ class Plan:
     """The plan for one state of a task. Values are resolved on first access.
 
     Args:
-        task: The task in its present state.
         workflow: Its workflow; `None` if the server does not have it any more.
-        prompt_arguments: Returns the task's prompt arguments.
-        canonical: Makes arguments comparable.
-        surely_differ: Compares two values without converting them.
     """
 
     def __init__(
@@ -204,13 +186,7 @@ class Plan:
         )
 
     def planned(self, name: str, tool: str, call: Comparison) -> Planned:
-        """The planned call of a step.
-
-        Args:
-            name: The step's name.
-            tool: The step's tool in the task. If the definition has another tool, nothing is known of the call.
-            call: The call to compare with.
-        """
+        """The planned call of a step."""
         step = self._step(name)
         if step is None or step.tool != tool or self.workflow is None or self.known is None:
             return NOTHING_PLANNED
@@ -262,11 +238,6 @@ class Plan:
 
     def made_with(self, name: str, call: Comparison, tool: str) -> JsonObject | None:
         """The arguments of a completed step's call: those of the continuation, otherwise those of its sources.
-
-        Args:
-            name: The step's name.
-            call: The call to compare with.
-            tool: The step's tool.
 
         Returns:
             `None` if they are not known, or if a stored digest shows that they differ from those of the call.

@@ -30,7 +30,6 @@ class Reference(Operand):
     `NoValueYet`, since there is none while the workflow is being described.
 
     Args:
-        source: The data source that the reference stands for.
         workflow: The name of the workflow function that made it; `None` if a `Step` or an `Argument` did.
     """
 
@@ -73,7 +72,6 @@ class Reference(Operand):
 
 
 def reference_to(source: Source, workflow: str | None = None) -> Reference:
-    """A reference to a data source."""
     return Reference(source, workflow)
 
 
@@ -105,13 +103,7 @@ def name_of(reference: Reference) -> str:
 
 
 def no_value(reference: Reference, does: str, remedy: str) -> NoValueYet:
-    """The error for a use that needs the value.
-
-    Args:
-        reference: The reference.
-        does: What the line does with it, e.g. `tests`.
-        remedy: What to write instead.
-    """
+    """The error for a use that needs the value."""
     cause = f"{author_line()} {does} {name_of(reference)}, which has no value before the workflow runs; {remedy}"
     return NoValueYet(workflow_of(reference) or "?", cause)
 

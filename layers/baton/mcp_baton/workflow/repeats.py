@@ -34,7 +34,6 @@ class Repeat(Struct, frozen=True):
     """A step that may run more than once.
 
     Attributes:
-        step: The step's name.
         key: The idempotency key of its call; `None` if its arguments are not known, or one of them contains a secret.
     """
 

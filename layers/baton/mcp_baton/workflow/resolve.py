@@ -109,13 +109,7 @@ class Known(Struct, frozen=True):
     """The known values of a workflow, from which data sources are resolved.
 
     Attributes:
-        texts: Prompt arguments as the client sent them, for texts.
-        arguments: The same, converted to their types, as JSON.
-        statuses: Each step's status, by step name, in order.
         outputs: The values of completed steps, by step name. A value that is not available is missing.
-        variables: The task's variables, with those that tools of this run have set.
-        secrets: The secret prompt arguments.
-        answers: Arguments that a person has supplied for a step, by the step's name.
         lost: Why the stored result of a completed step is not available, by step name. The run that made the result
             still has it in `outputs`.
         outside: The bytes that reading a task variable must fetch; 0 for one inside the item.
@@ -405,7 +399,6 @@ class Known(Struct, frozen=True):
         return AnswersRequired(step.name, questions, self.workflow.name)
 
     def _with_value(self, item: InvalidField, step: Step, arguments: Mapping[str, Json]) -> InvalidField:
-        """An invalid field, with the argument's value and where that came from."""
         name = item.field.partition(".")[0]
         source = step.arguments.get(name)
         if source is None or name not in arguments or name in self.answers.get(step.name, {}):
@@ -435,8 +428,6 @@ class Astray(Struct, frozen=True):
 
     Attributes:
         path: The path up to the first key that cannot exist, with that key.
-        instead: The paths that can exist instead.
-        rest: The keys after that key.
     """
 
     path: str

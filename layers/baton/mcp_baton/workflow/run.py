@@ -32,12 +32,8 @@ class RunInput(Struct, frozen=True):
     """The input of a run: the arguments, the owner and the answers.
 
     Attributes:
-        texts: The prompt arguments as the client sent them. A resume adds the new ones to those of the first call.
-        arguments: The same, converted to their types, as JSON.
         owner: The owner of the task; `None` for an unauthenticated caller.
-        ttl_ms: The requested lifetime.
         nulls: The arguments that were null, which a text cannot express.
-        answers: Arguments that a person has supplied for a step, by the step's name.
     """
 
     texts: Mapping[str, str]
@@ -57,9 +53,6 @@ def new_task(workflow: Workflow, run_input: RunInput, owner: str, claim: Claim |
     """The task to create for a workflow.
 
     Args:
-        workflow: The workflow.
-        run_input: The arguments and the owner.
-        owner: The task's owner.
         claim: The claim of the first run; `None` if a worker will claim the task.
     """
     progress = workflow.progress([StepStatus.PENDING] * len(workflow.steps))
@@ -98,6 +91,7 @@ class StepTrace(Struct, frozen=True):
         read: Which of the step's `resources` were fetched, as the step declares them.
         after: The resources that were fetched after the tool.
         unread: The URI of the resource that could not be fetched; the tool was not called.
+        users: The steps that use this answer. None of them may have run with the answer that it replaces.
     """
 
     step: Step
@@ -111,15 +105,11 @@ class StepTrace(Struct, frozen=True):
     read: frozenset[str] = frozenset()
     after: tuple[Content, ...] = ()
     unread: str | None = None
+    users: tuple[str, ...] = ()
 
 
 class Blocked(Struct, frozen=True):
-    """A step that could not run, and the resources that were fetched for it.
-
-    Attributes:
-        resources: The contents.
-        read: Which of the step's `resources` these are, as the step declares them.
-    """
+    """A step that could not run, and the resources that were fetched for it."""
 
     step: Step
     resources: tuple[Content, ...]
@@ -144,6 +134,7 @@ class EndedRun(Struct, frozen=True):
         persisted: Whether the store has everything that happened.
         stored: Whether the last write was made.
         oversized: The task variables whose values were too large to store.
+        refused: The answers that were not stored, because another call had used the earlier answers.
         blocked: The step that could not run, if one could not.
         twice: The steps of this run that an interrupted earlier run may have run, too.
         before: The open steps that an interrupted earlier run may have run.
@@ -157,6 +148,7 @@ class EndedRun(Struct, frozen=True):
     persisted: Persisted = True
     stored: bool = True
     oversized: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     blocked: Blocked | None = None
     twice: tuple[Repeat, ...] = ()
     before: tuple[Repeat, ...] = ()
@@ -164,7 +156,6 @@ class EndedRun(Struct, frozen=True):
 
     @property
     def workflow(self) -> Workflow:
-        """The workflow."""
         return self.known.workflow
 
     @property
@@ -221,13 +212,13 @@ class Run:
         self.began: Began | None = None
         self.written = 0
         self.oversized: set[str] = set()
+        self.refused: set[str] = set()
         self.persisted: Persisted = True
         self.stored = True
         self.unsure: set[str] = set()
         self.use_variables(variables)
 
     def use_variables(self, variables: TaskVariables) -> None:
-        """Use these variables from now on."""
         given, self.variables = self.input, variables
         self.known = Known(
             self.workflow,
@@ -271,7 +262,8 @@ class Run:
             left = [trace for trace in self.traces[self.written :] if trace.step.name not in sure]
             self.unsure -= sure.union(trace.step.name for trace in left if _is_stored(trace, task))
         self.written = len(self.traces)
-        self.stored, self.persisted = True, "unknown" if self.unsure else True
+        self.refused |= {trace.step.name for trace in traces if trace.users and not _is_stored(trace, task)}
+        self.stored, self.persisted = True, "unknown" if self.unsure else not self.refused
 
     def not_kept(self, task: TaskRecord, names: Sequence[str]) -> None:
         """Note that the values of these variables were not stored."""
@@ -287,7 +279,6 @@ class Run:
         """Note that a write failed, or that nothing can be written any more.
 
         Args:
-            unknown: Whether the write may have been made.
             over: Whether the task is over or has another run, so that only steps can be missing.
         """
         left = {trace.step.name for trace in self.traces[self.written :]}
@@ -320,10 +311,10 @@ class Run:
         for name, given in self.input.answers.items():
             step = self.workflow.step(name)
             if step is not None and step.ask is not None and self.known.decide_condition(step) is not False:
-                self.settle(StepTrace(step, None, (), Succeeded(given[name])))
+                users = tuple(it.name for it in self.workflow.steps if it.uses(step.binding))
+                self.settle(StepTrace(step, None, (), Succeeded(given[name]), users=users))
 
     def ended(self, stop: Stop | None) -> EndedRun:
-        """The ended run, which stopped for this reason."""
         places = {step.name: place for place, step in enumerate(self.workflow.steps)}
         return EndedRun(
             known=self.known,
@@ -333,6 +324,7 @@ class Run:
             persisted=self.persisted,
             stored=self.stored,
             oversized=tuple(sorted(self.oversized)),
+            refused=tuple(sorted(self.refused)),
             blocked=self.blocked,
         )
 

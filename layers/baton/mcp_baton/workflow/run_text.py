@@ -68,6 +68,9 @@ def not_recorded(run: EndedRun) -> list[str]:
     """The sentences about steps that are not recorded, and that a resume would repeat."""
     if run.task is None or run.persisted is True:
         return []
+    if run.refused:
+        names = ", ".join(f"'{name}'" for name in run.refused)
+        return [f"The answer to {names} was not stored: another call has used the earlier answer meanwhile."]
     steps = f"{'step' if len(run.lost) == 1 else 'steps'} {named(run.lost)}" if run.lost else "its steps"
     if run.persisted is False:
         return [f"The results of this run could not be recorded: if the server went on, it would repeat {steps}."]
@@ -90,9 +93,6 @@ def messages(
     """The conversation: intent, plan, and each step; at the end the handoff, or why the run stopped.
 
     Args:
-        run: The run.
-        tools: Knows the required arguments.
-        describe: Returns a tool's description in one line.
         handle: Names the task in the handoff; `None` for a handoff that does not name it.
     """
     conversation = [Message("user", _intent(run)), Message("assistant", _plan(run, describe))]
@@ -214,10 +214,8 @@ class Value(Struct, frozen=True):
     """A value in a text.
 
     Attributes:
-        name: Its name in the text.
         value: The value; `None` if it is long and was not read.
         uri: Its URI, if it has one.
-        text_bytes: The length of its JSON text.
     """
 
     name: str
@@ -227,15 +225,7 @@ class Value(Struct, frozen=True):
 
 
 def text_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, where: Where) -> str:
-    """The text of a run. A paused run has the remaining calls.
-
-    Args:
-        run: The run.
-        known: The values at the end of the run, with the steps that continuations have settled.
-        tools: Knows the required arguments.
-        handle: Names the task; `None` for a run without one.
-        where: Returns the URIs of results.
-    """
+    """The text of a run. A paused run has the remaining calls."""
     if isinstance(run.stop, TaskOver | Superseded):
         return cut(" ".join([why_stopped(run, run.stop), *_going_on(run.stop, known, handle)]))
     if run.pause:
@@ -269,7 +259,6 @@ def text_of_held_task(
 def text_of_ended_task(
     workflow: Workflow, status: TaskStatus, statuses: Sequence[StepStatus], values: Sequence[Value]
 ) -> str:
-    """The text for a task that is over, with its result."""
     if status is TaskStatus.COMPLETED:
         head = f"{_done(statuses)} This task is completed; nothing was run."
     else:

@@ -28,9 +28,7 @@ class Secrets(Struct, frozen=True):
     """The secret arguments of a task or a run.
 
     Attributes:
-        names: The secret arguments that have values.
         wholes: The texts of their values, each with its argument's name; empty if the values are not known.
-        parts: The texts that are hidden inside longer texts, too, the longest first.
     """
 
     names: frozenset[str] = frozenset()
@@ -69,13 +67,7 @@ NO_SECRETS = Secrets()
 
 
 def secrets_of(names: Collection[str], texts: Mapping[str, str], converted: Mapping[str, Json]) -> Secrets:
-    """The secrets of an invocation.
-
-    Args:
-        names: The workflow's secret arguments.
-        texts: All arguments as the client sent them.
-        converted: The same, converted to their types.
-    """
+    """The secrets of an invocation."""
     given = frozenset(names) & texts.keys()
     if not given:
         return NO_SECRETS
@@ -133,14 +125,7 @@ def _strings_in(value: Json) -> Iterator[str]:
 
 
 def concealed(value: Json, source: Source | None, secrets: Secrets, texts: Mapping[str, str]) -> Json:
-    """An argument's value as it may be shown.
-
-    Args:
-        value: The value.
-        source: The value's source, as the step declares it.
-        secrets: The secrets.
-        texts: The prompt arguments as they may be shown.
-    """
+    """An argument's value as it may be shown."""
     if mentions(source, secrets.names):
         if isinstance(source, PromptArg):
             return stand_in(source.name)
@@ -167,13 +152,7 @@ def is_hidden(stored: Json) -> bool:
 
 
 def secrets_in_call(arguments: JsonObject, sources: Mapping[str, Source], names: Collection[str]) -> Secrets:
-    """The secrets in a call that a client has made: the values of the arguments whose source is a secret.
-
-    Args:
-        arguments: The call's.
-        sources: The sources of the step as which it is recorded.
-        names: The workflow's secret arguments.
-    """
+    """The secrets in a call that a client has made: the values of the arguments whose source is a secret."""
     found = {
         part.name: arguments[name]
         for name, source in sources.items()

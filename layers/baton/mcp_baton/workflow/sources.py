@@ -124,7 +124,6 @@ class Condition(Struct, frozen=True, eq=False):
 
     @property
     def comparisons(self) -> Iterator["Condition"]:
-        """The comparisons in it."""
         if self.operator not in COMBINING:
             yield self
         else:
@@ -155,11 +154,7 @@ class StepOutput(SourceBase, Struct, frozen=True, eq=False):
 
 
 class TaskVariable(SourceBase, Struct, frozen=True, eq=False):
-    """A task variable, or the field of it that a dotted path leads to.
-
-    Attributes:
-        set_by: The tools that declare to set it. Filled in when the workflow is checked.
-    """
+    """A task variable, or the field of it that a dotted path leads to."""
 
     name: str
     path: str | None = None
@@ -374,10 +369,6 @@ def fill_uri(uri: str, values: Mapping[str, str]) -> str:
     """`fill` for a URI: values are percent-encoded, so that each reaches its template whole (RFC 6570, 3.2.2).
 
     A value at the beginning of the URI is not encoded, because it contains the scheme.
-
-    Args:
-        uri: A URI with `{name}`s.
-        values: The values by name.
     """
     return _PLACEHOLDER.sub(lambda match: _in_uri(match, values), uri)
 
@@ -455,10 +446,8 @@ def parts_of(source: object) -> Iterator[Source]:
 
 
 def sources_of(comparison: Condition) -> list[Source]:
-    """The sources that a comparison uses."""
     return [part for source in comparison.operands for part in parts_of(source)]
 
 
 def sources_in(sources: Iterable[Source]) -> list[StepOutput]:
-    """The sources that refer to a step's output."""
     return [part for source in sources for part in parts_of(source) if isinstance(part, StepOutput)]

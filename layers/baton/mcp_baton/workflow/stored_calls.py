@@ -20,7 +20,6 @@ def stored_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObje
     """The arguments as they are stored. If they take over 8 KB, the longest ones are replaced by their digests.
 
     Args:
-        arguments: As the client sent them.
         hidden: The names of those that must not be stored.
     """
     whole = stored_arguments(arguments, hidden)

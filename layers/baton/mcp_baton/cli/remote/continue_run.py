@@ -79,7 +79,9 @@ class Continuation:
         texts = {name: {"description": text.removeprefix("<").removesuffix(">")} for name, text in questions.items()}
         fields = {name: {**asked[name], **text} for name, text in texts.items()}
         form = {"properties": fields, "required": list(questions), "$defs": schema.get("$defs", {})}
-        result = self._remote.call(tool, {**arguments, ANSWERS: self._terminal.fields(form, questions)})
+        others = {name: value for name, value in arguments.items() if name != ANSWERS}
+        answers = self._terminal.fields(form, questions)
+        result = self._remote.call(tool, {**self._with_secrets(schema, others), ANSWERS: answers})
         if result.get("isError"):
             self._terminal.say(short("\n".join(content_lines(result.get("content", ())))), "red")
         self._ran = Ran(self._ran.name, (), self._remote.task(task_id))

@@ -44,6 +44,7 @@ class Changes(Struct, frozen=True):
     definition: Attribute | None = None
     timings: Mapping[str, Attribute] = field(default_factory=dict)
     all_timings: bool = False
+    unchanged: Mapping[int, StepStatus] = field(default_factory=dict)
 
 
 def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) -> Changes:
@@ -99,6 +100,7 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
         definition=definition,
         timings=timings,
         all_timings=all_timings,
+        unchanged={} if in_one_piece else batch.unchanged,
     )
 
 

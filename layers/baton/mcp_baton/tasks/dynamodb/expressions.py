@@ -217,6 +217,8 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
         update.require(f"{path}={update.text(step.expected)}")
         if step.status != step.expected:
             update.set(path, update.text(step.status))
+    # Only a write of steps has such conditions, so the paths exist.
+    update.conditions += [f"{steps}[{it}].{status}={update.text(kept)}" for it, kept in changes.unchanged.items()]
     if changes.variables and "definition" in stored:
         # The places of the steps were read from the progress of this definition.
         update.require(f"{update.name('definition')}={update.value(stored['definition'])}")
