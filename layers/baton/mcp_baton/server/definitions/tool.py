@@ -1,4 +1,4 @@
-"""How a tool may run as a task of its own: what `task=`, `idempotent=` and `task_start=` say (docs/background.md)."""
+"""Tools: their definitions and results, and the options `task`, `idempotent` and `task_start` (docs/background.md)."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -8,14 +8,21 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError, WrongResult
-from mcp_baton.hints import place_of
+from mcp_baton.hints import allowed_name, meant, place_of
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.content import CONTENT_TYPES, ToolResult
 from mcp_baton.server.definitions.labels import AllLabels, Labels
 from mcp_baton.server.definitions.param_headers import Header, mirrored
 from mcp_baton.server.schema.plain import to_json
-from mcp_baton.server.schema.schema import InputSchema, OutputSchema
-from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, read_signature, shown_type, undescribable
+from mcp_baton.server.schema.schema import InputSchema, OutputSchema, tool_error
+from mcp_baton.server.schema.signature import (
+    NO_ANNOTATION,
+    Signature,
+    read_signature,
+    return_error,
+    shown_type,
+    undescribable,
+)
 from mcp_baton.workflow.definition import NAME, TASK_ID, hosts_take
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.sources import as_text
@@ -63,8 +70,6 @@ def task_support(options: dict[str, Any], what: str) -> TaskSupport:
     idempotent = options.pop("idempotent", True)
     for name, value, choices in (("task", support, SUPPORTS), ("task_start", start, STARTS)):
         if value not in choices:
-            from mcp_baton.hints import meant
-
             raise RegistrationError(f"{what}: {name}={value!r} is not possible{meant(value, choices)}")
     if not isinstance(idempotent, bool):
         raise RegistrationError(f"{what}: idempotent={idempotent!r} must be True or False")
@@ -94,8 +99,6 @@ class Tool:
         tasks: TaskSupport = NO_TASK,
     ) -> None:
         if not hosts_take(name):
-            from mcp_baton.hints import allowed_name
-
             remedy = f"give it another, as in name={allowed_name(name)!r}"
             raise RegistrationError(f"tool {name!r}: a tool's name is {NAME}; {remedy}")
         self.function = function
@@ -107,15 +110,15 @@ class Tool:
         self.labels = labels.of(function)
         self._input_schema = input_schema
         self.signature: Signature = read_signature(function, f"tool {name!r}")
-        _check_parameters(self.signature, name)
+        for parameter in self.signature.names:
+            if not hosts_take(parameter):
+                raise RegistrationError(f"tool {name!r}: the parameter {parameter!r}: a parameter's name is {NAME}")
         self.input = InputSchema(name, self.signature)
         returns = self.signature.returns
         schemaless = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
         self.output = None if schemaless else OutputSchema(name, returns)
         unknown = None if schemaless else undescribable(returns)
         if unknown is not None:
-            from mcp_baton.server.schema.signature import return_error
-
             raise return_error(f"tool {name!r}", unknown)
         if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
             _ = self.mirrored  # report invalid marks now, because clients would drop the tool
@@ -132,11 +135,8 @@ class Tool:
             if self.output:
                 shown["outputSchema"] = self.output.json_schema
         except Exception as error:  # code of the author's type may raise anything
-            from mcp_baton.server.schema.schema import tool_error
-
-            raise tool_error(
-                f"tool {self.name!r}", self.signature, error, has_output=self.output is not None
-            ) from error
+            what, has_output = f"tool {self.name!r}", self.output is not None
+            raise tool_error(what, self.signature, error, has_output=has_output) from error
         return shown
 
     @cached_property
@@ -160,9 +160,7 @@ class Tool:
 
     def canonical(self, arguments: JsonObject) -> JsonObject:
         """The arguments converted to their types, without those that equal their defaults."""
-        from mcp_baton.server.schema.schema import canonical_arguments
-
-        return canonical_arguments(self.input, self.signature, arguments)
+        return self.input.canonical(arguments)
 
     @cached_property
     def summary(self) -> str:
@@ -186,17 +184,10 @@ class Tool:
         if outcome.shown is not None:
             return dict(outcome.shown)
         value = outcome.value
-        made: dict[str, Json] = {"content": content_of(value)}
+        made: dict[str, Json] = {"content": [] if value is None else [{"type": "text", "text": as_text(value)}]}
         if self.output:
             made["structuredContent"] = {"result": value} if self.output.wraps else value
         return made
-
-
-def _check_parameters(signature: Signature, tool: str) -> None:
-    for parameter in signature.parameters:
-        name = parameter.published
-        if not hosts_take(name):
-            raise RegistrationError(f"tool {tool!r}: the parameter {name!r}: a parameter's name is {NAME}")
 
 
 def explicit_content(returned: object) -> ToolResult | None:
@@ -215,11 +206,6 @@ def mentions_content(annotation: object) -> bool:
     if annotation in (*CONTENT_TYPES, ToolResult):
         return True
     return any(mentions_content(part) for part in getattr(annotation, "__args__", ()))
-
-
-def content_of(value: Json) -> list[Json]:
-    """A value as MCP content: a text unchanged, no content for `None`, other values as JSON text."""
-    return [] if value is None else [{"type": "text", "text": as_text(value)}]
 
 
 def _is_marked(annotation: Any, seen: frozenset[int] = frozenset()) -> bool:

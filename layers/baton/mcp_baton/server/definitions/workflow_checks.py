@@ -9,7 +9,7 @@ from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.schema.plain import plain_type
 from mcp_baton.server.schema.prompt_arguments import default_fault
-from mcp_baton.server.schema.schema import blamed_type, parameter_error_in
+from mcp_baton.server.schema.schema import blamed_type, parameter_error_in, tool_error
 from mcp_baton.server.schema.signature import answer_cause, argument_cause, undescribable
 from mcp_baton.workflow.checking import Callee, all_errors, checked, not_json
 from mcp_baton.workflow.definition import Workflow
@@ -53,7 +53,11 @@ def checked_workflows(
 ) -> dict[str, Workflow]:
     """The workflows with the name of each step's tool."""
     callees = _callees(tools, in_full)
-    return {name: _checked(workflow, callees, workflow_tools, in_full) for name, workflow in workflows.items()}
+    made = {name: checked(workflow, callees, workflow_tools) for name, workflow in workflows.items()}
+    for workflow in made.values():
+        for error in _argument_errors(workflow, in_full):
+            raise error
+    return made
 
 
 def all_workflow_errors(
@@ -71,15 +75,6 @@ def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> d
         name: Callee(tool.decorated, tool.signature.names, partial(read, tool, in_full), tool.sets, tool.requires)
         for name, tool in tools.items()
     }
-
-
-def _checked(
-    workflow: Workflow, callees: Mapping[str, Callee], workflow_tools: Container[str], in_full: bool
-) -> Workflow:
-    made = checked(workflow, callees, workflow_tools)
-    for error in _argument_errors(made, in_full):
-        raise error
-    return made
 
 
 def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowError]:
@@ -118,8 +113,6 @@ def _output(tool: Tool, in_full: bool) -> Schema | None:
     try:
         return tool.output.value_schema
     except Exception as error:  # code of the author's type may raise anything
-        from mcp_baton.server.schema.schema import tool_error
-
         raise tool_error(f"tool {tool.name!r}", tool.signature, error, has_output=tool.output is not None) from error
 
 

@@ -146,15 +146,11 @@ def without_a_loop[T](coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a coroutine that should have waited in its thread was suspended")
 
 
-class _Closing(Struct, frozen=True):
-    provider: Provider
-    manager: Any
-    is_async: bool
-
-
 class Closings:
+    """The context managers that were entered."""
+
     def __init__(self) -> None:
-        self._open: list[_Closing] = []
+        self._open: list[tuple[Provider, Any]] = []
 
     async def make(self, provider: Provider, arguments: dict[str, Any], waiting: Waiting) -> object:
         """Call a factory, and enter the context manager that it returned, if there is one."""
@@ -165,21 +161,22 @@ class Closings:
             if inspect.iscoroutine(value):
                 value = await waiting.run(value)
         if manager is not None:
-            self._open.append(_Closing(provider, manager, provider.is_async))
+            self._open.append((provider, manager))
         return value
 
     async def close(self, error: BaseException | None, waiting: Waiting) -> None:
         """Close everything, the newest first. A failure is logged and changes nothing else."""
         why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         while self._open:
-            closing = self._open.pop()
+            provider, manager = self._open.pop()
             try:
-                ended = closing.manager.__aexit__(*why) if closing.is_async else closing.manager.__exit__(*why)
-                if closing.is_async:
-                    await waiting.run(_awaited(ended))
+                if provider.is_async:
+                    await waiting.run(_awaited(manager.__aexit__(*why)))
+                else:
+                    manager.__exit__(*why)
             except BaseException as failure:
                 if failure is not error:
-                    logger.exception("the dependency %s could not be closed", name_of(closing.provider.factory))
+                    logger.exception("the dependency %s could not be closed", name_of(provider.factory))
 
 
 def _opened(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:

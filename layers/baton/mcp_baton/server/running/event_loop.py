@@ -19,6 +19,10 @@ logger = logging.getLogger(__name__)
 RUNNING: ContextVar[str] = ContextVar("RUNNING")
 """The running function, such as `tool refund`."""
 
+_lock = threading.Lock()
+_loop: "list[AbstractEventLoop]" = []
+"""The loop of this process, after the first call."""
+
 BLOCKED_S = 0.25
 """A loop that does not react for this many seconds is blocked."""
 
@@ -74,22 +78,13 @@ def blocker() -> str | None:
 
 
 def event_loop() -> "AbstractEventLoop":
-    return _loops.running()
+    import asyncio
 
-
-class _Loops:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: AbstractEventLoop | None = None
-
-    def running(self) -> "AbstractEventLoop":
-        import asyncio
-
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run_on, args=(self._loop,), name="baton-loop", daemon=True).start()
-            return self._loop
+    with _lock:
+        if not _loop:
+            _loop.append(asyncio.new_event_loop())
+            threading.Thread(target=_run_on, args=(_loop[0],), name="baton-loop", daemon=True).start()
+        return _loop[0]
 
 
 def _run_on(loop: "AbstractEventLoop") -> None:
@@ -99,6 +94,3 @@ def _run_on(loop: "AbstractEventLoop") -> None:
             loop.run_forever()
         except BaseException:
             logger.exception("a task of an asynchronous tool ended the event loop; it goes on")
-
-
-_loops = _Loops()

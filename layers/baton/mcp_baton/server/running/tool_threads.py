@@ -29,7 +29,8 @@ class AbandonedThreads:
     """Counts abandoned threads by the function that they run. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """Guards the counts and the states of the watched threads."""
         self._running: dict[int, int] = {}
         self._new = 0
 
@@ -40,12 +41,11 @@ class AbandonedThreads:
         """The number of threads that were abandoned since the last call."""
         if not self._new:
             return 0
-        with self._lock:
+        with self.lock:
             new, self._new = self._new, 0
         return new
 
     def watch(self, function: object, run: Callable[..., Any]) -> "WatchedThread":
-        """Watch a thread."""
         return WatchedThread(self, function, run)
 
     def add(self, function: object, change: int) -> None:
@@ -57,14 +57,9 @@ class AbandonedThreads:
 
     def forget(self) -> None:
         """Start again in a forked process: it has none of the threads, and one of them may hold the lock."""
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._running.clear()
         self._new = 0
-
-    @property
-    def lock(self) -> threading.Lock:
-        """Guards the counts and the states of the watched threads."""
-        return self._lock
 
 
 class WatchedThread:
@@ -98,10 +93,6 @@ class WatchedThread:
 
 THREADS = AbandonedThreads()
 """The threads of this process."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=THREADS.forget)
-
 
 KEEP_ALIVE_S = 15.0
 """The longest silence of a stream, seconds (docs/http.md)."""
@@ -157,12 +148,13 @@ class Start:
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, which runs only if it was not given up before."""
-        return partial(self._begin, function)
 
-    def _begin(self, function: Callable[..., Any], /, **arguments: Any) -> Any:
-        if not self.take():
-            raise Abandoned
-        return function(**arguments)
+        def begin(**arguments: Any) -> Any:
+            if not self.take():
+                raise Abandoned
+            return function(**arguments)
+
+        return begin
 
 
 type Ending = Returned | Raised | TimedOut | NotBegun
@@ -210,7 +202,6 @@ class Listener(Protocol):
 
 
 def no_pulse() -> float:
-    """Do nothing while a function runs."""
     return KEEP_ALIVE_S
 
 
@@ -318,5 +309,6 @@ class _Worker:
 _idle: list[_Worker] = []
 """The threads without a job. `pop` and `append` are atomic."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)  # threads are not copied
+if hasattr(os, "register_at_fork"):  # threads are not copied
+    os.register_at_fork(after_in_child=_idle.clear)
+    os.register_at_fork(after_in_child=THREADS.forget)

@@ -59,10 +59,6 @@ class PlainType(Protocol):
     def dump(self, value: object) -> Any: ...
 
 
-def bind_all(types: Mapping[str, PlainType], arguments: Mapping[str, Json]) -> dict[str, Any]:
-    return {name: types[name].bind(value) for name, value in arguments.items()}
-
-
 class Scalar:
     def __init__(self, kind: type, name: str) -> None:
         self._kind = kind
@@ -111,11 +107,10 @@ class Choice:
         named = {"const": self._choices[0]} if len(self._choices) == 1 else {"enum": list(self._choices)}
         return {**named, "type": "string"}
 
-    def bind(self, value: Json) -> Any:
-        return self.dump(value)
-
     def dump(self, value: object) -> Any:
         return value if type(value) is str and value in self._choices else _leave()
+
+    bind = dump
 
 
 class Nullable:
@@ -188,10 +183,6 @@ def to_json(value: object) -> Json:
     if text_is_deeper_than(text, MAX_LEVELS, lambda: made):
         raise ValueError(f"the value is nested deeper than {MAX_LEVELS} levels")
     return made
-
-
-def dumped(kind: PlainType, returned: object) -> Json:
-    return to_json(kind.dump(returned))
 
 
 def _dump_special(value: object) -> object:

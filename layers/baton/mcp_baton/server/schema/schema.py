@@ -17,8 +17,6 @@ from mcp_baton.server.schema.plain import (
     NotPlain,
     PlainType,
     Scalar,
-    bind_all,
-    dumped,
     plain_arguments,
     plain_parameters,
     plain_type,
@@ -107,12 +105,29 @@ class InputSchema:
         plain = (self._plain or {}).get(argument)
         return isinstance(plain, Scalar) and plain.surely_differ(one, other)
 
+    def canonical(self, arguments: JsonObject) -> JsonObject:
+        """Arguments converted to their types, without those that equal their default: `{"n": "5"}` for an `int` becomes
+        `{"n": 5}`. Arguments that do not match the schema are returned unchanged. Makes calls comparable."""
+        try:
+            bound = self.bind(arguments)
+            made: dict[str, Json] = {}
+            for parameter in self._signature.parameters:
+                published = parameter.published
+                if parameter.name not in bound or published not in arguments:
+                    continue
+                value = to_json(bound[parameter.name])
+                if not _is_default(parameter, value):
+                    made[published] = value
+        except Exception:  # noqa: BLE001 - a validator of the author may raise anything
+            return arguments
+        return made
+
     def _bound_by_hand(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
         plain = self._plain
         if plain is None or not self._required <= arguments.keys() <= plain.keys():
             return None
         try:
-            return bind_all(plain, arguments)
+            return {name: plain[name].bind(value) for name, value in arguments.items()}
         except NotPlain:
             return None
 
@@ -151,13 +166,13 @@ class OutputSchema:
 
     @cached_property
     def wraps(self) -> bool:
-        return self._returns is not dict and self._bare_schema.get("type") != "object"
+        return self._returns is not dict and self.value_schema.get("type") != "object"
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         if not self.wraps:
-            return self._bare_schema
-        inner = dict(self._bare_schema)
+            return self.value_schema
+        inner = dict(self.value_schema)
         definitions = inner.pop("$defs", None)
         schema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
         return schema | ({"$defs": definitions} if definitions else {})
@@ -166,7 +181,7 @@ class OutputSchema:
         """A returned value as JSON. Raises `ValueError` if it is not what the function declares, or not JSON."""
         if self._plain is not None:
             try:
-                return dumped(self._plain, returned)
+                return to_json(self._plain.dump(returned))
             except NotPlain:
                 pass  # to be converted, or refused in words
         from pydantic import ValidationError
@@ -178,10 +193,6 @@ class OutputSchema:
         return to_json(self._adapter.dump_python(validated, mode="json", by_alias=True))
 
     @property
-    def value_schema(self) -> dict[str, Any]:
-        return self._bare_schema
-
-    @property
     def is_plain(self) -> bool:
         return self._by_hand is not None
 
@@ -190,7 +201,7 @@ class OutputSchema:
         return None if self._plain is None else plain_value(self._plain)
 
     @cached_property
-    def _bare_schema(self) -> dict[str, Any]:
+    def value_schema(self) -> dict[str, Any]:
         if self._by_hand is not None:
             return self._by_hand
         schema = self._adapter.json_schema(mode="serialization", schema_generator=schema_generator())
@@ -310,24 +321,6 @@ def _field_to_blame(annotation: Any) -> type | None:
     except (NameError, TypeError):
         return None
     return next((found for kind in hints.values() if (found := undescribable(kind)) is not None), None)
-
-
-def canonical_arguments(schema: InputSchema, signature: Signature, arguments: JsonObject) -> JsonObject:
-    """Arguments converted to their types, without those that equal their default: `{"n": "5"}` for an `int` becomes
-    `{"n": 5}`. Arguments that do not match the schema are returned unchanged. Makes calls comparable."""
-    try:
-        bound = schema.bind(arguments)
-        made: dict[str, Json] = {}
-        for parameter in signature.parameters:
-            published = parameter.published
-            if parameter.name not in bound or published not in arguments:
-                continue
-            value = to_json(bound[parameter.name])
-            if not _is_default(parameter, value):
-                made[published] = value
-    except Exception:  # noqa: BLE001 - a validator of the author may raise anything
-        return arguments
-    return made
 
 
 def _is_default(parameter: Parameter, value: Json) -> bool:
