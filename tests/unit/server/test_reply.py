@@ -16,19 +16,6 @@ def body(response: HttpResponse | None) -> object:
     return json.loads(response.body)
 
 
-def test_an_answer_is_whole_where_nobody_listens_for_more() -> None:
-    line = Line()
-    reply = Reply(line, streams=False)
-
-    reply.notify("m", {})
-    reply.keep_alive()
-    answer = reply.result(ANSWER)
-
-    assert line.opened == []
-    assert answer is not None
-    assert (answer.status, answer.headers["Content-Type"], body(answer)) == (200, "application/json", ANSWER)
-
-
 def test_a_stream_is_opened_once_and_its_events_are_one_line_of_json_each_and_comments_between_them() -> None:
     line = Line()
     reply = Reply(line, streams=True)
@@ -44,13 +31,6 @@ def test_a_stream_is_opened_once_and_its_events_are_one_line_of_json_each_and_co
     assert (comment[:1], comment[-2:]) == (b":", b"\n\n")
     assert last.count(b"\n") == 3
     assert json.loads(last.split(b"data: ")[1]) == ANSWER
-
-
-def test_a_result_alone_is_streamed_where_the_client_listens() -> None:
-    line = Line()
-
-    assert Reply(line, streams=True).result(ANSWER) is None
-    assert len(line.sent) == 1
 
 
 def test_an_error_has_its_status_until_a_stream_is_open() -> None:

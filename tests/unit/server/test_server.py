@@ -129,14 +129,6 @@ def test_a_callable_without_a_name_needs_one(server: Server, nameless: Any) -> N
     assert server.tool(name="fine")(nameless) is nameless
 
 
-def test_a_name_is_taken_once(server: Server) -> None:
-    for publish in (server.tool, server.prompt, server.resource("docs://faq")):
-        cast("Any", publish)(docs_faq)
-    for publish in (server.tool, server.prompt, server.resource("docs://faq")):
-        with pytest.raises(RegistrationError, match="taken"):
-            cast("Any", publish)(docs_faq)
-
-
 def docs_faq() -> str:
     """What is often asked."""
     return ""
@@ -336,29 +328,6 @@ def test_a_signature_that_cannot_be_published_is_refused_by_name(server: Server,
     with pytest.raises(RegistrationError, match=function.__name__):
         server.tool(function)
     assert server.tools == {}
-
-
-def topic(topic: str) -> str:
-    """One topic."""
-    return topic
-
-
-@pytest.mark.parametrize(
-    "uri",
-    [
-        pytest.param("docs://faq", id="no variable"),
-        pytest.param("docs://{other}", id="another variable"),
-        pytest.param("docs://{topic}/{more}", id="one too many"),
-        pytest.param("docs://{topic}/{topic}", id="twice"),
-        pytest.param("docs://{topic", id="open"),
-        pytest.param("docs://{?topic}", id="an operator that is not supported"),
-        pytest.param("docs://{a,b}", id="a list"),
-    ],
-)
-def test_a_uri_and_its_function_must_name_the_same(server: Server, uri: str) -> None:
-    with pytest.raises(RegistrationError, match="docs://"):
-        server.resource(uri)(topic)
-    assert server.resources == {}
 
 
 def test_a_prompts_arguments_come_from_its_signature(server: Server) -> None:

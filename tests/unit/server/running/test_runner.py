@@ -3,11 +3,11 @@
 import asyncio
 import base64
 import threading
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field, field_serializer
+from pydantic import Field
 
 from mcp_baton import Argument, Audio, Context, EmbeddedResource, Image, Message, Server, Step, ToolError, Workflow
 from mcp_baton.exceptions import Abandoned, ProtocolError
@@ -102,38 +102,6 @@ def test_only_exceptions_other_than_tool_errors_are_logged(caplog: pytest.LogCap
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
-class Odd(BaseModel):
-    value: int = 1
-
-    @field_serializer("value")
-    def broken(self, _value: int) -> int:
-        raise RuntimeError("serializer")
-
-
-def half_way() -> Iterator[int]:
-    yield 1
-    raise RuntimeError("half way")
-
-
-def by_hand(value: int) -> int:
-    raise ZeroDivisionError(value)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        pytest.param(returning("many", int), id="not what is declared"),
-        pytest.param(returning(object()), id="not JSON"),
-        pytest.param(returning(half_way()), id="a generator that raises"),
-        pytest.param(returning(Odd()), id="a serializer that raises"),
-        pytest.param(returning(Odd(), Odd), id="a declared serializer that raises"),
-        pytest.param(returning(1, Annotated[int, AfterValidator(by_hand)]), id="a validator that raises"),
-    ],
-)
-def test_an_invalid_return_value_is_a_failure(function: Callable[..., object]) -> None:
-    assert called(function) == Failed("internal error in do (id r-1)")
-
-
 def test_invalid_arguments_are_a_failure_that_names_them() -> None:
     def do(amount: float) -> None: ...
 
@@ -195,14 +163,6 @@ def test_a_resource_is_text_bytes_or_json(returned: object, mime_type: str, text
     assert read(call(), typed, "docs://x", {}).mime_type == "x/y"
 
 
-@pytest.mark.parametrize(
-    "function", [raising(ToolError("gone")), raising(RuntimeError()), returning(object()), returning(half_way())]
-)
-def test_a_resource_that_cannot_be_read_is_unavailable(function: Callable[..., object]) -> None:
-    with pytest.raises(ResourceUnavailable, match=r"."):
-        read(call(), resource(function), "docs://x", {})
-
-
 def test_a_resources_arguments_are_converted() -> None:
     def page(number: int) -> str:
         return repr(number)
@@ -249,14 +209,6 @@ def test_a_prompt_yields_texts_content_and_messages(returned: object, messages: 
 def test_a_prompt_that_yields_something_else_is_a_protocol_error(returned: object) -> None:
     with pytest.raises(ProtocolError):
         messages_of(returned)
-
-
-def test_an_exception_of_a_prompt_is_a_failure_with_a_text_for_the_client() -> None:
-    for function, told in (
-        (raising(ToolError("no")), "no"),
-        (raising(RuntimeError("no")), "internal error in p (id r-1)"),
-    ):
-        assert call_alone(call(), bound_prompt(Prompt(function, "p", Labels())), {}) == Failed(told)
 
 
 @pytest.fixture
@@ -358,27 +310,6 @@ def test_a_request_names_its_task_by_any_of_the_keys_or_by_several_alike(
     server: Server, meta: dict[str, Json], task: str | None
 ) -> None:
     assert call(server, meta=meta).bound_task() == task
-
-
-@pytest.mark.parametrize(
-    "meta",
-    [
-        {"_task_id": 7},
-        {"_task_id": ""},
-        {"_task_id": ["a"]},
-        {RELATED_TASK_KEY: "a"},
-        {RELATED_TASK_KEY: {}},
-        {RELATED_TASK_KEY: {"taskId": None}},
-        {RELATED_TASK_KEY: {"taskId": 7}},
-        {"_task_id": "a", RELATED_TASK_KEY: {"taskId": "b"}},
-        {"mcp-baton/task_id": 7},
-        {"mcp-baton/task_id": "a", "_task_id": "b"},
-    ],
-)
-def test_an_invalid_task_id_is_refused(server: Server, meta: dict[str, Json]) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        call(server, meta=meta).bound_task()
-    assert caught.value.code == INVALID_PARAMS
 
 
 def test_asynchronous_tools_report_while_they_run() -> None:
