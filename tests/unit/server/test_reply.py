@@ -16,7 +16,7 @@ def body(response: HttpResponse | None) -> object:
     return json.loads(response.body)
 
 
-def test_an_answer_is_whole_where_nobody_listens_for_more() -> None:
+def test_an_answer_is_whole_if_the_client_does_not_listen_for_more() -> None:
     line = Line()
     reply = Reply(line, streams=False)
 
