@@ -333,7 +333,7 @@ ROWS = '@server.tool\ndef rows() -> list[Order]:\n    """Rows."""\n    return [O
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reported"),
     [
         (TEXT_FOR_A_NUMBER, "it got \\\"kim@example.com\\\" from <field 'email' from fetch_order>"),
         (ROWS, "its argument 'order_id': '3.email' is not in the output of step 'rows': it is a list of 1 item."),

@@ -46,7 +46,7 @@ def test_a_connection_is_kept_when_the_whole_reply_and_nothing_else_has_come(
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         *(Told(reply, CLOSE) for reply in (b"", b"HTTP/1.1 202 Acc", b"x" * 100_000)),
         Told(ACCEPTED + b"Content-Length: 99\r\n\r\nhalf", CLOSE),

@@ -208,7 +208,7 @@ def test_a_secret_that_does_not_convert_is_not_quoted(make_client: MakeClient) -
 
 
 @pytest.mark.parametrize(
-    ("step", "arguments", "told"),
+    ("step", "arguments", "reported"),
     [
         (Step("s", resources=["docs://{pin}"]), [Argument("pin", secret=True)], "into a URI"),
         (

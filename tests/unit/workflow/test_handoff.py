@@ -73,7 +73,7 @@ def test_the_handoff_has_the_documented_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pause", "told"),
+    ("pause", "reported"),
     [
         (StepFailed("s", "no route", True, "t"), "Step 's' failed: \"no route\". This step is retryable."),
         (

@@ -176,7 +176,7 @@ def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple
 
 
 @pytest.mark.parametrize(
-    ("persisted", "told"),
+    ("persisted", "reported"),
     [
         (True, "Its results are recorded"),
         (False, "Some of its results are not recorded, and those steps may have run twice"),
@@ -193,7 +193,7 @@ def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persi
 
 
 @pytest.mark.parametrize(
-    ("statuses", "ran", "replayed", "told"),
+    ("statuses", "ran", "replayed", "reported"),
     [
         ([COMPLETED, COMPLETED, PENDING, PENDING], {0: Succeeded(1), 1: Succeeded(2)}, (), "'b' ran last|'c', 'd'"),
         ([COMPLETED, FAILED, PENDING, SKIPPED], {1: Failed("no")}, (0,), "'b' ran last|'c'"),

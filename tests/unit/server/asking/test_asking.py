@@ -252,7 +252,7 @@ def test_the_same_question_is_asked_once_in_a_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         ({"error": {"code": -1, "message": "User rejected it"}}, "User rejected it"),
         ({"error": {"code": -1}}, "no reason"),

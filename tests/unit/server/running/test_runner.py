@@ -71,7 +71,7 @@ class Quiet(Exception): ...
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (ToolError("no such order"), None),
         (ToolError(), "ToolError"),

@@ -378,7 +378,7 @@ def test_json_is_itself_and_shares_nothing(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "one", "other", "told"),
+    ("annotation", "one", "other", "reported"),
     [
         (int, 1, 2, True),
         (int, 1, 1, False),
