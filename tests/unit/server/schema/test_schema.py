@@ -377,33 +377,6 @@ def test_json_is_itself_and_shares_nothing(value: Any) -> None:
     assert made is not value or not isinstance(value, list | dict)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "one", "other", "reported"),
-    [
-        (int, 1, 2, True),
-        (int, 1, 1, False),
-        (int, "5", "05", False),
-        (int, 1, True, False),
-        (int, 1, 1.0, False),
-        (str, "a", "b", True),
-        (bool, True, False, True),
-        (float, 1.0, 2.0, False),
-        (list[int], [1], [2], False),
-        (Annotated[int, AfterValidator(abs)], 1, -1, False),
-    ],
-)
-def test_two_values_surely_differ_only_if_no_conversion_can_make_them_equal(
-    annotation: Any, one: Any, other: Any, reported: bool
-) -> None:
-    def function(n: Any) -> None: ...
-
-    function.__annotations__["n"] = annotation
-    made = tool(function)
-    assert made.input.surely_differ("n", one, other) is reported
-    assert not reported or made.canonical({"n": one}) != made.canonical({"n": other})
-    assert made.input.surely_differ("no argument", 1, 2) is False
-
-
 def test_a_text_that_stands_with_a_type_describes_the_parameter_with_and_without_pydantic() -> None:
     def plain(sku: Annotated[str, "Which"], count: Annotated[int | None, "How many"] = None) -> None: ...
     def mixed(
