@@ -275,9 +275,9 @@ class ScriptedHost:
 
     announces = True
 
-    def announce(self, begun: int, total: int, step: str, _task_id: str | None) -> None:
+    def announce(self, started: int, total: int, step: str, _task_id: str | None) -> None:
         """Note it."""
-        self.log.append(f"announce {begun}/{total} {step}")
+        self.log.append(f"announce {started}/{total} {step}")
 
     def left_ms(self) -> int | None:
         """Nothing stops the function."""

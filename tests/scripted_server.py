@@ -89,13 +89,13 @@ def _serve(server: Scripted, connection: socket.socket) -> None:
     with suppress(OSError, ValueError), connection, connection.makefile("rb") as reader:
         while (request := _request(reader)) is not None:
             server.requests.append(request)
-            told = server.answer(*request)
-            for piece in (told.data, *told.pieces):
+            reported = server.answer(*request)
+            for piece in (reported.data, *reported.pieces):
                 connection.sendall(piece)
-            if told.then == CLOSE:
+            if reported.then == CLOSE:
                 connection.shutdown(socket.SHUT_RDWR)
                 return
-            if told.then == HANG:
+            if reported.then == HANG:
                 server.over.wait(10)
                 return
 

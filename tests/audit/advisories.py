@@ -61,10 +61,10 @@ def findings(output: str, expected: set[str]) -> Iterator[Finding]:
         AuditError: it has not.
     """
     try:
-        told = json.loads(output)["dependencies"]
+        reported = json.loads(output)["dependencies"]
     except (ValueError, KeyError, TypeError):
         raise AuditError("pip-audit told nothing") from None
-    answered = {entry["name"] for entry in told if "vulns" in entry}
+    answered = {entry["name"] for entry in reported if "vulns" in entry}
     if unknown := expected - answered:
         raise AuditError(f"the source of advisories knows nothing of {', '.join(sorted(unknown))}")
     yield from _vulnerabilities(output)

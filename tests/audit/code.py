@@ -36,16 +36,16 @@ def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
     bandit ends with 0 when it could not parse a file, and when it was given a folder that is not there.
     """
     try:
-        told = json.loads(output)
+        reported = json.loads(output)
     except ValueError:
         raise AuditError(f"bandit told nothing: {errors.strip()}") from None
-    if told["errors"]:
+    if reported["errors"]:
         raise AuditError(
-            "bandit could not read " + ", ".join(f"{e['filename']} ({e['reason']})" for e in told["errors"])
+            "bandit could not read " + ", ".join(f"{e['filename']} ({e['reason']})" for e in reported["errors"])
         )
-    if unread := expected - told["metrics"].keys():
+    if unread := expected - reported["metrics"].keys():
         raise AuditError(f"bandit did not look at {', '.join(sorted(unread))}")
-    for issue in told["results"]:
+    for issue in reported["results"]:
         where = f"{issue['filename']}:{issue['line_number']}"
         yield Finding(f"{issue['test_id']} {issue['filename']}", f"{where}: {issue['issue_text']} {issue['more_info']}")
 

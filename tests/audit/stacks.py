@@ -57,8 +57,8 @@ def findings(named: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Finding
 def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
     """The findings in checkov's report, which must speak of all the stacks that were expected."""
     try:
-        told = json.loads(output)
-        failed, unread = told["failed"], set(told["unread"])
+        reported = json.loads(output)
+        failed, unread = reported["failed"], set(reported["unread"])
     except (ValueError, KeyError, TypeError):
         raise AuditError(f"checkov told nothing: {errors.strip()} {output.strip()}") from None
     # Every stack has findings that are accepted: one without any was not read.

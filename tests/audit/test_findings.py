@@ -22,7 +22,7 @@ def package(name: str, *ids: str) -> dict[str, Any]:
     return {"name": name, "version": "1", "vulns": [{"id": one, "fix_versions": ["2"], "aliases": []} for one in ids]}
 
 
-def told(*packages: dict[str, Any]) -> str:
+def reported(*packages: dict[str, Any]) -> str:
     """pip-audit's report."""
     return json.dumps({"dependencies": packages, "fixes": []})
 
@@ -60,7 +60,7 @@ def test_a_finding_is_a_complaint_unless_it_is_accepted() -> None:
     assert list(complaints(found, {"B311 b.py": "jitter"})) == ["B102 a.py: a.py:3: exec"]
 
 
-def test_what_is_accepted_and_not_found_any_more_is_a_complaint_too() -> None:
+def test_an_accepted_finding_that_no_longer_exists_fails_the_audit() -> None:
     [complaint] = complaints([], {"B311 b.py": "jitter"})
 
     assert complaint.startswith("B311 b.py: nothing finds this any more")
@@ -87,7 +87,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_dangerous_is_found_also_where_a_comment_says_that_it_is_not(folder: Path) -> None:
+def test_dangerous_code_is_found_despite_a_comment_that_excuses_it(folder: Path) -> None:
     (folder / "functions" / "app.py").write_text('type Text = str\nexec("1")  # nosec\n')
 
     assert [finding.key for finding in code.findings(folder, ["functions"])] == ["B102 functions/app.py"]
@@ -110,18 +110,16 @@ def test_an_auditor_that_dies_fails_the_audit(parsed: Any) -> None:
 def test_an_advisory_about_a_locked_package_fails_the_audit(
     files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = told(package("boto3"), package("pyjwt", "PYSEC-2026-7"))
+    found = reported(package("boto3"), package("pyjwt", "PYSEC-2026-7"))
 
-    assert audit(Sources(pypi=[told(package("jinja2", "CVE-2019-10906")), found]), tmp_path, files) == 1
+    assert audit(Sources(pypi=[reported(package("jinja2", "CVE-2019-10906")), found]), tmp_path, files) == 1
     assert "PYSEC-2026-7: pyjwt 1, mended in 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "silence", ["", told(skipped("jinja2")), told(package("jinja2"))], ids=["dead", "unknown", "clean"]
+    "silence", ["", reported(skipped("jinja2")), reported(package("jinja2"))], ids=["dead", "unknown", "clean"]
 )
-def test_sources_that_do_not_know_what_is_known_to_be_vulnerable_are_not_believed(
-    silence: str, files: list[Path], tmp_path: Path
-) -> None:
+def test_a_source_without_a_known_vulnerability_is_not_trusted(silence: str, files: list[Path], tmp_path: Path) -> None:
     said = audit(Sources(pypi=[silence], osv=[silence]), tmp_path, files)
 
     assert said == "advisories about 2 locked packages: neither PyPI nor OSV tells any here"

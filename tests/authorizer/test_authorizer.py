@@ -62,7 +62,9 @@ def test_the_function_sees_the_tokens_bearer_as_owner(
         "nothing that would become two scopes",
     ],
 )
-def test_what_is_handed_on(issuer: Issuer, question: Question, claims: dict[str, Any], scope: str) -> None:
+def test_the_handler_passes_the_event_and_the_context_on(
+    issuer: Issuer, question: Question, claims: dict[str, Any], scope: str
+) -> None:
     answer = authorizer(issuer)(question(f"Bearer {issuer.sign(**claims)}"), None)
 
     assert answer["context"] == {"sub": "kim", "scope": scope}

@@ -129,7 +129,7 @@ def test_keys_are_not_fetched_over_what_anybody_can_write_to(site: Site, issuer:
 
 
 @pytest.mark.parametrize("page", [DISCOVERY, "/keys"])
-def test_nobody_is_followed_to_another_place(site: Site, issuer: Issuer, page: str) -> None:
+def test_redirects_to_another_place_are_not_followed(site: Site, issuer: Issuer, page: str) -> None:
     site.pages["/elsewhere"] = site.pages[page]
     site.moved[page] = "/elsewhere"
 

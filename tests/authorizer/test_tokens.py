@@ -112,7 +112,7 @@ def test_a_token_that_is_signed_with_a_short_rsa_key_is_refused(bits: int, accep
 
 
 @pytest.mark.parametrize("header", [{"alg": "none"}, {"alg": "HS256"}, {"alg": "RS512"}, {"typ": "logout+jwt"}])
-def test_a_token_that_cannot_be_right_makes_nobody_look_for_its_key(issuer: Issuer, header: dict[str, str]) -> None:
+def test_no_key_is_looked_up_for_a_malformed_token(issuer: Issuer, header: dict[str, str]) -> None:
     looked: list[str] = []
     _, claims, signature = issuer.sign().split(".")
     head = encoded(json.dumps({"alg": "RS256", "kid": "made up"} | header).encode())
@@ -155,7 +155,9 @@ def with_changed_claims(issuer: Issuer) -> str:
         *("", "x", "a.b.c", "....", "é.é.é", "bnVsbA.bnVsbA.bnVsbA", "W10.W10.W10", "x" * 20_000),
     ],
 )
-def test_a_forged_token_and_what_is_none_are_refused(issuer: Issuer, forged: str | Callable[[Issuer], str]) -> None:
+def test_a_forged_token_and_a_text_that_is_no_token_are_refused(
+    issuer: Issuer, forged: str | Callable[[Issuer], str]
+) -> None:
     with pytest.raises(Refused):
         verifier(issuer).verify(forged if isinstance(forged, str) else forged(issuer))
 

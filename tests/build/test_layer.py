@@ -116,7 +116,7 @@ def test_the_builds_of_a_checkout_with_a_blank_in_its_path_find_the_uv_that_was_
     assert words[words.index("build") - 1].endswith("/sam")
 
 
-def test_a_build_installs_sam_and_nothing_else_of_what_the_tests_need(tmp_path: Path) -> None:
+def test_a_build_installs_sam_and_no_other_requirement_of_the_tests(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
 
     command = ["make", "--dry-run", "--no-print-directory", "build", "UV=uv"]

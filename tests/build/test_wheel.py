@@ -18,13 +18,13 @@ def test_the_wheel_holds_the_files_of_a_project_as_they_are_in_this_repository(w
     assert held == {origin: (ROOT / origin).read_bytes() for origin in SOURCES.values()}
 
 
-def test_what_the_wheel_is_told_to_hold_is_what_a_project_is_made_of() -> None:
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+def test_the_wheel_contains_the_files_of_a_new_project() -> None:
+    reported = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
 
-    assert told["force-include"] == {origin: FILES + origin for origin in SOURCES.values()}
+    assert reported["force-include"] == {origin: FILES + origin for origin in SOURCES.values()}
 
 
-def test_what_is_deployed_is_locked_with_hashes_and_without_the_command_line(project: Path, wheel: Path) -> None:
+def test_deployed_packages_are_locked_with_hashes_and_without_the_command_line(project: Path, wheel: Path) -> None:
     requirements = (project / "layers" / "baton" / "requirements.txt").read_text()
     packages = [line for line in requirements.splitlines() if not line.startswith(" ")]
 

@@ -63,10 +63,12 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
     def in_session(session: str) -> dict[str, Any]:
         if session.startswith(("typescript", "ext-tasks")):
-            told = once(tmp_path_factory, "typescript", lambda: held("node", str(HERE / "typescript.mjs")))
+            reported = once(tmp_path_factory, "typescript", lambda: held("node", str(HERE / "typescript.mjs")))
         else:
-            told = once(tmp_path_factory, "python", lambda: held("client_python", "-m", "tests.clients.python_clients"))
-        returncode, printed, errors = json.loads(told)
+            reported = once(
+                tmp_path_factory, "python", lambda: held("client_python", "-m", "tests.clients.python_clients")
+            )
+        returncode, printed, errors = json.loads(reported)
         assert returncode == 0, errors
         found: dict[str, Any] = json.loads(printed)[session]
         return found

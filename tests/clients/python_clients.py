@@ -106,8 +106,12 @@ async def fastmcp_tasks(url: str) -> JsonDict:
             ("booked", "book", {}),
         ):
             result = await client.call_tool(name, arguments, raise_on_error=False)
-            told = {"error": result.is_error, "text": result.content[0].text, "structured": result.structured_content}
-            seen[call] = told
+            reported = {
+                "error": result.is_error,
+                "text": result.content[0].text,
+                "structured": result.structured_content,
+            }
+            seen[call] = reported
         handle = await call_tool_task(client, "add_up", {"numbers": [4, 5]})
         seen["handled"] = (await handle.result()).structured_content
     return seen

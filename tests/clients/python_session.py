@@ -82,13 +82,13 @@ class PythonSession:
 
     async def be_a_host(self, client: Any) -> None:
         """The same as a host's model does it, with tools and their arguments alone: the twin, the handle, the twin."""
-        begun = await client.call_tool("refund_order", ORDER)
-        task = {"task_id": begun.structured_content["task_id"]}
+        started = await client.call_tool("refund_order", ORDER)
+        task = {"task_id": started.structured_content["task_id"]}
         made = await client.call_tool("refund", {**APPROVED, **task})
         done = await client.call_tool("refund_order", task)
         self.seen["hosted"] = [
             {"content": [dumped(block) for block in result.content], "structuredContent": result.structured_content}
-            for result in (begun, made, done)
+            for result in (started, made, done)
         ]
 
 

@@ -85,7 +85,7 @@ def inspector(request: pytest.FixtureRequest, process: "subprocess.Popen[str]", 
     return Inspector(process, url, request.param)
 
 
-def test_the_inspector_lists_what_is_published(inspector: Inspector) -> None:
+def test_the_inspector_lists_the_published_tools(inspector: Inspector) -> None:
     tools = inspector.result("tools/list")["tools"]
     assert {"fetch_order", "refund", "count", "interview"} <= {tool["name"] for tool in tools}
     prompts = inspector.result("prompts/list")["prompts"]
@@ -111,8 +111,8 @@ def test_the_inspector_continues_a_workflow_to_its_last_step(inspector: Inspecto
 
 
 def test_the_inspector_finishes_a_paused_workflow_with_tool_calls_only(inspector: Inspector) -> None:
-    begun = inspector.call("refund_order", "--tool-arg", ORDER)
-    named = f"task_id={begun['structuredContent']['task_id']}"
+    started = inspector.call("refund_order", "--tool-arg", ORDER)
+    named = f"task_id={started['structuredContent']['task_id']}"
     made = inspector.call("refund", "--tool-arg", ORDER, "amount=240", "approved_by=Ada", named)
     assert made["content"][-1]["text"].startswith("All 2 steps are done. Call refund_order with")
     done = inspector.call("refund_order", "--tool-arg", named)

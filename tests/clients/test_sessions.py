@@ -115,10 +115,10 @@ def test_the_client_continues_the_workflow_by_naming_its_task_in_meta(session: S
 
 def test_the_client_finishes_a_paused_workflow_with_tool_calls_only(session: Session) -> None:
     """Each client has held the structured content against the schemas that were listed, too."""
-    begun, made, done = session.seen["hosted"]
-    task_id = begun["structuredContent"]["task_id"]
-    assert begun["structuredContent"]["message"] == begun["content"][0]["text"]
-    [call] = [line for line in begun["content"][0]["text"].splitlines() if line.startswith("1. Call refund with")]
+    started, made, done = session.seen["hosted"]
+    task_id = started["structuredContent"]["task_id"]
+    assert started["structuredContent"]["message"] == started["content"][0]["text"]
+    [call] = [line for line in started["content"][0]["text"].splitlines() if line.startswith("1. Call refund with")]
     assert json.loads(call.partition(" with ")[2]) == {"order_id": "A-17", "amount": 240.0, "task_id": task_id}
     following = f'All 2 steps are done. Call refund_order with {{"task_id": "{task_id}"}} to finish.'
     assert [block["text"] for block in made["content"]] == ["Refunded EUR 240.00 of A-17", following]

@@ -162,6 +162,6 @@ def test_the_suite_runs_every_scenario_of_the_set_to_its_end(run: Run) -> None:
     assert all(run.checks.values())
 
 
-def test_the_suite_warns_of_and_skips_only_what_is_left_out_on_purpose(run: Run) -> None:
+def test_the_suite_warns_of_and_skips_only_intended_omissions(run: Run) -> None:
     found = {(check.status, check.scenario, check.id) for check in run.having("WARNING", "SKIPPED")}
     assert found == LEFT_OUT[run.revision]

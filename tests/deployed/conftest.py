@@ -108,7 +108,7 @@ def making_project(early: ThreadPoolExecutor, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="session", autouse=True)
-def begun(request: pytest.FixtureRequest) -> None:
+def started(request: pytest.FixtureRequest) -> None:
     """Begin what takes long, and go on to the first test meanwhile."""
     wanted = {name for item in request.session.items if isinstance(item, pytest.Function) for name in item.fixturenames}
     for fixture in EARLY:

@@ -22,7 +22,7 @@ REPORT = SERVED.decode()
 BATON = ROOT / ".venv" / "bin" / "baton"
 
 
-def begun(stack: Stack, tool: str, **arguments: Any) -> str:
+def started(stack: Stack, tool: str, **arguments: Any) -> str:
     """Call a tool as a task, in the words of the 2025 era, which the client does not know any more; the task's id."""
     params = {"name": tool, "arguments": arguments, "task": {"ttl": 600_000}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
@@ -56,7 +56,7 @@ def over(task: dict[str, Any]) -> bool:
 
 def test_a_task_of_the_sample_is_worked_on_in_a_container_of_the_workers(stack: Stack) -> None:
     async def exported(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
-        task_id = begun(stack, "extract_sales", month="2026-09")
+        task_id = started(stack, "extract_sales", month="2026-09")
         return await until(talk, task_id, over), await talk.task("result", task_id)
 
     task, result = talked(stack, exported)
@@ -69,7 +69,7 @@ def test_a_task_of_the_sample_is_worked_on_in_a_container_of_the_workers(stack: 
 
 def test_the_worker_reports_under_the_id_of_the_request_that_created_the_task(stack: Stack) -> None:
     async def exported(talk: Talk) -> str:
-        task_id = begun(stack, "extract_sales", month="2026-09")
+        task_id = started(stack, "extract_sales", month="2026-09")
         await until(talk, task_id, over)
         return task_id
 
@@ -82,12 +82,12 @@ def test_the_worker_reports_under_the_id_of_the_request_that_created_the_task(st
 @pytest.fixture(scope="session")
 def night(probe: Stack) -> str:
     """The task of a workflow that rests for longer than an invocation of its worker may take, begun."""
-    return begun(probe, "night")
+    return started(probe, "night")
 
 
 def test_a_task_is_cancelled_from_another_container_and_stays_so(probe: Stack, night: str) -> None:
     async def cancelled(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
-        task_id = begun(probe, "linger", seconds=20)
+        task_id = started(probe, "linger", seconds=20)
         running = await until(talk, task_id, lambda task: "in " in task.get("statusMessage", "") or over(task))
         # Another one works on the night.
         workers = containers_of(probe, worker=True)

@@ -171,13 +171,13 @@ def test_an_owner_lists_tasks_of_their_own_alone(deployed: Access) -> None:
     assert anyio.run(listed, deployed.mallory) == []
 
 
-def test_who_may_not_call_gets_nowhere(deployed: Access) -> None:
+def test_unauthorised_callers_are_rejected(deployed: Access) -> None:
     answers = [ask(deployed.stack.endpoint, stranger) for stranger in deployed.strangers]
     assert [answer.status for answer in answers] == [deployed.refusal] * len(answers)
     assert [answer.body for answer in answers if "tools" in answer.body] == []
 
 
-def test_every_method_of_the_endpoint_asks_who_calls(deployed: Access) -> None:
+def test_every_method_of_the_endpoint_requires_an_identity(deployed: Access) -> None:
     gateway = deployed.stack.twin.client("apigateway")
     [api] = deployed.stack.resources("AWS::ApiGateway::RestApi").values()
     [endpoint] = (found for found in gateway.get_resources(restApiId=api)["items"] if found["path"] == "/mcp")

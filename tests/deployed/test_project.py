@@ -38,7 +38,7 @@ def test_the_workflow_of_a_new_project_pauses_goes_on_and_is_finished_where_it_i
     assert talked(bookshop, borrowed, era) == (["completed"] * 3, "completed")
 
 
-def test_nobody_calls_a_new_project_without_its_key(bookshop: Stack) -> None:
+def test_a_new_project_rejects_calls_without_its_key(bookshop: Stack) -> None:
     assert ask(bookshop.endpoint, bookshop.caller()).status == 403
 
 

@@ -16,7 +16,7 @@ def test_an_unknown_path_is_not_found_and_never_reaches_the_function(stack: Stac
 
 
 @pytest.mark.parametrize("headers", [{}, {"x_api_key": "wrong"}])
-def test_a_caller_without_a_key_is_told_what_is_needed(stack: Stack, headers: dict[str, str]) -> None:
+def test_the_reply_to_a_caller_without_a_key_names_the_key(stack: Stack, headers: dict[str, str]) -> None:
     answer = ask(stack.endpoint, stack.caller(**headers))
     assert (answer.status, json.loads(answer.body)["message"]) == (403, "a valid API key is needed: x-api-key: ...")
 

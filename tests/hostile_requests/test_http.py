@@ -140,7 +140,7 @@ def test_bytes_in_any_order_are_answered_or_not_and_never_with_a_fault_of_ours(p
         check_statuses(statuses(answer))
 
 
-def test_a_hundred_clients_that_stop_in_the_middle_keep_nobody_waiting(port: int) -> None:
+def test_a_hundred_clients_that_stop_in_the_middle_delay_no_other_client(port: int) -> None:
     with ExitStack() as stack:
         slow = [stack.enter_context(connect(port)) for _ in range(100)]
         for number, client in enumerate(slow):
@@ -176,7 +176,7 @@ def test_garbage_after_a_request_does_not_spoil_its_answer(port: int, garbage: b
         (b"X: a\r\n" * 101, 431),
     ],
 )
-def test_headers_beyond_what_is_taken_are_refused(port: int, head: bytes, status: int) -> None:
+def test_headers_above_the_limits_are_refused(port: int, head: bytes, status: int) -> None:
     request = HEAD + head + b"Content-Length: %d\r\n\r\n" % len(ECHO) + ECHO
     assert statuses(answered(port, request)) == [status]
 

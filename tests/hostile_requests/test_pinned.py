@@ -85,7 +85,7 @@ def test_half_a_character_for_a_name_or_a_value_is_given_back(rude: Rude, era: E
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_of_very_many_invalid_arguments_only_the_number_is_told(rude: Rude, era: Era) -> None:
+def test_for_very_many_invalid_arguments_only_their_number_is_reported(rude: Rude, era: Era) -> None:
     params = {"name": "order", "arguments": {"to": "kim@example", "lines": [{}] * 40_000}}
     result = rude.request(era, "tools/call", params).result
     assert result["isError"] is True

@@ -180,7 +180,7 @@ def test_batches_of_anything_are_answered(rude: Rude, data: st.DataObject) -> No
 
 @examples(EXAMPLES)
 @given(identifier=VALUES, members=st.dictionaries(st.sampled_from(["result", "error"]), VALUES, min_size=1))
-def test_answers_to_questions_that_nobody_asked_are_refused(
+def test_answers_to_questions_that_were_not_asked_are_refused(
     rude: Rude, identifier: Any, members: dict[str, Any]
 ) -> None:
     answer = rude.post(json.dumps({"jsonrpc": "2.0", "id": identifier, **members}))

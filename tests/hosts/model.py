@@ -101,17 +101,19 @@ class Model:
 
     def story(self, what: str) -> str:
         """What it did and was shown, for a failed assertion."""
-        told = zip(self.host.calls, self.host.shown, strict=True)
-        return "\n\n".join([f"the model {what}", *(f"> {call}\n{shown}" for call, shown in told)])
+        reported = zip(self.host.calls, self.host.shown, strict=True)
+        return "\n\n".join([f"the model {what}", *(f"> {call}\n{shown}" for call, shown in reported)])
 
 
 def prose(shown: str) -> str:
     """What a result says to its reader: the text, or of JSON the properties that are written for models."""
     try:
-        told = json.loads(shown)
+        reported = json.loads(shown)
     except ValueError:
         return shown
-    found = [told[name] for name in NEXT_IN_JSON if isinstance(told, dict) and isinstance(told.get(name), str)]
+    found = [
+        reported[name] for name in NEXT_IN_JSON if isinstance(reported, dict) and isinstance(reported.get(name), str)
+    ]
     return found[-1] if found else shown
 
 

@@ -333,7 +333,7 @@ ROWS = '@server.tool\ndef rows() -> list[Order]:\n    """Rows."""\n    return [O
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reported"),
     [
         (TEXT_FOR_A_NUMBER, "it got \\\"kim@example.com\\\" from <field 'email' from fetch_order>"),
         (ROWS, "its argument 'order_id': '3.email' is not in the output of step 'rows': it is a list of 1 item."),
@@ -341,11 +341,11 @@ ROWS = '@server.tool\ndef rows() -> list[Order]:\n    """Rows."""\n    return [O
     ids=["a text for a number", "a list's index that is not there"],
 )
 def test_an_invalid_step_argument_is_reported_with_its_source(
-    source: str, told: str, capsys: pytest.CaptureFixture[str]
+    source: str, reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", write(PRELUDE + source + EPILOGUE), "refund_order", "order_id=A"]) == 3
 
-    assert told in " ".join(capsys.readouterr().out.split())
+    assert reported in " ".join(capsys.readouterr().out.split())
 
 
 def test_all_missing_arguments_are_named(capsys: pytest.CaptureFixture[str]) -> None:

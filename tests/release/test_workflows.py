@@ -30,7 +30,7 @@ def test_every_action_is_pinned_to_a_commit_whose_version_is_said(path: Path) ->
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_nobody_has_rights_that_no_job_names(path: Path) -> None:
+def test_no_function_has_rights_that_its_work_does_not_need(path: Path) -> None:
     assert yaml.safe_load(path.read_text())["permissions"] == {}
     assert all("permissions" in job for job in jobs(path).values())
 

@@ -13,12 +13,12 @@ def figures(line: str) -> tuple[str, list[float]]:
 
 def test_the_table_of_the_most_expensive_requests_is_the_measured_one() -> None:
     block = expensive.PAGE.read_text().partition(expensive.BEGIN)[2].partition(expensive.END)[0]
-    told = [figures(line) for line in block.strip().splitlines()[2:]]
+    reported = [figures(line) for line in block.strip().splitlines()[2:]]
     measured = [figures(line) for line in expensive.table()[2:]]
 
-    assert [name for name, _ in told] == [name for name, _ in measured]
+    assert [name for name, _ in reported] == [name for name, _ in measured]
     # Versions of zlib make values of slightly different lengths.
-    for (name, row), (_, now) in zip(told, measured, strict=True):
+    for (name, row), (_, now) in zip(reported, measured, strict=True):
         assert now == pytest.approx(row, rel=0.06, abs=1), f"{name}: run python -m costs.expensive --update"
 
 

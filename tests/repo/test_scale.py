@@ -83,8 +83,10 @@ def test_the_workloads_are_described_as_they_are() -> None:
 
     for work, row in zip(WORKLOADS, rows, strict=True):
         said = [work.name, work.kb, work.steps, work.before, work.by_client]
-        told = [figures(row[name])[0] for name in ("a step's result", "steps", "the server runs", "the client calls")]
-        assert [row["workload"], *told] == said
+        reported = [
+            figures(row[name])[0] for name in ("a step's result", "steps", "the server runs", "the client calls")
+        ]
+        assert [row["workload"], *reported] == said
         requests = 1 + work.polls + work.by_client + 1
         assert figures(row["the client's requests"])[0] == requests == measured(work, "JSON", "no")["requests"]
 

@@ -15,9 +15,9 @@ ACCEPTED = b"HTTP/1.1 202 Accepted\r\n"
 
 
 @contextmanager
-def connected(told: Told) -> Iterator[tuple[Scripted, RuntimeConnection]]:
+def connected(reported: Told) -> Iterator[tuple[Scripted, RuntimeConnection]]:
     """A server that answers every request so, and a connection to it."""
-    with scripted(told) as server:
+    with scripted(reported) as server:
         connection = RuntimeConnection(f"127.0.0.1:{server.port}")
         yield server, connection
         connection.drop()
@@ -46,17 +46,17 @@ def test_a_connection_is_kept_when_the_whole_reply_and_nothing_else_has_come(
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         *(Told(reply, CLOSE) for reply in (b"", b"HTTP/1.1 202 Acc", b"x" * 100_000)),
         Told(ACCEPTED + b"Content-Length: 99\r\n\r\nhalf", CLOSE),
         *(Told(reply) for reply in (b"HTTP/1.1\r\n\r\n", b"hello\r\n\r\n")),
         Told(ACCEPTED + b"Content-Length: many\r\n\r\n"),
     ],
-    ids=lambda told: repr(told.data[-20:]),
+    ids=lambda reported: repr(reported.data[-20:]),
 )
-def test_a_reply_that_breaks_off_has_no_end_or_is_not_http_is_the_answers_end_and_no_crash(told: Told) -> None:
-    with connected(told) as (_, connection):
+def test_a_reply_that_breaks_off_has_no_end_or_is_not_http_is_the_answers_end_and_no_crash(reported: Told) -> None:
+    with connected(reported) as (_, connection):
         connection.begin(REQUEST)
         with pytest.raises(ClientGone):
             connection.read_status()

@@ -51,7 +51,7 @@ def test_a_large_error_is_cut_to_a_small_trailer_block_of_whole_json_on_a_connec
 
 @pytest.mark.parametrize("reaction", [Reaction(after_chunks=2, hang_up=True), Reaction(after_chunks=2, status=413)])
 @pytest.mark.parametrize("raised", [False, True])
-def test_a_client_that_goes_away_is_told_to_the_handler_and_the_next_invocation_is_served(
+def test_the_handler_learns_that_its_client_disconnected_and_the_next_invocation_is_served(
     api: RuntimeApi, start: Start, gate: Path, reaction: Reaction, raised: bool
 ) -> None:
     start("plain.interrupted")

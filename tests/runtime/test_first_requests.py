@@ -135,6 +135,6 @@ def test_garbage_is_collected_from_the_first_invocation_on_and_not_before_a_clie
     api.invoke(REFUND.event).wait()
     later: Any = api.invoke({"tell": "collector"}).wait().json()
 
-    assert [told["enabled at import"] for told in (first, later)] == [False, False]
-    assert [told["enabled"] for told in (first, later)] == [True, True]
+    assert [reported["enabled at import"] for reported in (first, later)] == [False, False]
+    assert [reported["enabled"] for reported in (first, later)] == [True, True]
     assert first["frozen"] > 10_000

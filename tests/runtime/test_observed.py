@@ -150,7 +150,7 @@ def test_a_request_without_anything_to_report_loads_no_powertools(watch: Watch) 
     assert watched.call("loaded")["structuredContent"] == {"result": ["aws_lambda_powertools"]}
 
 
-def test_an_internal_error_is_counted_and_logged_under_the_id_that_the_client_was_told(watch: Watch) -> None:
+def test_an_internal_error_is_counted_and_logged_under_the_id_in_the_reply(watch: Watch) -> None:
     watched = watch("watched.faulty_handler")
     answer = watched.ask("tools/list", "gateway-9")
     assert answer["error"]["data"] == {"correlationId": "gateway-9"}

@@ -27,9 +27,7 @@ def test_sigterm_stops_a_waiting_function_at_once(api: RuntimeApi, start: Start)
     assert function.stop() == -signal.SIGTERM
 
 
-def test_a_function_that_handles_sigterm_is_told_although_it_waits(
-    api: RuntimeApi, start: Start, tmp_path: Path
-) -> None:
+def test_a_waiting_function_that_handles_sigterm_receives_it(api: RuntimeApi, start: Start, tmp_path: Path) -> None:
     stopped = tmp_path / "stopped"
     function = start("signalled.handler", STOPPED_FILE=str(stopped))
     api.invoke({}).wait()

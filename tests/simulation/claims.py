@@ -109,7 +109,7 @@ class Claims:
             self.judge.wrong(10, f"{process.name} is told that another run holds the task, and that has ended")
 
     @staticmethod
-    def told(item: Item) -> str:
+    def reported(item: Item) -> str:
         """The claim in an item, in short."""
         claim = claim_of(item)
         return "" if claim is None else f"run {claim[0][:6]} n={claim[1]} u={claim[2] % 10**9}"

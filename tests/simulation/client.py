@@ -116,7 +116,7 @@ class SimulatedClient:
         world, actor = self._world, here()
         fault = self._strikes(sent)
         if fault is not None:
-            world.struck.add(fault.told)
+            world.struck.add(fault.reported)
             sent.process.faults.append(fault)
         if fault is Fault.STALLED_BEFORE:
             world.note(actor, "stands still")

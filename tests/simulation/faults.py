@@ -9,7 +9,7 @@ class Fault(Enum):
     """What can befall a request to the store."""
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         """The fault in words, for counts of seeds."""
         return WORDS[self]
 

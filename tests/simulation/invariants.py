@@ -267,10 +267,10 @@ class Judge:
 
     # For traces.
 
-    def told(self, change: Change) -> str:
+    def reported(self, change: Change) -> str:
         """A write in short."""
         if change.after is None or not change.key[1].startswith(TASK):
             return change.key[1][:40]
         steps = ",".join(f"{name}={status[:4]}" for name, status in steps_of(change.after).items())
         put = [str(path[1]) for path in change.put if len(path) == 2 and path[0] == "variables"]
-        return f"{status_of(change.after)} {steps} {self.claims.told(change.after)} puts {put}"
+        return f"{status_of(change.after)} {steps} {self.claims.reported(change.after)} puts {put}"

@@ -177,7 +177,7 @@ class Replies:
         """An invariant is broken."""
         self.world.judge.wrong(number, what)
 
-    def _check(self, process: Process, task_id: str, told: Told, *, stream: bool = False) -> None:
+    def _check(self, process: Process, task_id: str, reported: Told, *, stream: bool = False) -> None:
         """Something is told of a task: one of its versions says so, too."""
         versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
         last = self._last.get((process.name, task_id)) if stream else None
@@ -185,13 +185,13 @@ class Replies:
             versions = [version for version in versions if version.number >= last.number]
         found: list[str] = []
         for version in versions:
-            found = list(self._differences(process, told, version.item))
+            found = list(self._differences(process, reported, version.item))
             if not found:
                 self._last[process.name, task_id] = version
                 return
         self.wrong(14, f"{process.name} tells of {task_id} what none of {len(versions)} versions says: {found}")
 
-    def _differences(self, process: Process, told: Told, item: Item | None) -> Iterator[str]:
+    def _differences(self, process: Process, reported: Told, item: Item | None) -> Iterator[str]:
         """In what a version differs from what was told."""
         if item is None:
             yield "there is no such task"
@@ -202,21 +202,21 @@ class Replies:
         is_workflow = PROGRESS in variables_of(item)
         steps = steps_of(item) if is_workflow else {}
         for what, said, kept in (
-            ("status", told.status, status_of(item)),
-            ("change at", told.updated_at, item["updated_at"]["S"]),
-            ("step", told.step, open_step(steps)),
-            ("result by", told.result_by, result_by(item)),
+            ("status", reported.status, status_of(item)),
+            ("change at", reported.updated_at, item["updated_at"]["S"]),
+            ("step", reported.step, open_step(steps)),
+            ("result by", reported.result_by, result_by(item)),
         ):
             if said not in {None, kept}:
                 yield f"{what} {said!r}, and it is {kept!r}"
-        if told.steps is not None and told.steps != steps:
-            yield f"steps {told.steps}, and they are {steps}"
-        if told.pause is not None and is_workflow and told.pause not in pauses(item, first_ms, last_ms):
-            yield f"pause {told.pause}, and it is one of {pauses(item, first_ms, last_ms)}"
-        if told.values is not None:
-            yield from _other_values(told, item, process)
-        if told.questions is not None and told.questions != _questions(item):
-            yield f"questions {sorted(told.questions)}, and they are {sorted(_questions(item))}"
+        if reported.steps is not None and reported.steps != steps:
+            yield f"steps {reported.steps}, and they are {steps}"
+        if reported.pause is not None and is_workflow and reported.pause not in pauses(item, first_ms, last_ms):
+            yield f"pause {reported.pause}, and it is one of {pauses(item, first_ms, last_ms)}"
+        if reported.values is not None:
+            yield from _other_values(reported, item, process)
+        if reported.questions is not None and reported.questions != _questions(item):
+            yield f"questions {sorted(reported.questions)}, and they are {sorted(_questions(item))}"
 
     def _check_error(self, process: Process, error: ProtocolError, task_id: str) -> None:
         over = _OVER.search(error.message)
@@ -248,8 +248,8 @@ class Replies:
         """A stream ended. If that was before its time, its client knows that each of its tasks is over."""
         if process.ends_ms is not None or self.world.scheduler.now_ms >= process.began_ms + 50_000:
             return
-        for (name, task_id), told in self._last.items():
-            if name == process.name and told.item and status_of(told.item) not in TERMINAL:
+        for (name, task_id), reported in self._last.items():
+            if name == process.name and reported.item and status_of(reported.item) not in TERMINAL:
                 self._check_missing(process, task_id)
 
     def _check_certain(self, process: Process) -> None:
@@ -341,16 +341,16 @@ def status_told(task: JsonObject) -> Told:
 
 def place_told(task: JsonObject) -> Told:
     """What `tasks/list` shows of a task."""
-    told, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
-    return replace(told, step=meta.get("step", ""), pause=meta.get("pause_reason", {}))
+    reported, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
+    return replace(reported, step=meta.get("step", ""), pause=meta.get("pause_reason", {}))
 
 
 def values_told(task: JsonObject) -> Told:
     """What `tasks/get` and notifications show of a task."""
-    told, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
+    reported, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
     progress = meta.get(PROGRESS, {"steps": []})
     return replace(
-        told,
+        reported,
         steps={step["name"]: step["status"] for step in progress["steps"]},
         pause=_without_error(meta.get(PAUSE_REASON)),
         values={name: value for name, value in meta.items() if name not in _NOT_VALUES and not _is_own(name)},
@@ -383,17 +383,17 @@ def result_by(item: Item) -> str:
     return "client" if "by_client" in item else ""
 
 
-def _other_values(told: Told, item: Item, process: Process) -> Iterator[str]:
+def _other_values(reported: Told, item: Item, process: Process) -> Iterator[str]:
     stored = {name: attribute for name, attribute in variables_of(item).items() if name not in _NOT_VALUES}
-    assert told.values is not None
-    values = {**told.values}
-    if "result" in item and told.result is not None:
-        stored["result"], values["result"] = item["result"], told.result
+    assert reported.values is not None
+    values = {**reported.values}
+    if "result" in item and reported.result is not None:
+        stored["result"], values["result"] = item["result"], reported.result
     if stored.keys() != values.keys():
         yield f"values of {sorted(values)}, and there are those of {sorted(stored)}"
         return
     for name, attribute in stored.items():
-        if name in told.omitted or pointer_of(attribute) is not None:
+        if name in reported.omitted or pointer_of(attribute) is not None:
             continue
         value, kept = values[name], decoded(attribute)
         if name == "result" and isinstance(kept, Mapping) and "allowed" in item:

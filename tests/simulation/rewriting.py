@@ -70,12 +70,12 @@ def _written_out(text: str, names: Mapping[str, str]) -> str:
 
 def _split(text: str, separator: str) -> list[str]:
     """The parts of a text between separators that stand in no parentheses."""
-    parts, depth, begun, at = [], 0, 0, 0
+    parts, depth, started, at = [], 0, 0, 0
     while at < len(text):
         depth += {"(": 1, ")": -1}.get(text[at], 0)
         if depth == 0 and text.startswith(separator, at):
-            parts.append(text[begun:at])
-            at = begun = at + len(separator)
+            parts.append(text[started:at])
+            at = started = at + len(separator)
         else:
             at += 1
-    return [*parts, text[begun:]]
+    return [*parts, text[started:]]

@@ -327,7 +327,7 @@ class World:
             self.judge.sent(change, sent.process, sent.began_ms)
             sent.written = [*(sent.written or ()), number]
         if process is not None:
-            self.note(process.actor, f"{change.operation} #{number} {self.judge.told(change)}")
+            self.note(process.actor, f"{change.operation} #{number} {self.judge.reported(change)}")
         expires = change.after.get("expires_at") if change.after else None
         if expires is not None and (change.before is None or change.before.get("expires_at") != expires):
             self._expires(change, int(expires["N"]) * 1000)
@@ -527,5 +527,5 @@ class World:
     def _maybe_killed(self, actor: Actor, fault: Fault, what: str) -> None:
         self.point(actor)
         if fault in KILLS and self.weather.among((fault,)):
-            self.struck.add(fault.told)
+            self.struck.add(fault.reported)
             self.kill(actor, what)

@@ -119,7 +119,7 @@ def test_beginning_a_job_is_one_request_that_also_reads_it(
     assert (taken.job, taken.version) == (task.job, task.version)
 
 
-def test_a_claimed_job_cannot_be_begun_until_its_claim_ends(
+def test_a_claimed_job_cannot_start_until_its_claim_ends(
     store: Store, create_job: Begin, worker: MakeClaim, clock: Clock
 ) -> None:
     task, first = create_job(), worker("a")
@@ -133,7 +133,9 @@ def test_a_claimed_job_cannot_be_begun_until_its_claim_ends(
     assert after.claim == structs.replace(worker("b"), number=2, dispatch=2)
 
 
-def test_a_job_is_begun_up_to_its_attempts(store: Store, create_job: Begin, worker: MakeClaim, clock: Clock) -> None:
+def test_a_job_starts_at_most_as_often_as_its_attempts(
+    store: Store, create_job: Begin, worker: MakeClaim, clock: Clock
+) -> None:
     task = create_job(attempts=1)
     taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
     with pytest.raises(TaskHeld):
@@ -144,7 +146,7 @@ def test_a_job_is_begun_up_to_its_attempts(store: Store, create_job: Begin, work
     assert refused.value.current == taken == store.get(task.owner, task.task_id)
 
 
-def test_a_job_that_waits_for_the_client_is_not_begun(store: Store, held_job: HeldJob, worker: MakeClaim) -> None:
+def test_a_job_that_waits_for_the_client_does_not_start(store: Store, held_job: HeldJob, worker: MakeClaim) -> None:
     task, claim = held_job()
     waiting = store.jobs.ask(task, claim, {"name": NAME})
     with pytest.raises(Conflict) as refused:

@@ -15,7 +15,7 @@ WIDE = replace(TYPICAL, name="wide", value_bytes=25_000, before=4, by_client=2, 
 
 
 @pytest.fixture(scope="module")
-def told(dynamodb_local_url: str) -> Iterator[Place]:
+def reported(dynamodb_local_url: str) -> Iterator[Place]:
     """Units as DynamoDB Local says."""
     with by_consumed_capacity(dynamodb_local_url) as place:
         yield place
@@ -36,17 +36,17 @@ def units(usage: Usage) -> tuple[float, ...]:
     ("workload", "kind", "bucket"), [(TYPICAL, "JSON", False), (WIDE, "opaque", False), (WIDE, "opaque", True)]
 )
 def test_sizes_give_the_units_that_dynamodb_local_tells(
-    told: Place, computed: Place, workload: Workload, kind: Kind, bucket: bool
+    reported: Place, computed: Place, workload: Workload, kind: Kind, bucket: bool
 ) -> None:
-    usages = [Driver(place, workload, kind, bucket=bucket).whole() for place in (told, computed)]
+    usages = [Driver(place, workload, kind, bucket=bucket).whole() for place in (reported, computed)]
 
     assert units(usages[0]) == units(usages[1])
     assert usages[0].writes > 0
 
 
-def test_a_list_is_counted_alike(told: Place, computed: Place) -> None:
+def test_a_list_is_counted_alike(reported: Place, computed: Place) -> None:
     pages: list[Usage] = []
-    for place in (told, computed):
+    for place in (reported, computed):
         driver = Driver(place, chain(10, 2_000, paused=True), "JSON", bucket=False)
         for _ in range(4):
             driver.run()
@@ -91,7 +91,7 @@ def test_objects_are_counted(place: Place) -> None:
     assert (usage.puts, usage.gets, usage.writes, usage.reads) == (1, 2, 0, 0)
 
 
-def test_a_request_that_nobody_counts_is_refused(place: Place) -> None:
+def test_a_request_that_is_not_counted_is_refused(place: Place) -> None:
     with pytest.raises(Unmetered, match="Scan"):
         place.counted.scan(TableName="any")
 

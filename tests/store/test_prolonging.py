@@ -42,7 +42,7 @@ def kept_until_s(engine: Engine, task: TaskRecord, pointer: Pointer) -> int:
     return min(int(value_item(engine, key)["expires_at"]["N"]) for key in keys)
 
 
-def begun(store: Store, owner: str, claim: Claim, ttl_ms: int = HOUR_MS) -> TaskRecord:
+def started(store: Store, owner: str, claim: Claim, ttl_ms: int = HOUR_MS) -> TaskRecord:
     """A job with values outside its head, which a worker has begun."""
     values = {"small": SMALL, "large": LARGE}
     created = store.create(NewTask(owner, values, arguments={"text": SMALL}, ttl_ms=ttl_ms, work=WORK))
@@ -60,7 +60,7 @@ def renewed(store: Store, task: TaskRecord, clock: Clock) -> TaskRecord:
 def test_no_value_expires_before_its_extended_task(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim, clock: Clock, each_ms: int
 ) -> None:
-    task = begun(stores(limits=Limits(max_ttl_ms=DAY_MS, values_ms=60_000)), owner, worker("a"))
+    task = started(stores(limits=Limits(max_ttl_ms=DAY_MS, values_ms=60_000)), owner, worker("a"))
     store = stores(limits=Limits(max_ttl_ms=400 * DAY_MS, values_ms=60_000))
     ends_ms = clock.ms + min(80 * each_ms, 399 * DAY_MS)
     while clock.ms < ends_ms:
@@ -83,7 +83,7 @@ def test_a_short_extension_needs_no_request_for_values(
     stores: Stores, owner: str, worker: MakeClaim, requests: Requests, clock: Clock, how: str
 ) -> None:
     store = stores()
-    task = begun(store, owner, worker("a"))
+    task = started(store, owner, worker("a"))
     assert task.claim
     clock.ms += 30_000
     requests.take()
@@ -99,7 +99,7 @@ def test_a_task_lives_no_longer_than_values_that_cannot_be_written_again(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
-    task = begun(store, owner, worker("a"))
+    task = started(store, owner, worker("a"))
     kept_s = min(pointer.until_s for pointer in pointers(task).values())
 
     def fail(**_: object) -> None:
@@ -116,7 +116,7 @@ def test_a_lost_value_does_not_limit_an_extension(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
-    task = begun(store, owner, worker("a"))
+    task = started(store, owner, worker("a"))
     bundle = pointers(task)["large"].bundle
     engine.client.delete_item(TableName="tasks", Key=piece_key(owner, task.task_id, bundle, 1))
     longer = store.jobs.extend(task, 20 * DAY_MS)
@@ -130,7 +130,7 @@ def test_a_write_with_a_value_for_a_shorter_life_is_a_conflict(
 ) -> None:
     """Somebody has read the task, and writes a value to it after it was made to live longer."""
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
-    before = begun(store, owner, worker("a"))
+    before = started(store, owner, worker("a"))
     store.jobs.extend(before, 20 * DAY_MS)
     batch = Batch(variables={"late": noise(600_000, 3)})
     with pytest.raises(Conflict) as conflict:
@@ -145,7 +145,7 @@ def test_a_value_written_during_a_long_extension_prevents_it(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
-    before = begun(store, owner, worker("a"))
+    before = started(store, owner, worker("a"))
     after = store.write(before, Batch(variables={"late": noise(600_000, 3)})).task
     assert store.jobs.extend(before, 20 * DAY_MS) == store.get(owner, before.task_id)
     assert expiry_s(store.get(owner, before.task_id)) == expiry_s(after)
@@ -158,7 +158,7 @@ def test_a_clients_result_is_stored_during_an_extension(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
-    task = begun(store, owner, worker("a"))
+    task = started(store, owner, worker("a"))
     prolonging = iter([lambda: store.jobs.extend(task, 20 * DAY_MS)])
 
     def prolong(**_: object) -> None:
@@ -178,7 +178,7 @@ def test_writing_a_value_again_does_not_shorten_its_life(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
-    before = begun(store, owner, worker("a"))
+    before = started(store, owner, worker("a"))
     longer = store.jobs.extend(before, 20 * DAY_MS)
     with pytest.raises(Conflict):
         # Another process, which knows of no value that was just written.
@@ -194,7 +194,7 @@ def test_objects_of_an_extended_task_go_to_another_folder(
         limits=Limits(max_ttl_ms=800 * DAY_MS, values_ms=60_000),
         objects=S3ObjectStore(bucket.name, lambda: bucket.client),
     )
-    task = begun(store, owner, worker("a"))
+    task = started(store, owner, worker("a"))
     folders = []
     for days in (20, 300, 700):
         task = store.jobs.extend(task, days * DAY_MS)

@@ -52,7 +52,7 @@ def test_only_without_authentication_are_callers_anonymous(modes: Mapping[str, S
     assert environment["BATON_ALLOW_ANONYMOUS"] == ("on" if mode == "NONE" else "")
 
 
-def test_nobody_is_let_in_by_default(default: Stack) -> None:
+def test_callers_are_rejected_by_default(default: Stack) -> None:
     assert default.parameters["Auth"] != "NONE"
     assert default.resources["McpFunction"]["Properties"]["Environment"]["Variables"]["BATON_ALLOW_ANONYMOUS"] == ""
 
@@ -70,7 +70,7 @@ def test_what_a_mode_cannot_do_without_is_asked_for_before_anything_is_created(
 
 @pytest.mark.parametrize("parameter", ["JwtAudiences", "RequiredScopes"])
 @pytest.mark.parametrize("value", ["a, b", "a,,b", ",", " "])
-def test_a_list_that_would_name_nobody_is_refused(translation: Any, parameter: str, value: str) -> None:
+def test_an_empty_list_of_callers_is_refused(translation: Any, parameter: str, value: str) -> None:
     pattern = translation["Parameters"][parameter]["AllowedPattern"]
 
     assert re.fullmatch(pattern, value) is None
@@ -213,7 +213,7 @@ def metadata(stack: Stack, path: str, place: str, *, domain: str = "mcp.example.
     return json.loads(template.merge({"context": {"domainName": domain, "path": path}}))
 
 
-def test_the_authorizer_is_told_what_the_operator_chose(stack: MakeStack) -> None:
+def test_the_authorizer_gets_the_operators_settings(stack: MakeStack) -> None:
     chosen = stack(**MODES["JWT"], RequiredScopes="read,write", PublicUrl="https://mcp.example.com")
 
     assert chosen.resources["AuthorizerFunction"]["Properties"]["Environment"]["Variables"] == {

@@ -39,7 +39,7 @@ def test_a_browser_can_open_it_without_credentials_and_send_it_nothing(stack: Ma
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "NONE"])
-def test_the_endpoint_asks_who_calls_all_the_same(stack: MakeStack, mode: str) -> None:
+def test_the_endpoint_still_requires_an_identity(stack: MakeStack, mode: str) -> None:
     asked, usual = (paths(made)["/mcp"] for made in (stack(**MODES[mode], **ON), stack(**MODES[mode])))
 
     assert all(asked[name]["security"] for name in ("post", "get", "delete"))

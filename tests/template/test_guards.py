@@ -64,7 +64,7 @@ def test_a_web_acl_stands_before_the_stage(stack: MakeStack) -> None:
         ("AWS::SQS::QueuePolicy", {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}),
     ],
 )
-def test_bucket_and_queue_refuse_whoever_comes_without_tls(stack: MakeStack, kind: str, resources: Any) -> None:
+def test_bucket_and_queue_refuse_requests_without_tls(stack: MakeStack, kind: str, resources: Any) -> None:
     policy = stack(Overflow="on").one(kind)
     [statement] = policy["PolicyDocument"]["Statement"]
 

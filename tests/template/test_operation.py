@@ -226,7 +226,7 @@ def test_the_function_may_publish_to_the_topic_of_its_messages_when_there_is_one
     assert chosen.outputs["MessageTopicArn"] == {"Ref": "Messages"}
 
 
-def test_without_a_topic_the_function_is_told_of_none_and_may_not_publish(default: Stack) -> None:
+def test_without_a_topic_the_function_has_no_topic_and_may_not_publish(default: Stack) -> None:
     assert default.of_type("AWS::SNS::Topic") == []
     assert function(default)["Environment"]["Variables"]["TOPIC_ARN"] == ""
     assert [statement for statement in statements(default) if "sns:" in str(statement)] == []

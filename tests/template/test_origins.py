@@ -57,9 +57,7 @@ def test_a_browsers_question_reaches_the_function_without_credentials(modes: Map
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("mode", MODES)
-def test_every_page_can_read_the_metadata_or_that_there_is_none(
-    modes: Mapping[str, Stack], mode: str, place: str
-) -> None:
+def test_every_page_can_read_the_metadata_or_a_404(modes: Mapping[str, Stack], mode: str, place: str) -> None:
     responses = body(modes[mode])["paths"][place]["get"]["x-amazon-apigateway-integration"]["responses"]
 
     assert {status: said_to_browsers(answer) for status, answer in responses.items()} == {

@@ -93,7 +93,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @mock_aws
 @pytest.mark.parametrize("client", [False, True], ids=["no client", "a client"])
-def test_without_a_table_workflows_run_without_tasks_and_the_first_request_says_what_is_missing(
+def test_without_a_table_workflows_run_without_tasks_and_the_first_request_names_the_missing_setting(
     server: Server, caplog: pytest.LogCaptureFixture, client: bool
 ) -> None:
     given = boto3.client("dynamodb", "eu-west-1") if client else None
@@ -146,7 +146,9 @@ def test_the_settings_come_from_the_environment(server: Server, monkeypatch: pyt
     assert handler(server)(post("ping"), FunctionContext())["statusCode"] == 413
 
 
-def test_a_bad_environment_is_told_when_the_handler_is_made(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_environment_is_reported_when_the_handler_is_made(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BATON_STREAMING", "perhaps")
     with pytest.raises(SettingsError, match="BATON_STREAMING"):
         handler(server)
@@ -209,7 +211,7 @@ def test_a_boto3_client_for_s3_that_is_given_takes_what_the_table_cannot() -> No
 
 
 @mock_aws
-def test_what_is_no_client_of_the_service_is_refused_with_the_remedy(server: Server) -> None:
+def test_an_object_that_is_no_client_of_the_service_is_refused_with_the_remedy(server: Server) -> None:
     resource: Any = boto3.resource("dynamodb", "eu-west-1")
     another: Any = boto3.client("s3", "eu-west-1")
     settings = Settings(table="tasks")

@@ -28,7 +28,7 @@ def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return source
 
 
-def test_what_is_locked_is_taken_once(maven: Path) -> None:
+def test_locked_packages_are_listed_once(maven: Path) -> None:
     install.install()
     (maven.parent / "asked").unlink()
     install.install()

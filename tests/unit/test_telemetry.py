@@ -90,7 +90,7 @@ def test_notes_of_many_threads_are_all_kept(collector: Collector) -> None:
     assert len(collector.take().measurements) == 4_000
 
 
-def test_whoever_reports_an_invocation_hears_which_request_it_belongs_to(collector: Collector) -> None:
+def test_the_report_of_an_invocation_names_its_request(collector: Collector) -> None:
     heard: list[str] = []
     collector.correlate("nobody listens")
     collector.begin(heard.append)

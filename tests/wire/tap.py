@@ -68,8 +68,8 @@ class Tap:
         self.judged += 1
         found = deviations.left_of([*models.complaints(sent), *schemas.complaints(sent)])
         if found and len(self._wrong) < ENOUGH:
-            told = json.dumps(sent.message, indent=1)[:4000]
-            self._wrong.append(f"answer to {sent.method}:\n  " + "\n  ".join(found) + f"\n{told}")
+            reported = json.dumps(sent.message, indent=1)[:4000]
+            self._wrong.append(f"answer to {sent.method}:\n  " + "\n  ".join(found) + f"\n{reported}")
 
     def take(self) -> list[str]:
         """What was found wrong; forgotten with that."""

@@ -42,7 +42,7 @@ def answer(result: JsonDict, method: str, revision: str = OLD, **params: Any) ->
     return sent({"id": 1, "result": result}, method, revision, **params)
 
 
-def told(task: JsonDict) -> Sent:
+def reported(task: JsonDict) -> Sent:
     """A notification of a task."""
     return sent({"method": "notifications/tasks", "params": task}, "subscriptions/listen", NEW)
 
@@ -62,7 +62,7 @@ RIGHT = [
     pytest.param(answer({**TASK, "resultType": "complete", "ttlMs": 1}, "tasks/get", NEW), id="a task of 2026"),
     pytest.param(answer({**TASK, "resultType": "task", "ttlMs": None}, "tools/call", NEW), id="a new task of 2026"),
     pytest.param(answer({"resultType": "complete"}, "tasks/cancel", NEW), id="an acknowledgement"),
-    pytest.param(told({**TASK, "ttlMs": 1}), id="a notification of a task"),
+    pytest.param(reported({**TASK, "ttlMs": 1}), id="a notification of a task"),
     pytest.param(sent({"id": 1, "error": {"code": -32601, "message": "m"}}, "tools/list", NEW), id="an error"),
     pytest.param(
         sent({"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}, "tools/call"),
@@ -95,8 +95,8 @@ WRONG_FOR_MODELS = [
     ),
     pytest.param(answer({**TASK, "resultType": "complete"}, "tasks/cancel", NEW), id="a task in an acknowledgement"),
     pytest.param(answer({"tasks": []}, "tasks/list", NEW), id="no such method"),
-    pytest.param(told({**TASK, "ttlMs": 1, "resultType": "complete"}), id="a notification that is a result"),
-    pytest.param(told({**TASK, "ttlMs": 1, "status": "completed"}), id="a notification of an end without a result"),
+    pytest.param(reported({**TASK, "ttlMs": 1, "resultType": "complete"}), id="a notification that is a result"),
+    pytest.param(reported({**TASK, "ttlMs": 1, "status": "completed"}), id="a notification of an end without a result"),
 ]
 
 
@@ -167,10 +167,10 @@ def test_an_answer_that_its_revision_does_not_know_fails_the_test_that_it_was_se
 
     monkeypatch.setattr(endpoint, "finished", unfinished)
     client.in_era("2026").request("tools/list")
-    (told,) = TAP.take()
-    assert told.startswith("answer to tools/list:")
-    assert "models 2026-07-28" in told
-    assert "resultType" in told
+    (reported,) = TAP.take()
+    assert reported.startswith("answer to tools/list:")
+    assert "models 2026-07-28" in reported
+    assert "resultType" in reported
 
 
 def test_a_refusal_before_the_request_is_read_is_judged_too(client: Client) -> None:

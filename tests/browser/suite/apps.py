@@ -58,9 +58,9 @@ class App:
         """The host's model calls a tool: the App is told the arguments and the result."""
         self.tell("sendToolInput", {"arguments": arguments})
         result = self.wire.call(tool, **arguments)
-        told = {name: value for name, value in result.items() if name != "resultType"}
-        self.tell("sendToolResult", told)
-        return told
+        reported = {name: value for name, value in result.items() if name != "resultType"}
+        self.tell("sendToolResult", reported)
+        return reported
 
     def messages(self) -> list[JsonDict]:
         """Every message so far, in both directions."""

@@ -60,7 +60,7 @@ def cloud(make_cloud: Callable[..., Cloud], shop: Shop) -> Cloud:
     return made
 
 
-def begun(cloud: Cloud, era: Era = "2026", workflow: str = "stock", **arguments: Any) -> tuple[Client, str, str]:
+def started(cloud: Cloud, era: Era = "2026", workflow: str = "stock", **arguments: Any) -> tuple[Client, str, str]:
     """A workflow that was called as a task: the client, the call's task and the workflow's own."""
     client = cloud.client(era)
     call = opened(client, workflow, arguments)
@@ -71,7 +71,7 @@ def begun(cloud: Cloud, era: Era = "2026", workflow: str = "stock", **arguments:
 
 
 def test_a_client_that_can_have_tasks_gets_one_and_polls_it_to_the_end(cloud: Cloud, shop: Shop, era: Era) -> None:
-    client, call, own = begun(cloud, era)
+    client, call, own = started(cloud, era)
     assert state(client, call)["status"] == "working"
     assert steps_of(client, own) == ["pending"] * STEPS
     assert shop.done.total() == 0
@@ -110,7 +110,7 @@ def test_a_worker_that_cannot_go_on_ends_the_call_with_the_pause(
 ) -> None:
     monkeypatch.setattr(hops, "MOST_DISPATCHES", 2 if why == "dispatched as often as may be" else hops.MOST_DISPATCHES)
     cloud.lives_s = 2.5 if why == "no time for a single step" else cloud.lives_s
-    client, call, _ = begun(cloud)
+    client, call, _ = started(cloud)
     cloud.deploy(shop.server(cloud.time.pass_s), dispatches=why != "can send for no other")
     assert cloud.work() == outcomes
     paused = returned(client, call)["structuredContent"]
@@ -256,8 +256,8 @@ def test_what_cannot_be_run_is_refused_and_makes_no_task(
     assert (table.statuses, order.cloud.sent) == ([], [])
 
 
-def test_a_task_that_is_over_or_another_workflows_is_told_at_once(order: Order, table: Table) -> None:
-    client, _, own = begun(order.cloud, workflow="order", order=1)
+def test_an_ended_task_and_a_task_of_another_workflow_are_reported_at_once(order: Order, table: Table) -> None:
+    client, _, own = started(order.cloud, workflow="order", order=1)
     order.cloud.work()
     assert "This task is completed; nothing was run." in text_of(client.call_tool("order", {"task_id": own}))
     assert "is not one of this workflow" in text_of(client.call_tool("charged", {"task_id": own}))
@@ -269,7 +269,7 @@ def test_a_task_that_is_over_or_another_workflows_is_told_at_once(order: Order, 
 def test_with_the_task_of_a_call_the_workflows_own_task_is_named_and_nothing_starts_anew(
     order: Order, table: Table, over: bool, asked: JsonDict
 ) -> None:
-    client, call, own = begun(order.cloud, workflow="order", order=1)
+    client, call, own = started(order.cloud, workflow="order", order=1)
     if over:
         order.cloud.work()
     named = text_of(client.call_tool("order", {"task_id": call, **asked}))
@@ -280,17 +280,17 @@ def test_with_the_task_of_a_call_the_workflows_own_task_is_named_and_nothing_sta
     assert len(table.statuses) == (2 if over else 3)
 
 
-def test_a_task_that_a_run_holds_is_told_at_once(cloud: Cloud, shop: Shop, table: Table) -> None:
-    (client, _, own), told = begun(cloud), list[str]()
-    shop.at(1, lambda: told.append(text_of(client.call_tool("stock", {"task_id": own}))))
+def test_a_claimed_task_is_reported_at_once(cloud: Cloud, shop: Shop, table: Table) -> None:
+    (client, _, own), reported = started(cloud), list[str]()
+    shop.at(1, lambda: reported.append(text_of(client.call_tool("stock", {"task_id": own}))))
     cloud.deliver()
-    assert "call stock again" in told[0]
+    assert "call stock again" in reported[0]
     assert len(table.statuses) == 2
 
 
-def test_what_is_completed_and_differs_is_told_at_once(order: Order) -> None:
+def test_a_completed_step_with_other_arguments_is_ruled_out_at_once(order: Order) -> None:
     order.refuse = "no funds"
-    client, _, own = begun(order.cloud, workflow="order", order=1)
+    client, _, own = started(order.cloud, workflow="order", order=1)
     order.cloud.work()
     order.cloud.deploy(order.server(fetch="get"))
     assert "The workflow has changed since this task was started" in text_of(
@@ -303,7 +303,7 @@ def test_what_is_completed_and_differs_is_told_at_once(order: Order) -> None:
 
 def test_a_pause_for_the_model_ends_the_call_and_the_model_goes_on(order: Order, era: Era) -> None:
     order.refuse = "no funds"
-    client, call, own = begun(order.cloud, era, "order", order=3)
+    client, call, own = started(order.cloud, era, "order", order=3)
     assert order.cloud.work() == ["handed over", "completed"]
 
     result = client.task("result", call).result if era == "2025" else returned(client, call)
@@ -323,7 +323,7 @@ def test_a_pause_for_the_model_ends_the_call_and_the_model_goes_on(order: Order,
 
 def test_a_resume_brings_arguments_of_its_own_to_each_invocation(order: Order) -> None:
     order.refuse = "no funds"
-    client, _, own = begun(order.cloud, workflow="order", order=3)
+    client, _, own = started(order.cloud, workflow="order", order=3)
     order.cloud.work()
     order.refuse = None
     opened(client, "order", {"task_id": own, "order": 4})
@@ -332,7 +332,7 @@ def test_a_resume_brings_arguments_of_its_own_to_each_invocation(order: Order) -
 
 
 def test_a_run_that_could_not_be_written_is_not_handed_over_but_run_again(cloud: Cloud, shop: Shop) -> None:
-    client, call, _ = begun(cloud)
+    client, call, _ = started(cloud)
     database: Any = cloud.table.client
     update_item = database.update_item
 
@@ -358,7 +358,7 @@ def test_a_run_that_was_written_is_handed_over_whatever_is_unknown_of_its_earlie
         return structs.replace(run_workflow(*arguments, **options), persisted="unknown")
 
     monkeypatch.setattr(hops, "run_workflow", unsure)
-    begun(cloud)
+    started(cloud)
     assert cloud.work() == ["handed over"] * 9 + ["completed"]
 
 
@@ -374,15 +374,15 @@ def test_each_write_comes_before_the_one_that_relies_on_it(cloud: Cloud, shop: S
     assert shop.done == Counter(range(1, STEPS, 2))
 
 
-def test_a_hop_that_nobody_could_be_sent_for_is_made_again(cloud: Cloud) -> None:
-    client, call, _ = begun(cloud)
+def test_a_handover_whose_dispatch_failed_is_dispatched_again(cloud: Cloud) -> None:
+    client, call, _ = started(cloud)
     cloud.refuses = 1
     assert cloud.work() == ["NotDispatched"] + ["handed over"] * 8 + ["completed"]
     assert state(client, call)["status"] == "completed"
 
 
 def test_a_changed_step_that_is_not_done_yet_is_run_as_it_is_deployed(order: Order) -> None:
-    client, call, _ = begun(order.cloud, workflow="order", order=2)
+    client, call, _ = started(order.cloud, workflow="order", order=2)
     assert order.cloud.deliver() == "handed over"
     order.cloud.deploy(order.server(send=False))
     order.cloud.work()
@@ -391,7 +391,7 @@ def test_a_changed_step_that_is_not_done_yet_is_run_as_it_is_deployed(order: Ord
 
 
 def test_a_changed_step_that_is_done_ends_the_call_and_says_so(order: Order) -> None:
-    client, call, _ = begun(order.cloud, workflow="order", order=2)
+    client, call, _ = started(order.cloud, workflow="order", order=2)
     assert order.cloud.deliver() == "handed over"
     order.cloud.deploy(order.server(fetch="get"))
     assert order.cloud.work() == ["completed"]
@@ -401,7 +401,7 @@ def test_a_changed_step_that_is_done_ends_the_call_and_says_so(order: Order) -> 
 
 
 def test_a_workflow_that_is_deployed_no_more_fails_its_call(order: Order) -> None:
-    client, call, own = begun(order.cloud, workflow="order", order=2)
+    client, call, own = started(order.cloud, workflow="order", order=2)
     order.cloud.deploy(Server("none"))
     assert order.cloud.work() == ["failed"]
     assert state(client, call)["error"]["message"] == "Unknown tool: order"
@@ -429,7 +429,7 @@ def test_a_worker_holds_both_tasks_while_a_step_takes_long(make_cloud: Callable[
     grinding = Workflow(name="mill", description="grind", steps=[Step("grind", tool="grind")], background=True)
     server.add_workflow(grinding)
     cloud = make_cloud(server, lives_s=900)
-    client, call, own = begun(cloud, workflow="mill")
+    client, call, own = started(cloud, workflow="mill")
     assert cloud.work() == ["completed"]
     assert returned(client, call)["structuredContent"]["task_status"] == "completed"
 
@@ -443,7 +443,7 @@ def test_a_worker_goes_on_with_a_task_that_a_run_held_which_died(
     order: Order, lives_s: float, held_s: float, outcomes: list[str]
 ) -> None:
     order.cloud.lives_s = lives_s
-    client, call, own = begun(order.cloud, workflow="order", order=2)
+    client, call, own = started(order.cloud, workflow="order", order=2)
     hold(order, own, held_s)
     begun_ms = order.cloud.time.ms
     assert order.cloud.work() == outcomes
@@ -455,7 +455,7 @@ def test_a_worker_whose_task_is_taken_over_before_it_makes_it_live_longer_waits_
     order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order.cloud.lives_s = 900
-    client, call, own = begun(order.cloud, workflow="order", order=2)
+    client, call, own = started(order.cloud, workflow="order", order=2)
     extend, others = DynamoDBJobStore.extend, [own]
 
     def late(store: DynamoDBJobStore, task: TaskRecord, ttl_ms: int) -> TaskRecord:
@@ -478,7 +478,7 @@ def test_a_worker_whose_call_is_taken_over_before_it_makes_it_live_longer_stops(
     def late(_store: DynamoDBJobStore, task: TaskRecord, _ttl_ms: int) -> TaskRecord:
         raise ClaimLost(task)
 
-    begun(order.cloud, workflow="order", order=2)
+    started(order.cloud, workflow="order", order=2)
     monkeypatch.setattr(DynamoDBJobStore, "extend", late)
     assert order.cloud.deliver() == "stopped: another run has taken the task over"
     assert order.paid == []
@@ -490,7 +490,7 @@ def test_a_worker_that_cannot_give_its_claim_back_leaves_the_call_to_the_next_de
     def down(_store: DynamoDBTaskStore, _task: TaskRecord, _claim: Claim) -> TaskRecord:
         raise StoreUnavailable("down")
 
-    client, call, own = begun(order.cloud, workflow="order", order=2)
+    client, call, own = started(order.cloud, workflow="order", order=2)
     hold(order, own, seconds=30)
     with monkeypatch.context() as broken:
         broken.setattr(DynamoDBTaskStore, "renew", down)
@@ -501,7 +501,7 @@ def test_a_worker_that_cannot_give_its_claim_back_leaves_the_call_to_the_next_de
 
 
 def test_a_workflow_that_another_run_holds_for_long_ends_the_call_and_says_until_when(order: Order) -> None:
-    client, call, own = begun(order.cloud, workflow="order", order=2)
+    client, call, own = started(order.cloud, workflow="order", order=2)
     hold(order, own, seconds=1_000)
     assert order.cloud.work() == ["TaskHeld", "TaskHeld", "completed"]
     assert "running_until" in returned(client, call)["structuredContent"]
@@ -520,7 +520,7 @@ def hold(order: Order, own: str, seconds: float) -> None:
 
 
 def test_cancelling_the_call_stops_the_run_and_leaves_the_workflow_to_be_gone_on_with(cloud: Cloud, shop: Shop) -> None:
-    client, call, own = begun(cloud)
+    client, call, own = started(cloud)
 
     def cancel() -> None:
         client.task("cancel", call)
@@ -541,7 +541,7 @@ def test_cancelling_the_call_stops_the_run_and_leaves_the_workflow_to_be_gone_on
 
 
 def test_cancelling_the_workflow_while_it_runs_ends_the_call(cloud: Cloud, shop: Shop) -> None:
-    client, call, own = begun(cloud)
+    client, call, own = started(cloud)
 
     shop.at(9, lambda: client.task("cancel", own))
     assert cloud.work()[-1] == "completed"
@@ -552,7 +552,7 @@ def test_cancelling_the_workflow_while_it_runs_ends_the_call(cloud: Cloud, shop:
 
 
 def test_cancelling_the_workflow_between_two_invocations_ends_the_call(cloud: Cloud) -> None:
-    client, call, own = begun(cloud)
+    client, call, own = started(cloud)
     cloud.deliver()
     client.task("cancel", own)
     assert cloud.work() == ["completed"]
@@ -578,7 +578,7 @@ def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., 
 
     server.add_workflow(Workflow(name="wait", description="wait", steps=[Step("stall", tool="stall")], background=True))
     cloud = make_cloud(server, lives_s=900)
-    client, call, own = begun(cloud, workflow="wait")
+    client, call, own = started(cloud, workflow="wait")
     outcomes = cloud.work()
     assert ended.wait(BOUND_S)
     if cancelled == "the call":
@@ -599,7 +599,7 @@ def test_tasks_live_as_long_as_the_work_lasts(
     """Work that takes longer than its tasks live, unless they are made to live longer."""
     cloud = make_cloud(Server("none"), lives_s=900, default_ttl_ms=ttl_ms)
     cloud.deploy(shop.server(cloud.time.pass_s, steps=steps, step_s=600))
-    client, call, own = begun(cloud)
+    client, call, own = started(cloud)
     begun_ms = cloud.time.ms
     assert cloud.work() == ["handed over"] * (steps - 1) + ["completed"]
     assert cloud.time.ms - begun_ms == steps * 600_000
@@ -634,7 +634,7 @@ def test_a_call_whose_task_cannot_be_created_leaves_no_workflow_behind(
 
 def test_a_step_that_must_not_be_repeated_is_not_repeated_by_itself(order: Order, table: Table) -> None:
     order.cloud.lives_s = 900
-    client, call, own = begun(order.cloud, workflow="charged", order=2)
+    client, call, own = started(order.cloud, workflow="charged", order=2)
     order.cloud.deliver()
     assert (order.cloud.outcomes, order.paid) == (["killed"], [20])
     order.cloud.work()

@@ -104,7 +104,7 @@ def test_a_worker_process_makes_the_call_and_does_not_outlive_its_server(
 
 
 @pytest.mark.parametrize("served", ["URL"], indirect=True)
-def test_a_worker_that_is_killed_is_told_of_and_its_event_delivered_again(served: Served) -> None:
+def test_a_killed_worker_is_logged_and_its_event_is_delivered_again(served: Served) -> None:
     served.start()
     worker = served.worker()
     os.kill(worker, signal.SIGKILL)

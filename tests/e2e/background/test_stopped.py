@@ -185,5 +185,5 @@ def test_the_first_progress_of_a_resume_names_its_task_and_that_of_a_run_without
     sink, client = Sink(), make_client(three_steps(run=run))
     task = client.get_prompt("flow").task_id
     streaming(sink, lambda: client.get_prompt("flow", task=task, meta=LISTENING)).result(BOUND_S)
-    told = sink.next_told()
-    assert (told["message"], told["_meta"]) == ("Step 2/3: two", {"task_id": task})
+    reported = sink.next_told()
+    assert (reported["message"], reported["_meta"]) == ("Step 2/3: two", {"task_id": task})

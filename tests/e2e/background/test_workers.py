@@ -44,13 +44,13 @@ class Held:
     """One invocation that waits."""
 
     connection: socket.socket
-    told: dict[str, Any]
+    reported: dict[str, Any]
 
     @classmethod
     def of(cls, connection: socket.socket) -> Self:
         connection.settimeout(BOUND_S)
         held = cls(connection, {})
-        held.told = held.read()
+        held.reported = held.read()
         return held
 
     def read(self) -> Any:
@@ -131,9 +131,9 @@ def test_a_worker_handles_one_event_after_the_other(pool: MakePool, probe: Probe
     assert first.ended()
     workers.dispatch({**probe.event, "number": 2})
     second = probe.next()
-    assert [first.told["event"]["number"], second.told["event"]["number"]] == [1, 2]
-    assert first.told["request_id"] != second.told["request_id"]
-    assert 0 < first.told["remaining_ms"] <= BOUND_S * 1000
+    assert [first.reported["event"]["number"], second.reported["event"]["number"]] == [1, 2]
+    assert first.reported["request_id"] != second.reported["request_id"]
+    assert 0 < first.reported["remaining_ms"] <= BOUND_S * 1000
     second.tell("return")
 
 
@@ -144,7 +144,7 @@ def test_a_handler_that_raises_is_invoked_again_with_the_same_id(
     first = probe.next()
     first.tell("raise")
     again = probe.next()
-    assert again.told["request_id"] == first.told["request_id"]
+    assert again.reported["request_id"] == first.reported["request_id"]
     again.tell("return")
     assert "attempt 1 of an event failed (RuntimeError: the bank said no)" in caplog.text
 
@@ -154,7 +154,7 @@ def test_after_a_file_has_changed_the_next_event_goes_to_a_new_process(pool: Mak
     for renew_while_at_work in (True, False, None):
         workers.dispatch(probe.event)
         held = probe.next()
-        pids.append(held.told["pid"])
+        pids.append(held.reported["pid"])
         if renew_while_at_work:
             workers.renew()
         held.tell("return")
@@ -169,12 +169,12 @@ def test_with_two_workers_the_third_event_waits(pool: MakePool, probe: Probe) ->
     for _ in range(3):
         workers.dispatch(probe.event)
     first, second = probe.next(), probe.next()
-    assert first.told["pid"] != second.told["pid"]
+    assert first.reported["pid"] != second.reported["pid"]
     assert not probe.waiting()
     assert len(workers.processes) == 2
     first.tell("return")
     third = probe.next()
-    assert third.told["pid"] == first.told["pid"]
+    assert third.reported["pid"] == first.reported["pid"]
     second.tell("return")
     third.tell("return")
 
@@ -186,14 +186,14 @@ def test_an_event_whose_process_dies_is_retried_and_then_given_up(
     workers.dispatch(probe.event)
     for code in (7, 8, 9):
         held = probe.next()
-        killed.append(held.told)
+        killed.append(held.reported)
         held.tell(f"exit {code}")
     workers.dispatch({**probe.event, "next": True})
     held = probe.next()
-    assert held.told["event"]["next"] is True
+    assert held.reported["event"]["next"] is True
     held.tell("return")
-    assert len({told["pid"] for told in killed}) == 3
-    assert len({told["request_id"] for told in killed}) == 1
+    assert len({reported["pid"] for reported in killed}) == 3
+    assert len({reported["request_id"] for reported in killed}) == 1
     assert f"worker {killed[0]['pid']} ended unexpectedly with exit code 7" in caplog.text
     assert "discarded after 3 attempts (the worker ended with exit code 9)" in caplog.text
     assert json.dumps(probe.event, separators=(",", ":")) in caplog.text
@@ -219,7 +219,7 @@ def test_an_invocation_that_times_out_is_killed_with_its_child_processes(
     assert child.ended()
     workers.dispatch(probe.event)
     probe.next().tell("return")
-    assert f"worker {held.told['pid']} did not finish within 5 s and is killed" in caplog.text
+    assert f"worker {held.reported['pid']} did not finish within 5 s and is killed" in caplog.text
     assert "discarded after 1 attempts (the worker did not finish within 5 s)" in caplog.text
 
 
@@ -237,7 +237,7 @@ def test_a_tool_reads_an_empty_input_and_may_print_and_send_events(pool: MakePoo
     assert held.read() == ""
     held.tell("send")
     sent = probe.next()
-    assert sent.told["event"] == {**probe.event, "sent": True}
+    assert sent.reported["event"] == {**probe.event, "sent": True}
     held.tell("return")
     sent.tell("return")
 
@@ -283,7 +283,7 @@ sys.stdin.read()
         server.send_signal(signal.SIGKILL)
         assert held.ended()
     for process in (held, idle):
-        wait_for(lambda pid=process.told["pid"]: not is_running(pid))  # type: ignore[misc]
+        wait_for(lambda pid=process.reported["pid"]: not is_running(pid))  # type: ignore[misc]
 
 
 def is_running(pid: int) -> bool:

@@ -57,15 +57,15 @@ def twin(client: Client, able: JsonDict) -> JsonDict:
     return dict(found)
 
 
-def test_a_client_that_shows_pages_is_told_that_there_is_one(make_client: MakeClient, era: Era) -> None:
-    told = announced(make_client(server_of(), era=era), SHOWS_PAGES)
+def test_a_client_that_shows_pages_gets_the_page(make_client: MakeClient, era: Era) -> None:
+    reported = announced(make_client(server_of(), era=era), SHOWS_PAGES)
 
-    assert told["extensions"][EXTENSION] == {"mimeTypes": [MIME]}
-    assert told["resources"] == {}
+    assert reported["extensions"][EXTENSION] == {"mimeTypes": [MIME]}
+    assert reported["resources"] == {}
 
 
 @pytest.mark.parametrize("able", OTHERS)
-def test_other_clients_are_told_nothing(make_client: MakeClient, era: Era, able: JsonDict) -> None:
+def test_other_clients_get_no_notification(make_client: MakeClient, era: Era, able: JsonDict) -> None:
     client = make_client(server_of(), era=era)
 
     assert EXTENSION not in announced(client, able).get("extensions", {})
@@ -136,7 +136,7 @@ def test_a_workflow_that_is_a_tool_has_no_argument_of_these_names(name: str) -> 
     served(tool=False)
 
 
-def test_a_caller_who_lacks_the_scopes_of_every_workflow_has_no_page(make_client: MakeClient, era: Era) -> None:
+def test_a_caller_without_the_scopes_of_any_workflow_has_no_page(make_client: MakeClient, era: Era) -> None:
     server = Server("s")
     server.add_tool(lambda: "done", name="one", requires=["orders:write"])
     server.add_workflow(Workflow(name="flow", description="work", steps=[Step("one", tool="one")]))

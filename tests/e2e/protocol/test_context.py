@@ -21,7 +21,7 @@ def with_tool(function: Any) -> Server:
     return server
 
 
-def test_questions_without_keys_are_told_apart_by_their_place_and_text(era: Era) -> None:
+def test_questions_without_keys_are_distinguished_by_their_place_and_text(era: Era) -> None:
     def tool(ctx: Context) -> list[Any]:
         first, again = ctx.elicit("How many?", int).data, ctx.elicit("How many?", int).data
         return [first, again, ctx.elicit("Who?", response_type=str).data]
@@ -171,7 +171,7 @@ def test_a_tool_reads_a_resource_of_its_server(tool: str, uri: str, mime_type: s
         assert client.call_tool(tool, {"uri": uri}).value == [uri, mime_type, repr(content)]
 
 
-def test_an_asynchronous_tool_must_await_an_asynchronous_resource_and_is_told_so() -> None:
+def test_an_asynchronous_tool_must_await_an_asynchronous_resource() -> None:
     with connect(library()) as client:
         assert client.call_tool("read_at_once", {"uri": "docs://a"}).value == "'# a'"
         refused = client.call_tool("read_at_once", {"uri": "logo://mine"})

@@ -125,7 +125,7 @@ def test_every_kind_is_filled_in_and_closed_in_reverse_before_the_answer(is_asyn
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_an_error_reaches_what_is_open_and_the_client(is_async: bool) -> None:
+def test_an_error_reaches_the_open_dependencies_and_the_client(is_async: bool) -> None:
     log = Log()
     with connect(server_of(log, is_async=is_async)) as client:
         result = client.call_tool("refund", {"order_id": "bad"})
@@ -160,7 +160,7 @@ def test_one_instance_is_made_for_a_call_and_factories_take_the_context_and_each
 
 def test_a_process_has_one_instance_made_at_its_first_use_though_calls_come_at_once() -> None:
     made: list[int] = []
-    begun = threading.Barrier(4, timeout=BOUND_S)
+    started = threading.Barrier(4, timeout=BOUND_S)
 
     def inner() -> int:
         return 1
@@ -173,7 +173,7 @@ def test_a_process_has_one_instance_made_at_its_first_use_though_calls_come_at_o
     server = Server("shop")
 
     def enter() -> None:
-        begun.wait()
+        started.wait()
 
     @server.tool
     def plain(_gate: Annotated[None, Depends(enter)], it: Annotated[object, Depends(slow, scope="process")]) -> int:
@@ -300,7 +300,7 @@ def test_a_tool_that_was_given_up_closes_what_it_opened_when_it_ends(is_async: b
         assert closed.wait(BOUND_S)
 
 
-def test_a_tool_is_not_begun_when_its_dependencies_took_all_the_time() -> None:
+def test_a_tool_does_not_start_if_its_dependencies_used_all_the_time() -> None:
     closed, go_on, ran = threading.Event(), threading.Event(), threading.Event()
 
     def slow() -> Iterator[str]:
@@ -445,7 +445,7 @@ class Hanging:
 
     def __init__(self) -> None:
         self.hangs, self.let_go = True, threading.Event()
-        self.begun = threading.Semaphore(0)
+        self.started = threading.Semaphore(0)
         self.closed = threading.Semaphore(0)
         hanging = self
 
@@ -463,7 +463,7 @@ class Hanging:
         self.manager = Manager
 
     def plain(self) -> Iterator[str]:
-        self.begun.release()
+        self.started.release()
         if self.hangs:
             self.let_go.wait(BOUND_S)
         try:
@@ -472,7 +472,7 @@ class Hanging:
             self.closed.release()
 
     async def asynchronous(self) -> AsyncIterator[str]:
-        self.begun.release()
+        self.started.release()
         try:
             if self.hangs:
                 await asyncio.sleep(BOUND_S)
@@ -519,12 +519,12 @@ def test_calls_that_wait_for_a_factory_that_hangs_fail_with_the_one_that_called_
     server = hanging.server(hanging.plain, is_async=False, timeout_s=1.0)
     with connect(server) as client, ThreadPoolExecutor(4) as pool:
         first = pool.submit(client.call_tool, "ask")
-        assert hanging.begun.acquire(timeout=BOUND_S)
+        assert hanging.started.acquire(timeout=BOUND_S)
         calls = [first, *(pool.submit(client.call_tool, "ask") for _ in range(3))]
         texts = [call.result(BOUND_S).text for call in calls]
         hanging.let_go.set()
     assert [text.startswith("the dependency 'Hanging.plain' was not ready") for text in texts] == [True] * 4
-    assert not hanging.begun.acquire(blocking=False)
+    assert not hanging.started.acquire(blocking=False)
 
 
 def test_a_factory_that_hung_ten_times_is_not_called_again_until_one_of_them_ends() -> None:
@@ -534,8 +534,8 @@ def test_a_factory_that_hung_ten_times_is_not_called_again_until_one_of_them_end
         # An attempt that is given up before its thread begins does not hang.
         refused = next(text for text in texts if "was not ready" not in text)
         assert refused.startswith("the dependency 'Hanging.plain' cannot be made: 10 attempts at it hang.")
-        assert [hanging.begun.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
-        assert not hanging.begun.acquire(blocking=False)
+        assert [hanging.started.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+        assert not hanging.started.acquire(blocking=False)
         hanging.hangs = False
         hanging.let_go.set()
         for _ in range(10):

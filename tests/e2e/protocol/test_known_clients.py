@@ -74,7 +74,7 @@ def test_without_a_session_id_all_capabilities_are_assumed(make_client: MakeClie
     assert len(able(make_client(asking_server()), headers)) == 4
 
 
-def test_two_handshakes_have_two_ids_and_what_is_no_capabilities_is_refused(make_client: MakeClient) -> None:
+def test_two_handshakes_have_two_ids_and_invalid_capabilities_are_refused(make_client: MakeClient) -> None:
     client = make_client(asking_server())
 
     assert handshake(client, {}) != handshake(client, {})
@@ -110,7 +110,7 @@ def test_in_a_workflow_that_is_the_steps_failure_and_no_call_by_itself_is_sugges
     assert "asks the client" not in answer.handoff
 
 
-def test_in_the_2026_era_a_client_that_cannot_answer_is_not_told_to_call_the_tool_by_itself(
+def test_in_the_2026_era_the_reply_to_a_client_without_elicitation_does_not_suggest_a_call_of_the_tool(
     make_client: MakeClient,
 ) -> None:
     answer = make_client(asking_server(), era="2026").get_prompt("flow")

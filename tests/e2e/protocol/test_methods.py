@@ -95,7 +95,7 @@ def test_arguments_of_prompts_are_completed(client: Client) -> None:
     assert complete(client, "prompt", "ask", "times").result["completion"]["values"] == []
 
 
-def test_variables_of_templates_are_completed_with_what_is_known(client: Client) -> None:
+def test_variables_of_templates_are_completed_with_the_known_arguments(client: Client) -> None:
     answer = complete(client, "resource", "docs://{topic}", "topic", "t", context={"arguments": {"a": "b"}})
 
     completion = answer.result["completion"]

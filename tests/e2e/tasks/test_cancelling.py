@@ -25,7 +25,7 @@ class Work:
     """
 
     def __init__(self) -> None:
-        self.begun, self.ended, self.released = Event(), Event(), Event()
+        self.started, self.ended, self.released = Event(), Event(), Event()
         self.meanwhile: Callable[[], object] = lambda: None
 
 
@@ -43,7 +43,7 @@ def jobs(background: MakeBackground, work: Work, monkeypatch: pytest.MonkeyPatch
 
     @server.tool(task="optional")
     def steps(ctx: Context) -> None:
-        work.begun.set()
+        work.started.set()
         try:
             while not work.released.wait(0.001):
                 ctx.remaining_ms()
@@ -53,7 +53,7 @@ def jobs(background: MakeBackground, work: Work, monkeypatch: pytest.MonkeyPatch
 
     @server.tool(task="optional")
     async def waits() -> None:
-        work.begun.set()
+        work.started.set()
         try:
             await asyncio.sleep(2 * BOUND_S)
         except asyncio.CancelledError:
@@ -78,7 +78,7 @@ def test_a_cancellation_reaches_a_tool_that_another_container_runs(
     with ThreadPoolExecutor(1) as worker:
         outcome = worker.submit(jobs.work)
         try:
-            assert work.begun.wait(BOUND_S)
+            assert work.started.wait(BOUND_S)
             jobs.client(era).task("cancel", task)
             assert outcome.result(BOUND_S) == "stopped: it is over, or another worker's"
             assert work.ended.wait(BOUND_S)
@@ -96,11 +96,11 @@ def test_a_result_that_comes_after_the_cancellation_is_dropped(jobs: Background,
     assert "result" not in table.item(task)
 
 
-def test_a_task_that_is_cancelled_before_a_worker_comes_is_not_begun(jobs: Background, work: Work) -> None:
+def test_a_task_that_is_cancelled_before_a_worker_starts_never_runs(jobs: Background, work: Work) -> None:
     task = jobs.begin("steps")
     jobs.client().task("cancel", task)
     assert jobs.work() == "over: cancelled"
-    assert not work.begun.is_set()
+    assert not work.started.is_set()
 
 
 def test_a_cancelled_task_has_no_result(jobs: Background) -> None:

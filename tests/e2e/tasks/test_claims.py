@@ -160,9 +160,9 @@ def test_a_run_that_was_killed_is_interrupted_once_its_claim_has_run_out_and_the
         client.clock.advance(LEASE_MS / 1000 + 1)
         reason = {"type": "interrupted", "blockedStep": "one", "suggestedTool": "one"}
         assert client.task(task).variables["_workflow.pause_reason"] == reason
-        told = client.call_tool("one", task=task)
-        assert told.recorded
-        assert told.meta["pause_reason"] == {**reason, "blockedStep": "two", "suggestedTool": "two"}
+        reported = client.call_tool("one", task=task)
+        assert reported.recorded
+        assert reported.meta["pause_reason"] == {**reason, "blockedStep": "two", "suggestedTool": "two"}
         script.take()
         run = client.get_prompt("flow", task=task)
         assert (run.completed, script.called) == (True, ["two", "three"])

@@ -154,7 +154,7 @@ def flow(make_client: MakeClient, script: Script, table: Table) -> Flow:
     return Flow(make_client(flow_server(script)), script, table)
 
 
-def told(answer: Answer) -> tuple[str, list[str]]:
+def reported(answer: Answer) -> tuple[str, list[str]]:
     """The same, as the reply has it."""
     return answer.meta["task_status"], answer.statuses
 
@@ -182,7 +182,7 @@ def test_a_fault_that_passes_or_is_made_up_for_leaves_no_trace_in_a_run(
     with flow.broken_at(call, kind, extent):
         answer, ended = flow.run(error)
     assert "persisted" not in answer.meta
-    assert told(answer) == flow.stored() == ("working" if error else "completed", ended)
+    assert reported(answer) == flow.stored() == ("working" if error else "completed", ended)
     assert ("pause_reason" in answer.meta) is (error is not None)
     variables = flow.client.variables(answer.task_id)
     assert ("_workflow.pause_reason" in variables) is (error is not None)
@@ -214,11 +214,11 @@ def test_a_task_whose_creation_is_unknown_is_written_to_all_the_same(flow: Flow)
     with flow.broken_at(1, "lost"):
         answer, ended = flow.run()
     assert "persisted" not in answer.meta
-    assert told(answer) == flow.stored() == ("completed", ended)
+    assert reported(answer) == flow.stored() == ("completed", ended)
 
 
 @pytest.mark.parametrize("kind", sorted(UNKNOWN))
-def test_a_run_says_what_is_not_known_of_its_task(flow: Flow, kind: Kind) -> None:
+def test_a_run_reports_that_it_does_not_know_the_state_of_its_task(flow: Flow, kind: Kind) -> None:
     """Neither the answer to its creation came, nor one to a later write."""
     with flow.broken_at(1, kind, "from then on"):
         answer, ended = flow.run()
@@ -271,7 +271,7 @@ def test_a_task_is_named_and_its_results_are_linked_where_the_last_write_was_mad
     assert ("uri" in called["results"]["a"] if isinstance(called["results"]["a"], dict) else False) is stored
 
 
-def test_a_run_whose_last_write_was_made_is_told_as_the_task_stands_whatever_is_unknown_of_an_earlier_one(
+def test_a_run_whose_last_write_succeeded_shows_the_stored_task_even_if_an_earlier_write_is_unknown(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsure(*arguments: Any) -> EndedRun:
@@ -286,20 +286,20 @@ def test_a_run_whose_last_write_was_made_is_told_as_the_task_stands_whatever_is_
     flow.script.meanwhile["third"] = completed_meanwhile
     answer = flow.client.get_prompt("flow")
     assert answer.meta["persisted"] == "unknown"
-    assert told(answer) == flow.stored() == ("working", ["completed"] * 3)
+    assert reported(answer) == flow.stored() == ("working", ["completed"] * 3)
 
 
 @kinds
 @pytest.mark.parametrize(
     ("call", "extent", "error"), [(2, "from then on", None), (3, "one call", None), (3, "one call", "no")]
 )
-def test_a_batch_that_cannot_be_written_is_told_from_memory_and_said_not_to_be_kept(
+def test_a_batch_that_cannot_be_written_is_shown_from_memory_as_not_recorded(
     flow: Flow, kind: Kind, call: int, extent: Extent, error: str | None
 ) -> None:
     with flow.broken_at(call, kind, extent):
         answer, ended = flow.run(error)
     assert answer.meta["persisted"] == written(kind)
-    assert told(answer) == ("working", ended)
+    assert reported(answer) == ("working", ended)
     assert ("pause_reason" in answer.meta) is (error is not None)
     if kind != "lost":
         kept = ["completed", "pending", "pending"] if call == 3 else ["pending"] * 3
@@ -338,7 +338,7 @@ def test_a_call_that_is_made_again_after_its_record_was_lost_does_no_harm(flow: 
         assert flow.client.call_tool("second", task=task).meta["recorded"] == written(kind)
     answer = flow.client.call_tool("second", task=task)
     assert answer.meta["recorded"] is True
-    assert told(answer) == flow.stored() == ("working", ["completed", "completed", "pending"])
+    assert reported(answer) == flow.stored() == ("working", ["completed", "completed", "pending"])
     assert "pause_reason" not in answer.meta
 
 

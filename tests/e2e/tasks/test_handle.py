@@ -109,7 +109,7 @@ class Begun:
         return self.client.call_tool(tool, {"task_id": self.task, **arguments})
 
 
-def begun(make_client: MakeClient, era: Era = "2025", **workflow: Any) -> Begun:
+def started(make_client: MakeClient, era: Era = "2025", **workflow: Any) -> Begun:
     shop = Shop(**workflow)
     client = make_client(shop.server, era=era)
     paused = client.get_prompt("refund_order", {"order_id": "A-17"})
@@ -119,7 +119,7 @@ def begun(make_client: MakeClient, era: Era = "2025", **workflow: Any) -> Begun:
     return Begun(shop, client, paused.task_id)
 
 
-def told(answer: Answer) -> str:
+def reported(answer: Answer) -> str:
     """The last text of a result."""
     text: str = answer.result["content"][-1]["text"]
     return text
@@ -141,13 +141,13 @@ def naming(task: str, **arguments: Any) -> str:
 
 
 def test_a_model_that_sees_text_alone_is_led_to_the_end(make_client: MakeClient) -> None:
-    paused = begun(make_client)
+    paused = started(make_client)
 
     refunded = paused.call("refund", order_id="A-17", amount=30.0)
     go_on = f"call refund_order with {naming(paused.task)}: the server continues."
-    assert told(refunded) == f"Recorded as step 'refund' (2 of 3 done). Next: {go_on}"
+    assert reported(refunded) == f"Recorded as step 'refund' (2 of 3 done). Next: {go_on}"
     sent = paused.call("send_mail", to="kim@example.com", text="R-A-17")
-    assert told(sent) == f"All 3 steps are done. Call refund_order with {naming(paused.task)} to finish."
+    assert reported(sent) == f"All 3 steps are done. Call refund_order with {naming(paused.task)} to finish."
     assert sent.meta["next"] == [{"tool": "refund_order", "arguments": {"task_id": paused.task}}]
     assert paused.shop.calls == [
         ("refund", {"order_id": "A-17", "amount": 30.0}),
@@ -157,15 +157,15 @@ def test_a_model_that_sees_text_alone_is_led_to_the_end(make_client: MakeClient)
 
 
 def test_without_a_twin_the_client_is_to_complete_the_task(make_client: MakeClient) -> None:
-    paused = begun(make_client, tool=False)
+    paused = started(make_client, tool=False)
     paused.call("refund", order_id="A-17", amount=30.0)
     sent = paused.call("send_mail", to="kim@example.com", text="R-A-17")
-    assert told(sent) == "All 3 steps are done; the client completes the task."
+    assert reported(sent) == "All 3 steps are done; the client completes the task."
     assert sent.meta["next"] == []
 
 
 def test_a_failed_call_says_what_happened_and_what_to_do(make_client: MakeClient) -> None:
-    paused = begun(make_client)
+    paused = started(make_client)
     paused.shop.bank_is_open = False
 
     answer = paused.call("refund", order_id="A-17", amount=30.0)
@@ -183,7 +183,7 @@ def test_a_failed_call_says_what_happened_and_what_to_do(make_client: MakeClient
 
 @pytest.mark.parametrize("absent", [None, ""])
 def test_an_empty_handle_is_none(make_client: MakeClient, absent: str | None) -> None:
-    paused = begun(make_client)
+    paused = started(make_client)
 
     answer = paused.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": absent})
     assert (texts(answer), answer.meta) == (["sent to a"], {})
@@ -194,8 +194,8 @@ def test_an_empty_handle_is_none(make_client: MakeClient, absent: str | None) ->
 @pytest.mark.parametrize(
     "handle", [NOBODYS, 5, ["x"], {}, True], ids=["another", "number", "list", "object", "boolean"]
 )
-def test_two_tasks_or_what_is_no_id_run_nothing(make_client: MakeClient, handle: object) -> None:
-    paused = begun(make_client)
+def test_two_task_ids_or_an_invalid_id_run_nothing(make_client: MakeClient, handle: object) -> None:
+    paused = started(make_client)
 
     answer = paused.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": handle}, task=paused.task)
 
@@ -206,11 +206,11 @@ def test_two_tasks_or_what_is_no_id_run_nothing(make_client: MakeClient, handle:
 
 
 def test_the_same_task_may_be_named_twice(make_client: MakeClient) -> None:
-    paused = begun(make_client)
+    paused = started(make_client)
     arguments = {"to": "kim@example.com", "text": "b", "task_id": paused.task}
     answer = paused.client.call_tool("send_mail", arguments, task=paused.task)
     assert answer.meta["recorded"] is True
-    assert told(answer).startswith("Recorded as step 'notify' (2 of 3 done). Next: call refund with ")
+    assert reported(answer).startswith("Recorded as step 'notify' (2 of 3 done). Next: call refund with ")
 
 
 def test_an_unknown_task_is_said_to_be_unknown(make_client: MakeClient) -> None:
@@ -223,16 +223,16 @@ def test_an_unknown_task_is_said_to_be_unknown(make_client: MakeClient) -> None:
 
 
 def test_a_task_that_is_over_is_said_to_be_over(make_client: MakeClient) -> None:
-    paused = begun(make_client)
+    paused = started(make_client)
     paused.client.task("cancel", paused.task)
     answer = paused.call("send_mail", to="a", text="b")
-    assert told(answer) == "Not recorded: the task is cancelled. The call itself was made."
+    assert reported(answer) == "Not recorded: the task is cancelled. The call itself was made."
 
 
 def test_a_lost_answer_says_to_look_before_the_call_is_repeated(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paused = begun(make_client)
+    paused = started(make_client)
 
     def lost(*_: object) -> None:
         raise OutcomeUnknown("lost")
@@ -240,7 +240,7 @@ def test_a_lost_answer_says_to_look_before_the_call_is_repeated(
     monkeypatch.setattr(DynamoDBTaskStore, "write", lost)
     answer = paused.call("send_mail", to="a", text="b")
     assert answer.meta["recorded"] == "unknown"
-    assert told(answer) == (
+    assert reported(answer) == (
         "Not recorded for certain: the task store's answer was lost. The call itself was made. "
         f'Before you make it again, call refund_order with {{"task_id": "{paused.task}", "task_action": "show"}} '
         "to see whether it is recorded."

@@ -114,7 +114,7 @@ def test_a_large_result_is_kept_and_a_resume_goes_on_with_it(
     assert len(bucket.keys) == 1
 
 
-def test_nothing_is_fetched_that_nobody_asks_for(client: Client, requests: Requests, era: Era) -> None:
+def test_nothing_is_fetched_that_was_not_requested(client: Client, requests: Requests, era: Era) -> None:
     task = paused(client, requests)
     client.task("get", task)
     client.get_prompt("argument", {"text": "x"}, task=task)

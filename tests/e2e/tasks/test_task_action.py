@@ -91,25 +91,25 @@ def test_the_text_stands_without_the_page_and_to_look_changes_nothing_and_runs_n
     client = baton(orders_server())
     run = paused(client)
     calls, before = len(client.calls("refund")), client.task(run.task_id)
-    told = act(client, "show", run.task_id)
+    reported = act(client, "show", run.task_id)
 
-    assert told.structured == shown(client, run.task_id)
+    assert reported.structured == shown(client, run.task_id)
     assert len(client.calls("refund")) == calls
     assert client.task(run.task_id).variables == before.variables
     task = f'"task_id": "{run.task_id}"'
-    assert told.text == (
+    assert reported.text == (
         "This task of refund_order waits for the model; 2 of 4 steps done. Step 'refund' failed: \"no\". "
         f"This step is not retryable: correct the cause first.\n\n"
         "To continue the workflow, make these tool calls:\n\n"
         f'Call refund with {{"order_id": "A-17", "amount": 30.0, {task}}}\n   Note: Mind "A-17".\n\n'
         f"Then call refund_order with {{{task}}} to let the server continue."
     )
-    assert told.structured is not None
-    assert told.structured["message"] == told.text
-    assert len(told.text.encode()) <= 2_000
+    assert reported.structured is not None
+    assert reported.structured["message"] == reported.text
+    assert len(reported.text.encode()) <= 2_000
 
 
-def test_what_is_missing_or_was_refused_is_named_and_can_be_filled_in(baton: Connect, era: Era) -> None:
+def test_missing_and_refused_arguments_are_named_and_can_be_filled_in(baton: Connect, era: Era) -> None:
     server = Server("s")
 
     @server.tool
@@ -156,9 +156,9 @@ def test_a_task_that_a_run_holds_says_until_when(baton: Connect) -> None:
     client.during("refund", lambda: seen.append(act(client, "show", run.task_id)))
     client.call_workflow("refund_order", task=run.task_id)
 
-    [told] = seen
-    structure: Any = told.structured
-    assert told.text.startswith("A run holds this task of refund_order until ")
+    [reported] = seen
+    structure: Any = reported.structured
+    assert reported.text.startswith("A run holds this task of refund_order until ")
     assert structure["running_until"] == structure["board"]["running_until"] > "2026"
     assert structure["board"]["can"] == {"go_on": False, "complete": True, "cancel": True}
     assert structure["board"]["pause"] is None
@@ -187,7 +187,7 @@ def test_with_every_step_done_the_next_call_is_the_workflows_own(baton: Connect)
     assert client.call_workflow("refund_order", structure["next"][0]["arguments"]).completed
 
 
-def test_a_workflow_that_has_changed_in_what_is_done_cannot_go_on(baton: Connect) -> None:
+def test_a_workflow_whose_completed_steps_have_changed_cannot_continue(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
     changed = [Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), Step("refund", tool="refund")]
@@ -266,9 +266,9 @@ def test_a_result_that_a_client_supplied_is_marked_and_no_other(baton: Connect) 
     assert 'Result of the task, which a client supplied: {"completed": true, "steps_completed": 4}' in over.text
     assert over.meta["result_by"] == "client"
     for task, mark in ((by_client, {"mcp-baton/result_by": "client"}), (by_run, {})):
-        told: Any = client.request("tasks/get", {"taskId": task})["_meta"]
+        reported: Any = client.request("tasks/get", {"taskId": task})["_meta"]
         read: Any = client.request("resources/read", {"uri": value_uri(task, "_workflow.result")})
-        assert {name: value for name, value in told.items() if "result_by" in name} == mark
+        assert {name: value for name, value in reported.items() if "result_by" in name} == mark
         assert read["contents"][0].get("_meta", {}) == mark
         assert ("result_by" in shown(client, task)["board"]["task"]) is bool(mark)
         assert ("client supplied" in act(client, "show", task).text) is bool(mark)
@@ -286,9 +286,12 @@ def test_a_tools_result_that_a_client_supplied_is_marked_where_it_stands_for_the
     by_tool.wait()
 
     for task, mark in ((by_client.task_id, "client"), (by_tool.task_id, None)):
-        told: Any = client.request("tasks/get", {"taskId": task})
-        result: Any = told["result"] if era == "2026" else client.request("tasks/result", {"taskId": task})
-        assert [meta.get("mcp-baton/result_by") for meta in (told["_meta"], result.get("_meta", {}))] == [mark, mark]
+        reported: Any = client.request("tasks/get", {"taskId": task})
+        result: Any = reported["result"] if era == "2026" else client.request("tasks/result", {"taskId": task})
+        assert [meta.get("mcp-baton/result_by") for meta in (reported["_meta"], result.get("_meta", {}))] == [
+            mark,
+            mark,
+        ]
 
 
 def test_no_workflows_tool_completes_a_call_in_the_background_or_another_workflows_task(baton: Connect) -> None:
@@ -439,15 +442,15 @@ def test_secrets_stand_in_nothing_that_is_shown(baton: Connect) -> None:
     server.add_workflow(Workflow(name="flow", description="pay", steps=steps, arguments=[argument]))
     client = baton(server)
     run = client.call_workflow("flow", {"pin": pin})
-    told = client.call_workflow("flow", {"task_action": "show", "task_id": run.task_id})
-    structure: Any = told.structured
+    reported = client.call_workflow("flow", {"task_action": "show", "task_id": run.task_id})
+    structure: Any = reported.structured
 
-    assert pin not in json.dumps(structure) + told.text
+    assert pin not in json.dumps(structure) + reported.text
     login_step, pay_step = structure["board"]["steps"]
     assert login_step["arguments"] == {"pin": "<secret pin>"}
     assert pay_step["arguments"] == {"pin": "<secret pin>", "note": "by <secret pin>"}
     assert structure["board"]["secrets"] == ["pin"]
-    assert told.text.endswith("Give pin again with it: secrets are not stored.")
+    assert reported.text.endswith("Give pin again with it: secrets are not stored.")
 
 
 def test_a_board_never_takes_more_than_a_host_shows(baton: Connect) -> None:
@@ -467,8 +470,8 @@ def test_a_board_never_takes_more_than_a_host_shows(baton: Connect) -> None:
     steps = [*map(step, range(49)), Step("stop", tool="stop"), *map(step, range(50, 100))]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
     client = baton(server)
-    told = client.call_workflow("flow", {"task_action": "show", "task_id": client.call_workflow("flow").task_id})
-    structure: Any = told.structured
+    reported = client.call_workflow("flow", {"task_action": "show", "task_id": client.call_workflow("flow").task_id})
+    structure: Any = reported.structured
 
     assert len(json.dumps(structure, separators=(",", ":")).encode()) <= ALL
     steps_shown = structure["board"]["steps"]
@@ -497,7 +500,7 @@ def test_looking_at_a_task_is_one_read_also_where_its_values_lie_outside_its_ite
     assert structure["board"]["calls"][1]["missing"] == []
 
 
-def test_a_store_that_does_not_answer_is_told_without_its_words(baton: Connect) -> None:
+def test_an_unavailable_store_is_reported_without_its_error_text(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
     client.store.fails("GetItem", times=9)

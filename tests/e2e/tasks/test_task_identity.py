@@ -173,7 +173,7 @@ def test_nothing_that_vouched_for_the_caller_is_kept(jobs: Background) -> None:
 
 
 @pytest.mark.parametrize("tool", ["asks", "flow"])
-def test_only_what_the_client_can_be_asked_for_is_kept_of_what_it_has_declared(jobs: Background, tool: str) -> None:
+def test_of_the_declared_capabilities_only_those_for_questions_are_kept(jobs: Background, tool: str) -> None:
     able: JsonDict = {"elicitation": {}, "experimental": {"x": "private"}, "extensions": {TASKS_EXTENSION: {}}}
     jobs.client().request("tools/call", {"name": tool, "arguments": {}}, {CAPABILITIES_KEY: able})
 

@@ -156,7 +156,7 @@ def test_a_tool_asks_in_the_background_and_runs_again_with_the_answers_it_has(
     assert (value_of(jobs, task), len(runs)) == (["Kim", "Oslo", "today"], 3)
 
 
-def test_answers_that_were_given_already_or_that_nobody_asked_for_are_ignored(jobs: Background) -> None:
+def test_repeated_answers_and_answers_to_no_question_are_ignored(jobs: Background) -> None:
     task = asked(jobs, "two_rounds")
 
     update(jobs, task, who=named("Kim"), unknown=named("Pat"))
@@ -231,7 +231,7 @@ def test_no_answer_is_lost_where_two_are_given_at_once(jobs: Background) -> None
         assert (jobs.queue.events, len(open_in(jobs, task))) == ([], 1)
 
 
-def test_an_answer_that_nobody_was_sent_for_with_is_worked_on_after_a_poll(jobs: Background) -> None:
+def test_an_answer_whose_dispatch_failed_is_processed_after_a_poll(jobs: Background) -> None:
     task = asked(jobs, "one")
     jobs.queue.refuses = True
     update(jobs, task, who=named("Kim"))
@@ -305,7 +305,7 @@ def test_a_worker_knows_what_the_client_can_be_asked_for_as_far_as_its_request_o
     assert [value_of(jobs, task) for task in tasks] == [everything, forms, nothing, everything, forms]
 
 
-def test_a_client_that_cannot_be_asked_makes_the_tool_fail_and_nobody_waits(jobs: Background) -> None:
+def test_a_client_that_cannot_be_asked_makes_the_tool_fail_at_once(jobs: Background) -> None:
     task = begin(jobs, "one", able={})
 
     assert jobs.work() == "completed"
@@ -383,7 +383,7 @@ def test_another_session_is_sent_the_question_at_once(jobs: Background) -> None:
     assert sent == [2, 2, 1, 1]
 
 
-def test_a_client_that_takes_no_stream_is_told_the_status_alone(jobs: Background) -> None:
+def test_a_client_without_a_stream_gets_only_the_status(jobs: Background) -> None:
     task = asked(jobs, "one", "2025")
 
     assert jobs.client("2025").task("get", task).result["status"] == "input_required"
@@ -413,7 +413,7 @@ def test_tasks_result_asks_waits_for_the_answers_and_then_for_the_result(
     assert answered["result"]["_meta"][RELATED_TASK_KEY] == {"taskId": task}
 
 
-def test_a_question_that_nobody_answers_is_waited_for_as_long_as_any_and_no_longer(
+def test_an_unanswered_question_is_waited_for_until_its_time_limit(
     jobs: Background, background: MakeBackground
 ) -> None:
     jobs = background(asking_server([]), question_ms=10_000)

@@ -125,7 +125,7 @@ def test_a_task_whose_scopes_the_caller_lacks_is_answered_as_one_that_does_not_e
     assert jobs.table.item(task) == before
 
 
-def test_a_caller_who_lacks_the_scopes_finds_the_task_in_no_list_and_on_no_stream(jobs: Background) -> None:
+def test_a_caller_without_the_scopes_finds_the_task_in_no_list_and_on_no_stream(jobs: Background) -> None:
     tasks = [asking(jobs), paused(jobs)]
     client = jobs.client("2025")
     harmless = client.get_prompt("harmless").task_id
@@ -164,7 +164,7 @@ def test_a_caller_with_the_scopes_uses_the_task_with_any_token(jobs: Background)
     assert client.task("get", over).result["status"] == "cancelled"
 
 
-def test_tasks_that_need_no_scope_are_used_as_ever_by_a_caller_who_lacks_some(jobs: Background) -> None:
+def test_a_caller_without_some_scopes_can_use_tasks_that_need_no_scope(jobs: Background) -> None:
     client = jobs.client("2025")
     task = client.get_prompt("harmless").task_id
 
@@ -174,7 +174,7 @@ def test_tasks_that_need_no_scope_are_used_as_ever_by_a_caller_who_lacks_some(jo
     assert client.task("get", task).result["status"] == "cancelled"
 
 
-def test_a_task_keeps_the_scopes_of_what_an_earlier_definition_ran(jobs: Background) -> None:
+def test_a_task_keeps_the_scopes_of_tools_that_an_earlier_definition_ran(jobs: Background) -> None:
     task = paused(jobs)
     jobs.server = payroll_server(payday=False)
     client = jobs.client("2025")
@@ -205,7 +205,7 @@ def test_a_task_of_a_workflow_that_is_gone_needs_every_scope(jobs: Background) -
     assert clerk(jobs.client("2025")).task("get", task).result["taskId"] == task
 
 
-def test_who_sees_every_tool_costs_no_more_requests_and_others_one_read_before_a_write(
+def test_a_caller_with_all_scopes_costs_no_request_and_others_one_read_before_a_write(
     jobs: Background, requests: Requests
 ) -> None:
     client = jobs.client("2025")

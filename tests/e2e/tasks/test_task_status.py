@@ -233,7 +233,7 @@ def listen(jobs: Background, ids: Any, owner: str = "alice") -> list[Any]:
 SUBSCRIPTION = {"io.modelcontextprotocol/subscriptionId": 1}
 
 
-def told(heard: list[Any]) -> list[tuple[str, str | None]]:
+def reported(heard: list[Any]) -> list[tuple[str, str | None]]:
     """Status and message of each notification about a task."""
     notified = [message["params"] for message in heard if message.get("method") == "notifications/tasks"]
     return [(params["status"], params.get("statusMessage")) for params in notified]
@@ -245,7 +245,7 @@ def test_a_stream_tells_how_a_task_stands_and_how_it_changes_and_ends_with_it(jo
     heard = listen(jobs, [task])
     acknowledged = {"_meta": SUBSCRIPTION, "notifications": {"taskIds": [task]}}
     assert heard[0]["params"] == acknowledged
-    assert told(heard) == [("working", None), ("completed", "1/1: counting")]
+    assert reported(heard) == [("working", None), ("completed", "1/1: counting")]
     shown = jobs.client().task("get", task).result
     assert heard[-2]["params"] | {"_meta": None, "resultType": "complete"} == shown | {"_meta": None}
     assert heard[-2]["params"]["_meta"].items() >= SUBSCRIPTION.items()
@@ -253,7 +253,7 @@ def test_a_stream_tells_how_a_task_stands_and_how_it_changes_and_ends_with_it(jo
     assert jobs.time.slept == [1.0] * 2
 
 
-def test_each_change_of_the_message_is_told(jobs: Background, reports: Reports, table: Table) -> None:
+def test_each_change_of_the_message_is_reported(jobs: Background, reports: Reports, table: Table) -> None:
     task = jobs.begin("count")
 
     def say(message: str) -> None:
@@ -263,13 +263,13 @@ def test_each_change_of_the_message_is_told(jobs: Background, reports: Reports, 
 
     jobs.time.meanwhile = [lambda: say("half"), lambda: None, lambda: say("most"), lambda: say("most"), jobs.work]
     states = [("working", None), ("working", "half"), ("working", "most"), ("completed", "100/100: counting")]
-    assert told(listen(jobs, [task])) == states
+    assert reported(listen(jobs, [task])) == states
 
 
 def test_a_stream_of_a_task_that_is_over_tells_it_and_ends(jobs: Background) -> None:
     task = jobs.begin("count", {"total": 1})
     jobs.work()
-    assert told(listen(jobs, [task])) == [("completed", "1/1: counting")]
+    assert reported(listen(jobs, [task])) == [("completed", "1/1: counting")]
     assert jobs.time.slept == []
 
 
@@ -307,7 +307,7 @@ def test_ids_that_are_no_list_of_strings_are_refused(jobs: Background, ids: Any)
     assert answer.refusal == (400, -32602)
 
 
-def test_a_client_that_has_not_declared_the_extension_is_told_so(jobs: Background) -> None:
+def test_the_error_says_that_the_client_has_not_declared_the_extension(jobs: Background) -> None:
     capabilities: JsonDict = {"io.modelcontextprotocol/clientCapabilities": {}}
     asked = {"notifications": {"taskIds": ["t"]}}
     answer = jobs.client().request("subscriptions/listen", asked, capabilities)
@@ -315,10 +315,10 @@ def test_a_client_that_has_not_declared_the_extension_is_told_so(jobs: Backgroun
     assert answer.error["data"] == {"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
 
 
-def test_where_nothing_is_streamed_each_task_is_told_once(jobs: Background) -> None:
+def test_without_a_stream_each_task_is_reported_once(jobs: Background) -> None:
     task = jobs.begin("count")
     answer = jobs.client().request("subscriptions/listen", {"notifications": {"taskIds": [task]}})
-    assert told(answer.messages) == [("working", None)]
+    assert reported(answer.messages) == [("working", None)]
     assert jobs.time.slept == []
 
 
@@ -326,22 +326,22 @@ def test_a_stream_outlives_a_store_that_is_away(jobs: Background, table: Table) 
     task = jobs.begin("count", {"total": 1})
     down = away(table.client, "GetItem")
     jobs.time.meanwhile = [down.__enter__, lambda: None, lambda: down.__exit__(None, None, None), jobs.work]
-    assert told(listen(jobs, [task])) == [("working", None), ("completed", "1/1: counting")]
+    assert reported(listen(jobs, [task])) == [("working", None), ("completed", "1/1: counting")]
 
 
-def test_a_task_that_expires_is_told_as_failed_and_the_others_go_on(jobs: Background, table: Table) -> None:
+def test_an_expired_task_is_reported_as_failed_and_the_others_continue(jobs: Background, table: Table) -> None:
     expires, stays = jobs.begin("count", {"total": 1}), jobs.begin("count", {"total": 1})
     jobs.queue.events.pop(0)
     jobs.time.meanwhile = [lambda: table.expire(expires), jobs.work]
     heard = listen(jobs, [expires, stays])
-    told_of = [(message["params"]["taskId"], *told([message])[0]) for message in heard if told([message])]
+    told_of = [(message["params"]["taskId"], *reported([message])[0]) for message in heard if reported([message])]
     assert told_of == [
         (expires, "working", None),
         (stays, "working", None),
         (expires, "failed", "The task has expired."),
         (stays, "completed", "1/1: counting"),
     ]
-    error = next(message["params"]["error"] for message in heard if told([message])[:1] == [told_of[2][1:]])
+    error = next(message["params"]["error"] for message in heard if reported([message])[:1] == [told_of[2][1:]])
     assert error == jobs.client().task("get", expires).error | {"message": "The task has expired."}
 
 
@@ -358,4 +358,4 @@ def test_a_task_that_expires_as_the_stream_is_opened_costs_the_others_nothing(jo
     table.client.meta.events.register("after-call.dynamodb.GetItem", expire)
     heard = listen(jobs, [expires, stays])
     assert heard[0]["params"]["notifications"] == {"taskIds": [stays]}
-    assert told(heard) == [("completed", "1/1: counting")]
+    assert reported(heard) == [("completed", "1/1: counting")]

@@ -240,7 +240,7 @@ def test_a_task_id_that_is_no_string_is_refused(make_client: MakeClient, era: Er
         assert answer.refusal == (200 if era == "2025" else 400, -32602)
 
 
-def test_a_client_of_2026_that_did_not_declare_the_extension_is_told_to(make_client: MakeClient) -> None:
+def test_a_client_of_2026_must_declare_the_extension(make_client: MakeClient) -> None:
     client, task = begin(make_client, "2026")
     for method in METHODS["2026"]:
         params = {"taskId": task, "inputResponses": {}}

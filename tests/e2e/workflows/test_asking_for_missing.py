@@ -467,10 +467,10 @@ def test_over_a_stream_the_same_request_goes_on_with_the_answers(streamed: Strea
     assert respond(streamed.client, question, result=ACCEPTED).status == 202
     result = streamed.result()
 
-    told = result["_meta"] if method == "prompts/get" else result["structuredContent"]
-    assert told["task_status"] == "completed"
+    reported = result["_meta"] if method == "prompts/get" else result["structuredContent"]
+    assert reported["task_status"] == "completed"
     assert streamed.made.take() == [{"fetch": "A-1"}, REFUND, {"mail": "kim@example.com"}]
-    assert streamed.client.variables(told["task_id"])["_workflow.call.refund"] == {"order_id": "A-1", **GIVEN}
+    assert streamed.client.variables(reported["task_id"])["_workflow.call.refund"] == {"order_id": "A-1", **GIVEN}
     assert questions_in(table) == 0
 
 

@@ -297,7 +297,7 @@ def test_steps_with_defaults_and_exists_may_use_a_step_that_may_be_skipped() -> 
         assert client.call_workflow("w", {"total": 1}).steps == {"first": "skipped", "mail": "completed"}
 
 
-def test_what_is_no_condition_is_refused() -> None:
+def test_a_value_that_is_no_condition_is_refused() -> None:
     with pytest.raises(Exception, match=r"step 'mail': when: 'x' is not a condition; compare a reference or a source"):
         mail(when="x")
     with pytest.raises(TypeError, match="give a list of values"):

@@ -88,7 +88,7 @@ def press() -> Press:
     return Press()
 
 
-def begun(make_client: MakeClient, press: Press, era: Era = "2025", workflow: str = "publish") -> tuple[Client, str]:
+def started(make_client: MakeClient, press: Press, era: Era = "2025", workflow: str = "publish") -> tuple[Client, str]:
     """A task whose first step alone has run."""
     clock = Clock()
     client = make_client(press.server, remaining_ms=clock, era=era)
@@ -117,7 +117,7 @@ def call(request: pytest.FixtureRequest) -> Call:
 def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
     make_client: MakeClient, press: Press, call: Call
 ) -> None:
-    client, task = begun(make_client, press)
+    client, task = started(make_client, press)
     shown = {"text": TEXT, "page": 5}
 
     answer = call(client, task, "print_page", **shown)
@@ -128,7 +128,7 @@ def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
 
 
 def test_a_placeholder_is_replaced_before_validation(make_client: MakeClient, press: Press, call: Call) -> None:
-    client, task = begun(make_client, press)
+    client, task = started(make_client, press)
 
     answer = call(client, task, "print_page", text="short", page=NUMBER, more="<prompt arg copies>")
     client.call_tool("print_page", {"text": TEXT, "page": 5})
@@ -141,7 +141,7 @@ def test_a_placeholder_is_replaced_before_validation(make_client: MakeClient, pr
 def test_a_call_with_placeholders_equals_the_call_with_their_values(
     make_client: MakeClient, press: Press, call: Call
 ) -> None:
-    client, task = begun(make_client, press)
+    client, task = started(make_client, press)
 
     call(client, task, "print_page", text=TEXT, page=NUMBER)
     call(client, task, "print_page", text=f"intro {LONG}", page=5)
@@ -153,7 +153,7 @@ def test_a_call_with_placeholders_equals_the_call_with_their_values(
 def test_a_call_with_placeholders_is_recorded_as_the_step_that_its_values_match(
     make_client: MakeClient, press: Press, call: Call
 ) -> None:
-    client, task = begun(make_client, press, workflow="pair")
+    client, task = started(make_client, press, workflow="pair")
     answer = call(client, task, "print_page", text=TEXT, page=NUMBER)
     assert answer.statuses == ["completed", "pending", "completed"]
 
@@ -161,7 +161,7 @@ def test_a_call_with_placeholders_is_recorded_as_the_step_that_its_values_match(
 def test_a_call_with_a_placeholder_without_a_value_is_not_made(
     make_client: MakeClient, press: Press, call: Call, table: Table
 ) -> None:
-    client, task = begun(make_client, press)
+    client, task = started(make_client, press)
     before = table.item(task)
 
     answer = call(client, task, "print_page", text="<missing: text>", page=5)
@@ -180,7 +180,7 @@ def test_a_call_with_a_placeholder_without_a_value_is_not_made(
 
 
 def test_placeholders_of_a_finished_task_have_values(make_client: MakeClient, press: Press, call: Call) -> None:
-    client, task = begun(make_client, press)
+    client, task = started(make_client, press)
     client.task("cancel", task)
     answer = call(client, task, "print_page", text="short", page=NUMBER)
     assert press.printed[0]["page"] == 5
@@ -188,7 +188,7 @@ def test_placeholders_of_a_finished_task_have_values(make_client: MakeClient, pr
 
 
 def test_placeholders_of_an_unknown_task_have_no_values(make_client: MakeClient, press: Press, call: Call) -> None:
-    client, task = begun(make_client, press)
+    client, task = started(make_client, press)
     answer = call(client.as_owner("bob"), task, "print_page", text="short", page=NUMBER)
     assert answer.result["isError"]
     assert NUMBER in answer.result["content"][0]["text"]
@@ -196,7 +196,7 @@ def test_placeholders_of_an_unknown_task_have_no_values(make_client: MakeClient,
 
 
 def test_a_mirrored_parameter_is_compared_with_the_placeholder(make_client: MakeClient, press: Press) -> None:
-    client, task = begun(make_client, press, "2026")
+    client, task = started(make_client, press, "2026")
     params = {"name": "file", "arguments": {"text": TEXT, "into": "<output from read_page>", "task_id": task}}
 
     assert client.request("tools/call", params, headers={"Mcp-Param-Text": "other"}).refusal == (400, -32020)
@@ -210,7 +210,7 @@ def test_a_mirrored_parameter_is_compared_with_the_placeholder(make_client: Make
 def test_a_call_with_placeholders_stays_the_same_over_its_rounds(
     make_client: MakeClient, press: Press, page: object
 ) -> None:
-    client, task = begun(make_client, press, "2026")
+    client, task = started(make_client, press, "2026")
     press.keys.clear()
     asking = talk(client, name="ask", arguments={"page": page, "task_id": task})
 
@@ -225,7 +225,7 @@ def test_a_call_with_placeholders_stays_the_same_over_its_rounds(
 
 
 def test_a_round_is_valid_only_for_its_task(make_client: MakeClient, press: Press) -> None:
-    client, task = begun(make_client, press, "2026")
+    client, task = started(make_client, press, "2026")
     other = client.get_prompt("publish", {"name": "other"}).task_id
     _, state = asked(talk(client, name="ask", arguments={"page": 5, "task_id": task}).round())
 
@@ -240,7 +240,7 @@ def test_a_round_is_valid_only_for_its_task(make_client: MakeClient, press: Pres
 
 
 def test_an_answer_is_refused_if_a_placeholders_value_has_changed(make_client: MakeClient, press: Press) -> None:
-    client, task = begun(make_client, press, "2026")
+    client, task = started(make_client, press, "2026")
     asking = talk(client, name="ask", arguments={"page": NUMBER, "task_id": task})
     _, state = asked(asking.round())
     press.keys.clear()

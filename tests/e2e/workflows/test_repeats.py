@@ -94,8 +94,8 @@ def assert_done(run: Run, payments: Payments, said: str) -> None:
     assert len(payments.keys["charge"]) == 2
     twice = f"Steps {payments.keyed('charge')} and {payments.keyed('mail')} may have run twice: {INTERRUPTED}."
     assert twice in said
-    told = [{"step": name, "idempotency_key": payments.keys[name][0]} for name in ("charge", "mail")]
-    assert run.meta["may_have_run_twice"] == told
+    reported = [{"step": name, "idempotency_key": payments.keys[name][0]} for name in ("charge", "mail")]
+    assert run.meta["may_have_run_twice"] == reported
 
 
 def test_a_resume_says_which_steps_it_may_have_repeated(client: Client, payments: Payments) -> None:
@@ -136,9 +136,9 @@ def test_a_continuation_names_steps_that_may_have_run(client: Client, payments: 
         lapse(client)
     why = "another run of this task has not recorded what it did"
     task = {"task_id": task_of(client)}
-    told = client.call_tool("quote", {"order_id": "A-17", **task})
-    assert f"Steps {payments.keyed('charge')} and 'mail' may already have run: {why}." in told.text
-    [following] = read(told.text).calls
+    reported = client.call_tool("quote", {"order_id": "A-17", **task})
+    assert f"Steps {payments.keyed('charge')} and 'mail' may already have run: {why}." in reported.text
+    [following] = read(reported.text).calls
     assert (following.tool, following.arguments) == ("pay", task)
     made = client.call_tool("charge", {"order_id": "A-17", "amount": 12.5, **task})
     assert f"Step {payments.keyed('charge')} may have run twice: {why}." in made.text

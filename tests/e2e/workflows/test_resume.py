@@ -199,13 +199,13 @@ def test_missing_foreign_and_expired_tasks_give_the_same_error(baton: Connect, e
     expired = paused_at(client, "refund")
     client.clock.advance(3_700)
     foreign = paused_at(client.as_owner("bob"), "refund")
-    told = set()
+    reported = set()
     for task in (NOBODYS, foreign, expired, "no id at all"):
         with pytest.raises(JsonRpcError) as refused:
             client.get_prompt("refund_order", task=task)
-        told.add((refused.value.status, refused.value.code, refused.value.message, refused.value.data))
-    assert {answer[:2] for answer in told} == {(200 if era == "2025" else 400, -32602)}
-    assert len(told) == 1
+        reported.add((refused.value.status, refused.value.code, refused.value.message, refused.value.data))
+    assert {answer[:2] for answer in reported} == {(200 if era == "2025" else 400, -32602)}
+    assert len(reported) == 1
     assert calls(client) == [2, 2, 0]
 
 
@@ -261,8 +261,8 @@ def test_a_resume_reports_progress_from_its_first_open_step(
     task = client.get_prompt("flow").task_id
     script.errors.clear()
     answer = client.get_prompt("flow", task=task, meta={"progressToken": "t"})
-    told = [(item["message"], item["progress"], item["total"]) for item in answer.notifications]
-    assert told == [("Step 2/2: work", 2, 2)]
+    reported = [(item["message"], item["progress"], item["total"]) for item in answer.notifications]
+    assert reported == [("Step 2/2: work", 2, 2)]
     assert answer.conversation[2:4] == [
         ("assistant", "Reading docs://a"),
         ("user", "Resource content from docs://a:\na"),

@@ -135,8 +135,10 @@ def test_an_optional_secret_must_be_given_again_only_if_it_was_given(
 
     assert client.get_prompt("flow", {}, task=given).error["code"] == -32602
     assert client.get_prompt("flow", {}, task=left_out).meta["pause_reason"]["missingFields"] == ["pin"]
-    told = client.call_tool("flow", {"account": "A-1"})
-    assert f'call flow with {{"task_id": "{told.task_id}"}} to let' in told.result["structuredContent"]["message"]
+    reported = client.call_tool("flow", {"account": "A-1"})
+    assert (
+        f'call flow with {{"task_id": "{reported.task_id}"}} to let' in reported.result["structuredContent"]["message"]
+    )
 
 
 def test_a_secret_in_a_continuation_is_not_stored(make_client: MakeClient, table: Table) -> None:
@@ -206,7 +208,7 @@ def test_a_secret_that_does_not_convert_is_not_quoted(make_client: MakeClient) -
 
 
 @pytest.mark.parametrize(
-    ("step", "arguments", "told"),
+    ("step", "arguments", "reported"),
     [
         (Step("s", resources=["docs://{pin}"]), [Argument("pin", secret=True)], "into a URI"),
         (
@@ -217,11 +219,13 @@ def test_a_secret_that_does_not_convert_is_not_quoted(make_client: MakeClient) -
         (Step("s", resources=["docs://x"]), [Argument("pin", secret=True, default="1234")], "no default"),
     ],
 )
-def test_a_secret_in_a_uri_and_one_with_a_default_are_refused(step: Step, arguments: list[Argument], told: str) -> None:
+def test_a_secret_in_a_uri_and_one_with_a_default_are_refused(
+    step: Step, arguments: list[Argument], reported: str
+) -> None:
     server = Server("s")
     server.add_workflow(Workflow(name="flow", description="d", arguments=arguments, steps=[step]))
 
-    with pytest.raises(WorkflowError, match=told):
+    with pytest.raises(WorkflowError, match=reported):
         server.check()
 
 
@@ -236,8 +240,8 @@ def test_the_workflow_tool_shows_no_secret_and_needs_it_again(make_client: MakeC
     assert structure["message"].endswith("continue. Give pin again with it: secrets are not stored.")
     again = client.call_tool("flow", {"task_id": structure["task_id"]})
     assert again.result["isError"] is True
-    told = again.result["content"][0]["text"]
-    assert told.startswith("Secret arguments are not stored; give them again to resume the task: 'pin'.")
+    reported = again.result["content"][0]["text"]
+    assert reported.startswith("Secret arguments are not stored; give them again to resume the task: 'pin'.")
     went_on = client.call_tool("flow", {"task_id": structure["task_id"], "pin": PIN})
     assert went_on.statuses == ["completed", "completed", "pending"]
     (workflow_tool,) = (tool for tool in client.request("tools/list").result["tools"] if tool["name"] == "flow")

@@ -340,8 +340,10 @@ def test_an_async_tool_does_not_start_while_another_one_blocks_the_loop(
         answer = client.call_tool("wait").result
         tools.released.set()
         assert "isError" not in block.result(BOUND_S).result
-    told = IN_VAIN.replace("tool block", named)
-    assert answer["content"][0]["text"] == f"not begun: the time for this request was over: {told}. Nothing was run."
+    reported = IN_VAIN.replace("tool block", named)
+    assert (
+        answer["content"][0]["text"] == f"not begun: the time for this request was over: {reported}. Nothing was run."
+    )
     assert "tool block blocks the event loop" in caplog.text
     assert call_as_admin(blocking, "block").result["content"] == []
     assert not tools.begun.is_set()

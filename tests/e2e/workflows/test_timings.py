@@ -76,10 +76,10 @@ def test_remaining_calls_are_shown_on_request(client: Client, time: Time) -> Non
     task = client.get_prompt("flow").task_id
     assert "mcp-baton/next" not in client.task("get", task).meta
     assert "mcp-baton/next" not in client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": "no"}).meta
-    told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
-    assert told == [{"tool": "refund", "arguments": {}}, {"tool": "flow", "arguments": {"task_id": task}}]
+    reported = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
+    assert reported == [{"tool": "refund", "arguments": {}}, {"tool": "flow", "arguments": {"task_id": task}}]
     continued = client.call_tool("refund", {"approved_by": "kim"}, task=task)
-    told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
-    assert told == continued.meta["next"]
+    reported = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
+    assert reported == continued.meta["next"]
     client.task("cancel", task)
     assert client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"] == []

@@ -65,7 +65,7 @@ WORKFLOWS: dict[str, list[Step]] = {
 }
 
 
-def begun(make_client: MakeClient, workflow: str, era: Era = "2025") -> tuple[Post, Client, str]:
+def started(make_client: MakeClient, workflow: str, era: Era = "2025") -> tuple[Post, Client, str]:
     """A task none of whose steps has run."""
     post, clock = Post(), Clock()
     client = make_client(post.server, remaining_ms=clock, era=era)
@@ -78,7 +78,7 @@ def kept(client: Client, task: str, prefix: str = "_workflow.result.") -> dict[s
 
 
 def test_calls_in_any_order_are_recorded_as_their_own_steps(make_client: MakeClient) -> None:
-    _, client, task = begun(make_client, "two")
+    _, client, task = started(make_client, "two")
 
     client.call_tool("mail", {"to": "bob"}, task=task)
     assert kept(client, task) == {"bob": "mailed to bob"}
@@ -87,7 +87,7 @@ def test_calls_in_any_order_are_recorded_as_their_own_steps(make_client: MakeCli
 
 
 def test_a_repeat_that_fails_is_an_extra_call(make_client: MakeClient) -> None:
-    post, client, task = begun(make_client, "two")
+    post, client, task = started(make_client, "two")
     client.call_tool("mail", {"to": "ann"}, task=task)
     post.failures = 1
 
@@ -112,7 +112,7 @@ def test_arguments_are_compared_as_the_tool_receives_them(make_client: MakeClien
 
 
 def test_a_calls_arguments_are_stored_until_a_run_runs_the_step(make_client: MakeClient) -> None:
-    post, client, task = begun(make_client, "two")
+    post, client, task = started(make_client, "two")
     post.failures = 1
 
     client.call_tool("mail", {"to": "ann", "cc": "eve"}, task=task)
@@ -127,7 +127,7 @@ def test_a_calls_arguments_are_stored_until_a_run_runs_the_step(make_client: Mak
 
 
 def test_a_resume_shows_the_call_that_was_made(make_client: MakeClient) -> None:
-    _, client, task = begun(make_client, "missing")
+    _, client, task = started(make_client, "missing")
     client.call_tool("mail", {"to": "eve", "copies": 2}, task=task)
 
     said = [message["content"]["text"] for message in client.get_prompt("missing", task=task).result["messages"]]
@@ -156,7 +156,7 @@ def test_attempts_resumes_and_matching_calls_have_the_steps_key(
 
 
 def test_different_calls_have_different_keys(make_client: MakeClient) -> None:
-    post, client, task = begun(make_client, "two")
+    post, client, task = started(make_client, "two")
     for name in ("ann", "bob", "eve"):
         client.call_tool("mail", {"to": name}, task=task)  # two steps, and a call of neither
     client.call_tool("mail", {"to": "ann"})  # no task
@@ -170,7 +170,7 @@ def test_different_calls_have_different_keys(make_client: MakeClient) -> None:
 
 
 def test_a_call_that_matches_two_steps_has_a_key_of_its_own(make_client: MakeClient) -> None:
-    post, client, task = begun(make_client, "same")
+    post, client, task = started(make_client, "same")
     first = client.call_tool("mail", {"to": "ann"}, task=task)
     second = client.call_tool("mail", {"to": "ann"}, task=task)
     assert (first.statuses, second.statuses) == (["completed", "pending"], ["completed", "completed"])
@@ -178,7 +178,7 @@ def test_a_call_that_matches_two_steps_has_a_key_of_its_own(make_client: MakeCli
 
 
 def test_a_call_with_a_steps_key_is_recorded_as_that_step(make_client: MakeClient) -> None:
-    post, client, task = begun(make_client, "two")
+    post, client, task = started(make_client, "two")
     post.meanwhile = [lambda: client.call_tool("mail", {"to": "ann"}, task=task)]
 
     client.call_tool("mail", {"to": "ann"}, task=task)
@@ -196,7 +196,7 @@ def ask(client: Client, task: str | None, answer: Answer | None = None) -> Answe
 
 @pytest.mark.parametrize("with_task", [True, False])
 def test_a_call_keeps_its_key_through_all_of_its_rounds(make_client: MakeClient, with_task: bool) -> None:
-    post, client, task = begun(make_client, "asking", "2026")
+    post, client, task = started(make_client, "asking", "2026")
     named = task if with_task else None
 
     asked = ask(client, named)
@@ -212,7 +212,7 @@ def test_a_call_keeps_its_key_through_all_of_its_rounds(make_client: MakeClient,
 
 
 def test_a_call_that_asked_the_client_is_recorded_as_the_step_of_its_key(make_client: MakeClient) -> None:
-    post, client, task = begun(make_client, "asking", "2026")
+    post, client, task = started(make_client, "asking", "2026")
 
     asked = ask(client, task)
     ask(client, task, ask(client, task))

@@ -318,29 +318,29 @@ def test_a_task_that_another_run_holds_must_be_called_later(baton: Connect) -> N
     held: list[Run] = []
     client.during("refund", lambda: held.append(client.call_workflow("refund_order", task=run.task_id)))
     assert client.call_workflow("refund_order", task=run.task_id).completed
-    [told] = held
-    assert (told.is_error, told.completed, told.paused) == (False, False, False)
-    assert "Nothing was run: call refund_order again in 45 s with " in told.text
-    assert str(structure(told)["running_until"]) in told.text
-    assert told.next == [{"tool": "refund_order", "arguments": {"task_id": run.task_id}}]
+    [reported] = held
+    assert (reported.is_error, reported.completed, reported.paused) == (False, False, False)
+    assert "Nothing was run: call refund_order again in 45 s with " in reported.text
+    assert str(structure(reported)["running_until"]) in reported.text
+    assert reported.next == [{"tool": "refund_order", "arguments": {"task_id": run.task_id}}]
     assert len(client.calls("refund")) == 2
 
 
 def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect) -> None:
     client = baton(orders_server())
     run = client.call_workflow("refund_order", ORDER)
-    told = client.call_workflow("refund_order", task=run.task_id)
-    assert told.text == (
+    reported = client.call_workflow("refund_order", task=run.task_id)
+    assert reported.text == (
         "Done: 4 of 4 steps. This task is completed; nothing was run.\n"
         'Result of send_mail: {"to": "kim@example.com", "text": "Refunded A-17"}'
     )
-    assert {**structure(told), "message": ""} == {**structure(run), "message": ""}
+    assert {**structure(reported), "message": ""} == {**structure(run), "message": ""}
     by_hand, cancelled = paused(client).task_id, paused(client).task_id
     client.complete(by_hand, {"paid": "in cash"})
     client.cancel(cancelled)
-    told = client.call_workflow("refund_order", task=by_hand)
-    assert '\nResult of the task, which a client supplied: {"paid": "in cash"}\n' in told.text
-    assert (told.steps["refund"], told.completed) == ("failed", True)
+    reported = client.call_workflow("refund_order", task=by_hand)
+    assert '\nResult of the task, which a client supplied: {"paid": "in cash"}\n' in reported.text
+    assert (reported.steps["refund"], reported.completed) == ("failed", True)
     assert client.call_workflow("refund_order", task=cancelled).text.startswith("This task is cancelled;")
     assert len(client.calls("send_mail")) == 1
 
@@ -422,7 +422,7 @@ def test_the_structure_matches_its_schema_and_has_the_text(baton: Connect) -> No
 def test_progress_is_reported_and_the_first_one_names_the_task(make_client: MakeClient) -> None:
     client = make_client(orders_server())
     answer = client.call_tool("refund_order", ORDER, meta={"progressToken": "p"})
-    assert [told["message"] for told in answer.notifications] == [
+    assert [reported["message"] for reported in answer.notifications] == [
         "Step 1/4: fetch",
         "Step 2/4: policy",
         "Step 3/4: refund",

@@ -169,7 +169,7 @@ class BackgroundJudge(JobJudge):
             return
         self.world.struck.add("a worker handed over to another")
         given_up = after.until_ms == 0 and after.dispatches == before.dispatches + 1
-        if not given_up or after.allowed != after.begun + ATTEMPTS:
+        if not given_up or after.allowed != after.started + ATTEMPTS:
             self.wrong(12, f"{process.name} hands a job over that is {before}, and then {after}")
 
     def _check_result(self, process: Process, value: Json) -> None:
@@ -219,9 +219,9 @@ class BackgroundJudge(JobJudge):
         super().settled()
         self.flow.settled()
 
-    def told(self, change: Change) -> str:
+    def reported(self, change: Change) -> str:
         """A write in short."""
-        return self.flow.told(change) if is_workflows(change) else super().told(change)
+        return self.flow.reported(change) if is_workflows(change) else super().reported(change)
 
 
 def is_workflows(change: Change) -> bool:

@@ -24,7 +24,7 @@ class Head:
 
     status: str
     holder: str
-    begun: int
+    started: int
     until_ms: int
     allowed: int
     dispatches: int

@@ -38,7 +38,7 @@ class JobJudge(Judge):
     def __init__(self, world: "JobWorld", *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.jobs = world
-        self.begun: dict[str, tuple[str, int]] = {}
+        self.started: dict[str, tuple[str, int]] = {}
         """The claim of each worker that has begun an attempt, and how many questions were answered then."""
         self.attempts = Counter[int]()
         self.starts = Counter[int]()
@@ -57,7 +57,7 @@ class JobJudge(Judge):
         if process is None:
             return
         own_ms = process.own_ms(now_ms)
-        if after.begun != before.begun or after.holder != before.holder:
+        if after.started != before.started or after.holder != before.holder:
             self._begins(process, before, after, own_ms)
         else:
             self._check_writer(number, process, before, after, own_ms)
@@ -70,29 +70,29 @@ class JobJudge(Judge):
             self.jobs.asked()
 
     def _begins(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
-        self.begun[process.name] = after.holder, len(before.answers)
+        self.started[process.name] = after.holder, len(before.answers)
         self.attempts[len(before.answers)] += 1
-        self.jobs.begun(after.until_ms)
+        self.jobs.started(after.until_ms)
         if before.until_ms:
             self.world.struck.add("a job whose worker was lost was begun again")
         if before.status != "working":
             self.wrong(3, f"{process.name} begins a job that is {before.status}")
         if before.until_ms >= own_ms:
             self.wrong(3, f"{process.name} takes a claim that lives for {before.until_ms - own_ms:.0f} ms more")
-        if after.begun != before.begun + 1:
-            self.wrong(3, f"{process.name} counts attempts from {before.begun} to {after.begun}")
-        if before.begun >= before.allowed:
-            self.wrong(9, f"{process.name} begins attempt {after.begun} of {before.allowed}")
+        if after.started != before.started + 1:
+            self.wrong(3, f"{process.name} counts attempts from {before.started} to {after.started}")
+        if before.started >= before.allowed:
+            self.wrong(9, f"{process.name} begins attempt {after.started} of {before.allowed}")
 
     def _check_writer(self, number: int, process: Process, before: Head, after: Head, own_ms: float) -> None:
-        mine = self.begun.get(process.name)
+        mine = self.started.get(process.name)
         if mine is not None:
             if before.holder != mine[0] or not before.until_ms:
                 self.wrong(3, f"{process.name} makes write #{number} without holding the claim")
             return
         if after.status == "failed":
             self.world.struck.add("a job was given up")
-            if before.until_ms >= own_ms or before.begun < before.allowed or before.status != "working":
+            if before.until_ms >= own_ms or before.started < before.allowed or before.status != "working":
                 self.wrong(12, f"{process.name} gives up a job that is {before}")
             if self.attempts[len(before.answers)] < self.jobs.job.attempts:
                 self.wrong(12, f"{process.name} gives up a job after {self.attempts} attempts with so many answers")
@@ -105,7 +105,7 @@ class JobJudge(Judge):
         if before.status == "input_required":
             return
         self.world.struck.add("a job was dispatched again")
-        is_free = before.until_ms < own_ms and before.begun < before.allowed
+        is_free = before.until_ms < own_ms and before.started < before.allowed
         if before.due_ms >= own_ms or not is_free or before.status != "working":
             self.wrong(12, f"{process.name} dispatches a job again that is {before}")
         if after.due_ms < before.due_ms + 2 * FIRST_DISPATCH_MS:
@@ -153,14 +153,14 @@ class JobJudge(Judge):
         """A tool begins."""
         super().began(call)
         if self._check_holder(call):
-            answered = self.begun[call.process.name][1]
+            answered = self.started[call.process.name][1]
             self.starts[answered] += 1
             if self.starts[answered] > self.jobs.job.attempts:
                 self.wrong(9, f"{call.tool} is begun {self.starts[answered]} times with {answered} answers")
 
     def _check_holder(self, call: Called) -> bool:
         """Whether the worker that calls has begun an attempt; no other one may hold the job."""
-        mine, head = self.begun.get(call.process.name), self.head
+        mine, head = self.started.get(call.process.name), self.head
         if mine is None:
             self.wrong(3, f"{call.process.name} calls {call.tool} without having begun an attempt")
             return False
@@ -202,10 +202,10 @@ class JobJudge(Judge):
 
     # For traces.
 
-    def told(self, change: Change) -> str:
+    def reported(self, change: Change) -> str:
         """A write in short."""
         if change.after is None or not change.key[1].startswith(TASK):
             return change.key[1][:40]
         head = head_in(change.after)
-        claim = f"run {head.holder[:6]} n={head.begun}/{head.allowed} u={head.until_ms % 10**9}"
+        claim = f"run {head.holder[:6]} n={head.started}/{head.allowed} u={head.until_ms % 10**9}"
         return f"{head.status} {claim} d={head.dispatches} due={head.due_ms % 10**9} open={sorted(head.open)}"

@@ -41,7 +41,7 @@ class Queue:
         fault = world.weather.strikes()
         if fault is not None:
             world.processes[actor.process.name].faults.append(fault)
-            world.struck.add(f"as an event was sent: {fault.told}")
+            world.struck.add(f"as an event was sent: {fault.reported}")
         if fault is Fault.STALLED_BEFORE:
             world.stall(actor)
         world.point(actor)

@@ -164,12 +164,12 @@ class JobWorld(World):
 
     def strikes(self, sent: Sent) -> Fault | None:
         """The fault that befalls a request. A worker's write may come when it believes that it has failed."""
-        is_held = sent.operation == "UpdateItem" and sent.process.name in self.judge.begun
+        is_held = sent.operation == "UpdateItem" and sent.process.name in self.judge.started
         if is_held and not self.weather.over and self.rng.random() < self.tardy:
             return Fault.LATE
         return super().strikes(sent)
 
-    def begun(self, until_ms: int) -> None:
+    def started(self, until_ms: int) -> None:
         """A worker has begun: a client may poll just when its claim ends, which is when most can go wrong."""
         if not self.weather.over and self._impatient:
             self._impatient -= 1

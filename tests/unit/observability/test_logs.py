@@ -63,7 +63,7 @@ def is_taken_by_lambda(timestamp: str) -> bool:
     return "T" in timestamp and datetime.fromisoformat(timestamp).tzinfo is not None
 
 
-def test_a_line_has_a_time_that_lambda_takes_whoever_made_the_logger_first(
+def test_a_log_line_has_lambdas_time_format_whichever_module_created_the_logger(
     service: str, watch: Watch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = Logger(service=service)

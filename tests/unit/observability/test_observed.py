@@ -138,7 +138,7 @@ def test_nothing_is_written_before_the_answer_and_nothing_is_left_where_there_is
     assert watched.traces.sent == [(["work"], "gateway-1", False)]
 
 
-def test_a_request_without_any_id_has_one_and_the_same_in_its_answer_and_in_what_is_reported() -> None:
+def test_a_request_without_an_id_gets_one_that_its_reply_and_its_logs_share() -> None:
     watched = Watched()
     watched.serve({})
     assert [request_id for _, request_id, _ in watched.traces.sent] == watched.request_ids

@@ -57,7 +57,7 @@ def test_a_message_without_an_id_is_a_notification() -> None:
         pytest.param({"error": {"code": 1}}, Response(7, None, {"code": 1}), id="error"),
     ],
 )
-def test_a_clients_answer_is_told_from_a_request(fields: dict[str, Any], expected: Response) -> None:
+def test_a_clients_answer_is_distinguished_from_a_request(fields: dict[str, Any], expected: Response) -> None:
     assert parse({"jsonrpc": "2.0", "id": 7, **fields}) == expected
 
 

@@ -59,7 +59,7 @@ def test_an_id_is_short_is_one_of_many_and_can_be_a_header() -> None:
         "Af8" + session_id((), RANDOM)[3:],
     ],
 )
-def test_what_is_no_such_id_says_nothing(unreadable: str) -> None:
+def test_an_invalid_id_reveals_nothing(unreadable: str) -> None:
     assert capabilities_in(unreadable) is None
 
 

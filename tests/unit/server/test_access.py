@@ -70,7 +70,7 @@ def test_every_answer_to_a_page_names_its_origin_and_no_other_and_never_takes_co
     assert "Access-Control-Allow-Credentials" not in {*headers, *Page(APP).preflight({}).headers}
 
 
-def test_a_preflight_is_told_what_the_page_may_send() -> None:
+def test_the_reply_to_a_preflight_lists_what_the_page_may_send() -> None:
     answer = Page(APP).preflight({"access-control-request-headers": "authorization,content-type"})
 
     assert (answer.status, answer.body) == (204, b"")
@@ -109,5 +109,5 @@ def test_a_preflight_is_options_with_a_question() -> None:
     question = {"access-control-request-method": "POST"}
     requests = [("OPTIONS", question), ("OPTIONS", {}), ("POST", question)]
 
-    told = [is_preflight(HttpRequest(method, "/mcp", headers, b"", None)) for method, headers in requests]
-    assert told == [True, False, False]
+    reported = [is_preflight(HttpRequest(method, "/mcp", headers, b"", None)) for method, headers in requests]
+    assert reported == [True, False, False]

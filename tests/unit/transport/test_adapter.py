@@ -74,14 +74,14 @@ def test_a_whole_answer_is_a_proxy_response(event: dict[str, Any]) -> None:
     assert answer == {"statusCode": 202, "headers": {"X": "y"}, "body": "grün", "isBase64Encoded": False}
 
 
-def test_a_stream_goes_to_whoever_takes_it_and_the_return_value_is_empty() -> None:
+def test_a_stream_goes_to_its_receiver_and_the_return_value_is_empty() -> None:
     with listening(Wire()) as wire:
         assert adapt(streams)(REST, CONTEXT) == {}
     assert wire.heads == [(200, {"Content-Type": "text/event-stream"})]
     assert wire.data == b"data: 1\n\ndata: 2\n\n"
 
 
-def test_a_stream_that_nobody_takes_is_the_same_body_whole() -> None:
+def test_a_stream_without_a_receiver_becomes_one_whole_body() -> None:
     answer = adapt(streams)(REST, CONTEXT)
     assert (answer["statusCode"], answer["body"]) == (200, "data: 1\n\ndata: 2\n\n")
     assert answer["headers"] == {"Content-Type": "text/event-stream"}
@@ -137,7 +137,7 @@ def test_an_unexpected_exception_is_logged_and_answered_without_internals(caplog
     assert record.exc_info[0] is LookupError
 
 
-def test_after_a_stream_has_begun_an_exception_is_left_to_whoever_took_the_stream_to_log_and_to_break_it_off(
+def test_after_a_stream_has_started_its_receiver_logs_an_exception_and_ends_the_stream(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with listening(Wire()) as wire, pytest.raises(LookupError, match="the secret cause"):
@@ -146,7 +146,7 @@ def test_after_a_stream_has_begun_an_exception_is_left_to_whoever_took_the_strea
     assert caplog.records == []
 
 
-def test_a_stream_that_nobody_took_can_still_become_an_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stream_without_a_receiver_can_still_become_an_error(caplog: pytest.LogCaptureFixture) -> None:
     answer = adapt(fails_in_its_stream)(REST, CONTEXT)
     assert answer["statusCode"] == 500
     assert "begun" not in answer["body"]

@@ -168,7 +168,7 @@ def test_a_format_2_path_is_without_its_stage(stage: str, raw: str, route: str, 
         (HTTP_API | {"requestContext": {"http": []}}, "http"),
     ],
 )
-def test_what_is_not_such_an_event_is_refused_by_name(event: object, culprit: str) -> None:
+def test_an_event_of_another_kind_is_refused_by_name(event: object, culprit: str) -> None:
     with pytest.raises(EventError, match=culprit) as caught:
         parse_event(event)
     assert "API Gateway" in str(caught.value)

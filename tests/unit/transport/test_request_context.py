@@ -58,7 +58,7 @@ def test_the_owner_is_what_the_authorizer_vouches_for(context: dict[str, Any], o
         http_api(f"{ROLE}:CognitoIdentityCredentials", cognitoIdentity={"identityId": "eu-west-1:one"}),
     ],
 )
-def test_users_of_one_identity_pool_are_told_apart_although_they_share_a_role(context: dict[str, Any]) -> None:
+def test_users_of_an_identity_pool_are_distinguished_although_they_share_a_role(context: dict[str, Any]) -> None:
     assert resolve_owner(context, allow_anonymous=False) == "eu-west-1:one"
 
 

@@ -73,7 +73,7 @@ def test_the_handoff_has_the_documented_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pause", "told"),
+    ("pause", "reported"),
     [
         (StepFailed("s", "no route", True, "t"), "Step 's' failed: \"no route\". This step is retryable."),
         (
@@ -119,9 +119,9 @@ def test_the_handoff_has_the_documented_text() -> None:
         ),
     ],
 )
-def test_every_pause_reason_has_its_own_sentence(pause: PauseReason, told: str) -> None:
-    assert pause.what_happened() == told
-    assert text([Step("s", tool="t")], "p", pause).startswith(f"{told}\n\n")
+def test_every_pause_reason_has_its_own_sentence(pause: PauseReason, reported: str) -> None:
+    assert pause.what_happened() == reported
+    assert text([Step("s", tool="t")], "p", pause).startswith(f"{reported}\n\n")
 
 
 LATE = DeadlineExceeded("next", "do")
@@ -164,10 +164,10 @@ def test_a_placeholder_names_the_step_if_two_steps_use_the_tool(path: str | None
     again = Step("fetch again", tool="fetch_order")
     step = Step("next", tool="do", arguments={"a": step_output("fetch again", path), "b": step_output("order", path)})
 
-    told = text([FETCH, again, step], "fpp", LATE)
+    reported = text([FETCH, again, step], "fpp", LATE)
 
-    assert f'"a": "<{what} from fetch_order (step \'fetch again\')>"' in told
-    assert f'"b": "<{what} from fetch_order (step \'fetch\')>"' in told
+    assert f'"a": "<{what} from fetch_order (step \'fetch again\')>"' in reported
+    assert f'"b": "<{what} from fetch_order (step \'fetch\')>"' in reported
 
 
 @pytest.mark.parametrize("field", ["amount", "amount.0.net"])
@@ -176,10 +176,10 @@ def test_a_value_that_the_schema_refused_is_not_suggested_again(field: str) -> N
     steps = [Step("b", tool="do", arguments=arguments), Step("c", tool="do", arguments=arguments)]
     pause = SchemaMismatch("b", (), (InvalidField(field, "too small"),), "do")
 
-    told = text(steps, "pp", pause)
+    reported = text(steps, "pp", pause)
 
-    assert '1. Call do with {"amount": "<invalid: amount>", "amounts": [2]}' in told
-    assert '2. Call do with {"amount": -1, "amounts": [2]}' in told
+    assert '1. Call do with {"amount": "<invalid: amount>", "amounts": [2]}' in reported
+    assert '2. Call do with {"amount": -1, "amounts": [2]}' in reported
 
 
 LONG = "x" * 499
@@ -200,15 +200,15 @@ def test_a_long_value_is_shown_as_its_placeholder(source: Source, shown: str, mo
     monkeypatch.setitem(ORDER, "shorter", LONG[1:])
     step = Step("next", tool="do", arguments={"a": source})
 
-    told = text([FETCH, step], "cp", LATE, variables={"long": LONG}, topic=LONG)
+    reported = text([FETCH, step], "cp", LATE, variables={"long": LONG}, topic=LONG)
 
-    assert f'Call do with {{"a": "{shown}"}}' in told
+    assert f'Call do with {{"a": "{shown}"}}' in reported
 
 
 def test_a_long_error_is_cut() -> None:
-    told = StepFailed("s", "e" * 600, False, "t").what_happened()
+    reported = StepFailed("s", "e" * 600, False, "t").what_happened()
 
-    assert f'failed: "{"e" * 500} …". ' in told
+    assert f'failed: "{"e" * 500} …". ' in reported
 
 
 def test_a_call_lists_the_resources_that_are_not_read_yet() -> None:
@@ -220,9 +220,9 @@ def test_a_call_lists_the_resources_that_are_not_read_yet() -> None:
         guidance="Mind.",
     )
 
-    told = text([step], "f", StepFailed("b", "no", True, "do"), read=frozenset({"docs://faq"}))
+    reported = text([step], "f", StepFailed("b", "no", True, "do"), read=frozenset({"docs://faq"}))
 
-    assert told.split("\n\n", 2)[2].splitlines() == [
+    assert reported.split("\n\n", 2)[2].splitlines() == [
         "1. Read the resource docs://A-17, then call do with {}",
         "   Then: Read the resource docs://<field 'id' from do>",
         "   Note: Mind.",
@@ -232,9 +232,9 @@ def test_a_call_lists_the_resources_that_are_not_read_yet() -> None:
 def test_read_resources_count_only_for_their_step() -> None:
     steps = [Step(name, resources=["docs://faq"]) for name in "ab"]
 
-    told = text(steps, "pp", DeadlineExceeded("a", ""), read=frozenset({"docs://faq"}))
+    reported = text(steps, "pp", DeadlineExceeded("a", ""), read=frozenset({"docs://faq"}))
 
-    assert "2. Read the resource docs://faq" in told
+    assert "2. Read the resource docs://faq" in reported
 
 
 def test_a_placeholder_of_a_step_without_a_tool_has_its_name() -> None:
@@ -253,17 +253,17 @@ def test_an_absent_optional_argument_that_the_tool_does_not_require_is_left_out(
 def test_a_required_argument_without_a_source_is_missing() -> None:
     step = Step("next", tool="do", arguments={"b": constant(1)})
 
-    told = text([step], "p", LATE, requires="zbc")
+    reported = text([step], "p", LATE, requires="zbc")
 
-    assert 'Call do with {"b": 1, "c": "<missing: c>", "z": "<missing: z>"}' in told
+    assert 'Call do with {"b": 1, "c": "<missing: c>", "z": "<missing: z>"}' in reported
 
 
 def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
     steps = [Step(name, tool=f"do_{name}") for name in "abcde"]
 
-    told = text(steps, "cfscp", StepFailed("b", "x", True, "do_b"))
+    reported = text(steps, "cfscp", StepFailed("b", "x", True, "do_b"))
 
-    assert [line for line in told.splitlines() if line[:1].isdigit()] == [
+    assert [line for line in reported.splitlines() if line[:1].isdigit()] == [
         "1. Call do_b with {}",
         "2. Call do_e with {}",
     ]
@@ -296,9 +296,9 @@ def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
     ],
 )
 def test_a_remaining_step_without_a_tool_is_read(step: Step, lines: list[str]) -> None:
-    told = text([FETCH, step], "cp", DeadlineExceeded("r", ""))
+    reported = text([FETCH, step], "cp", DeadlineExceeded("r", ""))
 
-    assert told.split("\n\n", 2)[2].splitlines() == lines
+    assert reported.split("\n\n", 2)[2].splitlines() == lines
 
 
 def test_a_variable_that_a_tool_has_set_is_shown() -> None:

@@ -60,7 +60,7 @@ def wrote(name: str, status: StepStatus = COMPLETED) -> StepWrite:
     return StepWrite(0, name, PENDING, status, None)
 
 
-def test_without_a_workflow_tool_all_open_steps_are_listed_with_what_is_known() -> None:
+def test_without_a_workflow_tool_all_open_steps_are_listed_with_their_known_arguments() -> None:
     assert remaining(plan("cpfp", workflow=flow(tool=False))) == [
         {"resource": "docs://one"},
         {"tool": "put", "arguments": {"a": "<output from get>", "b": LONG}, "guidance": 'For "A-17".'},

@@ -36,7 +36,7 @@ BYTES = FetchedResource("docs://faq", "image/png", blob="iVBO")
 TOOLS = {"fetch_order": "Fetch one order.", "refund": ""}
 
 
-def told(
+def reported(
     *traces: StepTrace, pause: PauseReason | None = None, blocked: Blocked | None = None, **texts: str
 ) -> list[Message]:
     statuses = dict.fromkeys(("fetch", "policy", "refund"), PENDING)
@@ -46,7 +46,7 @@ def told(
 
 
 def test_the_messages_go_from_the_intent_to_the_last_result() -> None:
-    conversation = told(
+    conversation = reported(
         StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded({"total": 30.0})),
         StepTrace(POLICY, None, (TEXT, BYTES), Succeeded(None)),
         StepTrace(REFUND, {}, (TEXT,), Succeeded(None)),
@@ -78,13 +78,13 @@ def test_the_messages_go_from_the_intent_to_the_last_result() -> None:
 
 
 def test_without_arguments_the_intent_is_one_sentence() -> None:
-    assert told()[0] == Message("user", "I want to refund an order.")
+    assert reported()[0] == Message("user", "I want to refund an order.")
 
 
 def test_a_failed_step_shows_its_error_before_the_handoff() -> None:
     pause = StepFailed("fetch", "no route", True, "fetch_order")
 
-    conversation = told(StepTrace(FETCH, {}, (), Failed("no route")), pause=pause)
+    conversation = reported(StepTrace(FETCH, {}, (), Failed("no route")), pause=pause)
 
     assert "".join(message.role[0] for message in conversation) == "uaaaua"
     assert conversation[4].text == "Error from fetch_order: no route"
@@ -96,7 +96,7 @@ def test_a_failed_step_shows_its_error_before_the_handoff() -> None:
     [(POLICY, "policy", ["Reading docs://a, docs://faq"]), (REFUND, "refund", [])],
 )
 def test_a_step_with_an_unreadable_resource_shows_no_call(step: Step, name: str, announced: list[str]) -> None:
-    conversation = told(StepTrace(step, None, (TEXT,), Failed("gone")), topic="a")
+    conversation = reported(StepTrace(step, None, (TEXT,), Failed("gone")), topic="a")
 
     assert [message.text for message in conversation[3:]] == [
         *announced,
@@ -108,7 +108,7 @@ def test_a_step_with_an_unreadable_resource_shows_no_call(step: Step, name: str,
 def test_a_blocked_step_shows_its_resources_before_the_handoff() -> None:
     blocked = Blocked(REFUND, (TEXT,), frozenset({"docs://limits"}))
 
-    *_, resource, last = told(pause=UnresolvableParams("refund", "amount", "refund"), blocked=blocked)
+    *_, resource, last = reported(pause=UnresolvableParams("refund", "amount", "refund"), blocked=blocked)
 
     assert resource == Message("user", "Resource content from docs://shoes:\nAll about shoes")
     assert (last.role, "docs://limits" in last.text) == ("assistant", False)
@@ -117,7 +117,7 @@ def test_a_blocked_step_shows_its_resources_before_the_handoff() -> None:
 def test_resources_after_the_tool_are_in_the_users_messages() -> None:
     unread = UnreadResource("docs://a", "gone")
 
-    conversation = told(StepTrace(FETCH, {}, (unread,), Succeeded(1), after=(TEXT,)))
+    conversation = reported(StepTrace(FETCH, {}, (unread,), Succeeded(1), after=(TEXT,)))
 
     assert conversation[3:] == [
         Message("user", "The resource docs://a could not be read: gone"),
@@ -128,13 +128,13 @@ def test_resources_after_the_tool_are_in_the_users_messages() -> None:
 
 
 def test_a_long_argument_is_shown_as_a_placeholder_and_a_long_constant_whole() -> None:
-    conversation = told(StepTrace(REFUND, {"why": "x" * 600, "note": "y" * 600}, (), Succeeded(None)))
+    conversation = reported(StepTrace(REFUND, {"why": "x" * 600, "note": "y" * 600}, (), Succeeded(None)))
 
     assert conversation[-2].text == f'Calling refund with {{"why": "<prompt arg topic>", "note": "{"y" * 600}"}}'
 
 
 def test_a_step_without_time_has_only_the_handoff() -> None:
-    conversation = told(pause=DeadlineExceeded("fetch", "fetch_order"))
+    conversation = reported(pause=DeadlineExceeded("fetch", "fetch_order"))
 
     assert len(conversation) == 3
     assert conversation[2].role == "assistant"
@@ -144,7 +144,7 @@ def test_a_step_without_time_has_only_the_handoff() -> None:
 def test_a_replayed_step_shows_its_call_and_stored_result_without_guidance(value: Json) -> None:
     shown = "bare text" if value == "bare text" else '{"a":1}' if value else "null"
 
-    conversation = told(
+    conversation = reported(
         StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded(value), replayed=True),
         StepTrace(POLICY, None, (TEXT,), Succeeded(None), replayed=True),
         topic="a",
@@ -176,24 +176,24 @@ def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple
 
 
 @pytest.mark.parametrize(
-    ("persisted", "told"),
+    ("persisted", "reported"),
     [
         (True, "Its results are recorded"),
         (False, "Some of its results are not recorded, and those steps may have run twice"),
         ("unknown", "Whether its results are recorded is not known"),
     ],
 )
-def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persisted, told: str) -> None:
+def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persisted, reported: str) -> None:
     known = Known(LETTERED, {}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
     run = EndedRun(known, (), Superseded(), None, persisted)
     assert why_stopped(run, Superseded()) == (
         "This run was superseded: its claim expired, and another run has taken over the task. "
-        f"{told}; read the task for its state. The run ran no step. No step was left to run."
+        f"{reported}; read the task for its state. The run ran no step. No step was left to run."
     )
 
 
 @pytest.mark.parametrize(
-    ("statuses", "ran", "replayed", "told"),
+    ("statuses", "ran", "replayed", "reported"),
     [
         ([COMPLETED, COMPLETED, PENDING, PENDING], {0: Succeeded(1), 1: Succeeded(2)}, (), "'b' ran last|'c', 'd'"),
         ([COMPLETED, FAILED, PENDING, SKIPPED], {1: Failed("no")}, (0,), "'b' ran last|'c'"),
@@ -203,10 +203,10 @@ def test_a_superseded_run_says_whether_its_results_are_recorded(persisted: Persi
     ids=["as planned", "a step failed", "nothing ran", "all had run"],
 )
 def test_a_stopped_run_names_its_last_step_and_the_open_steps(
-    statuses: list[StepStatus], ran: dict[int, Outcome], replayed: tuple[int, ...], told: str
+    statuses: list[StepStatus], ran: dict[int, Outcome], replayed: tuple[int, ...], reported: str
 ) -> None:
-    last, left = told.split("|")
+    last, left = reported.split("|")
     text = said(statuses, ran, replayed=replayed)
     assert last in text
     assert left in text
-    assert text.count("'") == told.count("'")
+    assert text.count("'") == reported.count("'")

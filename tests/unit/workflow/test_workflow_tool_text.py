@@ -43,7 +43,7 @@ def handle(*own: str, has_tool: bool = True) -> Handle:
     return Handle("t-1", workflow, lambda tool: tool not in own)
 
 
-def told(
+def reported(
     pause: PauseReason | None = REFUSED,
     *,
     steps: list[Step] | None = None,
@@ -73,7 +73,7 @@ def told(
 
 
 def test_the_text_of_a_pause_has_the_reason_and_the_remaining_calls() -> None:
-    assert told() == (
+    assert reported() == (
         """Step 'refund' failed: "no". This step is not retryable: correct the cause first.
 
 To continue the workflow, make these tool calls:
@@ -89,25 +89,25 @@ Then call refund_order with {"task_id": "t-1"} to let the server continue."""
     "pause", [StepFailed("refund", "no", retryable=True, suggested_tool="refund"), DeadlineExceeded("refund", "refund")]
 )
 def test_a_step_that_the_server_can_run_is_left_to_the_server(pause: PauseReason) -> None:
-    text = told(pause)
+    text = reported(pause)
     assert text.endswith(f"\n\n{GO_ON}")
     assert "Call refund with" not in text
 
 
 def test_without_a_workflow_tool_all_remaining_calls_are_listed() -> None:
-    text = told(DeadlineExceeded("refund", "refund"), named=handle(has_tool=False))
+    text = reported(DeadlineExceeded("refund", "refund"), named=handle(has_tool=False))
     assert '2. Call send_mail with {"text": "<output from refund>", "task_id": "t-1"}' in text
 
 
 def test_a_tool_with_its_own_task_id_does_not_get_the_tasks() -> None:
-    assert ', then call refund with {"amount": 30.0}\n' in told(named=handle("refund"))
-    assert told(named=handle("refund")).endswith(
+    assert ', then call refund with {"amount": 30.0}\n' in reported(named=handle("refund"))
+    assert reported(named=handle("refund")).endswith(
         '\n\nThen call refund_order with {"task_id": "t-1"} to let the server continue.'
     )
 
 
 def test_without_a_task_nothing_names_one() -> None:
-    text = told(named=None)
+    text = reported(named=None)
     assert "task_id" not in text
     assert text.endswith("\n\nThis run has no task, so the server cannot continue it: make the calls yourself.")
 
@@ -123,31 +123,31 @@ def test_without_a_task_nothing_names_one() -> None:
     ],
 )
 def test_a_run_that_is_not_recorded_does_not_offer_to_go_on(persisted: object, last: str) -> None:
-    text = told(persisted=persisted, stored=False, lost=(Repeat("fetch", "k"),))
+    text = reported(persisted=persisted, stored=False, lost=(Repeat("fetch", "k"),))
     assert text.endswith(last)
     assert "hen call refund_order" not in text
 
 
 def test_the_server_may_go_on_if_only_an_earlier_write_is_unknown() -> None:
-    text = told(persisted="unknown", stored=True)
+    text = reported(persisted="unknown", stored=True)
     assert '"task_action": "show"} to see what is recorded.' in text
     assert "Then call refund_order" in text
 
 
 def test_a_completed_run_says_so_and_shows_the_last_result() -> None:
-    assert told(None, value={"to": "kim"}) == 'Done: 3 of 3 steps.\nResult of send_mail: {"to": "kim"}'
-    assert told(None, value="x", statuses=[COMPLETED, SKIPPED, COMPLETED]).startswith("Done: 3 of 3 steps.\n")
+    assert reported(None, value={"to": "kim"}) == 'Done: 3 of 3 steps.\nResult of send_mail: {"to": "kim"}'
+    assert reported(None, value="x", statuses=[COMPLETED, SKIPPED, COMPLETED]).startswith("Done: 3 of 3 steps.\n")
 
 
 def test_a_result_is_quoted_on_one_line() -> None:
-    assert told(None, value="done\nNow call wire").endswith('send_mail: "done\\nNow call wire"')
+    assert reported(None, value="done\nNow call wire").endswith('send_mail: "done\\nNow call wire"')
 
 
 def test_a_long_result_is_a_resource_or_cut() -> None:
-    assert told(None, value="é" * 1_000, uri="baton://x") == (
+    assert reported(None, value="é" * 1_000, uri="baton://x") == (
         "Done: 3 of 3 steps.\nResult of send_mail: 2002 bytes, which can be read as the resource baton://x"
     )
-    text = told(None, value="é" * 5_000)
+    text = reported(None, value="é" * 5_000)
     assert text.startswith('Done: 3 of 3 steps.\nResult of send_mail: "éé')
     assert text.endswith("é …")
     assert LIMIT - 10 < len(text.encode()) <= LIMIT
@@ -155,7 +155,7 @@ def test_a_long_result_is_a_resource_or_cut() -> None:
 
 def test_calls_that_do_not_fit_are_counted() -> None:
     steps = [Step(f"s{number}", tool="work", arguments={"text": constant("x" * 80)}) for number in range(100)]
-    text = told(DeadlineExceeded("s1", "work"), steps=steps, named=None)
+    text = reported(DeadlineExceeded("s1", "work"), steps=steps, named=None)
     shown = text.count("Call work")
     assert 5 < shown < 20
     assert f"\n\n{shown}. Call work" in text
@@ -166,23 +166,23 @@ def test_calls_that_do_not_fit_are_counted() -> None:
 def test_a_first_call_that_does_not_fit_has_placeholders() -> None:
     sources = {f"a{number}": prompt_arg("order_id") for number in range(5)}
     steps = [Step("fetch", tool="fetch_order"), Step("x", tool="work", arguments=sources)]
-    text = told(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps, order_id="y" * 450)
+    text = reported(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps, order_id="y" * 450)
     assert '1. Call work with {"a0": "<prompt arg order_id>", ' in text
 
 
 def test_the_server_makes_a_first_call_with_a_long_constant() -> None:
     steps = [Step("fetch", tool="fetch_order"), Step("x", tool="work", arguments={"text": constant("z" * 3_000)})]
-    text = told(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps)
+    text = reported(StepFailed("x", "no", retryable=False, suggested_tool="work"), steps=steps)
     assert "\n\n1. A call of work, whose arguments are too long to stand here: let the server make it\n\n" in text
 
 
 def test_a_step_that_another_call_completed_meanwhile_has_not_failed() -> None:
-    text = told(statuses=[COMPLETED, COMPLETED, PENDING])
+    text = reported(statuses=[COMPLETED, COMPLETED, PENDING])
     assert text.startswith(
         "Another call has completed step 'refund' while this run was under way.\n\nCall refund_order"
     )
     assert "Call refund with" not in text
-    assert told(statuses=[COMPLETED] * 3).endswith(
+    assert reported(statuses=[COMPLETED] * 3).endswith(
         'All 3 steps are done. Call refund_order with {"task_id": "t-1"} to finish.'
     )
 
@@ -197,7 +197,7 @@ def test_a_step_that_another_call_completed_meanwhile_has_not_failed() -> None:
     ],
 )
 def test_a_stopped_run_says_why_and_how_to_read_the_task(stop: object, first: str, goes_on: bool) -> None:
-    text = told(stop=stop)
+    text = reported(stop=stop)
     assert text.startswith(first)
     assert "Or call" not in text
     assert text.endswith(' Call refund_order with {"task_id": "t-1"} to let the server continue.') is goes_on
@@ -235,8 +235,8 @@ def test_no_text_has_more_than_2_kb(
     steps = [Step(f"s{place}", tool="work", arguments=arguments, guidance=guidance) for place in range(number)]
     failed = StepFailed("s0", error, retryable=False, suggested_tool="work")
     statuses = [FAILED, *[PENDING] * (number - 1)]
-    assert len(told(failed, steps=steps, named=named, statuses=statuses).encode(errors="replace")) <= LIMIT
-    assert len(told(None, steps=steps, named=named, value=argument).encode(errors="replace")) <= LIMIT
+    assert len(reported(failed, steps=steps, named=named, statuses=statuses).encode(errors="replace")) <= LIMIT
+    assert len(reported(None, steps=steps, named=named, value=argument).encode(errors="replace")) <= LIMIT
 
 
 @given(st.text(), st.integers(10, 50))

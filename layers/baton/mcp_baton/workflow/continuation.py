@@ -122,8 +122,6 @@ def _of(ranked: Sequence[Candidate], *ranks: Rank) -> list[Candidate]:
 
 def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgress) -> Candidate:
     name = step["name"]
-    if plan.rules_out(name, tool, call.arguments):
-        return Candidate(index, step, _other(step))
     if _is_completed(step):
         made_with = plan.made_with(name, call, tool)
         equal = made_with is not None and call.equals(made_with)

@@ -18,7 +18,7 @@ from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments
 from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Canonical, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven
 from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
-from mcp_baton.workflow.sources import Constant, Found, Source, StepOutput, TaskVariable
+from mcp_baton.workflow.sources import Found, Source, StepOutput, TaskVariable
 from mcp_baton.workflow.stored_calls import restored
 
 
@@ -73,10 +73,6 @@ READ_BYTES: Final = 8_192
 
 SHORTEST_FORM: Final = 5
 """How many times longer one JSON text of a value can be than another one: `-0.0,` and `0,`, with a margin."""
-
-type SurelyDiffer = Callable[[str, str, Json, Json], bool]
-"""From a tool, an argument's name and two values: whether calls with them surely differ. False if that is not
-obvious."""
 
 type PromptArguments = Callable[[TaskRecord], tuple[Mapping[str, str], Mapping[str, Json]] | None]
 """From a task: its prompt arguments as texts, and converted to their types. `None` if they cannot be read."""
@@ -142,13 +138,11 @@ class Plan:
         workflow: Workflow | None,
         prompt_arguments: PromptArguments,
         canonical: Canonical,
-        surely_differ: SurelyDiffer = lambda *_: False,
     ) -> None:
         self.task = task
         self.workflow = workflow
         self._prompt_arguments = prompt_arguments
         self._canonical = canonical
-        self._surely_differ = surely_differ
 
     @cached_property
     def steps(self) -> list[StepProgress]:
@@ -289,23 +283,6 @@ class Plan:
     def why_repeated(self) -> str:
         """Why the steps in `repeats` may have run."""
         return INTERRUPTED if self.task.claim is not None and self.task.claim.interrupted else NOT_RECORDED
-
-    def rules_out(self, name: str, tool: str, call: JsonObject) -> bool:
-        """Whether a constant of a step shows that the call is not its call.
-
-        This is fast for a hundred steps: it reads no stored values. A step with a stored call is never ruled out.
-        """
-        step = self._step(name)
-        if step is None or step.tool != tool or f"{CALL_PREFIX}{name}" in self.task.variables:
-            return False
-        return any(
-            type(source) is Constant
-            and argument in call
-            and not (isinstance(source.value, str) and "{" in source.value)
-            and self._surely_differ(tool, argument, source.value, call[argument])
-            and argument not in self.refused(step)
-            for argument, source in step.arguments.items()
-        )
 
     def hidden(self, name: str, call: JsonObject) -> frozenset[str]:
         """The arguments of a call of this step that must not be stored."""

@@ -16,13 +16,13 @@ def probe(channel: Channel) -> Handler:
     def handler(event: dict[str, Any], context: Any) -> dict[str, bool] | None:
         """Connect to the test, and do what it answers."""
         with socket.create_connection(("127.0.0.1", event["port"])) as control, control.makefile("rw") as lines:
-            told = {
+            reported = {
                 "pid": os.getpid(),
                 "event": event,
                 "request_id": context.aws_request_id,
                 "remaining_ms": context.get_remaining_time_in_millis(),
             }
-            lines.write(json.dumps(told) + "\n")
+            lines.write(json.dumps(reported) + "\n")
             lines.flush()
             while what := lines.readline().split():
                 match what:

@@ -252,7 +252,7 @@ def test_the_same_question_is_asked_once_in_a_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         ({"error": {"code": -1, "message": "User rejected it"}}, "User rejected it"),
         ({"error": {"code": -1}}, "no reason"),
@@ -262,8 +262,8 @@ def test_the_same_question_is_asked_once_in_a_call() -> None:
     ],
     ids=str,
 )
-def test_a_client_that_refuses_is_the_tools_failure(answer: JsonObject, told: str) -> None:
-    with pytest.raises(ToolError, match=told):
+def test_a_client_that_refuses_is_the_tools_failure(answer: JsonObject, reported: str) -> None:
+    with pytest.raises(ToolError, match=reported):
         meeting(Notebook(), lambda *_: answer).ask((THOUGHT,))
 
 

@@ -129,6 +129,6 @@ def test_a_task_that_expires_meanwhile_is_not_shown(around: Around) -> None:
         looked_after(around.request(), TASK)
 
 
-def test_what_is_given_up_is_counted(around: Around) -> None:
+def test_abandoned_functions_are_counted(around: Around) -> None:
     assert looked_after(around.request(), structs.replace(TASK, claim=Claim("w", 0, 3))).status is TaskStatus.FAILED
     assert around.counted == [TASKS_GIVEN_UP]

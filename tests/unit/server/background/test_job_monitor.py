@@ -132,7 +132,7 @@ def test_a_function_ends_whose_task_was_taken_over_when_it_is_to_live_longer(mon
     assert (monitor.pulse(), monitor.gone) == (0, True)
 
 
-def test_what_is_logged_is_written_nowhere(monitor: JobMonitor, store: Kept) -> None:
+def test_log_lines_are_not_written_to_files(monitor: JobMonitor, store: Kept) -> None:
     monitor.notify("notifications/message", {"level": "info", "data": "x"})
     assert (monitor.pulse(), store.asked) == (2, [])
 

@@ -12,7 +12,7 @@ PROMPT = {"type": "ref/prompt", "name": "ask"}
 ARGUMENT = {"name": "tone", "value": "k"}
 
 
-def test_a_request_names_a_prompt_or_a_template_and_brings_what_is_known_already() -> None:
+def test_a_request_names_a_prompt_or_a_template_and_has_the_known_arguments() -> None:
     template = {"type": "ref/resource", "uri": "docs://{topic}"}
     asked = {"ref": PROMPT, "argument": ARGUMENT}
 
@@ -62,7 +62,7 @@ def test_so_many_suggestions_are_shown_and_all_are_counted(count: int) -> None:
     }
 
 
-def test_a_completer_takes_the_text_and_if_it_likes_what_is_known() -> None:
+def test_a_completer_takes_the_text_and_optionally_the_known_arguments() -> None:
     assert not completion_of(lambda value: [value], "c").wants_arguments
     assert completion_of(lambda value, known: [value, *known], "c").wants_arguments
 

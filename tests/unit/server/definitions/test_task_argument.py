@@ -46,7 +46,7 @@ def is_valid(value: object, schema: Any) -> bool:
         (BOTH_TAKEN, {}, None),
     ],
 )
-def test_a_value_is_valid_with_what_is_added_as_it_is_without(
+def test_additional_members_do_not_change_whether_a_value_is_valid(
     schema: dict[str, Any], value: dict[str, Any], name: str | None
 ) -> None:
     made = published(schema)

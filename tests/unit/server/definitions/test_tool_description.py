@@ -32,32 +32,32 @@ def test_it_says_what_the_workflow_does_step_by_step_that_it_may_pause_and_how_t
 
 def test_where_the_tools_own_words_do_not_fit_the_steps_are_named() -> None:
     steps = [Step(f"step_{number}", tool="work") for number in range(1, 9)]
-    told = described(workflow(steps=steps), lambda _: "Does a great deal of work, and then some more of it.")
-    assert "8 steps: 1. step_1. 2. step_2. " in told
-    assert "8. step_8. It may pause" in told
+    reported = described(workflow(steps=steps), lambda _: "Does a great deal of work, and then some more of it.")
+    assert "8 steps: 1. step_1. 2. step_2. " in reported
+    assert "8. step_8. It may pause" in reported
 
 
 def test_where_the_names_do_not_fit_either_the_first_ones_stand_there_and_the_others_are_counted() -> None:
     steps = [Step(f"a_rather_long_name_of_a_step_{number}", tool="work") for number in range(1, 101)]
-    told = described(workflow(steps=steps), lambda _: "Works.")
-    assert "100 steps: 1. a_rather_long_name_of_a_step_1. " in told
-    shown = told.count("a_rather_long_name_of_a_step_")
-    assert f"… and {100 - shown} more. It may pause" in told
+    reported = described(workflow(steps=steps), lambda _: "Works.")
+    assert "100 steps: 1. a_rather_long_name_of_a_step_1. " in reported
+    shown = reported.count("a_rather_long_name_of_a_step_")
+    assert f"… and {100 - shown} more. It may pause" in reported
 
 
 @pytest.mark.parametrize("length", range(1, 80))
 def test_the_count_fits_too_whatever_room_the_names_leave(length: int) -> None:
     steps = [Step("n" * length, tool="work") for _ in range(100)]
-    told = described(workflow("g" * 150, steps), lambda _: "")
-    assert LONGEST - length - 30 < len(told) <= LONGEST
+    reported = described(workflow("g" * 150, steps), lambda _: "")
+    assert LONGEST - length - 30 < len(reported) <= LONGEST
 
 
 @given(st.text(max_size=1_000), st.text(max_size=400), st.lists(st.text(min_size=1, max_size=300), max_size=30))
 def test_it_has_fewer_than_600_characters_and_ends_with_how_to_go_on(goal: str, summary: str, names: list[str]) -> None:
-    told = described(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)
-    assert len(told) <= LONGEST
-    assert told.endswith("to let the server continue.")
-    assert "\n" not in told
+    reported = described(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)
+    assert len(reported) <= LONGEST
+    assert reported.endswith("to let the server continue.")
+    assert "\n" not in reported
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,10 @@ print(*sys.modules)
 
 
 def loaded(code: str) -> set[str]:
-    told = subprocess.run([sys.executable, "-c", REGISTERED + code + TELL], capture_output=True, text=True, check=True)
-    return set(told.stdout.split())
+    reported = subprocess.run(
+        [sys.executable, "-c", REGISTERED + code + TELL], capture_output=True, text=True, check=True
+    )
+    return set(reported.stdout.split())
 
 
 OWN = {"mcp_baton.server.running.dependencies"}
@@ -54,7 +56,7 @@ def test_dependencies_load_what_they_need_and_no_more(code: str, own: set[str]) 
     assert modules & {"asyncio", "concurrent.futures", "pydantic"} == set()
 
 
-def test_what_is_given_up_before_its_thread_begins_is_not_called_and_frees_the_thread(
+def test_a_function_that_is_abandoned_before_its_thread_starts_is_not_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     jobs, happened = list[Callable[[Callable[[], None]], None]](), list[str]()

@@ -71,7 +71,7 @@ class Quiet(Exception): ...
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (ToolError("no such order"), None),
         (ToolError(), "ToolError"),
@@ -83,11 +83,13 @@ class Quiet(Exception): ...
     ],
     ids=repr,
 )
-def test_an_exception_of_a_tool_is_a_failure_with_a_text_for_the_client(error: BaseException, told: str | None) -> None:
+def test_an_exception_of_a_tool_is_a_failure_with_a_text_for_the_client(
+    error: BaseException, reported: str | None
+) -> None:
     async def later() -> None:
         raise error
 
-    words = told or str(error)
+    words = reported or str(error)
     masked = words if isinstance(error, ToolError) else "internal error in do (id r-1)"
     for function in (raising(error), later):
         assert called(function) == Failed(masked)
@@ -328,11 +330,11 @@ def test_asynchronous_tools_report_while_they_run() -> None:
 def test_a_thread_that_is_left_running_is_counted_once() -> None:
     collector, line, let_go = Collector(), Line(), threading.Event()
     times_out = True
-    line.left_ms = lambda: 0 if begun.is_set() and times_out else 1_000_000
-    begun = threading.Event()
+    line.left_ms = lambda: 0 if started.is_set() and times_out else 1_000_000
+    started = threading.Event()
 
     def do(ctx: Context) -> None:
-        begun.set()
+        started.set()
         ctx.report_progress(1)
         let_go.wait(10)
 

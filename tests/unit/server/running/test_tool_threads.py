@@ -159,13 +159,13 @@ def test_a_quiet_function_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_thread_that_was_abandoned_keeps_no_other_function_waiting() -> None:
     release = threading.Event()
-    begun = threading.Event()
+    started = threading.Event()
 
     def hang() -> None:
-        begun.set()
+        started.set()
         release.wait(PATIENCE_S)
 
-    assert run(hang, left_s=lambda: 0.0 if begun.is_set() else 0.01) == TimedOut(0.01)
+    assert run(hang, left_s=lambda: 0.0 if started.is_set() else 0.01) == TimedOut(0.01)
 
     assert run(lambda: 1) == Returned(1)
     release.set()

@@ -319,7 +319,7 @@ def test_a_type_that_is_more_is_left_to_pydantic(annotation: Any) -> None:
     assert plain_type(record(("a", int))) is not None
 
 
-def test_types_of_one_name_are_told_apart_by_pydantic() -> None:
+def test_types_with_the_same_name_are_distinguished_by_pydantic() -> None:
     annotation = record(("a", record(("a", int))), ("b", record(("b", int))))
     plain = plain_type(annotation)
     assert plain is not None
@@ -368,5 +368,5 @@ def test_a_plain_tool_is_listed_and_called_and_ordinary_texts_are_converted_with
     assert done.stdout.split() == ["False"]
 
 
-def test_what_is_compared_with_pydantic_is_not_pydantics_own() -> None:
+def test_the_conversion_that_is_compared_with_pydantic_does_not_use_pydantic() -> None:
     assert by_pydantic(takes(Row)).input.is_plain is False

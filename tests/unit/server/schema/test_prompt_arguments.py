@@ -59,7 +59,7 @@ WORDS = st.sampled_from(["true", "false", "True", "yes", "null", "nan", "inf", "
     st.sampled_from([str, int, float, bool, str | None, int | None, float | None, bool | None, int | str, None | int]),
     NUMBERS | WORDS | st.integers().map(str) | st.floats().map(str) | st.text(max_size=5),
 )
-def test_what_is_converted_by_hand_is_what_pydantic_makes_of_it(kind: Any, text: str) -> None:
+def test_conversion_by_hand_equals_that_of_pydantic(kind: Any, text: str) -> None:
     by_hand = outcome(text, kind)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arguments, "_by_hand", lambda _text, _kind: None)

@@ -72,10 +72,6 @@ class Scalar:
             return float(value)
         return self.dump(value)
 
-    def surely_differ(self, one: Json, other: Json) -> bool:
-        """Whether two values are different also after conversion."""
-        return type(one) is type(other) is self._kind and self._kind is not float and one != other
-
     def dump(self, value: object) -> Any:
         return value if type(value) is self._kind else _leave()
 

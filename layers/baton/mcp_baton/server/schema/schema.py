@@ -16,7 +16,6 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.schema.plain import (
     NotPlain,
     PlainType,
-    Scalar,
     plain_arguments,
     plain_parameters,
     plain_type,
@@ -99,11 +98,6 @@ class InputSchema:
     def is_plain(self) -> bool:
         """Whether calls can be checked without pydantic."""
         return self._plain is not None
-
-    def surely_differ(self, argument: str, one: Json, other: Json) -> bool:
-        """Whether two values of an argument surely differ. `"5"` and `"05"` may be the same number."""
-        plain = (self._plain or {}).get(argument)
-        return isinstance(plain, Scalar) and plain.surely_differ(one, other)
 
     def canonical(self, arguments: JsonObject) -> JsonObject:
         """Arguments converted to their types, without those that equal their default: `{"n": "5"}` for an `int` becomes

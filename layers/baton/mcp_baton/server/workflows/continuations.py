@@ -225,10 +225,7 @@ def plan_of(request: Request, task: TaskRecord) -> Plan:
     def canonical(tool: str, arguments: JsonObject) -> JsonObject:
         return request.server.tools[tool].canonical(arguments)
 
-    def surely_differ(tool: str, argument: str, one: Json, other: Json) -> bool:
-        return request.server.tools[tool].input.surely_differ(argument, one, other)
-
-    return Plan(task, workflow, partial(_prompt_arguments, workflow), canonical, surely_differ)
+    return Plan(task, workflow, partial(_prompt_arguments, workflow), canonical)
 
 
 def remaining(request: Request, plan: Plan) -> list[JsonObject]:
