@@ -1,4 +1,4 @@
-"""What new users write wrong, and what they must then be told."""
+"""Mistakes of new users, and what the error must say: what is wrong, in which line, and the remedy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,13 +38,13 @@ FETCH = Step("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("order
 
 
 '''
-"""What stands before each mistake: a server with two tools that is right. The mistake's own lines begin after it."""
+"""The correct server before each mistake. The lines of the mistake follow it."""
 
 EPILOGUE = "\n\nlambda_handler = handler(server)\n"
-"""What stands after it: the handler, at which the first mistake would end the import."""
+"""The handler after each mistake. It would raise the first error."""
 
 HERE = "# here"
-"""Marks the line that is to be named."""
+"""Marks the line that the error must name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,13 @@ class Mistake:
     """One mistake.
 
     Attributes:
-        name: What was done.
-        source: The lines that do it, after `PRELUDE`.
-        says: What the message must contain.
-        remedy: What its second line must contain: what to write instead.
-        warning: Whether it works all the same, so that `baton check` alone speaks of it.
-        at_run: Whether the server is served and a workflow fails, so that `baton check` alone speaks of it.
-        others: Further files beside it, by name.
-        environment: Variables that are set.
+        source: The lines after `PRELUDE`.
+        says: Texts that the message must contain.
+        remedy: A text that its second line must contain.
+        warning: Whether the server works, and only `baton check` reports it.
+        at_run: Whether the server starts and a workflow fails, so that only `baton check` reports it.
+        others: Further files, by name.
+        environment: Environment variables.
         whole: Whether `PRELUDE` is left out.
     """
 
@@ -80,7 +79,7 @@ class Mistake:
 
     @property
     def line(self) -> int | None:
-        """The line that must be named; `None` where none is marked."""
+        """The marked line; `None` without a mark."""
         lines = self.text.splitlines()
         return next((number for number, line in enumerate(lines, 1) if line.endswith(HERE)), None)
 

@@ -1,4 +1,4 @@
-"""Each mistake of the table is named, with its line and what to write instead, and nothing else is said."""
+"""Each mistake of the table is reported with its line and its remedy, and nothing else is reported."""
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ SAMPLE_MODULES = ("app", "shop", "orders", "sales")
 
 @pytest.fixture(autouse=True)
 def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stand in an empty folder, and take back what loading does to the interpreter."""
+    """Work in an empty folder, and undo what loading changes in the interpreter."""
     monkeypatch.chdir(tmp_path)
     path = list(sys.path)
     forget()
@@ -49,7 +49,7 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def forget() -> None:
-    """Take out the modules that a file of these tests was loaded as."""
+    """Remove the modules of the files of these tests."""
     for name in ("shop_app", "shop.again", "flows"):
         sys.modules.pop(name, None)
 
@@ -68,7 +68,7 @@ def check(capsys: pytest.CaptureFixture[str]) -> Check:
 
 @pytest.fixture
 def own_sample(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The sample's modules are imported anew, and those that other tests have imported are put back."""
+    """Import the modules of the sample again, and restore those of other tests."""
     for name in SAMPLE_MODULES:
         monkeypatch.delitem(sys.modules, name, raising=False)
     yield
@@ -115,7 +115,7 @@ def test_a_mistake_is_reported_with_its_line_and_remedy(
 
 
 def test_all_mistakes_are_reported_at_once(check: Check) -> None:
-    """A tool that was refused is not missed once more where a step calls it, and the file is read on."""
+    """A step with a refused tool is no second error, and the rest of the file is read."""
     text = (
         PRELUDE
         + "@server.tool(titel='Stock')\ndef stock(sku: Annotated[str, 'Which'], ctx) -> int:\n"
