@@ -56,7 +56,7 @@ def test_a_list_is_counted_alike(reported: Place, computed: Place) -> None:
     assert pages[0].reads > 0
 
 
-@pytest.fixture(params=["told", "computed"])
+@pytest.fixture(params=["reported", "computed"])
 def place(request: pytest.FixtureRequest) -> Place:
     """Each way to count."""
     chosen: Place = request.getfixturevalue(request.param)

@@ -209,6 +209,10 @@ def too_many_values(title: str) -> None:
     step(find_book)(title, title)  # type: ignore[call-arg]  # here
 
 
+def given_twice(title: str) -> None:
+    step(find_book)(title, title=title)  # type: ignore[misc]  # here
+
+
 def key_with_a_dot(title: str) -> None:
     book: Any = step(find_book)(title=title)
     step(find_book, name="again")(title=book["a.b"])  # here
@@ -248,11 +252,12 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (reference_in_a_list, "give the tool a parameter for it"),
     (other_workflow, "give this workflow an argument or a step of its own"),
     (no_call, "write step(find_book)(…)"),
-    (too_many_values, "2 values for 1 parameters"),
+    (too_many_values, "2 values for 1 parameters; give title"),
+    (given_twice, "the argument 'title' is given twice; give it once, by its name"),
     (key_with_a_dot, "have no dots"),
     (dictionary_key, "do it in a tool"),
     (asynchronous, "write def"),
-    (with_a_context, "tools have them"),
+    (with_a_context, "give them to the tools"),
     (with_a_result, "returns nothing"),
 ]
 

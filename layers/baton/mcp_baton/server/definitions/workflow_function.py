@@ -129,7 +129,8 @@ _recording: Final[ContextVar[_Recording | None]] = ContextVar("recording", defau
 def _current(function: str) -> _Recording:
     recording = _recording.get()
     if recording is None:
-        raise WorkflowError("?", f"{author_line()} calls {function} outside of a function with @server.workflow")
+        cause = f"{author_line()} calls {function} outside of a workflow function"
+        raise WorkflowError("?", f"{cause}; move it into a function with @server.workflow")
     return recording
 
 
@@ -177,7 +178,10 @@ def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
 
     def call(*values: object, **named: object) -> Reference:
         recording.uncalled.pop(key, None)
-        arguments = {**_by_position(recording, own, tool, values), **named}
+        by_position = _by_position(recording, own, tool, values)
+        if twice := sorted(by_position.keys() & named.keys()):
+            raise recording.error(f"step {own!r}: the argument {twice[0]!r} is given twice; give it once, by its name")
+        arguments = {**by_position, **named}
         sources = {each: recording.source(each, value) for each, value in arguments.items()}
         return recording.add(Step(own, tool=tool, arguments=sources, template_bindings=bindings, **options))
 
@@ -192,7 +196,9 @@ def _by_position(recording: _Recording, name: str, tool: Any, values: Sequence[o
         raise recording.error(f"step {name!r}: a tool that is given by its name takes named arguments only")
     names = [parameter.published for parameter in read_signature(tool, f"tool {name!r}").parameters]
     if len(values) > len(names):
-        raise recording.error(f"step {name!r}: {len(values)} values for {len(names)} parameters")
+        raise recording.error(
+            f"step {name!r}: {len(values)} values for {len(names)} parameters; give {', '.join(names)}"
+        )
     return dict(zip(names, values, strict=False))
 
 
@@ -266,7 +272,9 @@ def workflow_of_function(
         raise WorkflowError(own, f"{place}: a workflow function describes steps and waits for none; write def")
     signature = read_signature(function, f"workflow {own!r}")
     if signature.context or signature.dependencies:
-        raise WorkflowError(own, f"{place}: a workflow function has no Context and no Depends; tools have them")
+        raise WorkflowError(
+            own, f"{place}: a workflow function has no Context and no Depends; give them to the tools that it calls"
+        )
     text, described = _documentation(function.__doc__ or "")
     arguments = tuple(_argument(parameter, described) for parameter in signature.parameters)
     recording = _Recording(own)
@@ -283,7 +291,9 @@ def workflow_of_function(
     for step_name, line in recording.uncalled.values():
         raise WorkflowError(own, f"{line}: step({step_name}) has no call; write step({step_name})(…)")
     if returned is not None:
-        raise WorkflowError(own, f"{place}: a workflow function returns nothing; the task has all results")
+        raise WorkflowError(
+            own, f"{place}: a workflow function returns nothing, because the task has all results; leave out return"
+        )
     return Workflow(
         name=own,
         arguments=arguments,
