@@ -623,6 +623,31 @@ def test_a_run_whose_claim_cannot_be_renewed_starts_no_further_step(
     assert (run.pause, run.persisted) == (DeadlineExceeded("b", "change"), True)
 
 
+@pytest.mark.parametrize("down", [True, False])
+def test_a_tool_starts_after_a_slow_resource_only_if_the_claim_can_be_renewed(
+    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, down: bool
+) -> None:
+    clock = Clock()
+    host = ScriptedHost()
+
+    def read(uri: str) -> Sequence[FetchedResource]:
+        host.pulse()
+        clock.s += LEASE_MS / 1000 - 4
+        return [text_at(uri, "slow")]
+
+    monkeypatch.setattr(host, "read", read)
+    monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: store.now_ms() + round(clock() * 1000))
+    failures = {2: StoreUnavailable("down")} if down else {}
+    recording = RecordingStore(store, host, failures)
+
+    run = Engine(host, recording, clock).start(workflow(Step("a", tool="make", resources=["docs://x"])), RUN_INPUT)
+
+    called = [] if down else ["call"]
+    assert verbs(host) == ["create", "renew", *called, "write"]
+    assert run.pause == (DeadlineExceeded("a", "make") if down else None)
+    assert run.persisted is True
+
+
 def test_a_run_without_time_for_another_step_does_not_check_its_task(store: DynamoDBTaskStore) -> None:
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(3)}, starts=1)

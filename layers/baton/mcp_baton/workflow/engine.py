@@ -226,25 +226,37 @@ class Engine:
         if runs is not True:
             run.blocked = Blocked(step, (), frozenset())
             return runs
-        if not self._host.may_start():
-            return DeadlineExceeded(step.name, tool)
-        if lease is not None:
-            began = lease.begin()
-            if began is None:
-                return DeadlineExceeded(step.name, tool)
-            if not isinstance(began, Began):
-                return began
-            run.began = began
+        if stop := self._check_start(run, step):
+            return stop
         if self._host.announces:
             self._host.announce(number, len(run.workflow.steps), step.name, lease.task.task_id if lease else None)
         fetched = fetch_before(step, run.known, self._host) if step.resources else NOTHING_FETCHED
         if fetched.error is not None:
             return self._failed(run, step, Failed(fetched.error, error_id=fetched.error_id), tool, fetched=fetched)
-        decision = run.known.decide(step, self._host)
+        decision: Ready | Stop = run.known.decide(step, self._host)
+        if step.resources and lease is not None and not lease.is_safe():
+            # Reading the resources took so long that the claim may have ended. The tool starts only if it is renewed.
+            decision = self._check_start(run, step) or decision
+        if isinstance(decision, TaskOver | Superseded):
+            return decision
         if not isinstance(decision, Ready):
             run.blocked = Blocked(step, fetched.contents, fetched.read)
             return decision.without_secrets(run.secrets.hide_text)
         return self._perform(run, step, decision.call, fetched)
+
+    def _check_start(self, run: Run, step: Step) -> Stop | None:
+        """Why a step cannot start now: too little time is left, or another run has the task or could take it soon."""
+        if not self._host.may_start():
+            return DeadlineExceeded(step.name, step.tool or "")
+        if run.lease is None:
+            return None
+        began = run.lease.begin()
+        if began is None:
+            return DeadlineExceeded(step.name, step.tool or "")
+        if not isinstance(began, Began):
+            return began
+        run.began = run.began or began
+        return None
 
     def _perform(self, run: Run, step: Step, call: Prepared | None, fetched: "Fetched") -> Stop | None:
         if call is None:
