@@ -188,21 +188,12 @@ def direct_call_of_an_async_tool(title: str) -> None:
     step(find_book, name="again")(title=lend("a", book.shelf))  # type: ignore[arg-type]  # here
 
 
-def same_name(title: str) -> None:
-    step(find_book)(title=title)
-    step(find_book)(title=title)  # here
-
-
 def reference_in_a_list(title: str) -> None:
     step(find_book)(title=[title])  # type: ignore[arg-type]  # here
 
 
 def other_workflow(title: str) -> None:
     step(find_book)(title=kept[0])  # here
-
-
-def no_call(title: str) -> None:
-    step(find_book)  # here
 
 
 def too_many_values(title: str) -> None:
@@ -221,10 +212,6 @@ def key_with_a_dot(title: str) -> None:
 def dictionary_key(title: str) -> None:
     names = {title: 1}  # here
     step(find_book)(title=str(names))
-
-
-async def asynchronous(title: str) -> None:  # here
-    step(find_book)(title=title)
 
 
 def with_a_context(title: str, ctx: Context) -> None:  # here
@@ -248,15 +235,12 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (field_of_argument, "call methods in a tool"),
     (direct_call, "write step(find_book)(…)"),
     (direct_call_of_an_async_tool, "write step(tool)(…)"),
-    (same_name, "give it another name"),
     (reference_in_a_list, "give the tool a parameter for it"),
     (other_workflow, "give this workflow an argument or a step of its own"),
-    (no_call, "write step(find_book)(…)"),
     (too_many_values, "2 values for 1 parameters; give title"),
     (given_twice, "the argument 'title' is given twice; give it once, by its name"),
     (key_with_a_dot, "have no dots"),
     (dictionary_key, "do it in a tool"),
-    (asynchronous, "write def"),
     (with_a_context, "give them to the tools"),
     (with_a_result, "returns nothing"),
 ]

@@ -368,7 +368,6 @@ def test_a_workflow_with_questions_is_a_tool(options: dict[str, Any]) -> None:
         (Step("a", ask=Ask("Why {what}?")), "nothing fills {what} in its question"),
         (Step("a", ask=Ask("Why?"), tool="t"), "it has no tool, resources or arguments"),
         (Step("a b", ask=Ask("Why?")), "its name is the answer's name"),
-        (Step("title", ask=Ask("Why?")), "has the name of an argument"),
     ],
 )
 def test_a_wrong_question_is_refused(made: Step, says: str) -> None:
