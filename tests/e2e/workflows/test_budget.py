@@ -43,10 +43,9 @@ def value_server() -> Server:
 
 
 @pytest.fixture
-def client(request: pytest.FixtureRequest, make_client: MakeClient, bucket: Bucket) -> Client:
-    """A client over a store with a bucket; in each era where the test names the era."""
-    era: Era = request.getfixturevalue("era") if "era" in request.fixturenames else "2026"
-    return make_client(value_server(), bucket=bucket, era=era)
+def client(make_client: MakeClient, bucket: Bucket) -> Client:
+    """A client over a store with a bucket."""
+    return make_client(value_server(), bucket=bucket, era="2026")
 
 
 def begin(client: Client, sizes: Mapping[str, int], seed: int | None = None) -> str:
@@ -79,10 +78,6 @@ def streamed(client: Client, uri: str) -> tuple[JsonDict, int]:
     return message, max(map(len, wire.pieces), default=0)
 
 
-def unknown(era: Era) -> tuple[int, int]:
-    return (200, -32002) if era == "2025" else (400, -32602)
-
-
 def test_values_in_the_item_are_shown_and_one_outside_is_named(client: Client, requests: Requests) -> None:
     task = begin(client, {"big": 600_000}, seed=1)
     client.call_tool("keep", {"sizes": {"small": 3}}, task=task)
@@ -95,20 +90,15 @@ def test_values_in_the_item_are_shown_and_one_outside_is_named(client: Client, r
     assert meta["_workflow.pause_reason"]["type"] == "toolError"
     assert set(client.variables(task)) == set(variables_in(meta)) - {"omitted"}
     assert len(client.variables(task)["big"]) == 600_000
-
-
-def test_the_choice_none_shows_progress_and_pause_reason(client: Client, requests: Requests) -> None:
-    task = begin(client, {"small": 3})
     requests.take()
-    shown = variables_in(client.task_with("none", task).meta)
-    assert set(shown) == {"_workflow.progress", "_workflow.pause_reason"}
+    assert set(variables_in(client.task_with("none", task).meta)) == {"_workflow.progress", "_workflow.pause_reason"}
     assert requests.take() == ["GetItem"]
 
 
 @pytest.mark.parametrize("value", ["some", "", None, True, 1, ["all"], {"all": True}])
-def test_an_unknown_choice_of_variables_is_refused(client: Client, requests: Requests, era: Era, value: object) -> None:
+def test_an_unknown_choice_of_variables_is_refused(client: Client, requests: Requests, value: object) -> None:
     answer = client.task_with(value, new_task_id(0))
-    assert answer.refusal == (200 if era == "2025" else 400, -32602)
+    assert answer.refusal == (400, -32602)
     assert "mcp-baton/variables" in answer.error["message"]
     assert requests.take() == []
 
@@ -150,14 +140,12 @@ def test_a_variable_named_omitted_can_be_read(client: Client) -> None:
     assert text_at(client, value_uri(task, "omitted")) == '"xxx"'
 
 
-def test_a_final_result_is_shown_or_named_if_it_exceeds_the_budget(
-    client: Client, era: Era, requests: Requests
-) -> None:
+def test_a_final_result_is_shown_or_named_if_it_exceeds_the_budget(client: Client, era: Era) -> None:
     task = begin(client, {"other": 100})
     final = {"text": "y" * 4_100_000}
     assert client.task("cancel", task, result=final).status == 200
     uri = f"baton://tasks/{task}/_workflow.result"
-    answer = client.task("result" if era == "2025" else "get", task)
+    answer = client.in_era(era).task("result" if era == "2025" else "get", task)
     assert answer.result["result"] == {"bytes": len(dumps(final)), "uri": uri}
     assert answer.meta["omitted"] == ["_workflow.result"]
     [contents] = streamed(client, uri)[0]["result"]["contents"]
@@ -168,22 +156,20 @@ def test_a_final_result_is_shown_or_named_if_it_exceeds_the_budget(
 @pytest.mark.parametrize(
     "name", ["_workflow.progress", "_workflow.pause_reason", "_workflow.result.wait", "small", ODD]
 )
-def test_a_value_is_a_resource_with_its_json_as_text(make_client: MakeClient, era: Era, name: str) -> None:
-    client = make_client(value_server(), era="2025")
+def test_a_value_is_a_resource_with_its_json_as_text(client: Client, name: str) -> None:
     task = begin(client, {"small": 5, ODD: 7})
     uri = f"baton://tasks/{task}/{quote(name, safe='')}"
-    assert loads(text_at(client.in_era(era), uri)) == client.variables(task)[name]
+    assert loads(text_at(client, uri)) == client.variables(task)[name]
 
 
-def test_reading_a_value_outside_the_item_reads_one_more_object(client: Client, requests: Requests, era: Era) -> None:
+def test_reading_a_value_outside_the_item_reads_one_more_object(client: Client, requests: Requests) -> None:
     task = begin(client, {"big": 600_000}, seed=1)
     requests.take()
     answer = read(client, value_uri(task, "big"))
     assert requests.take() == ["GetItem", "GetObject"]
     assert answer.headers["Content-Type"] == "application/json"
     assert loads(answer.result["contents"][0]["text"]) == client.variables(task)["big"]
-    if era == "2026":
-        assert (answer.result["ttlMs"], answer.result["cacheScope"]) == (0, "private")
+    assert (answer.result["ttlMs"], answer.result["cacheScope"]) == (0, "private")
 
 
 def test_a_long_value_is_read_whole_as_a_stream_in_small_pieces(client: Client) -> None:
@@ -193,10 +179,10 @@ def test_a_long_value_is_read_whole_as_a_stream_in_small_pieces(client: Client) 
     assert largest < 200_000
 
 
-def test_a_long_value_is_refused_with_its_size_if_it_cannot_be_streamed(client: Client, era: Era) -> None:
+def test_a_long_value_is_refused_with_its_size_if_it_cannot_be_streamed(client: Client) -> None:
     task = begin(client, {"big": 5_000_000})
     answer = read(client, value_uri(task, "big"))
-    assert answer.refusal == (200 if era == "2025" else 400, -32600)
+    assert answer.refusal == (400, -32600)
     assert answer.error["data"]["bytes"] == 5_000_002
     assert "5000002 bytes" in answer.error["message"]
     assert "stream" in answer.error["message"]
@@ -244,7 +230,7 @@ def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_where_it_is_neede
     assert requests.take() == ["UpdateItem", "UpdateItem"]
 
 
-def test_unknown_foreign_and_expired_values_give_the_same_error(client: Client, era: Era, table: Table) -> None:
+def test_unknown_foreign_and_expired_values_give_the_same_error(client: Client, table: Table) -> None:
     task, expired = begin(client, {"small": 3}), begin(client, {"small": 3})
     table.expire(expired)
     nowhere = [
@@ -256,24 +242,22 @@ def test_unknown_foreign_and_expired_values_give_the_same_error(client: Client, 
         *[read(client, uri) for uri in (f"baton://tasks/{task}", "baton://", "baton://x/y/z", "BATON://tasks/a/b")],
         *[read(client, f"baton://tasks/{task}/{name}") for name in ("", "small/", "%ff", "sm%61ll%")],
     ]
-    assert {answer.refusal for answer in nowhere} == {unknown(era)}
-    messages = {answer.error["message"].partition(": ")[0] for answer in nowhere}
-    assert messages == {"Unknown resource"}
+    assert {answer.refusal for answer in nowhere} == {(400, -32602)}
+    assert {answer.error["message"].partition(": ")[0] for answer in nowhere} == {"Unknown resource"}
     assert {tuple(answer.error["data"]) for answer in nowhere} == {("uri",)}
     assert text_at(client, f"baton://tasks/{task}/sm%61ll") == '"xxx"'
 
 
-def test_values_of_durable_workflows_are_resources_that_are_not_listed(make_client: MakeClient, era: Era) -> None:
-    client = make_client(value_server(), era=era)
+def test_values_of_durable_workflows_are_resources_that_are_not_listed(client: Client, make_client: MakeClient) -> None:
     begin(client, {"small": 3})
-    opening = ("initialize", {"protocolVersion": "2025-11-25"}) if era == "2025" else ("server/discover", {})
-    assert client.request(*opening).result["capabilities"]["resources"] == {}
+    assert client.request("server/discover").result["capabilities"]["resources"] == {}
     assert client.request("resources/list").result["resources"] == []
     assert client.request("resources/templates/list").result["resourceTemplates"] == []
     plain = Server("plain")
     plain.tool(name="work")(lambda: 1)
     plain.add_workflow(Workflow(name="flow", description="w", steps=[Step("one", tool="work")], durable=False))
-    assert "resources" not in make_client(plain, era=era).request(*opening).result["capabilities"]
+    bare = make_client(plain, era="2026")
+    assert "resources" not in bare.request("server/discover").result["capabilities"]
 
 
 @pytest.mark.parametrize("uri", ["baton://tasks/{task}/{name}", "baton://mine", "Baton://mine"])
@@ -282,7 +266,7 @@ def test_a_servers_resource_cannot_replace_a_value(uri: str) -> None:
         Server("s").resource(uri)
 
 
-def test_a_template_that_matches_every_uri_does_not_get_values(make_client: MakeClient, era: Era) -> None:
+def test_a_template_that_matches_every_uri_does_not_get_values(make_client: MakeClient) -> None:
     server = value_server()
 
     @server.resource("{+uri}")
@@ -291,10 +275,10 @@ def test_a_template_that_matches_every_uri_does_not_get_values(make_client: Make
 
     step = Step("read", resources=["baton://tasks/a/b"])
     server.add_workflow(Workflow(name="reads", description="read", steps=[step]))
-    client = make_client(server, era=era)
+    client = make_client(server)
     assert client.get_prompt("reads").meta["pause_reason"]["type"] == "toolError"
     assert read(client, "docs://x").result["contents"][0]["text"] == "docs://x"
-    assert read(client, value_uri(new_task_id(0), "x")).refusal == unknown(era)
+    assert read(client, value_uri(new_task_id(0), "x")).refusal == (200, -32002)
 
 
 def batch(client: Client, *messages: JsonDict) -> list[JsonDict]:

@@ -14,7 +14,7 @@ from mcp_baton import Context, Server, Step, Workflow
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.http import ClientGone
 from tests.e2e.conftest import MakeClient, Streaming
-from tests.e2e.support import BOUND_S, Answer, Client, Clock, Era, Sink, Table, begin
+from tests.e2e.support import BOUND_S, Answer, Client, Clock, Sink, Table, begin
 
 RESERVE_MS = 5_000
 LISTENING = {"progressToken": "t"}
@@ -34,7 +34,7 @@ def one_step(server: Server, tool: str) -> None:
     )
 
 
-def test_a_step_is_announced_while_it_runs(make_client: MakeClient, era: Era, streaming: Streaming) -> None:
+def test_a_step_is_announced_while_it_runs(make_client: MakeClient, streaming: Streaming) -> None:
     seen = [Event(), Event()]
     gates, server, sink = iter(seen), Server("s"), Sink()
 
@@ -44,7 +44,7 @@ def test_a_step_is_announced_while_it_runs(make_client: MakeClient, era: Era, st
         assert next(gates).wait(BOUND_S)
 
     one_step(server, "work")
-    client = make_client(server, era=era)
+    client = make_client(server)
     answer = streaming(sink, lambda: client.get_prompt("flow", meta=LISTENING))
     for event, message in zip(seen, ["Step 1/2: slow", "Step 2/2: next"], strict=True):
         assert sink.next_told()["message"] == message
@@ -54,9 +54,7 @@ def test_a_step_is_announced_while_it_runs(make_client: MakeClient, era: Era, st
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_tools_progress_arrives_while_it_runs(
-    make_client: MakeClient, era: Era, streaming: Streaming, is_async: bool
-) -> None:
+def test_a_tools_progress_arrives_while_it_runs(make_client: MakeClient, streaming: Streaming, is_async: bool) -> None:
     seen, server, sink = Event(), Server("s"), Sink()
 
     def work(ctx: Context) -> bool:
@@ -68,7 +66,7 @@ def test_a_tools_progress_arrives_while_it_runs(
         return await asyncio.to_thread(seen.wait, BOUND_S)
 
     server.tool(name="work")(work_async if is_async else work)
-    client = make_client(server, era=era)
+    client = make_client(server)
     streaming(sink, lambda: client.call_tool("work", meta=LISTENING))
     assert sink.next_told() == {"progressToken": "t", "progress": 1, "total": 2, "message": "half way"}
     seen.set()
@@ -95,27 +93,28 @@ def test_a_closed_connection_stops_neither_a_run_nor_a_continuation(
 
 
 class Stuck:
-    """A tool that the function's time runs out on: what it did afterwards, once it was let go."""
+    """A client of a workflow whose tool the function's time runs out on; `act` is what the tool does afterwards."""
 
-    def __init__(self, clock: Clock, act: Callable[[Context], object]) -> None:
-        self._clock = clock
-        self._act = act
-        self.let_go = Event()
-        self.ended = Event()
+    def __init__(self, make_client: MakeClient, act: Callable[[Context], object] = lambda _: None) -> None:
+        self.clock, self.let_go, self.ended = Clock(), Event(), Event()
+        self.act = act
         self.raised: BaseException | None = None
-        self.runs_out = True
+        server = Server("s")
+        server.tool(self.work)
+        one_step(server, "work")
+        self.client = make_client(server, remaining_ms=self.clock)
 
-    def run(self, ctx: Context) -> str:
+    def work(self, ctx: Context) -> str:
         """Let the time run out, wait to be let go, then do something with the context."""
-        if not self.runs_out:
+        if self.let_go.is_set():
             return "in time"
         variables = ctx.task
-        self._clock.ms = RESERVE_MS
+        self.clock.ms = RESERVE_MS
         # A word to the client makes the request's thread look at the clock.
         ctx.report_progress(1)
         assert self.let_go.wait(BOUND_S)
         try:
-            self._act(ctx)
+            self.act(ctx)
         except BaseException as error:
             self.raised = error
             raise
@@ -127,19 +126,16 @@ class Stuck:
             self.ended.set()
         return "late"
 
+    def end(self) -> None:
+        """Let the tool go on, and wait for its end."""
+        assert not self.ended.is_set()
+        self.let_go.set()
+        assert self.ended.wait(BOUND_S)
 
-def stuck_client(
-    make_client: MakeClient, era: Era, act: Callable[[Context], object] = lambda _: None
-) -> tuple[Client, Clock, Stuck]:
-    server, clock = Server("s"), Clock()
-    stuck = Stuck(clock, act)
 
-    @server.tool
-    def work(ctx: Context) -> str:
-        return stuck.run(ctx)
-
-    one_step(server, "work")
-    return make_client(server, era=era, remaining_ms=clock), clock, stuck
+@pytest.fixture
+def stuck(make_client: MakeClient) -> Stuck:
+    return Stuck(make_client)
 
 
 LATE = (
@@ -150,32 +146,20 @@ LATE = (
 TIMED_OUT = {"type": "toolError", "failedStep": "slow", "error": LATE, "retryable": False, "suggestedTool": "work"}
 
 
-def test_a_tool_that_is_still_running_when_the_write_reserve_begins_is_abandoned(
-    make_client: MakeClient, era: Era
-) -> None:
-    client, _, stuck = stuck_client(make_client, era)
-    answer = client.get_prompt("flow", meta=LISTENING)
-    assert not stuck.ended.is_set()
+def test_a_tool_that_is_still_running_when_the_write_reserve_begins_is_abandoned(stuck: Stuck, table: Table) -> None:
+    answer = stuck.client.get_prompt("flow", meta=LISTENING)
     assert answer.meta["pause_reason"] == TIMED_OUT
     assert answer.statuses == ["failed", "pending"]
-    variables = client.variables(answer.task_id)
+    variables = stuck.client.variables(answer.task_id)
     assert variables["_workflow.pause_reason"] == TIMED_OUT
     assert variables["_workflow.result.slow"] == {"error": LATE}
-    stuck.let_go.set()
-    assert stuck.ended.wait(BOUND_S)
 
-
-def test_the_result_and_variables_of_an_abandoned_tool_are_discarded(make_client: MakeClient, table: Table) -> None:
-    client, clock, stuck = stuck_client(make_client, "2025")
-    task = client.get_prompt("flow", meta=LISTENING).task_id
-    before = table.item(task)
-    stuck.let_go.set()
-    assert stuck.ended.wait(BOUND_S)
-    assert table.item(task) == before
-    clock.ms, stuck.runs_out = 30_000, False
-    answer = client.get_prompt("flow", task=task)
-    assert answer.meta["task_status"] == "completed"
-    variables = client.variables(task)
+    before = table.item(answer.task_id)
+    stuck.end()
+    assert table.item(answer.task_id) == before
+    stuck.clock.ms = 30_000
+    assert stuck.client.get_prompt("flow", task=answer.task_id).meta["task_status"] == "completed"
+    variables = stuck.client.variables(answer.task_id)
     assert variables["_workflow.result.slow"] == "in time"
     assert "late" not in variables
 
@@ -192,27 +176,22 @@ USES: dict[str, Callable[[Context], object]] = {
 def test_an_abandoned_tool_is_stopped_at_the_next_use_of_its_context(
     make_client: MakeClient, act: Callable[[Context], Any]
 ) -> None:
-    client, _, stuck = stuck_client(make_client, "2025", act)
-    client.get_prompt("flow", meta=LISTENING)
+    stuck = Stuck(make_client, act)
+    stuck.client.get_prompt("flow", meta=LISTENING)
     assert stuck.raised is None
-    stuck.let_go.set()
-    assert stuck.ended.wait(BOUND_S)
+    stuck.end()
     # It is no `Exception`, so that no tool swallows it.
     assert (isinstance(stuck.raised, Abandoned), isinstance(stuck.raised, Exception)) == (True, False)
 
 
-def test_a_continuation_that_does_not_end_is_recorded_as_timed_out(make_client: MakeClient, era: Era) -> None:
-    client, clock, stuck = stuck_client(make_client, era)
-    clock.ms = 2_000
-    task = client.get_prompt("flow").task_id
-    clock.ms = 30_000
-    answer = client.call_tool("work", task=task, meta=LISTENING)
+def test_a_continuation_that_does_not_end_is_recorded_as_timed_out(stuck: Stuck) -> None:
+    task = begin(stuck.client, stuck.clock)
+    answer = stuck.client.call_tool("work", task=task, meta=LISTENING)
     assert answer.result["isError"] is True
     assert answer.result["content"] == [{"type": "text", "text": LATE}]
     assert answer.meta["recorded"] is True
     assert answer.meta["pause_reason"] == TIMED_OUT
-    stuck.let_go.set()
-    assert stuck.ended.wait(BOUND_S)
+    stuck.end()
 
 
 def test_a_tool_without_progress_is_abandoned_too(make_client: MakeClient) -> None:
