@@ -1,6 +1,5 @@
 """A workflow that is changed and deployed while tasks of it wait (docs/workflows.md, "When the workflow changes")."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,19 +105,6 @@ def test_a_resume_that_pauses_again_leaves_the_new_definition_and_can_be_resumed
     assert [len(client.calls(tool)) for tool in TOOLS] == [0, 1, 0, 2]
 
 
-def test_results_of_removed_steps_are_deleted(baton: Connect) -> None:
-    old = baton(version(FETCH, MENDED, NOTIFY))
-    old.tool_raises("refund", "no")
-    task = old.get_prompt("refund_order", ORDER).task_id
-    client = old.deployed(version(FETCH, NOTIFY))
-    assert client.task(task).pause.step == "refund"
-
-    assert client.resume(task).steps == {"fetch": "completed", "notify": "completed"}
-
-    kept = {"_workflow.progress", "_workflow.result.fetch", "_workflow.result.notify"}
-    assert set(client.task(task).variables) == kept
-
-
 @pytest.mark.parametrize(
     "steps",
     [
@@ -138,15 +124,6 @@ def test_a_changed_completed_step_is_named_and_the_resume_is_refused(
 
     assert refused.value.code == -32602
     assert (called(client), client.task(task)) == (set(), before)
-
-
-def test_a_completed_step_may_move_and_change_its_texts(old: Client, task: str) -> None:
-    client = old.deployed(version(NOTIFY, replace(FETCH, guidance="Mind.", retryable=True), MENDED))
-
-    run = client.resume(task)
-
-    assert list(run.steps) == ["notify", "fetch", "refund"]
-    assert (run.completed, called(client)) == (True, {"send_mail", "refund"})
 
 
 def test_a_continuation_between_the_deployment_and_the_resume_is_kept(old: Client, task: str) -> None:
@@ -212,6 +189,19 @@ def test_removed_arguments_of_a_workflow_are_ignored(baton: Connect) -> None:
 
     assert run.completed
     assert run.messages[0].text.endswith("Arguments:\n- order_id: A-17")
+
+
+def test_results_of_removed_steps_are_deleted(baton: Connect) -> None:
+    old = baton(version(FETCH, MENDED, NOTIFY))
+    old.tool_raises("refund", "no")
+    task = old.get_prompt("refund_order", ORDER).task_id
+    client = old.deployed(version(FETCH, NOTIFY))
+    assert client.task(task).pause.step == "refund"
+
+    assert client.resume(task).steps == {"fetch": "completed", "notify": "completed"}
+
+    kept = {"_workflow.progress", "_workflow.result.fetch", "_workflow.result.notify"}
+    assert set(client.task(task).variables) == kept
 
 
 def test_a_run_of_the_old_definition_that_ends_late_does_not_move_the_task_back(baton: Connect) -> None:

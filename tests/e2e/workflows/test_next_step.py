@@ -46,12 +46,6 @@ def test_a_hidden_error_is_for_the_operator_and_the_call_is_not_suggested(baton:
     assert "When the cause is corrected, make these tool calls:" in prompt.handoff
 
 
-def test_a_retryable_step_with_a_hidden_error_may_be_tried_again(baton: Connect) -> None:
-    run = baton(broken_server(retryable=True)).call_workflow("pay", {"order_id": "A-17"})
-    assert "This step is retryable." in run.text
-    assert run.text.endswith(f'Call pay with {{"task_id": "{run.task_id}"}} to let the server continue.')
-
-
 def secret_server() -> Server:
     server = Server("bank")
 
@@ -92,33 +86,6 @@ def test_a_secret_is_asked_for_as_long_as_a_step_is_open(baton: Connect) -> None
     assert "Secret arguments are not stored" in client.call_tool("send", {"task_id": paused.task_id}).text
 
 
-def test_an_unreadable_resource_is_named_instead_of_its_tool(baton: Connect, era: Era) -> None:
-    server = Server("library")
-
-    @server.tool
-    def lend(book: str) -> str:
-        return book
-
-    @server.resource("shelf://{number}")
-    def shelf(number: int) -> str:
-        raise ToolError("the shelf is locked")
-
-    step = Step("three", tool=lend, arguments={"book": prompt_arg("book")}, resources=["shelf://3"])
-    book = Argument("book", required=True)
-    server.add_workflow(Workflow(name="flow", description="lend", arguments=[book], steps=[step]))
-    client = baton(server, era=era)
-    run = client.get_prompt("flow", {"book": "Emma"})
-    said = [message.text for message in run.messages]
-    assert "The resource shelf://3 could not be read, so lend was not called: the shelf is locked" in said
-    assert not any(text.startswith("Error from") for text in said)
-    assert run.handoff.startswith(
-        "Step 'three' failed: the resource shelf://3 could not be read: \"the shelf is locked\". "
-        "Its tool was not called. This step is not retryable: correct the cause first.\n\n"
-    )
-    assert "\n\n1. Read the resource shelf://3, then call lend with " in run.handoff
-    assert (run.pause.resource, client.calls("lend")) == ("shelf://3", [])
-
-
 def slow_server() -> Server:
     server = Server("slow")
 
@@ -145,15 +112,6 @@ def slow_server() -> Server:
 def out_of_time(client: Client) -> Run:
     client.during("first", lambda: client.remaining_s(5.5))
     return client.call_workflow("flow")
-
-
-def test_a_run_that_is_out_of_time_is_continued_by_the_server(baton: Connect) -> None:
-    run = out_of_time(baton(slow_server()))
-    task = f'"task_id": "{run.task_id}"'
-    assert run.text == (
-        "The server ran out of time before step 'b'. Nothing failed.\n\n"
-        f"Call flow with {{{task}}} to let the server continue."
-    )
 
 
 def test_a_paused_task_has_a_status_message(baton: Connect, era: Era) -> None:
@@ -187,3 +145,30 @@ def test_a_prompt_that_is_out_of_time_says_that_nothing_failed(baton: Connect, t
         assert first == f'Call flow with {{"task_id": "{run.task_id}"}} to let the server continue.'
     else:
         assert first == "To continue the workflow, make these tool calls:"
+
+
+def test_an_unreadable_resource_is_named_instead_of_its_tool(baton: Connect, era: Era) -> None:
+    server = Server("library")
+
+    @server.tool
+    def lend(book: str) -> str:
+        return book
+
+    @server.resource("shelf://{number}")
+    def shelf(number: int) -> str:
+        raise ToolError("the shelf is locked")
+
+    step = Step("three", tool=lend, arguments={"book": prompt_arg("book")}, resources=["shelf://3"])
+    book = Argument("book", required=True)
+    server.add_workflow(Workflow(name="flow", description="lend", arguments=[book], steps=[step]))
+    client = baton(server, era=era)
+    run = client.get_prompt("flow", {"book": "Emma"})
+    said = [message.text for message in run.messages]
+    assert "The resource shelf://3 could not be read, so lend was not called: the shelf is locked" in said
+    assert not any(text.startswith("Error from") for text in said)
+    assert run.handoff.startswith(
+        "Step 'three' failed: the resource shelf://3 could not be read: \"the shelf is locked\". "
+        "Its tool was not called. This step is not retryable: correct the cause first.\n\n"
+    )
+    assert "\n\n1. Read the resource shelf://3, then call lend with " in run.handoff
+    assert (run.pause.resource, client.calls("lend")) == ("shelf://3", [])

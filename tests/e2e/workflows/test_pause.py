@@ -16,7 +16,7 @@ from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, cons
 from mcp_baton.testing import Client, Connect, Run
 from mcp_baton.workflow.sources import Source
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Era, Table, related
+from tests.e2e.support import Era, related
 
 NEXT = "To continue the workflow, make these tool calls:"
 TIMED_OUT: dict[str, Any] = {
@@ -113,23 +113,6 @@ def test_a_tool_error_fails_its_step_pauses_and_is_handed_off_as_documented(bato
     )
 
 
-def test_a_path_that_the_output_lacks_is_unresolvable_params(baton: Connect) -> None:
-    arguments = {"order_id": prompt_arg("order_id"), "amount": step_output("fetch", "lines.0.total")}
-    client = baton(refunds_server(refund_fails, arguments=arguments))
-    paused = run(client)
-    reason = {
-        "type": "unresolvableParams",
-        "blockedStep": "refund",
-        "missingParam": "amount",
-        "problem": "'lines.0.total' is not in the output of step 'fetch': it is an object without this field",
-        "suggestedTool": "refund",
-    }
-    assert_paused(client, paused, reason, "completed", "pending", "pending")
-    assert "_workflow.result.refund" not in client.task(paused.task_id).variables
-    placeholder = "<missing: amount>"
-    assert f'1. Call refund with {{"order_id": "A-17", "amount": "{placeholder}"}}' in paused.handoff
-
-
 class Transfer(BaseModel):
     """Where money goes."""
 
@@ -161,29 +144,6 @@ def test_arguments_that_do_not_satisfy_the_schema_are_a_schema_mismatch(baton: C
     assert all(json.dumps(problem) in first for problem in problems)
     assert all(problem.endswith('; it got {"iban": 5, "amount": -1} from a constant') for problem in problems)
     assert '"order_id": "<missing: order_id>"' in paused.handoff
-
-
-def test_an_output_of_a_skipped_step_is_an_unresolved_dependency(make_client: MakeClient, table: Table) -> None:
-    server = refunds_server(refund_fails)
-    steps = [
-        Step("refund", tool="refund", arguments={"order_id": constant("A"), "amount": constant(1.0)}, binding="money"),
-        Step("notify", tool="send_mail", arguments={"to": step_output("money"), "text": constant("x")}),
-    ]
-    server.add_workflow(Workflow(name="flow", description="refund", steps=steps))
-    client = make_client(server)
-    task = client.get_prompt("flow").task_id
-    table.mark_step(task, 0, "skipped")
-    answer = client.get_prompt("flow", task=task)
-    assert answer.meta["pause_reason"] == {
-        "type": "unresolvedDependency",
-        "blockedStep": "notify",
-        "missingOutput": "money",
-        "producingStep": "refund",
-        "suggestedTool": "send_mail",
-    }
-    assert answer.statuses == ["skipped", "pending"]
-    assert client.variables(task)["_workflow.pause_reason"] == answer.meta["pause_reason"]
-    assert answer.handoff.endswith(f'{NEXT}\n\n1. Call send_mail with {{"to": "<missing: to>", "text": "x"}}')
 
 
 def test_too_little_time_to_start_a_step_is_deadline_exceeded(baton: Connect) -> None:

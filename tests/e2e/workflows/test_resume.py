@@ -85,29 +85,6 @@ def test_a_failed_step_is_run_again_and_completed_ones_are_not(baton: Connect) -
     assert task.result == {"completed": True, "steps_completed": 3}
 
 
-def test_a_resumes_messages_show_completed_steps_calls_and_stored_results(baton: Connect) -> None:
-    client = baton(orders_server())
-    assert conversation(client.resume(paused_at(client, "refund"))) == [
-        ("user", "I want to refund an order.\n\nArguments:\n- order_id: A-17"),
-        (
-            "assistant",
-            """Here is the plan:
-
-1. fetch_order: Fetch one order.
-2. refund: Refund an amount.
-3. send_mail: Send a mail.""",
-        ),
-        ("assistant", 'Calling fetch_order with {"order_id": "A-17"}'),
-        ("user", 'Result from fetch_order: {"id":"A-17","total":30.0}'),
-        ("assistant", "Mind the policy."),
-        ("user", "Resource content from docs://policy:\nBe kind."),
-        ("assistant", 'Calling refund with {"order_id": "A-17", "amount": 30.0}'),
-        ("user", "Result from refund: A-17: 30.0"),
-        ("assistant", 'Calling send_mail with {"text": "A-17 {note}"}'),
-        ("user", "Result from send_mail: A-17 {note}"),
-    ]
-
-
 def test_a_resume_that_pauses_again_has_its_own_reason(baton: Connect) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "refund")
@@ -128,15 +105,6 @@ def test_a_blocked_step_runs_when_its_missing_argument_is_given(baton: Connect) 
     assert paused.pause.type == "schemaMismatch"
     assert client.resume(paused.task_id, {"amount": "12"}).completed
     assert client.task(paused.task_id).variables["_workflow.result.refund"] == "A-17: 12.0"
-
-
-def test_a_run_that_ran_out_of_time_continues_in_the_next_request(baton: Connect) -> None:
-    client = baton(orders_server())
-    client.during("refund", lambda: client.clock.advance(114.5))
-    paused = client.get_prompt("refund_order", ORDER)
-    assert (paused.pause.type, calls(client)) == ("deadlineExceeded", [1, 1, 0])
-    assert client.resume(paused.task_id).completed
-    assert calls(client) == [1, 1, 1]
 
 
 def test_arguments_of_the_first_call_are_remembered_and_those_given_again_win(baton: Connect) -> None:
@@ -164,22 +132,6 @@ def test_steps_that_continuations_completed_are_not_run_again_and_their_results_
     assert ("user", 'Result from fetch_order: {"id":"C-19","total":30.0}') in conversation(run)
     # The messages keep the order of the steps, whoever ran them.
     assert run.messages[-1].text == "Result from send_mail: by hand"
-
-
-def test_a_step_that_a_call_completes_while_the_resume_fails_at_it_stays_completed(baton: Connect) -> None:
-    client = baton(orders_server())
-    task_id = paused_at(client, "refund")
-
-    def beside() -> None:
-        client.tool_returns("refund", "by hand", times=1)
-        assert client.call_tool("refund", {"order_id": "by", "amount": 1.0}, task=task_id).recorded
-
-    client.tool_raises("refund", "no", times=1)
-    client.during("refund", beside)
-    run = client.resume(task_id)
-    assert (run.steps, run.paused) == ({**DONE, "notify": "pending"}, False)
-    task = client.task(task_id)
-    assert (task.variables["_workflow.result.refund"], task.paused) == ("by hand", False)
 
 
 @pytest.mark.parametrize("how", ["cancelled", "completed"])

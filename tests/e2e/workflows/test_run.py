@@ -10,14 +10,12 @@ import pytest
 
 from mcp_baton import (
     Argument,
-    Context,
     Server,
     Step,
     Workflow,
     constant,
     prompt_arg,
     step_output,
-    task_variable,
 )
 from mcp_baton.testing import Connect
 from tests.e2e.conftest import MakeClient
@@ -172,40 +170,6 @@ def test_prompt_arguments_are_converted_for_tools_but_not_in_texts(baton: Connec
     assert client.task(given.task_id).variables["_workflow.result.only"] == [7.0, [], "7 EUR"]
     assert left_out.messages[0].text.endswith('- amount: 30\n- tags: ["a"]')
     assert 'Not above "7".' in [message.text for message in given.messages]
-
-
-def test_a_variable_that_a_tool_sets_can_be_the_source_of_a_later_steps_argument(baton: Connect) -> None:
-    server = Server("s")
-
-    @server.tool
-    def remember(ctx: Context) -> None:
-        assert ctx.task is not None
-        ctx.task["customer"] = {"names": ["Kim", "Zoë"]}
-
-    @server.tool
-    def greet(name: str) -> str:
-        return f"Hello {name}"
-
-    named = {"name": task_variable("customer", "names.1")}
-    steps = [Step("first", tool="remember"), Step("second", tool="greet", arguments=named)]
-    server.add_workflow(Workflow(name="flow", description="greet", steps=steps))
-    client = baton(server)
-    variables = client.task(client.get_prompt("flow").task_id).variables
-    assert variables["customer"] == {"names": ["Kim", "Zoë"]}
-    assert variables["_workflow.result.second"] == "Hello Zoë"
-
-
-def test_a_tool_without_a_task_has_no_variables(baton: Connect) -> None:
-    server = Server("s")
-
-    @server.tool
-    def look(ctx: Context) -> bool:
-        return ctx.task is None
-
-    server.add_workflow(Workflow(name="plain", description="look", steps=[Step("a", tool="look")], durable=False))
-    client = baton(server)
-    assert client.get_prompt("plain").messages[-1].text == "Result from look: true"
-    assert client.call_tool("look").value is True
 
 
 def test_each_step_is_announced_when_it_begins_and_the_first_names_the_task_if_the_client_asked(

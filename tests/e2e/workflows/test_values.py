@@ -3,7 +3,6 @@
 How large values are kept has its own tests: test_values.py and test_pieces.py in tests/store.
 """
 
-import random
 from typing import Any
 
 import pytest
@@ -88,13 +87,6 @@ def test_a_value_survives_from_tool_to_task_and_to_the_next_tool_in_a_run(make_c
     assert same(variables["_workflow.result.echo"], EXACT)
 
 
-def test_a_value_survives_from_tool_to_task_in_a_continuation(make_client: MakeClient) -> None:
-    client = make_client(returning(*EXACT), remaining_ms=(clock := Clock()))
-    task = begin(client, clock)
-    assert all(client.call_tool(f"t{place}", task=task).meta["recorded"] for place in range(len(EXACT)))
-    assert same(results(client.variables(task), len(EXACT)), EXACT)
-
-
 def test_a_value_survives_in_a_variable_that_a_tool_sets(make_client: MakeClient) -> None:
     server = returning("")
 
@@ -139,14 +131,6 @@ def test_a_value_that_is_too_large_is_named(make_client: MakeClient) -> None:
     assert variables["_workflow.result.s0"] == variables["_workflow.result.echo"] == "small"
     assert variables["_workflow.result.s1"] == note_for(big)
     assert [step["status"] for step in variables["_workflow.progress"]["steps"]] == ["completed"] * 3
-
-
-def test_of_many_large_values_all_are_kept(make_client: MakeClient) -> None:
-    values = [random.Random(seed).randbytes(60_000).hex() for seed in range(6)]
-    client = make_client(returning(*values))
-    answer = client.get_prompt("flow")
-    assert "oversized" not in answer.meta
-    assert results(client.variables(answer.task_id), len(values)) == values
 
 
 def test_a_call_with_a_result_that_is_too_large_is_recorded_and_blocks_later_steps(

@@ -77,27 +77,6 @@ def kept(client: Client, task: str, prefix: str = "_workflow.result.") -> dict[s
     return {name.removeprefix(prefix): value for name, value in variables.items() if name.startswith(prefix)}
 
 
-def test_calls_in_any_order_are_recorded_as_their_own_steps(make_client: MakeClient) -> None:
-    _, client, task = started(make_client, "two")
-
-    client.call_tool("mail", {"to": "bob"}, task=task)
-    assert kept(client, task) == {"bob": "mailed to bob"}
-    client.call_tool("mail", {"to": "ann"}, task=task)
-    assert kept(client, task) == {"ann": "mailed to ann", "bob": "mailed to bob"}
-
-
-def test_a_repeat_that_fails_is_an_extra_call(make_client: MakeClient) -> None:
-    post, client, task = started(make_client, "two")
-    client.call_tool("mail", {"to": "ann"}, task=task)
-    post.failures = 1
-
-    answer = client.call_tool("mail", {"to": "ann"}, task=task)
-
-    assert answer.statuses == ["completed", "pending"]
-    assert kept(client, task) == {"ann": "mailed to ann"}
-    assert client.variables(task)["_workflow.extra.mail"] == {"error": "no such address"}
-
-
 @pytest.mark.parametrize("copies", [2, "2"])
 def test_arguments_are_compared_as_the_tool_receives_them(make_client: MakeClient, copies: object) -> None:
     post, clock = Post(), Clock(ms=2_000)

@@ -259,17 +259,6 @@ def test_a_call_that_cannot_run_is_an_error_with_a_correction(
     assert (client.calls("fetch_order"), client.tasks()) == ([], [])
 
 
-def test_unknown_expired_and_foreign_tasks_give_the_same_error(baton: Connect) -> None:
-    client = baton(orders_server())
-    run = paused(client)
-    texts = {client.as_owner("sam").call_workflow("refund_order", task=run.task_id).text}
-    texts.add(client.call_workflow("refund_order", task=new_task_id(0)).text)
-    client.clock.advance(4_000)
-    texts.add(client.call_workflow("refund_order", task=run.task_id).text)
-    assert len(texts) == 1
-    assert len(client.calls("refund")) == 1
-
-
 def test_a_task_may_be_named_in_meta_too_and_two_tasks_in_one_call_are_refused(baton: Connect) -> None:
     client = baton(orders_server())
     first, second = paused(client), paused(client)
@@ -345,16 +334,6 @@ def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect) 
     assert len(client.calls("send_mail")) == 1
 
 
-def test_a_task_of_a_killed_run_is_continued(baton: Connect) -> None:
-    client = baton(orders_server())
-    with client.killed_after("refund"):
-        client.call_workflow("refund_order", ORDER)
-    [task] = client.tasks()
-    assert client.call_workflow("refund_order", task=task.task_id).structured is not None
-    client.clock.advance(120)
-    assert client.call_workflow("refund_order", task=task.task_id).completed
-
-
 def test_long_results_are_resources_and_the_structure_stays_small(baton: Connect) -> None:
     client = baton(orders_server())
     client.tool_returns("fetch_order", {"total": 1.0, "email": "k", "text": "x" * 50_000})
@@ -384,16 +363,6 @@ def test_many_short_results_do_not_make_a_long_structure(baton: Connect) -> None
     assert sum(isinstance(value, str) for value in shown.values()) > 20
 
 
-def test_results_without_a_task_are_shown_whole(baton: Connect) -> None:
-    client = baton(orders_server())
-    client.tool_returns("fetch_order", {"total": 1.0, "email": "k", "text": "x" * 5_000})
-    client.store.fails("PutItem", error=DENIED)
-    run = client.call_workflow("refund_order", ORDER)
-    assert "task_id" not in structure(run)
-    assert len(structure(run)["results"]["fetch"]["text"]) == 5_000
-    assert len(run.messages) == 1
-
-
 def test_the_structure_matches_its_schema_and_has_the_text(baton: Connect) -> None:
     client = baton(orders_server())
 
@@ -417,18 +386,6 @@ def test_the_structure_matches_its_schema_and_has_the_text(baton: Connect) -> No
         assert len(run.text.encode()) < 2_048, state
     assert states["not written"].meta["persisted"] is False
     assert "if the server went on, it would repeat steps 'fetch' (idempotency key " in states["not written"].text
-
-
-def test_progress_is_reported_and_the_first_one_names_the_task(make_client: MakeClient) -> None:
-    client = make_client(orders_server())
-    answer = client.call_tool("refund_order", ORDER, meta={"progressToken": "p"})
-    assert [reported["message"] for reported in answer.notifications] == [
-        "Step 1/4: fetch",
-        "Step 2/4: policy",
-        "Step 3/4: refund",
-        "Step 4/4: notify",
-    ]
-    assert answer.notifications[0]["_meta"] == {"task_id": answer.task_id}
 
 
 def test_each_handshake_revision_has_workflow_tools_and_the_first_has_no_links(

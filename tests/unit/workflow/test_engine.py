@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUnavailable, ValueNotKept
+from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
@@ -123,17 +123,6 @@ def test_too_little_time_pauses_before_the_next_step_is_announced(store: DynamoD
     assert (run.pause, run.blocked) == (late, None)
     assert pause_of(stored(store, run)) == late.to_json()
     assert [entry.split()[0] for entry in host.log] == ["announce", "read", "call"] * starts
-
-
-def test_a_step_without_a_tool_completes_with_null_and_its_resources(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost(resources={"docs://7": "seven", "docs://b": "b"})
-
-    run = Engine(host, store).start(workflow(Step("r", resources=["docs://{id}", "docs://b"])), RUN_INPUT)
-
-    task = stored(store, run)
-    assert run.traces[0].resources == (text_at("docs://7", "seven"), text_at("docs://b", "b"))
-    assert task.variables["_workflow.result.r"] is None
-    assert statuses(task) == ["completed"]
 
 
 @pytest.mark.parametrize(
@@ -464,31 +453,6 @@ def test_a_failed_last_write_does_not_change_the_reply(
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-def test_a_tool_that_changes_its_arguments_changes_no_result(store: DynamoDBTaskStore) -> None:
-    def spoil(arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
-        spoilt: Any = arguments["it"]
-        spoilt["from"] = "spoilt"
-        return Succeeded({"from": "b"})
-
-    run = Engine(ScriptedHost({"change": spoil}), store).start(THREE, RUN_INPUT)
-
-    assert stored(store, run).variables["_workflow.result.a"] == {"from": "make"}
-
-
-def test_a_result_that_is_too_large_does_not_affect_other_results(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost({"make": give({"from": noise(6_500_000)}), "change": give({"from": "small"})})
-
-    run = Engine(host, store).start(THREE, RUN_INPUT)
-
-    task = stored(store, run)
-    assert run.oversized == ("_workflow.result.a",)
-    assert (run.persisted, task.status) == (True, TaskStatus.COMPLETED)
-    with pytest.raises(ValueNotKept, match="exceeds the task's size limit"):
-        task.variables["_workflow.result.a"]
-    assert task.variables["_workflow.result.b"] == {"from": "small"}
-    assert host.calls[2] == "call finish {'it': 'small'}"
-
-
 def paused(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
     """A task that has paused, as a resume has taken it."""
     engine = Engine(host, store)
@@ -500,17 +464,6 @@ def paused(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = 
     host.tools.clear()
     host.starts = 1000
     return taken
-
-
-def test_a_resume_of_a_task_with_every_step_completed_completes_it(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost({"finish": fail("no")})
-    task = paused(store, host)
-    task = store.write(task, called(task, "finish", Succeeded(1))).task
-    assert task.status is TaskStatus.WORKING
-
-    run = Engine(host, store).resume(THREE, RUN_INPUT, task)
-
-    assert (host.calls, run.pause, stored(store, run).status) == ([], None, TaskStatus.COMPLETED)
 
 
 def called(task: TaskRecord, tool: str, outcome: Outcome, arguments: JsonObject | None = None) -> Batch:
@@ -646,23 +599,3 @@ def test_a_tool_starts_after_a_slow_resource_only_if_the_claim_can_be_renewed(
     assert verbs(host) == ["create", "renew", *called, "write"]
     assert run.pause == (DeadlineExceeded("a", "make") if down else None)
     assert run.persisted is True
-
-
-def test_a_run_without_time_for_another_step_does_not_check_its_task(store: DynamoDBTaskStore) -> None:
-    clock = Clock()
-    host = ScriptedHost({"make": clock.passing(3)}, starts=1)
-
-    Engine(host, RecordingStore(store, host), clock).start(THREE, RUN_INPUT)
-
-    assert verbs(host) == ["create", "call", "write"]
-
-
-def test_deeply_nested_values_bind_and_are_kept(store: DynamoDBTaskStore) -> None:
-    value: Json = "leaf"
-    for _ in range(400):
-        value = {"in": [value]}
-
-    run = Engine(ScriptedHost({"make": give(value)}), store).start(THREE, RUN_INPUT)
-
-    assert run.pause is None
-    assert stored(store, run).variables["_workflow.result.a"] == value

@@ -57,21 +57,6 @@ def text(
     return RemainingCalls(known, ScriptedHost(requires=frozenset(requires)), pause, read=read).handoff()
 
 
-def test_the_handoff_has_the_documented_text() -> None:
-    pause = StepFailed("refund", "connection timeout", True, "refund")
-
-    assert text([FETCH, REFUND, NOTIFY], "cfp", pause) == (
-        "Step 'refund' failed: \"connection timeout\". This step is retryable.\n"
-        "\n"
-        "To continue the workflow, make these tool calls:\n"
-        "\n"
-        '1. Call refund with {"order_id": "A-17", "amount": 30.0}\n'
-        '   Note: Refund no more than the order\'s total for "A-17".\n'
-        "\n"
-        '2. Call send_mail with {"to": "kim@example.com", "text": "Refunded A-17"}'
-    )
-
-
 @pytest.mark.parametrize(
     ("pause", "reported"),
     [
@@ -205,12 +190,6 @@ def test_a_long_value_is_shown_as_its_placeholder(source: Source, shown: str, mo
     assert f'Call do with {{"a": "{shown}"}}' in reported
 
 
-def test_a_long_error_is_cut() -> None:
-    reported = StepFailed("s", "e" * 600, False, "t").what_happened()
-
-    assert f'failed: "{"e" * 500} …". ' in reported
-
-
 def test_a_call_lists_the_resources_that_are_not_read_yet() -> None:
     step = Step(
         "b",
@@ -305,12 +284,3 @@ def test_a_variable_that_a_tool_has_set_is_shown() -> None:
     step = Step("next", tool="do", arguments={"a": task_variable("seen", "x")})
 
     assert '{"a": 5}' in text([step], "p", LATE, variables={"seen": {"x": 5}})
-
-
-def test_a_preview_is_a_copy() -> None:
-    output: Json = {"list": []}
-    step = Step("next", tool="do", arguments={"a": step_output("order")})
-    workflow = Workflow(name="w", description="d", steps=[FETCH, step])
-    known = Known(workflow, {}, {}, {"fetch": StepStatus.COMPLETED, "next": StepStatus.PENDING}, {"fetch": output}, {})
-
-    assert RemainingCalls(known, ScriptedHost()).arguments(step)["a"] is not output

@@ -8,7 +8,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, Succeeded
 from mcp_baton.workflow.lease import Superseded, TaskOver
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, StepFailed, UnresolvableParams
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, UnresolvableParams
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, StepTrace, UnreadResource
 from mcp_baton.workflow.run_text import Message, messages, why_stopped
@@ -43,52 +43,6 @@ def reported(
     statuses |= {trace.step.name: FAILED if isinstance(trace.outcome, Failed) else COMPLETED for trace in traces}
     known = Known(WORKFLOW, texts, dict(texts), statuses, {}, {})
     return messages(EndedRun(known, traces, pause, None, blocked=blocked), ScriptedHost(), TOOLS.__getitem__)
-
-
-def test_the_messages_go_from_the_intent_to_the_last_result() -> None:
-    conversation = reported(
-        StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded({"total": 30.0})),
-        StepTrace(POLICY, None, (TEXT, BYTES), Succeeded(None)),
-        StepTrace(REFUND, {}, (TEXT,), Succeeded(None)),
-        order_id="A-17",
-        topic="shoes & socks",
-        amount="30.0",
-    )
-
-    assert conversation == [
-        Message(
-            "user", "I want to refund an order.\n\nArguments:\n- order_id: A-17\n- topic: shoes & socks\n- amount: 30.0"
-        ),
-        Message(
-            "assistant",
-            "Here is the plan:\n\n1. fetch_order: Fetch one order.\n2. Read docs://{topic}, docs://faq\n3. refund",
-        ),
-        Message("assistant", 'Look at "A-17" first.'),
-        Message("assistant", 'Calling fetch_order with {"order_id": "A-17"}'),
-        Message("user", 'Result from fetch_order: {"total":30.0}'),
-        Message("assistant", "Read it all."),
-        Message("assistant", "Reading docs://shoes%20%26%20socks, docs://faq"),
-        Message("user", "Resource content from docs://shoes:\nAll about shoes"),
-        Message("user", "Resource content from docs://faq:", blob=BYTES),
-        Message("assistant", "Mind {unknown}."),
-        Message("user", "Resource content from docs://shoes:\nAll about shoes"),
-        Message("assistant", "Calling refund with {}"),
-        Message("user", "Result from refund: null"),
-    ]
-
-
-def test_without_arguments_the_intent_is_one_sentence() -> None:
-    assert reported()[0] == Message("user", "I want to refund an order.")
-
-
-def test_a_failed_step_shows_its_error_before_the_handoff() -> None:
-    pause = StepFailed("fetch", "no route", True, "fetch_order")
-
-    conversation = reported(StepTrace(FETCH, {}, (), Failed("no route")), pause=pause)
-
-    assert "".join(message.role[0] for message in conversation) == "uaaaua"
-    assert conversation[4].text == "Error from fetch_order: no route"
-    assert conversation[5].text.startswith("Step 'fetch' failed: \"no route\".")
 
 
 @pytest.mark.parametrize(
@@ -210,3 +164,35 @@ def test_a_stopped_run_names_its_last_step_and_the_open_steps(
     assert last in text
     assert left in text
     assert text.count("'") == reported.count("'")
+
+
+def test_the_messages_go_from_the_intent_to_the_last_result() -> None:
+    conversation = reported(
+        StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded({"total": 30.0})),
+        StepTrace(POLICY, None, (TEXT, BYTES), Succeeded(None)),
+        StepTrace(REFUND, {}, (TEXT,), Succeeded(None)),
+        order_id="A-17",
+        topic="shoes & socks",
+        amount="30.0",
+    )
+
+    assert conversation == [
+        Message(
+            "user", "I want to refund an order.\n\nArguments:\n- order_id: A-17\n- topic: shoes & socks\n- amount: 30.0"
+        ),
+        Message(
+            "assistant",
+            "Here is the plan:\n\n1. fetch_order: Fetch one order.\n2. Read docs://{topic}, docs://faq\n3. refund",
+        ),
+        Message("assistant", 'Look at "A-17" first.'),
+        Message("assistant", 'Calling fetch_order with {"order_id": "A-17"}'),
+        Message("user", 'Result from fetch_order: {"total":30.0}'),
+        Message("assistant", "Read it all."),
+        Message("assistant", "Reading docs://shoes%20%26%20socks, docs://faq"),
+        Message("user", "Resource content from docs://shoes:\nAll about shoes"),
+        Message("user", "Resource content from docs://faq:", blob=BYTES),
+        Message("assistant", "Mind {unknown}."),
+        Message("user", "Resource content from docs://shoes:\nAll about shoes"),
+        Message("assistant", "Calling refund with {}"),
+        Message("user", "Result from refund: null"),
+    ]
