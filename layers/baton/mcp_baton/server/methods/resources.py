@@ -10,8 +10,7 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_R
 from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_own, value_at
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import bound_resource
-from mcp_baton.server.running.runner import CallOptions
+from mcp_baton.server.running.runner import CallOptions, bound_resource
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.view import ServerView
 from mcp_baton.server.workflows.task_view import result_mark
