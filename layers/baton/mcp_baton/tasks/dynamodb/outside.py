@@ -25,7 +25,7 @@ from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, from_native, not_kept, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
 from mcp_baton.tasks.dynamodb.items import IN_HEAD, KEPT, MARGIN_S, members
-from mcp_baton.tasks.dynamodb.parallel import THREADS, all_of, together
+from mcp_baton.tasks.dynamodb.parallel import all_of, together
 from mcp_baton.tasks.dynamodb.s3 import (
     DAY_MS,
     LONGEST_TTL_MS,
@@ -44,16 +44,13 @@ from mcp_baton.tasks.dynamodb.values import (
     name_of,
     pointer_in,
     size,
-    text_pieces,
 )
 from mcp_baton.tasks.texts import (
     VALUE_BYTES,
     check_readable,
-    decoded,
     from_text,
     is_zipped,
     to_text,
-    unzipped_stream,
 )
 from mcp_baton.tasks.values import FINAL_RESULT
 
@@ -64,9 +61,6 @@ POINTER_BYTES: Final = 46
 
 BUNDLE_BYTES: Final = 350_000
 """The largest bundle of several values, and the largest piece of a longer one, bytes."""
-
-WHOLE_BYTES = 1_000_000
-"""The largest bundle that is read as a whole. Of a longer one, only some pieces are in memory at a time."""
 
 KEPT_BYTES = 8_000_000
 """How much fetched data is kept for the rest of a request. The rest is fetched again if it is needed."""
@@ -399,15 +393,6 @@ class Fetcher:
         data = self._bundle(pointer)[pointer.offset : pointer.offset + pointer.stored_bytes]
         return {"B": data} if is_zipped(data) else {"S": data.decode()}
 
-    def text(self, pointer: Pointer) -> Iterator[str]:
-        """The JSON text of a value, in pieces. A long text is never in memory as a whole.
-
-        If it raises an error, discard the pieces before.
-        """
-        if pointer.bundle_bytes <= WHOLE_BYTES:
-            return text_pieces(self.stored(pointer))
-        return decoded(self._streamed(pointer))
-
     def read_ahead(self, pointers: Iterable[Pointer]) -> None:
         """Fetch the bundles of these values, four at once, as far as there is room to keep them.
 
@@ -427,60 +412,38 @@ class Fetcher:
                     raise failure
 
     def _bundle(self, pointer: Pointer) -> bytes:
-        if pointer.bundle not in self._kept:
-            data = b"".join(self._fetched(pointer))
-            if sum(map(len, self._kept.values())) + len(data) > KEPT_BYTES:
-                return data
-            self._kept[pointer.bundle] = data
-        return self._kept[pointer.bundle]
-
-    def _streamed(self, pointer: Pointer) -> Iterator[bytes]:
-        check_readable(pointer.text_bytes)
-        parts = self._fetched(pointer)
-        first = next(parts)
-        rest = chain((first,), parts)
-        return unzipped_stream(rest, pointer.text_bytes) if is_zipped(first) else rest
-
-    def _fetched(self, pointer: Pointer) -> Iterator[bytes]:
-        """A bundle, in pieces. Raises an error at the end if they are not what was written."""
-        from hashlib import sha256
-
-        digest, came = sha256(), 0
-        for part in self._pieces(pointer):
-            digest.update(part)
-            came += len(part)
-            yield part
-        if came != pointer.bundle_bytes or name_of(digest.digest()) != pointer.bundle:
-            raise self._lost(pointer, DAMAGED)
-
-    def _pieces(self, pointer: Pointer) -> Iterator[bytes]:
+        if pointer.bundle in self._kept:
+            return self._kept[pointer.bundle]
         in_bucket = bool(pointer.days)
         if in_bucket in self._failures:
             raise StoreUnavailable(str(self._failures[in_bucket])) from self._failures[in_bucket]
         try:
-            yield from self._object(pointer) if in_bucket else self._in_items(pointer)
+            data = self._object(pointer) if in_bucket else self._in_items(pointer)
         except StoreUnavailable as failure:
             # Otherwise each further read of this request would wait for the same failure.
             self._failures[in_bucket] = failure
             raise
+        if len(data) != pointer.bundle_bytes or name_of(digest_of(data)) != pointer.bundle:
+            raise self._lost(pointer, DAMAGED)
+        if sum(map(len, self._kept.values())) + len(data) <= KEPT_BYTES:
+            self._kept[pointer.bundle] = data
+        return data
 
-    def _object(self, pointer: Pointer) -> Iterator[bytes]:
+    def _object(self, pointer: Pointer) -> bytes:
         if self._places.objects is None:
             raise StoreUnavailable(f"the object {pointer.bundle} cannot be read: no bucket is configured")
         key = object_key(self._owner, self._task_id, pointer.bundle, pointer.days)
         try:
-            yield from self._places.objects.get(key, pointer.bundle_bytes)
+            return self._places.objects.get(key, pointer.bundle_bytes)
         except ObjectMissing as missing:
             raise self._lost(pointer, "its object is missing in S3") from missing
         except ObjectTooLarge as larger:
             raise self._lost(pointer, DAMAGED) from larger
 
-    def _in_items(self, pointer: Pointer) -> Iterator[bytes]:
-        """The pieces of a bundle in DynamoDB, four at once."""
-        pieces = -(-pointer.bundle_bytes // BUNDLE_BYTES)
-        for first in range(0, pieces, THREADS):
-            numbers = range(first, min(first + THREADS, pieces))
-            yield from all_of([partial(self._piece, pointer, number) for number in numbers])
+    def _in_items(self, pointer: Pointer) -> bytes:
+        """A bundle in DynamoDB. Its pieces are read four at once."""
+        pieces = range(-(-pointer.bundle_bytes // BUNDLE_BYTES))
+        return b"".join(all_of([partial(self._piece, pointer, number) for number in pieces]))
 
     def _piece(self, pointer: Pointer, number: int) -> bytes:
         key, table = piece_key(self._owner, self._task_id, pointer.bundle, number), self._places.table

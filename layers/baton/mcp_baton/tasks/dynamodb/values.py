@@ -10,17 +10,16 @@ from typing import Any, Final, Protocol, cast
 from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable
-from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import (
     IN_BUCKET,
     IN_ITEMS,
     Attribute,
-    check_kept,
     decode,
-    from_native,
     text_bytes,
+    text_in,
 )
-from mcp_baton.tasks.texts import decoded, from_text, unzipped_pieces, zipped
+from mcp_baton.tasks.texts import from_text, zipped
 from mcp_baton.tasks.values import StoredValues, Weight
 
 COLLECTION_BYTES: Final = 3
@@ -135,8 +134,6 @@ class Reader(Protocol):
 
     def stored(self, pointer: Pointer) -> Attribute: ...
 
-    def text(self, pointer: Pointer) -> Iterator[str]: ...
-
     def read_ahead(self, pointers: Iterable[Pointer]) -> None: ...
 
 
@@ -160,9 +157,15 @@ class Variables(StoredValues):
         self._reader = reader
 
     def __getitem__(self, name: str) -> Json:
+        return decode(self._fetched(name))
+
+    def text(self, name: str) -> str:
+        return text_in(self._fetched(name))
+
+    def _fetched(self, name: str) -> Attribute:
         attribute = self._stored[name]
         pointer = pointer_in(attribute)
-        return decode(attribute if pointer is None else self._reader().stored(pointer))
+        return attribute if pointer is None else self._reader().stored(pointer)
 
     def weight(self, name: str) -> Weight:
         attribute = self._stored[name]
@@ -172,11 +175,6 @@ class Variables(StoredValues):
     def holds(self, name: str, text: bytes) -> bool | None:
         pointer = pointer_in(self._stored[name])
         return None if pointer is None else pointer.holds(text)
-
-    def text(self, name: str) -> Iterator[str]:
-        attribute = self._stored[name]
-        pointer = pointer_in(attribute)
-        return text_pieces(attribute) if pointer is None else self._reader().text(pointer)
 
     def read_ahead(self, names: Iterable[str]) -> None:
         pointers = [pointer_in(self._stored[name]) for name in names if name in self._stored]
@@ -196,21 +194,6 @@ class Variables(StoredValues):
     def __repr__(self) -> str:
         # As stored: printing fetches and decompresses nothing.
         return f"Variables({self._stored!r})"
-
-
-def text_pieces(attribute: Attribute) -> Iterator[str]:
-    """The JSON text behind an encoded value, in pieces. Raises as `decode`: then discard the pieces before."""
-    try:
-        match attribute:
-            case {"S": text}:
-                check_kept(text)
-                yield text
-            case {"B": bytes() as compressed}:
-                yield from decoded(unzipped_pieces(compressed))
-            case _:
-                yield dumps(from_native(attribute))
-    except ValueError as error:
-        raise StoreError(f"a stored value is damaged: {error}") from error
 
 
 def is_large(value: Attribute) -> bool:
