@@ -237,7 +237,8 @@ class Mover:
         written = list[tuple[Bundle, int]]()
         if bundles and self._bucket is not None:
             put, until_s = self._bucket.put, min(self._until_s, self._table.monotonic() + BUCKET_S)
-            jobs = [(b, partial(put, self._object_key(b), b.data, b.digest)) for b in bundles]
+            keys = {bundle: object_key(self._owner, self._task_id, bundle.name, self._days) for bundle in bundles}
+            jobs = [(bundle, partial(put, key, bundle.data, bundle.digest)) for bundle, key in keys.items()]
             failed = self._failed(jobs, until_s, "S3")
             written += [(bundle, self._days) for bundle in bundles if bundle not in failed]
             if failed:
@@ -248,9 +249,6 @@ class Mover:
             written += [(bundle, 0) for bundle in bundles if bundle not in failed]
             self.failed = self.failed or bool(failed)
         return written
-
-    def _object_key(self, bundle: Bundle) -> str:
-        return object_key(self._owner, self._task_id, bundle.name, self._days)
 
     def _pieces(self, bundle: Bundle) -> Iterator[tuple[Bundle, Callable[[], None]]]:
         """The writes of a bundle to items. It needs all of them."""
