@@ -28,6 +28,7 @@ from mcp_baton.workflow.host import (
     FIRST,
     Attempt,
     FetchedResource,
+    Host,
     Mismatch,
     Outcome,
     Prepared,
@@ -216,6 +217,31 @@ def task_of(
     return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, stored, kept=kept or {})
 
 
+class CallsInAnyOrder:
+    """Implements `workflow.host.Threads` in one thread: a call runs when the engine waits for its end.
+
+    Args:
+        pick: From the number of calls that are under way: the index of the one that ends next.
+    """
+
+    def __init__(self, host: "ScriptedHost", pick: Callable[[int], int]) -> None:
+        self._host, self._pick = host, pick
+        self._calls: list[Callable[[Host], Any]] = []
+
+    def start(self, call: Callable[[Host], Any], _pulse: Callable[[], float] | None) -> None:
+        self._calls.append(call)
+        self._host.most_at_once = max(self._host.most_at_once, len(self._calls))
+
+    def ask(self, question: Callable[[], Any]) -> Any:
+        return question()
+
+    def next(self) -> Any:
+        return self._calls.pop(self._pick(len(self._calls)))(self._host)
+
+    def close(self) -> None:
+        """Nothing runs any more."""
+
+
 @dataclass
 class ScriptedHost:
     """A server whose tools do what the test says, and which remembers all that was asked of it.
@@ -233,6 +259,8 @@ class ScriptedHost:
     requires: frozenset[str] = frozenset()
     starts: int = 1000
     log: list[str] = field(default_factory=list)
+    pick: Callable[[int], int] = lambda _count: 0
+    most_at_once: int = 0
 
     def __post_init__(self) -> None:
         self.pulse: Callable[[], float] = lambda: 1.0
@@ -298,6 +326,10 @@ class ScriptedHost:
     def error_id(self, _error: Exception) -> str | None:
         """What finds it in the log."""
         return "id-1"
+
+    def beside(self) -> "CallsInAnyOrder":
+        """The calls that are under way end in the order that `pick` chooses."""
+        return CallsInAnyOrder(self, self.pick)
 
     @property
     def calls(self) -> list[str]:

@@ -52,13 +52,6 @@ class Scripted:
                 self.closing.pop().shutdown(socket.SHUT_RDWR)
 
 
-def raw(body: bytes, status: int = 200, **headers: str) -> bytes:
-    """An HTTP response."""
-    given = {"Content-Length": str(len(body)), **headers}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
-    return f"HTTP/1.1 {status} Said\r\n{lines}\r\n".encode() + body
-
-
 @contextmanager
 def scripted(answer: Callable[[str, bytes], Told] | Told) -> Iterator[Scripted]:
     """Run the server."""

@@ -74,6 +74,7 @@ class Batch(Struct, frozen=True):
     Attributes:
         steps: The steps to write. Each requires its expected status.
         unchanged: Other steps, by their place, that must still have these statuses.
+        same_version: Whether the task must be exactly as it was read: no other writer has changed it.
         pause: The change of the pause reason.
         variables: Other task variables to set. The last writer wins.
         removed: Names of task variables to remove.
@@ -99,6 +100,7 @@ class Batch(Struct, frozen=True):
     release: bool = False
     message: str | None = None
     unchanged: Mapping[int, StepStatus] = field(default_factory=dict)
+    same_version: bool = False
     token: tuple[str, int] | None = None
 
 

@@ -9,6 +9,7 @@ from mcp_baton.workflow.sources import (
     Condition,
     Constant,
     FirstOf,
+    Item,
     NoValueYet,
     Operand,
     PromptArg,
@@ -56,7 +57,7 @@ class Reference(Operand):
             NoValueYet: The field cannot be written as a path.
         """
         source = self.__baton_source__
-        if isinstance(source, PromptArg | Constant | FirstOf):
+        if isinstance(source, PromptArg | Constant | FirstOf | Item):
             raise no_value(
                 self, f"takes the field {field!r} of", "pass the whole argument; take fields and call methods in a tool"
             )

@@ -124,6 +124,8 @@ class WorkerHost(ServerHost):
     def _both(self) -> float:
         """Renew the claims on both tasks, if due. Returns the seconds until the next renewal."""
         own_s = self.pulse()
+        if self._is_in_thread:  # the request's thread renews them
+            return own_s
         if own_s == math.inf:  # the workflow's task is over, or another run's
             self._monitor.stop()
         calls_s = self._monitor.pulse()

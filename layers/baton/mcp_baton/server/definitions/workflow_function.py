@@ -34,6 +34,8 @@ class WorkflowOptions(TypedDict, total=False):
     """Whether the client's user is asked for arguments that a step lacks."""
     background: bool
     """Whether a worker runs it for clients that support tasks."""
+    parallel: int
+    """How many steps that need nothing of each other run at the same time."""
 
 
 class StepOptions(TypedDict, total=False):
@@ -53,6 +55,12 @@ class StepOptions(TypedDict, total=False):
     """How often the tool is called again within a run."""
     when: object
     """The step runs only if this condition holds: `order.total > 100`, `exists(x) & not_(y)`."""
+    each: object
+    """A list: the tool is called once for each element, and the result is the list of results."""
+    parallel: int
+    """How many calls of a step with `each` run at the same time."""
+    after: Sequence[object]
+    """Earlier steps, by name or by reference, that must be settled before this step starts."""
 
 
 _MONITOR: Final = 4
@@ -165,6 +173,7 @@ def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
 
     Returns:
         A callable with the tool's own parameters. Its call adds the step and returns a reference to the step's result.
+        For a step with `each`, `item()` is the current element in that call, and the result is a list.
 
     Raises:
         WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
@@ -175,6 +184,8 @@ def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
     recording.uncalled[key] = (own, author_line())
     bindings = {each: recording.source(each, value) for each, value in options.pop("template_bindings", {}).items()}
     recording.condition(options.get("when"))
+    if "each" in options:
+        options["each"] = recording.source("each", options["each"])
 
     def call(*values: object, **named: object) -> Reference:
         recording.uncalled.pop(key, None)

@@ -104,7 +104,7 @@ class Continuation(Struct, frozen=True):
             batches.append(self._batch(plan, current, outcome, timing))
             return batches[-1]
 
-        attempts = attempts_for(plan.steps, self.call.tool)
+        attempts = attempts_for(plan, self.call.tool)
         try:
             if request.store is None:
                 raise TaskNotFound

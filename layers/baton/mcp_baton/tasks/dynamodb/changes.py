@@ -45,6 +45,7 @@ class Changes(Struct, frozen=True):
     timings: Mapping[str, Attribute] = field(default_factory=dict)
     all_timings: bool = False
     unchanged: Mapping[int, StepStatus] = field(default_factory=dict)
+    same_version: bool = False
 
 
 def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) -> Changes:
@@ -101,6 +102,7 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
         timings=timings,
         all_timings=all_timings,
         unchanged={} if in_one_piece else batch.unchanged,
+        same_version=batch.same_version,
     )
 
 
