@@ -1,6 +1,5 @@
 """S3 as one process has it: an `ObjectStore`, each of whose requests is a point, where a fault may strike."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,16 +25,15 @@ class PlainBucket:
         """Write an object."""
         self.objects[key] = data
 
-    def get(self, key: str, most: int) -> Iterator[bytes]:  # noqa: ARG002 - the protocol has it
-        """Read an object, in two pieces.
+    def get(self, key: str, most: int) -> bytes:  # noqa: ARG002 - the protocol has it
+        """Read an object.
 
         Raises:
             ObjectMissing: there is none.
         """
         if key not in self.objects:
             raise ObjectMissing
-        data = self.objects[key]
-        return iter((data[: len(data) // 2], data[len(data) // 2 :]))
+        return self.objects[key]
 
 
 class SimulatedBucket:
@@ -58,7 +56,7 @@ class SimulatedBucket:
             self._world.put_ms[key] = self._world.scheduler.now_ms
         self._after(fault, "PutObject")
 
-    def get(self, key: str, most: int) -> Iterator[bytes]:
+    def get(self, key: str, most: int) -> bytes:
         """Read an object."""
         fault = self._point("GetObject")
         self._after(fault, "GetObject")

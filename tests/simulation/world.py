@@ -20,7 +20,6 @@ from mcp_baton.tasks.dynamodb.items import KEPT, Limits
 from mcp_baton.tasks.dynamodb.outside import object_key, piece_key
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
-from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.ids import shard_name
 from mcp_baton.tasks.jobs import Dispatcher
 from tests.simulation.bucket import PlainBucket, SimulatedBucket
@@ -200,7 +199,7 @@ class World:
         client: Any = PlainClient(self.database)
         objects = None if self.bucket is None else PlainBucket(self.bucket)
         table = TaskTable("tasks", Connection(lambda: client), clock_ms=lambda: 0)
-        store = DynamoDBTaskStore(TaskItems(table, objects=objects))
+        store = DynamoDBTaskStore(table, objects=objects)
         self.judging = True
         try:
             return store.get(OWNER, task_id).variables[name]
@@ -454,7 +453,7 @@ class World:
             rng=self.rng.random,
         )
         bucket = SimulatedBucket(self) if self.bucket is not None else None
-        return DynamoDBTaskStore(TaskItems(table, container.limits, bucket))
+        return DynamoDBTaskStore(table, container.limits, bucket)
 
     def server(self, *, mended: bool) -> Server:
         """What is deployed."""

@@ -12,7 +12,6 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
-from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 from tests.simulation.bucket import PlainBucket
 from tests.simulation.client import PlainClient, Sent
@@ -218,7 +217,7 @@ class JobWorld(World):
         client: Any = PlainClient(self.database)
         objects = None if self.bucket is None else PlainBucket(self.bucket)
         table = TaskTable("tasks", Connection(cast("Any", lambda: client)), clock_ms=lambda: 0)
-        store = DynamoDBTaskStore(TaskItems(table, objects=objects))
+        store = DynamoDBTaskStore(table, objects=objects)
         self.judging = True
         try:
             return store.get(OWNER, task_id).result

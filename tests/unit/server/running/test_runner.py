@@ -22,8 +22,7 @@ from mcp_baton.server.methods.calling import call_alone, outcome_alone
 from mcp_baton.server.methods.prompts import get_prompt
 from mcp_baton.server.methods.resources import find_resource, read
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import bound_prompt
-from mcp_baton.server.running.runner import CallOptions
+from mcp_baton.server.running.runner import CallOptions, bound_prompt
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS, SILENT, Collector, Telemetry

@@ -9,8 +9,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.workflow_tool import argument_schemas
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
-from mcp_baton.server.running.bound_function import BoundFunction, BoundTools, bound_resource
-from mcp_baton.server.running.runner import CallOptions, call, run
+from mcp_baton.server.running.runner import BoundFunction, BoundTools, CallOptions, bound_resource, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, no_pulse
 from mcp_baton.server.workflows.parallel_calls import ParallelCalls, for_thread
 from mcp_baton.tasks.variables import TaskVariables
