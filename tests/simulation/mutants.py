@@ -21,7 +21,6 @@ from mcp_baton.server.workflows.task_view import ViewOptions
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
-from mcp_baton.tasks.dynamodb.values import RecentWrites
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStanding
 from mcp_baton.workflow import engine
 from mcp_baton.workflow.lease import Began, Lease
@@ -176,12 +175,6 @@ def _silent_streams(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(subscriptions, "_notified_state", lambda _task: "as it was")
 
 
-def _values_of_all_tasks(patch: pytest.MonkeyPatch) -> None:
-    pointer, note = RecentWrites.pointer, RecentWrites.note
-    patch.setattr(RecentWrites, "pointer", lambda self, _owner, _task, *digest: pointer(self, "", "", *digest))
-    patch.setattr(RecentWrites, "note", lambda self, _owner, _task, *written: note(self, "", "", *written))
-
-
 def _claims_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lease, "begin", lambda self: Began(self._store.now_ms(), self._clock()))
     patch.setattr(Lease, "pulse", lambda _self: 15.0)
@@ -253,7 +246,6 @@ MUTANTS = (
     Mutant("tasks that are over count against the limit", patch=_counted_for_ever),
     Mutant("tasks are counted as over that were never counted", _unconditional_counts),
     Mutant("a stream does not tell that its task is over", patch=_silent_streams),
-    Mutant("a process takes the values of one task for those of another", patch=_values_of_all_tasks, is_rare=True),
     Mutant("a run begins calls without looking at its claim", patch=_claims_not_looked_at, is_rare=True),
     Mutant("a run stops for an older claim than its own", patch=_old_claims_believed),
     Mutant("a request that was throttled is not sent again", patch=_throttled_once),

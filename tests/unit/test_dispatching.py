@@ -16,10 +16,9 @@ from botocore.exceptions import (
 )
 from moto.core.botocore_stubber import MockRawResponse
 
-from mcp_baton.clients import ATTEMPT_S, BUDGET_S, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, LambdaDispatcher, lambda_client
+from mcp_baton.clients import LambdaDispatcher, lambda_client
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.settings import Settings
 from mcp_baton.telemetry import Collector
 
 WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
@@ -35,6 +34,7 @@ def in_lambda(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made-up")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _seconds: None)
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "baton")
     monkeypatch.setenv("_X_AMZN_TRACE_ID", TRACE)
 
@@ -56,29 +56,17 @@ class Lambda:
     """Lambda's end of the client: the answers that it gives in turn, and what it was sent.
 
     Attributes:
-        takes_s: How long each answer takes, by a clock of its own.
-        slept: The pauses between attempts, seconds.
         made: How many clients were made.
     """
 
-    def __init__(self, *answers: Answer, takes_s: float = 0.0) -> None:
+    def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
-        self.takes_s = takes_s
         self.sent: list[AWSPreparedRequest] = []
-        self.slept: list[float] = []
         self.made = 0
-        self.now_s = 100.0
         self.telemetry = Collector()
 
     def dispatcher(self) -> LambdaDispatcher:
-        return LambdaDispatcher(
-            WORKER,
-            self._client,
-            telemetry=self.telemetry,
-            clock=lambda: self.now_s,
-            sleep=self.slept.append,
-            random=lambda: 0.5,
-        )
+        return LambdaDispatcher(WORKER, self._client, telemetry=self.telemetry)
 
     def _client(self) -> Any:
         self.made += 1
@@ -88,7 +76,6 @@ class Lambda:
 
     def _answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
         self.sent.append(request)
-        self.now_s += self.takes_s
         given = self.answers.pop(0)
         if isinstance(given, Exception):
             raise given
@@ -120,12 +107,12 @@ NOT_TAKEN: list[Callable[[], Answer]] = [
     lambda: ConnectTimeoutError(endpoint_url=URL),
     lambda: EndpointConnectionError(endpoint_url=URL),
     lambda: ConnectionClosedError(endpoint_url=URL),
+    lambda: ReadTimeoutError(endpoint_url=URL),
 ]
 REFUSED: list[Callable[[], Answer]] = [
     lambda: answer(403, "AccessDeniedException"),
     lambda: answer(404, "ResourceNotFoundException"),
     lambda: answer(200),
-    lambda: ReadTimeoutError(endpoint_url=URL),
     NoCredentialsError,
 ]
 
@@ -136,7 +123,7 @@ def test_an_event_that_was_not_taken_is_sent_once_more_and_then_given_up(failure
     dispatcher = aws.dispatcher()
 
     dispatcher.dispatch(EVENT)
-    assert ([body(request) for request in aws.sent], aws.slept) == ([EVENT, EVENT], [0.15])
+    assert [body(request) for request in aws.sent] == [EVENT, EVENT]
 
     with pytest.raises(NotDispatched, match=f"BATON_WORKER={WORKER} could not be invoked: ") as caught:
         dispatcher.dispatch(EVENT)
@@ -145,7 +132,7 @@ def test_an_event_that_was_not_taken_is_sent_once_more_and_then_given_up(failure
 
 
 @pytest.mark.parametrize("failure", REFUSED)
-def test_an_event_that_another_attempt_would_not_help_or_might_double_is_sent_once(
+def test_an_event_that_another_attempt_would_not_help_is_sent_once(
     failure: Callable[[], Answer],
 ) -> None:
     aws = Lambda(failure())
@@ -153,23 +140,7 @@ def test_an_event_that_another_attempt_would_not_help_or_might_double_is_sent_on
     with pytest.raises(NotDispatched, match=f"BATON_WORKER={WORKER} could not be invoked: "):
         aws.dispatcher().dispatch(EVENT)
 
-    assert (len(aws.sent), aws.slept) == (1, [])
-
-
-def test_there_is_no_second_attempt_when_the_first_took_the_time_for_it() -> None:
-    aws = Lambda(ConnectTimeoutError(endpoint_url=URL), answer(202), takes_s=BUDGET_S - ATTEMPT_S)
-
-    with pytest.raises(NotDispatched):
-        aws.dispatcher().dispatch(EVENT)
-
     assert len(aws.sent) == 1
-
-
-def test_both_attempts_leave_time_within_the_write_reserve() -> None:
-    config: Any = lambda_client().meta.config
-    assert (config.connect_timeout, config.read_timeout) == (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
-    assert config.retries["total_max_attempts"] == 1
-    assert Settings().write_reserve_ms > BUDGET_S * 1000
 
 
 def test_a_client_that_cannot_be_made_is_a_failed_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """Checks of a server's definitions (docs/workflows.md, "What is checked"): workflows, and types without a schema."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.server.definitions.prompt import Prompt
@@ -9,7 +10,7 @@ from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.schema.plain import plain_type
 from mcp_baton.server.schema.prompt_arguments import default_fault
-from mcp_baton.server.schema.schema import blamed_type, parameter_error_in, tool_error
+from mcp_baton.server.schema.schema import Blamed, blamed_type, parameter_error_in, tool_error
 from mcp_baton.server.schema.signature import answer_cause, argument_cause, undescribable
 from mcp_baton.workflow.checking import Callee, all_errors, checked, not_json
 from mcp_baton.workflow.definition import Workflow
@@ -35,17 +36,6 @@ def undescribed(
         refused = None if item.input.is_plain else parameter_error_in(what, item.signature, "conversion")
         if refused is not None:
             yield item, refused
-
-
-def argument_errors(workflow: Workflow) -> Iterator[WorkflowError]:
-    for argument in workflow.arguments:
-        blamed = None if plain_type(argument.type) is not None else blamed_type(argument.type, "conversion")
-        if blamed is not None:
-            yield WorkflowError(workflow.name, argument_cause(argument.name, blamed.part, blamed.cause))
-    for question in workflow.questions:
-        blamed = None if plain_type(question.type) is not None else blamed_type(question.type, "conversion")
-        if blamed is not None:
-            yield WorkflowError(workflow.name, answer_cause(blamed.part, blamed.cause), question.name)
 
 
 def checked_workflows(
@@ -79,22 +69,11 @@ def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> d
 
 def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowError]:
     """The errors of arguments' types and, if there are none, of their defaults."""
-    unknown = False
-    for argument in workflow.arguments:
-        part = None if argument.type is str else undescribable(argument.type)
-        if part is not None:
-            unknown = True
-            yield WorkflowError(workflow.name, argument_cause(argument.name, part))
-    for question in workflow.questions:
-        part = None if question.type is str else undescribable(question.type)
-        if part is not None:
-            unknown = True
-            yield WorkflowError(workflow.name, answer_cause(part), question.name)
-    if in_full and not unknown:
-        errors = list(argument_errors(workflow))
-        unknown = bool(errors)
-        yield from errors
-    for argument in () if unknown else workflow.arguments:
+    errors = list(_type_errors(workflow, _unknown))
+    if in_full and not errors:
+        errors = list(_type_errors(workflow, _refused))
+    yield from errors
+    for argument in () if errors else workflow.arguments:
         is_json = argument.default is not None and not_json(argument.default) is None
         fault = default_fault(argument, in_full=in_full) if is_json else None
         if fault:
@@ -102,18 +81,33 @@ def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowErro
             yield WorkflowError(workflow.name, cause)
 
 
+def _type_errors(workflow: Workflow, blame: Callable[[Any], Blamed | None]) -> Iterator[WorkflowError]:
+    for argument in workflow.arguments:
+        if blamed := blame(argument.type):
+            yield WorkflowError(workflow.name, argument_cause(argument.name, blamed.part, blamed.cause))
+    for question in workflow.questions:
+        if blamed := blame(question.type):
+            yield WorkflowError(workflow.name, answer_cause(blamed.part, blamed.cause), question.name)
+
+
+def _unknown(kind: Any) -> Blamed | None:
+    part = None if kind is str else undescribable(kind)
+    return None if part is None else Blamed(part, None)
+
+
+def _refused(kind: Any) -> Blamed | None:
+    """Why pydantic refuses a type, if it has to be asked."""
+    return None if plain_type(kind) is not None else blamed_type(kind, "conversion")
+
+
 def _output(tool: Tool, in_full: bool) -> Schema | None:
     """The schema of a tool's value; `None` if it has none, or only pydantic could make it and `in_full` is false."""
-    if tool.output is None:
-        return None
-    if tool.output.is_plain:
-        return tool.output.value_schema
-    if not in_full:
+    if tool.output is None or not (in_full or tool.output.is_plain):
         return None
     try:
         return tool.output.value_schema
     except Exception as error:  # code of the author's type may raise anything
-        raise tool_error(f"tool {tool.name!r}", tool.signature, error, has_output=tool.output is not None) from error
+        raise tool_error(f"tool {tool.name!r}", tool.signature, error, has_output=True) from error
 
 
 def _output_if_any(tool: Tool, in_full: bool) -> Schema | None:

@@ -51,8 +51,7 @@ class DynamoDBJobStore:
     def claim(self, owner: str, task_id: str, claim: Claim, dispatch: int) -> TaskRecord:
         now_ms = self._tasks.now_ms()
         update = guarded_update(now_ms, new_token())
-        _require_working(update)
-        _require_attempts(update)
+        _require_startable(update)
         take_claim(update, claim, now_ms)
         update.set(update.path(RUN, "dispatch"), update.number(dispatch))
         try:
@@ -72,11 +71,11 @@ class DynamoDBJobStore:
         if not is_unclaimed_job(task, now_ms) or attempts_left(task) == 0 or job_of(task).due_ms >= now_ms:
             return None
         update = guarded_update(now_ms, new_token())
-        _require_working(update)
-        _require_attempts(update)
+        _require_startable(update)
         _require_no_claim(update, now_ms)
         update.require(f"{update.name('due')}<{update.number(now_ms)}")
-        _dispatch(update, now_ms + again_after_ms(job_of(task).dispatches))
+        again_ms = min(FIRST_DISPATCH_MS << min(job_of(task).dispatches, 16), LONGEST_DISPATCH_MS)
+        _dispatch(update, now_ms + again_ms)
         with suppress(Conflict):
             return self._tasks.record(task.owner, self._tasks.update(task.owner, task.task_id, update, CREATE))
         return None
@@ -261,11 +260,6 @@ class DynamoDBJobStore:
         return item
 
 
-def again_after_ms(dispatches: int) -> int:
-    """How long after the next dispatch a poll may dispatch again, given the number of earlier ones, milliseconds."""
-    return min(FIRST_DISPATCH_MS << min(dispatches, 16), LONGEST_DISPATCH_MS)
-
-
 def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str) -> None:
     """Make sure that texts fit into an item. Raises `TooLarge`."""
     added = sum(size({"S": to_text(key)}) + 1 + size(text) for key, text in texts.items())
@@ -300,13 +294,14 @@ def _created_ms(task: TaskRecord) -> int:
     return int(datetime.fromisoformat(task.created_at).timestamp() * 1000)
 
 
+def _require_startable(update: Update) -> None:
+    """Require a `working` task with attempts left. This fails for a task without a job, because it has no `allowed`."""
+    _require_working(update)
+    update.require(f"{update.path(RUN, 'number')}<{update.name('allowed')}")
+
+
 def _require_working(update: Update) -> None:
     update.require(f"{update.name('status')}={update.text(TaskStatus.WORKING)}")
-
-
-def _require_attempts(update: Update) -> None:
-    """This fails for a task without a job, too, because it has no `allowed`."""
-    update.require(f"{update.path(RUN, 'number')}<{update.name('allowed')}")
 
 
 def _require_no_claim(update: Update, now_ms: int) -> None:

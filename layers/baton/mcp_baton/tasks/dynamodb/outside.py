@@ -24,7 +24,7 @@ from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, from_native, not_kept, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
-from mcp_baton.tasks.dynamodb.items import IN_HEAD, KEPT, MARGIN_S, members
+from mcp_baton.tasks.dynamodb.items import IN_HEAD, KEPT, members
 from mcp_baton.tasks.dynamodb.parallel import all_of, together
 from mcp_baton.tasks.dynamodb.s3 import (
     DAY_MS,
@@ -37,7 +37,6 @@ from mcp_baton.tasks.dynamodb.s3 import (
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.dynamodb.values import (
     Pointer,
-    RecentWrites,
     digest_of,
     excess,
     is_large,
@@ -109,12 +108,10 @@ def retention_days(ttl_ms: int) -> int:
 
 
 class Places(Struct, frozen=True):
-    """The places for values outside the items, and what was just written there; `objects` is `None` without a
-    bucket."""
+    """The places for values outside the items; `objects` is `None` without a bucket."""
 
     table: TaskTable
     objects: ObjectStore | None
-    recent: RecentWrites
 
 
 class Part(Struct, frozen=True):
@@ -189,7 +186,6 @@ class Mover:
 
     def __init__(self, places: Places, owner: str, task_id: str, expires_s: int, until_s: float) -> None:
         self._table = places.table
-        self._recent = places.recent
         self._owner = owner
         self._task_id = task_id
         self._expires_s = expires_s
@@ -210,23 +206,16 @@ class Mover:
 
     def move(self, values: Mapping[str, Attribute]) -> dict[str, Attribute]:
         """Write values outside the item. Returns the pointers. A value without one could not be written."""
-        pointers, new = dict[str, Attribute](), dict[Part, bytes]()
-        for name, value in values.items():
-            part = Part(name, text_bytes(value), stored_form(value))
-            digest = digest_of(part.data)
-            written = self._recent.pointer(self._owner, self._task_id, digest, self._table.monotonic())
-            if written is not None and written.until_s >= self._expires_s + MARGIN_S:
-                pointers[name] = written.attribute()
-            else:
-                new[part] = digest
-        readable = bundled([part for part in new if part.text_bytes <= VALUE_BYTES])
+        parts = [Part(name, text_bytes(value), stored_form(value)) for name, value in values.items()]
+        readable = bundled([part for part in parts if part.text_bytes <= VALUE_BYTES])
         # Values that are never read back go to S3 for people to read, but not to the table.
-        unreadable = bundled([part for part in new if part.text_bytes > VALUE_BYTES])
-        for bundle, days in (*self._put(readable), *self._put(unreadable, in_items=False)):
-            for part, pointer in bundle.pointers(days, self._kept_until_s(days)):
-                self._recent.note(self._owner, self._task_id, new[part], pointer, self._table.monotonic())
-                pointers[part.name] = pointer.attribute()
-        return pointers
+        unreadable = bundled([part for part in parts if part.text_bytes > VALUE_BYTES])
+        written = [*self._put(readable), *self._put(unreadable, in_items=False)]
+        return {
+            part.name: pointer.attribute()
+            for bundle, days in written
+            for part, pointer in bundle.pointers(days, self._kept_until_s(days))
+        }
 
     def _kept_until_s(self, days: int) -> int:
         """When a value written now is deleted at the earliest, epoch seconds; `days` as in `Pointer`."""
@@ -237,7 +226,8 @@ class Mover:
         written = list[tuple[Bundle, int]]()
         if bundles and self._bucket is not None:
             put, until_s = self._bucket.put, min(self._until_s, self._table.monotonic() + BUCKET_S)
-            jobs = [(b, partial(put, self._object_key(b), b.data, b.digest)) for b in bundles]
+            keys = {bundle: object_key(self._owner, self._task_id, bundle.name, self._days) for bundle in bundles}
+            jobs = [(bundle, partial(put, key, bundle.data, bundle.digest)) for bundle, key in keys.items()]
             failed = self._failed(jobs, until_s, "S3")
             written += [(bundle, self._days) for bundle in bundles if bundle not in failed]
             if failed:
@@ -248,9 +238,6 @@ class Mover:
             written += [(bundle, 0) for bundle in bundles if bundle not in failed]
             self.failed = self.failed or bool(failed)
         return written
-
-    def _object_key(self, bundle: Bundle) -> str:
-        return object_key(self._owner, self._task_id, bundle.name, self._days)
 
     def _pieces(self, bundle: Bundle) -> Iterator[tuple[Bundle, Callable[[], None]]]:
         """The writes of a bundle to items. It needs all of them."""
@@ -459,7 +446,6 @@ class Fetcher:
 
     def _lost(self, pointer: Pointer, cause: str) -> ValueLost:
         length = pointer.text_bytes
-        self._places.recent.forget(self._owner, self._task_id)
         logger.error("task %s: %s, of a value of %d bytes, is lost: %s", self._task_id, pointer.bundle, length, cause)
         return ValueLost(length, cause)
 

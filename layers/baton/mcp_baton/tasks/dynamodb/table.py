@@ -103,11 +103,6 @@ CHECKPOINT = RetryPolicy(throttled_s=20.0, unanswered_s=10.0, kept_s=3 * ATTEMPT
 """For a checkpoint. If it fails, the end of the run writes the same, and needs time for that."""
 
 
-def race_pause_s(races: int, rng: float) -> float:
-    """The pause after a write that has lost this many races, seconds: full jitter, at most 0.1."""
-    return rng * min(FIRST_RACE_S * 2.0 ** min(races - 1, 16), LONGEST_RACE_S)
-
-
 class ConditionFailed(Exception):
     """The condition of a write does not hold. `item` is `None` if it does not exist or the engine did not return it.
     `unsure`: the response to an earlier attempt was lost, so this write may have been applied."""
@@ -298,7 +293,8 @@ class TaskTable(Struct, frozen=True, eq=False):
     def wait_after_race(self, races: int) -> bool:
         """Wait before a write whose condition failed so many times is decided again. Returns whether there is time to
         try again."""
-        pause_s, left_ms = race_pause_s(races, self.rng()), self.left_ms()
+        left_ms = self.left_ms()
+        pause_s = self.rng() * min(FIRST_RACE_S * 2.0 ** min(races - 1, 16), LONGEST_RACE_S)
         if left_ms is not None and left_ms / 1000 - pause_s < ATTEMPT_S + REPLY_S:
             return False
         self.sleep(pause_s)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Self
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import ClaimLost, Conflict, OutcomeUnknown, TaskFinished, TaskHeld, TaskNotFound
@@ -12,7 +12,7 @@ from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.items import Limits, expired, key_of, task_id_of, to_record
 from mcp_baton.tasks.dynamodb.table import WRITE, ConditionFailed, RetryPolicy, TaskTable
-from mcp_baton.tasks.dynamodb.values import Reader, RecentWrites
+from mcp_baton.tasks.dynamodb.values import Reader
 from mcp_baton.tasks.ids import is_task_id, new_task_id
 from mcp_baton.tasks.record import Claim, TaskRecord
 from mcp_baton.telemetry import STORE_CONFLICTS
@@ -36,7 +36,6 @@ class TaskItems(Struct, frozen=True, eq=False):
     table: TaskTable
     limits: Limits = Limits()
     objects: "ObjectStore | None" = None
-    recent: RecentWrites = field(default_factory=RecentWrites)
     new_id: Callable[[int, int], str] = new_task_id
 
     def within(self, left_ms: Callable[[], int | None]) -> Self:
@@ -98,7 +97,7 @@ class TaskItems(Struct, frozen=True, eq=False):
     def places(self) -> "Places":
         from mcp_baton.tasks.dynamodb.outside import Places
 
-        return Places(self.table, self.objects, self.recent)
+        return Places(self.table, self.objects)
 
     def live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
         """The live task on which a condition failed.

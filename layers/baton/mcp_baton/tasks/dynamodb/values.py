@@ -1,10 +1,8 @@
 """The values in a task's item: decoded when they are read, and measured as DynamoDB does (docs/storage.md, Sizes)."""
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
-from threading import Lock
 from typing import Any, Final, Protocol, cast
 
 from msgspec import Struct
@@ -25,8 +23,6 @@ from mcp_baton.tasks.values import StoredValues, Weight
 COLLECTION_BYTES: Final = 3
 ELEMENT_BYTES: Final = 1
 
-REMEMBERED = 256
-REMEMBERED_S = 10.0
 DIGEST_BYTES = 16
 LARGE_BYTES: Final = 4_096
 """A value of more stored bytes leaves the task's item: every later write of the task would be charged for it."""
@@ -100,33 +96,6 @@ def name_of(digest: bytes) -> str:
     from base64 import urlsafe_b64encode
 
     return urlsafe_b64encode(digest[:DIGEST_BYTES]).decode().rstrip("=")
-
-
-class RecentWrites:
-    """Remembers the values that were just written outside, so that a write that lost its race does not write them
-    again. Times are monotonic, seconds."""
-
-    def __init__(self) -> None:
-        self._pointers = OrderedDict[tuple[str, str, bytes], tuple[float, Pointer]]()
-        self._lock = Lock()
-
-    def pointer(self, owner: str, task_id: str, digest: bytes, now_s: float) -> Pointer | None:
-        """The pointer to the value with this digest, if it was just written."""
-        with self._lock:
-            at_s, pointer = self._pointers.get((owner, task_id, digest), (0.0, None))
-        return pointer if now_s - at_s < REMEMBERED_S else None
-
-    def note(self, owner: str, task_id: str, digest: bytes, pointer: Pointer, now_s: float) -> None:
-        with self._lock:
-            self._pointers[owner, task_id, digest] = (now_s, pointer)
-            while len(self._pointers) > REMEMBERED:
-                self._pointers.popitem(last=False)
-
-    def forget(self, owner: str, task_id: str) -> None:
-        """Forget the values of a task, one of which was lost: it must be written again if it is needed."""
-        with self._lock:
-            for key in [key for key in self._pointers if key[:2] == (owner, task_id)]:
-                del self._pointers[key]
 
 
 class Reader(Protocol):
