@@ -99,7 +99,6 @@ class Cloud:
         self._handler = container(server, self.table, self.settings, self.time, worker)
 
     def client(self, era: Era = "2026", owner: str = "alice") -> Client:
-        """A client of the version that is served when it asks."""
         return Client(self._handle, owner, era)
 
     def _handle(self, event: JsonDict, context: Any) -> JsonDict:
@@ -156,7 +155,6 @@ class Cloud:
         return int(self.table.item(task_id)["run"]["M"]["until"]["N"]) >= self.time.ms + 10_000
 
     def work(self, most: int = 100) -> list[str]:
-        """Deliver until the queue is empty; what became of each delivery."""
         outcomes = []
         while self.queue:
             outcomes.append(self.deliver())
@@ -188,7 +186,6 @@ class QuickClient:
         return lambda **request: self._send(operation, request)
 
     def scan(self, **_request: Any) -> JsonDict:
-        """`Scan`, of everything."""
         return {"Items": list(self.database.items.values())}
 
     def _send(self, operation: str, request: JsonDict) -> JsonDict:

@@ -22,7 +22,6 @@ class PlainBucket:
     objects: dict[str, bytes]
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:  # noqa: ARG002 - the protocol has it
-        """Write an object."""
         self.objects[key] = data
 
     def get(self, key: str, most: int) -> bytes:  # noqa: ARG002 - the protocol has it
@@ -49,7 +48,6 @@ class SimulatedBucket:
         self._world = world
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:
-        """Write an object."""
         fault = self._point("PutObject")
         if fault not in {Fault.LOST_REQUEST, Fault.THROTTLED}:
             self._plain.put(key, data, digest)

@@ -28,8 +28,6 @@ class ConditionalCheckFailedException(ClientError):
 
 
 class Exceptions:
-    """A client's `exceptions`."""
-
     ConditionalCheckFailedException = ConditionalCheckFailedException
 
 
@@ -71,23 +69,18 @@ class SimulatedClient:
         self._left = 0
 
     def put_item(self, **request: Any) -> dict[str, Any]:
-        """`PutItem`."""
         return self._send("PutItem", request)
 
     def update_item(self, **request: Any) -> dict[str, Any]:
-        """`UpdateItem`."""
         return self._send("UpdateItem", request)
 
     def get_item(self, **request: Any) -> dict[str, Any]:
-        """`GetItem`."""
         return self._send("GetItem", request)
 
     def delete_item(self, **request: Any) -> dict[str, Any]:
-        """`DeleteItem`."""
         return self._send("DeleteItem", request)
 
     def query(self, **request: Any) -> dict[str, Any]:
-        """`Query`."""
         return self._send("Query", request)
 
     def _send(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,7 +182,6 @@ class SimulatedClient:
 
 
 def _partition(request: Mapping[str, Any]) -> str:
-    """The partition key that a request asks for."""
     key = request.get("Key") or request.get("Item") or {"pk": request["ExpressionAttributeValues"][":owner"]}
     return str(key["pk"]["S"])
 
@@ -207,12 +199,10 @@ class PlainClient:
         self._database = database
 
     def get_item(self, **request: Any) -> dict[str, Any]:
-        """`GetItem`."""
         return self._database.request("GetItem", request)
 
 
 def refused(refusal: Refusal, operation: str) -> ClientError:
-    """A refusal as botocore raises it."""
     response: Any = {
         "Error": {"Code": refusal.code, "Message": refusal.message},
         "ResponseMetadata": {"HTTPStatusCode": HTTP_STATUS.get(refusal.code, 400)},

@@ -32,11 +32,9 @@ class Drawn:
         self.taken: set[str] = set()
 
     def item(self, key: Item) -> Item:
-        """An item with this key and some attributes."""
         return {**key, **{name: self.attribute(HOLDS[name]) for name in NAMES if self.rng.random() < 0.8}}
 
     def attribute(self, kinds: tuple[str, ...] = KINDS, levels: int = 2) -> Attribute:
-        """A value of one of these types."""
         rng = self.rng
         kind = rng.choice([kind for kind in kinds if levels or kind not in {"M", "L"}])
         match kind:
@@ -82,11 +80,9 @@ class Drawn:
         return f"#{stored}"
 
     def value(self, *kinds: str) -> str:
-        """A placeholder of a value."""
         return self._given(self.attribute(kinds or KINDS))
 
     def condition(self, levels: int = 2) -> str:
-        """A condition."""
         if levels and self.rng.random() < 0.6:
             left, right = self.condition(levels - 1), self.condition(levels - 1)
             match self.rng.randrange(5):
@@ -126,7 +122,6 @@ class Drawn:
         return placeholder
 
     def update(self) -> str:
-        """An update of a few places."""
         rng = self.rng
         clauses: dict[str, list[str]] = {}
         for _ in range(rng.randrange(1, 4)):

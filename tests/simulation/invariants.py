@@ -106,7 +106,6 @@ class Judge:
         return number
 
     def _is_mine(self, change: Change, process: Process | None) -> bool:
-        """Whether a write is to the task that the simulation is about."""
         is_task = change.key[1].startswith(TASK)
         if is_task and not self.task_id and process is not None and not process.aside:
             self.task_id = change.key[1].removeprefix(TASK)
@@ -215,7 +214,6 @@ class Judge:
             )
 
     def began(self, call: Called) -> None:
-        """A tool begins."""
         self.claims.began(call)
         if call.key is None:
             return
@@ -230,12 +228,10 @@ class Judge:
             self.wrong(11, f"{process.name} did not answer within its time")
 
     def answered(self, process: Process) -> None:
-        """A process answered."""
         self.claims.ended(process)
         check_answer(self, process)
 
     def settled(self) -> None:
-        """Everybody has ended."""
         if self.head is not None:
             self._check_readable(self.head)
         for process in self.world.processes.values():

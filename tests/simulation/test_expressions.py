@@ -24,7 +24,6 @@ USUAL = 400
 
 @pytest.fixture(scope="module")
 def real(dynamodb_local_url: str) -> Iterator["DynamoDBClient"]:
-    """A client of the engine that says what is right."""
     with closing(http_client(dynamodb_local_url)) as client:
         create_table(client, TABLE)
         yield client

@@ -6,12 +6,10 @@ ITEM_BYTES = 409_600
 
 
 def item_bytes(item: Item) -> int:
-    """The bytes that count for an item."""
     return sum(len(name.encode()) + value_bytes(value) for name, value in item.items())
 
 
 def value_bytes(attribute: Attribute) -> int:
-    """The bytes that count for a value."""
     ((kind, value),) = attribute.items()
     match kind:
         case "S":

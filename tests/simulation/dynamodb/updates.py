@@ -133,7 +133,6 @@ def _sum(left: Attribute | None, right: Attribute | None, sign: int) -> Attribut
 
 
 def number_text(number: Decimal) -> str:
-    """A number as DynamoDB gives it out."""
     text = f"{number:f}"
     return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
 

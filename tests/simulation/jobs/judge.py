@@ -33,8 +33,6 @@ _SERIAL = re.compile(r'(?:"serial\\*": *|failed #)(\d+)')
 
 
 class JobJudge(Judge):
-    """Looks at everything that happens in the simulation of a job."""
-
     def __init__(self, world: "JobWorld", *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.jobs = world
@@ -150,7 +148,6 @@ class JobJudge(Judge):
     # Calls and answers.
 
     def began(self, call: Called) -> None:
-        """A tool begins."""
         super().began(call)
         if self._check_holder(call):
             answered = self.started[call.process.name][1]
@@ -179,7 +176,6 @@ class JobJudge(Judge):
             super().stopped(process)
 
     def answered(self, process: Process) -> None:
-        """A process answered its client."""
         if not isinstance(process.answer, Mapping):
             return
         match process.kind:
@@ -193,7 +189,6 @@ class JobJudge(Judge):
                     self.wrong(5, f"{process.name} is told that its answers are taken, and {sorted(lost)} have none")
 
     def settled(self) -> None:
-        """Everybody has ended."""
         for process in self.world.processes.values():
             answer = process.answer
             not_run = isinstance(answer, ProtocolError) and "nothing was run" in answer.message

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 def message(world: "JobWorld", process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
-    """The method and the params of what a client asks for."""
     match ask.kind:
         case "start":
             return "tools/call", {"name": world.job.tool, "arguments": world.arguments}

@@ -65,7 +65,6 @@ def order(of: int, ctx: Context) -> dict[str, Json]:
 
 @cache
 def job_server() -> Server:
-    """The server."""
     made = Server("simulated jobs")
     for tool in (report, weigh, survey):
         made.add_tool(tool, task="required")

@@ -57,8 +57,6 @@ MOST_ROUNDS = 8
 
 
 class JobWorld(World):
-    """A simulation of one seed. Arguments as `World`."""
-
     runs = frozenset[str]()
     stateless = True
     arguments: ClassVar[JsonObject] = {"of": 1}
@@ -88,11 +86,9 @@ class JobWorld(World):
         return JobJudge(self, strict=strict)
 
     def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - jobs have no definitions
-        """What is deployed."""
         return job_server()
 
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
-        """The method and the params of what a client asks for."""
         return message(self, process, ask)
 
     # What simulations do.
@@ -145,7 +141,6 @@ class JobWorld(World):
         return self.rng.choice(TIMES_S) if ask.event else super()._times_s(ask)
 
     def created(self, task_id: str) -> None:
-        """The task was created: clients can name it now."""
         if self.task_id is None:
             self.task_id = task_id
             for _ in range(self._others):
@@ -177,7 +172,6 @@ class JobWorld(World):
                 self._invoke(Ask("poll"), max(wait_ms, 0.0))
 
     def asked(self) -> None:
-        """The job asks its client, who may answer."""
         if not self.weather.over:
             for _ in range(self._answering):
                 self._invoke(Ask("update"), self.rng.choice(ANSWERS_AFTER_MS))
@@ -185,7 +179,6 @@ class JobWorld(World):
     # What Lambda does.
 
     def deliver(self, event: JsonObject) -> None:
-        """Lambda has taken an event."""
         if self.weather.over:
             self._invoke(Ask("work", last=True, event=event))
             return
