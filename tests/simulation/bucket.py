@@ -25,22 +25,13 @@ class PlainBucket:
         self.objects[key] = data
 
     def get(self, key: str, most: int) -> bytes:  # noqa: ARG002 - the protocol has it
-        """Read an object.
-
-        Raises:
-            ObjectMissing: there is none.
-        """
         if key not in self.objects:
             raise ObjectMissing
         return self.objects[key]
 
 
 class SimulatedBucket:
-    """The bucket of a container.
-
-    Args:
-        world: The simulation.
-    """
+    """The bucket of a container."""
 
     def __init__(self, world: "World") -> None:
         assert world.bucket is not None
@@ -55,7 +46,6 @@ class SimulatedBucket:
         self._after(fault, "PutObject")
 
     def get(self, key: str, most: int) -> bytes:
-        """Read an object."""
         fault = self._point("GetObject")
         self._after(fault, "GetObject")
         return self._plain.get(key, most)

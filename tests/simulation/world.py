@@ -1,6 +1,7 @@
 """One simulation: a table, two owners, invocations around one task, faults, and a judge that checks every write."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any, NoReturn, cast
 
@@ -189,18 +190,19 @@ class World:
         invoke(self, process, ask)
 
     def stored(self, task_id: str, name: str) -> Json:
-        """A variable as it stands, read by a process that nothing can happen to, whose clock stands at 0.
+        """A variable as it stands."""
+        with self.undisturbed() as store:
+            return store.get(OWNER, task_id).variables[name]
 
-        Raises:
-            StoreError: it cannot be read.
-        """
+    @contextmanager
+    def undisturbed(self) -> Iterator[DynamoDBTaskStore]:
+        """The store of a process that nothing can happen to, whose clock stands at 0."""
         client: Any = PlainClient(self.database)
         objects = None if self.bucket is None else PlainBucket(self.bucket)
         table = TaskTable("tasks", Connection(lambda: client), clock_ms=lambda: 0)
-        store = DynamoDBTaskStore(table, objects=objects)
         self.judging = True
         try:
-            return store.get(OWNER, task_id).variables[name]
+            yield DynamoDBTaskStore(table, objects=objects)
         finally:
             self.judging = False
 

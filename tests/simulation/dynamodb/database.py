@@ -219,7 +219,7 @@ def _fresh(attribute: Attribute) -> Attribute:
             return {"M": {name: _fresh(element) for name, element in value.items()}}
         if kind == "L":
             return {"L": [_fresh(element) for element in value]}
-        return {kind: list(value)} if kind in {"SS", "NS", "BS"} else {kind: value}
+        return {kind: list(value) if kind == "BS" else value}
     raise Invalid("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
 
 
@@ -266,6 +266,5 @@ def _check_values(values: Iterable[Attribute]) -> None:
     for value in values:
         if len(value) != 1:
             raise Invalid("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
-        for kind in ("SS", "NS", "BS"):
-            if kind in value and not value[kind]:
-                raise Invalid("One or more parameter values were invalid: An string set  may not be empty")
+        if value.get("BS") == []:
+            raise Invalid("One or more parameter values were invalid: An string set  may not be empty")

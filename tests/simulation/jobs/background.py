@@ -13,7 +13,6 @@ from typing import ClassVar, cast
 from mcp_baton import Argument, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
-from tests.simulation.answers import check_answer
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of
 from tests.simulation.invariants import TASK, Judge
@@ -167,7 +166,7 @@ class BackgroundJudge(JobJudge):
         match value:
             case {"structuredContent": {"steps": list()} as structure}:
                 process.answer = cast("JsonObject", value)
-                check_answer(self.flow, process)
+                self.flow.check_answer(process)
                 state = cast("JsonObject", structure)
                 self.world.replies.check_state(process, state, certain="persisted" not in process.meta)
             case {"isError": True} if not process.calls:

@@ -23,6 +23,7 @@ from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import TERMINAL, status_of
 from tests.simulation.invariants import TASK, Judge
+from tests.simulation.invocations import OWNER
 from tests.simulation.jobs.heads import Head, head_in
 from tests.simulation.journal import Called, Process
 
@@ -130,7 +131,8 @@ class JobJudge(Judge):
         if after.status != "completed" or process.kind == "complete":
             return
         try:
-            result = self.jobs.result(item["sk"]["S"].removeprefix(TASK))
+            with self.world.undisturbed() as store:
+                result = store.get(OWNER, item["sk"]["S"].removeprefix(TASK)).result
         except StoreError as error:
             self.wrong(7, f"the result cannot be read as it is written: {error}")
             return

@@ -6,7 +6,7 @@ from functools import cache
 from mcp_baton import Context, Server
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.asking.questions import elicitation
-from tests.simulation.servers import STAGE
+from tests.simulation.servers import STAGE, weigh
 
 FORM: dict[str, Json] = {"type": "object", "properties": {"by": {"type": "string"}}}
 
@@ -41,11 +41,6 @@ def report(of: int, ctx: Context) -> dict[str, Json]:
 def charge(of: int, ctx: Context) -> dict[str, Json]:
     """Do something that must not be done twice."""
     return STAGE.call("charge", {"of": of}, ctx)
-
-
-def weigh(of: int, ctx: Context) -> dict[str, Json]:
-    """Give back something large."""
-    return STAGE.call("weigh", {"of": of}, ctx)
 
 
 def survey(of: int, ctx: Context) -> dict[str, Json]:
