@@ -118,7 +118,7 @@ def test_a_small_result_leaves_a_full_item(overflowing: Store, owner: str, begin
     requests.take()
     completed = overflowing.complete(owner, task.task_id, {"small": small})
     assert requests.take() == ["UpdateItem", "GetItem", "PutObject", "UpdateItem"]
-    assert (completed.result, moved(completed)) == ({"small": small}, ["result"])
+    assert (completed.result, moved(completed), completed.by_client) == ({"small": small}, ["result"], True)
 
 
 def test_a_refused_completion_writes_no_object(overflowing: Store, owner: str, bucket: Bucket, begin: Begin) -> None:
