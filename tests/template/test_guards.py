@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.template.cloudformation import Stack
-from tests.template.conftest import MODES, MakeStack
-from tests.template.test_operation import function, statements
+from tests.template.conftest import MODES, MakeStack, function
+from tests.template.test_operation import statements
 
 KEY = "arn:aws:kms:eu-central-1:123456789012:key/1a2b3c4d-0000-1111-2222-333344445555"
 ACL = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/floods/1a2b3c4d-0000"

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct, structs
@@ -66,17 +67,27 @@ WRITE_ATTEMPTS: Final = 10
 """How often a run tries to write. Each lost race means that a continuation wrote in between."""
 
 
-def ready(workflow: Workflow, statuses: Mapping[str, StepStatus], started: Container[str]) -> Iterator[Step]:
+def ready(
+    workflow: Workflow, statuses: Mapping[str, StepStatus], started: Container[str], first: int = 0
+) -> Iterator[Step]:
     """The steps that can start now, in order: all that they need is settled, and this run has not started them.
 
     Steps that run one after the other are the case that each step needs all steps before it.
+
+    Args:
+        first: The place of the first step that is not settled, or an earlier place.
     """
-    for step in workflow.steps:
+    is_parallel = workflow.parallel > 1
+    for step in islice(workflow.steps, first, None):
         if not statuses[step.name].settled:
-            if step.name not in started and all(statuses[name].settled for name in workflow.needs(step)):
+            if step.name not in started and (not is_parallel or _has_all(workflow.needs(step), statuses)):
                 yield step
-            if workflow.parallel == 1:
+            if not is_parallel:
                 return  # all later steps need this one
+
+
+def _has_all(names: Iterable[str], statuses: Mapping[str, StepStatus]) -> bool:
+    return all(statuses[name].settled for name in names)
 
 
 class Engine:
@@ -234,8 +245,10 @@ class Engine:
     def _next_call(self, run: Run) -> Call | None:
         """The next call, whether of a step or of an element of a list; `None` if none can start now."""
         while not run.is_over:
-            step = run.list_with_room() or next(ready(run.workflow, run.statuses, run.started), None)
-            if step is None or run.has_no_room(step):
+            step = run.list_with_room() if run.lists else None
+            if step is None and run.running_steps < run.workflow.parallel:
+                step = next(ready(run.workflow, run.statuses, run.started, run.first_open()), None)
+            if step is None:
                 return None
             try:
                 call = self._begin(run, step) if step.name not in run.lists else self._begin_item(run, step)
@@ -254,11 +267,11 @@ class Engine:
             run.settle(StepTrace(step, None, (), Skipped()))
             return None
         if runs is not True:
-            run.stops[step.name] = runs, Blocked(step, (), frozenset())
+            run.stop_at(step, runs, Blocked(step, (), frozenset()))
             return None
         began = self._check_start(step, self._host, run.lease)
         if not isinstance(began, Began | None):
-            run.stops[step.name] = began, None
+            run.stop_at(step, began)
             return None
         if self._host.announces:
             number = sum(status.settled for status in run.statuses.values()) + run.running_steps + 1
@@ -278,7 +291,7 @@ class Engine:
             run.begin_list(call, items)
             self._end_list(run, step)
         else:
-            run.stops[step.name] = items.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset())
+            run.stop_at(step, items.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset()))
 
     def _begin_item(self, run: Run, step: Step) -> Call | None:
         """The call of the next element of a list; `None` if it cannot start, or if a continuation has its result."""
@@ -290,7 +303,7 @@ class Engine:
         began = self._check_start(step, self._host, run.lease)
         if isinstance(began, Began | None):
             return Call(step, began, listed.waiting.pop(0))
-        run.stops[step.name] = began, None
+        run.stop_at(step, began)
         return None
 
     def _check_start(self, step: Step, host: Host, lease: Lease | LeaseOfThread | None) -> Began | Stop | None:
@@ -401,7 +414,7 @@ class Engine:
         if ended.trace is not None:
             run.settle(ended.trace)
         if ended.stop is not None:
-            run.stops[step.name] = ended.stop, ended.blocked
+            run.stop_at(step, ended.stop, ended.blocked)
         elif step.checkpoint:
             self._checkpoint(run, step)
 
@@ -421,7 +434,7 @@ class Engine:
     def _checkpoint(self, run: Run, step: Step) -> None:
         over = self._write(run, None, finished=False, last=False)
         if over is not None:
-            run.stops[step.name] = over, None
+            run.stop_at(step, over)
 
     def _timing(self, call: Call) -> Timing | None:
         """The timing of a call that has ended; `None` for a run without a task."""

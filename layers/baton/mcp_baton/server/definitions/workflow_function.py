@@ -55,8 +55,6 @@ class StepOptions(TypedDict, total=False):
     """How often the tool is called again within a run."""
     when: object
     """The step runs only if this condition holds: `order.total > 100`, `exists(x) & not_(y)`."""
-    each: object
-    """A list: the tool is called once for each element, and the result is the list of results."""
     parallel: int
     """How many calls of a step with `each` run at the same time."""
     after: Sequence[object]
@@ -146,6 +144,26 @@ def _current(function: str) -> _Recording:
 def step[**P, R](
     tool: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]],
     *,
+    each: object,
+    name: str | None = None,
+    **options: Unpack[StepOptions],
+) -> Callable[P, list[R]]: ...
+@overload
+def step[**P, R](
+    tool: Callable[Concatenate[Context, P], R], *, each: object, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[P, list[R]]: ...
+@overload
+def step[**P, R](
+    tool: Callable[P, Coroutine[Any, Any, R]], *, each: object, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[P, list[R]]: ...
+@overload
+def step[**P, R](
+    tool: Callable[P, R], *, each: object, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[P, list[R]]: ...
+@overload
+def step[**P, R](
+    tool: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]],
+    *,
     name: str | None = None,
     **options: Unpack[StepOptions],
 ) -> Callable[P, R]: ...
@@ -162,18 +180,20 @@ def step[**P, R](
     tool: Callable[P, R], *, name: str | None = None, **options: Unpack[StepOptions]
 ) -> Callable[P, R]: ...
 @overload
-def step(tool: str, *, name: str | None = None, **options: Unpack[StepOptions]) -> Callable[..., Any]: ...
+def step(
+    tool: str, *, each: object = None, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[..., Any]: ...
 def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
     """Describe a step of a workflow function: `book = step(find_book)(title=title)`.
 
     Args:
         tool: The decorated function, or a tool's name.
         name: The step's name; the tool's unless given. A second step with the same tool needs one.
+        each: A list: the tool is called once for each element, `item()`, and the result is the list of results.
         options: See `StepOptions`.
 
     Returns:
         A callable with the tool's own parameters. Its call adds the step and returns a reference to the step's result.
-        For a step with `each`, `item()` is the current element in that call, and the result is a list.
 
     Raises:
         WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
