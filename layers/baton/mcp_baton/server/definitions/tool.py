@@ -124,7 +124,6 @@ class Tool:
             _ = self.mirrored  # report invalid marks now, because clients would drop the tool
 
     def renamed(self, name: str) -> "Tool":
-        """The same tool under another name."""
         return Tool(self.function, name, self.labels, self._input_schema, self.requires, self.sets, self.tasks)
 
     @cached_property
@@ -265,12 +264,9 @@ def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str |
         declared = declared_name(schema)
         if declared is None:
             return None
-        names = [declared, f"{declared}_"] if _is_open(schema) else [declared]
+        is_open = schema.get("additionalProperties", True) in (True, {})
+        names = [declared, f"{declared}_"] if is_open else [declared]
     return next((name for name in names if name not in structured), None)
-
-
-def _is_open(schema: Mapping[str, Any]) -> bool:
-    return schema.get("additionalProperties", True) in (True, {})
 
 
 def _said(schema: Mapping[str, Any]) -> dict[str, Json]:
