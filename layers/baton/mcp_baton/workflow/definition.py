@@ -200,10 +200,11 @@ class Ask(Struct, frozen=True):
 class _Kept:
     """Cached values. They are not fields, so copies compute them again."""
 
-    __slots__ = ("_by_binding", "_by_name", "_fingerprint", "_needs")
+    __slots__ = ("_by_binding", "_by_name", "_fingerprint", "_is_parallel", "_needs")
     _fingerprint: str
     _by_binding: "Mapping[str, Step]"
     _by_name: "Mapping[str, Step]"
+    _is_parallel: bool
     _needs: "Mapping[str, frozenset[str]]"
 
 
@@ -459,7 +460,9 @@ class Workflow(_Kept):
     @property
     def is_parallel(self) -> bool:
         """Whether several calls may run at the same time."""
-        return self.parallel > 1 or any(step.parallel > 1 for step in self.steps)
+        if not hasattr(self, "_is_parallel"):
+            _freeze(self, _is_parallel=max(self.parallel, *(step.parallel for step in self.steps)) > 1)
+        return self._is_parallel
 
     def needs(self, step: Step) -> frozenset[str]:
         """The names of the earlier steps that must be settled before a step starts.

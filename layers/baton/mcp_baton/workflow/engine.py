@@ -7,7 +7,9 @@ functions (`ready`, `decide`, `run_batch`). The effects are here: create or clai
 import logging
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct, structs
@@ -15,7 +17,7 @@ from msgspec import Struct, structs
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreBusy, StoreError, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord
+from mcp_baton.tasks.record import ITEMS_PREFIX, RESULT_PREFIX, Claim, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
@@ -66,17 +68,27 @@ WRITE_ATTEMPTS: Final = 10
 """How often a run tries to write. Each lost race means that a continuation wrote in between."""
 
 
-def ready(workflow: Workflow, statuses: Mapping[str, StepStatus], started: Container[str]) -> Iterator[Step]:
+def ready(
+    workflow: Workflow, statuses: Mapping[str, StepStatus], started: Container[str], first: int = 0
+) -> Iterator[Step]:
     """The steps that can start now, in order: all that they need is settled, and this run has not started them.
 
     Steps that run one after the other are the case that each step needs all steps before it.
+
+    Args:
+        first: The place of the first step that is not settled, or an earlier place.
     """
-    for step in workflow.steps:
+    is_parallel = workflow.parallel > 1
+    for step in islice(workflow.steps, first, None):
         if not statuses[step.name].settled:
-            if step.name not in started and all(statuses[name].settled for name in workflow.needs(step)):
+            if step.name not in started and (not is_parallel or _has_all(workflow.needs(step), statuses)):
                 yield step
-            if workflow.parallel == 1:
+            if not is_parallel:
                 return  # all later steps need this one
+
+
+def _has_all(names: Iterable[str], statuses: Mapping[str, StepStatus]) -> bool:
+    return all(statuses[name].settled for name in names)
 
 
 class Engine:
@@ -162,7 +174,12 @@ class Engine:
         statuses = carried(task, workflow)
         run = Run(workflow, run_input, lease, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
         completed = [step for step in workflow.steps if statuses[step.name] is StepStatus.COMPLETED]
-        read_ahead(task.variables, [f"{RESULT_PREFIX}{step.name}" for step in completed])
+        lists = [f"{ITEMS_PREFIX}{step.name}" for step in workflow.steps if not statuses[step.name].settled]
+        lists = [name for name in lists if name in task.variables]
+        read_ahead(task.variables, [*(f"{RESULT_PREFIX}{step.name}" for step in completed), *lists])
+        for name in lists:
+            with suppress(ValueLost):  # `decide_items` reports it
+                task.variables[name]
         for step in completed:
             self._replay(run, step)
         skipped = (step for step in workflow.steps if statuses[step.name] is StepStatus.SKIPPED)
@@ -234,8 +251,10 @@ class Engine:
     def _next_call(self, run: Run) -> Call | None:
         """The next call, whether of a step or of an element of a list; `None` if none can start now."""
         while not run.is_over:
-            step = run.list_with_room() or next(ready(run.workflow, run.statuses, run.started), None)
-            if step is None or run.has_no_room(step):
+            step = run.list_with_room() if run.lists else None
+            if step is None and run.running_steps < run.workflow.parallel:
+                step = next(ready(run.workflow, run.statuses, run.started, run.first_open()), None)
+            if step is None:
                 return None
             try:
                 call = self._begin(run, step) if step.name not in run.lists else self._begin_item(run, step)
@@ -254,11 +273,11 @@ class Engine:
             run.settle(StepTrace(step, None, (), Skipped()))
             return None
         if runs is not True:
-            run.stops[step.name] = runs, Blocked(step, (), frozenset())
+            run.stop_at(step, runs, Blocked(step, (), frozenset()))
             return None
         began = self._check_start(step, self._host, run.lease)
         if not isinstance(began, Began | None):
-            run.stops[step.name] = began, None
+            run.stop_at(step, began)
             return None
         if self._host.announces:
             number = sum(status.settled for status in run.statuses.values()) + run.running_steps + 1
@@ -278,7 +297,7 @@ class Engine:
             run.begin_list(call, items)
             self._end_list(run, step)
         else:
-            run.stops[step.name] = items.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset())
+            run.stop_at(step, items.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset()))
 
     def _begin_item(self, run: Run, step: Step) -> Call | None:
         """The call of the next element of a list; `None` if it cannot start, or if a continuation has its result."""
@@ -290,7 +309,7 @@ class Engine:
         began = self._check_start(step, self._host, run.lease)
         if isinstance(began, Began | None):
             return Call(step, began, listed.waiting.pop(0))
-        run.stops[step.name] = began, None
+        run.stop_at(step, began)
         return None
 
     def _check_start(self, step: Step, host: Host, lease: Lease | LeaseOfThread | None) -> Began | Stop | None:
@@ -401,7 +420,7 @@ class Engine:
         if ended.trace is not None:
             run.settle(ended.trace)
         if ended.stop is not None:
-            run.stops[step.name] = ended.stop, ended.blocked
+            run.stop_at(step, ended.stop, ended.blocked)
         elif step.checkpoint:
             self._checkpoint(run, step)
 
@@ -421,7 +440,7 @@ class Engine:
     def _checkpoint(self, run: Run, step: Step) -> None:
         over = self._write(run, None, finished=False, last=False)
         if over is not None:
-            run.stops[step.name] = over, None
+            run.stop_at(step, over)
 
     def _timing(self, call: Call) -> Timing | None:
         """The timing of a call that has ended; `None` for a run without a task."""

@@ -264,6 +264,7 @@ class Run:
         started: The steps that this run has started.
         running: How many calls of a step run in other threads, by step.
         stops: Why steps could not be settled, by step, and what was read for them.
+        is_over: Whether the run cannot write to its task any more.
         lists: The calls of steps with `each`, by step.
     """
 
@@ -288,6 +289,8 @@ class Run:
         self.started: set[str] = set()
         self.running: dict[str, int] = {}
         self.stops: dict[str, tuple[Stop, Blocked | None]] = {}
+        self.is_over = False
+        self._first_open = 0
         self.lists: dict[str, ListRun] = {}
         self.items: dict[str, Items] = {}
         self.written = 0
@@ -315,10 +318,10 @@ class Run:
 
     # Which calls run
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the run cannot write to its task any more."""
-        return any(isinstance(stop, TaskOver | Superseded) for stop, _ in self.stops.values())
+    def stop_at(self, step: Step, stop: Stop, blocked: Blocked | None = None) -> None:
+        """Note why a step could not be settled."""
+        self.stops[step.name] = stop, blocked
+        self.is_over = self.is_over or isinstance(stop, TaskOver | Superseded)
 
     @property
     def stop(self) -> Stop | None:
@@ -326,14 +329,20 @@ class Run:
         found = [self.stops[step.name][0] for step in self.workflow.steps if step.name in self.stops]
         return next((stop for stop in found if isinstance(stop, TaskOver | Superseded)), found[0] if found else None)
 
+    def first_open(self) -> int:
+        """The place of the first step that is not settled."""
+        steps, place = self.workflow.steps, self._first_open
+        while place < len(steps) and self.statuses[steps[place].name].settled:
+            place += 1
+        self._first_open = place
+        return place
+
     @property
     def running_steps(self) -> int:
         """How many steps have begun and not ended."""
+        if not self.lists:
+            return len(self.running)
         return len(self.running.keys() | {name for name, it in self.lists.items() if it.waiting} - self.stops.keys())
-
-    def has_no_room(self, step: Step) -> bool:
-        """Whether a step cannot start yet, because as many steps run as the workflow allows."""
-        return step.name not in self.lists and self.running_steps >= self.workflow.parallel
 
     def list_with_room(self) -> Step | None:
         """The first step with a list of which another call can begin now."""
@@ -361,7 +370,7 @@ class Run:
             listed.unwritten += 1
         listed.attempts += ended.trace.attempts if ended.trace else 0
         if ended.stop is not None:
-            self.stops[ended.call.step.name] = ended.stop, None
+            self.stop_at(ended.call.step, ended.stop)
 
     def known_at(self, call: Call) -> Known:
         """What is known to a call: for that of an element, also the element."""
