@@ -40,6 +40,7 @@ from tests.fakes import Pauses
 from tests.sent import Requests
 from tests.store.conftest import WORK, AfterRead, Clock, Engine, LostReplies
 from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Store, Stores
+from tests.store.steps import hooked
 
 WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
 ERROR: JsonObject = {"code": -32603, "message": "the worker was lost"}
@@ -175,7 +176,9 @@ def test_a_missing_or_foreign_job_is_not_found(
 
 # Every write of a worker, and what it must hold for it
 
-WRITES: dict[str, Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]] = {
+type Write = Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]
+
+WRITES: dict[str, Write] = {
     "result": lambda store, task, claim: store.write(task, Batch(result={"a": 1}, claim=claim, release=True)).task,
     "renew": lambda store, task, claim: store.renew(task, claim),
     "fail": lambda store, task, claim: store.jobs.fail(task, claim, ERROR),
@@ -191,7 +194,7 @@ def test_a_worker_cannot_write_after_a_takeover(
     held_job: HeldJob,
     worker: MakeClaim,
     clock: Clock,
-    write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
+    write: Write,
 ) -> None:
     task, claim = held_job()
     clock.ms += LEASE_MS + 1
@@ -203,7 +206,7 @@ def test_a_worker_cannot_write_after_a_takeover(
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_a_worker_with_an_expired_claim_can_write_if_no_other_took_over(
-    store: Store, held_job: HeldJob, clock: Clock, write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]
+    store: Store, held_job: HeldJob, clock: Clock, write: Write
 ) -> None:
     task, claim = held_job()
     clock.ms += LEASE_MS * 3
@@ -215,7 +218,7 @@ def test_a_worker_with_an_expired_claim_can_write_if_no_other_took_over(
 def test_a_worker_cannot_write_after_the_release(
     store: Store,
     held_job: HeldJob,
-    write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
+    write: Write,
     is_answered: bool,
 ) -> None:
     task, claim = held_job()
@@ -233,7 +236,7 @@ def test_nothing_is_written_after_a_cancellation(
     store: Store,
     held_job: HeldJob,
     worker: MakeClaim,
-    write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
+    write: Write,
     asking: bool,
 ) -> None:
     task, claim = held_job()
@@ -720,25 +723,18 @@ def test_a_job_that_ends_while_it_is_extended_is_not_counted(
         nonlocal writes_head
         writes_head = params["Key"]["sk"]["S"].startswith("TASK#")
 
+    cancelling = iter([lambda: store.cancel(owner, task.task_id)])
+
     def cancel(**_: object) -> None:
         if writes_head:
-            stop()
-            store.cancel(owner, task.task_id)
+            next(cancelling, lambda: None)()
 
-    events = engine.client.meta.events
     when = "before-send" if ended == "before" else "after-call"
-    handlers: list[tuple[str, Any]] = [
-        ("provide-client-params.dynamodb.UpdateItem", sending),
-        (f"{when}.dynamodb.UpdateItem", cancel),
-    ]
-
-    def stop() -> None:
-        for event, handler in handlers:
-            events.unregister(event, handler)
-
-    for event, handler in handlers:
-        events.register_first(event, handler)
-    with suppress(TaskFinished):
+    with (
+        suppress(TaskFinished),
+        hooked(engine.client, "provide-client-params.dynamodb.UpdateItem", sending),
+        hooked(engine.client, f"{when}.dynamodb.UpdateItem", cancel),
+    ):
         store.jobs.extend(task, 36_000_000)
     assert store.get(owner, task.task_id).status is TaskStatus.CANCELLED
     assert store.create(new).status is WORKING

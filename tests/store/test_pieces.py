@@ -1,7 +1,7 @@
 """Large values in items of their own: up to 6 MB, with missing and damaged pieces (docs/storage.md)."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from tests.noise import noise
 from tests.sent import Requests
 from tests.store.conftest import Clock, Engine
 from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores
-from tests.store.steps import done, note, result
+from tests.store.steps import done, hooked, note, result
 from tests.store.test_overflow import BIG, moved
 from tests.store.test_overflow_faults import Killed, killed_before_the_update
 
@@ -42,15 +42,9 @@ def value_item(engine: Engine, key: dict[str, Any]) -> dict[str, Any]:
     return engine.client.get_item(TableName="tasks", Key=key, ConsistentRead=True)["Item"]
 
 
-@contextmanager
-def at_each(engine: Engine, operation: str, do: Callable[..., object]) -> Iterator[None]:
+def at_each(engine: Engine, operation: str, do: Callable[..., object]) -> AbstractContextManager[None]:
     """Do something at each request of a kind, before it is sent."""
-    handler: Any = do
-    engine.client.meta.events.register_first(f"before-send.dynamodb.{operation}", handler)
-    try:
-        yield
-    finally:
-        engine.client.meta.events.unregister(f"before-send.dynamodb.{operation}", handler)
+    return hooked(engine.client, f"before-send.dynamodb.{operation}", do)
 
 
 def fail(**_: object) -> None:

@@ -7,6 +7,7 @@ functions (`ready`, `decide`, `run_batch`). The effects are here: create or clai
 import logging
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -16,7 +17,7 @@ from msgspec import Struct, structs
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreBusy, StoreError, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord
+from mcp_baton.tasks.record import ITEMS_PREFIX, RESULT_PREFIX, Claim, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
@@ -173,7 +174,12 @@ class Engine:
         statuses = carried(task, workflow)
         run = Run(workflow, run_input, lease, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
         completed = [step for step in workflow.steps if statuses[step.name] is StepStatus.COMPLETED]
-        read_ahead(task.variables, [f"{RESULT_PREFIX}{step.name}" for step in completed])
+        lists = [f"{ITEMS_PREFIX}{step.name}" for step in workflow.steps if not statuses[step.name].settled]
+        lists = [name for name in lists if name in task.variables]
+        read_ahead(task.variables, [*(f"{RESULT_PREFIX}{step.name}" for step in completed), *lists])
+        for name in lists:
+            with suppress(ValueLost):  # `decide_items` reports it
+                task.variables[name]
         for step in completed:
             self._replay(run, step)
         skipped = (step for step in workflow.steps if statuses[step.name] is StepStatus.SKIPPED)

@@ -88,14 +88,10 @@ def _check_fields(form: JsonObject, name: str) -> None:
     if form.get("type") != "object" or not isinstance(properties, Mapping):
         raise ValueError(f"{name}: a form is an object with flat fields; give it `type: object` and `properties`")
     for field, shown in properties.items():
-        if not isinstance(shown, Mapping) or not (_is_flat(shown) or is_choice_of_several(shown)):
+        if not isinstance(shown, Mapping) or not (str(shown.get("type")) in PRIMITIVES or is_choice_of_several(shown)):
             raise ValueError(
                 f"{name}: the field {field!r} is not possible in a form; use text, numbers, booleans and choices"
             )
-
-
-def _is_flat(shown: JsonObject) -> bool:
-    return isinstance(shown.get("type"), str) and shown["type"] in PRIMITIVES
 
 
 def is_choice_of_several(shown: Mapping[str, Json]) -> bool:

@@ -65,15 +65,12 @@ def _options(request: Request) -> ViewOptions:
             f'Invalid params: `_meta[\'{VARIABLES_KEY}\']` must be "{ALL}" or "{NONE}"; '
             "leave it out for the values that are kept with the task",
         )
+    shown = None if values is None else str(values)
     if meta.get(NEXT_KEY) is not True:
-        return options_of(request, values=None if values is None else str(values))
+        return options_of(request, values=shown)
     from mcp_baton.server.workflows.continuations import plan_of, remaining
 
-    return options_of(
-        request,
-        values=None if values is None else str(values),
-        following=lambda task: remaining(request, plan_of(request, task)),
-    )
+    return options_of(request, values=shown, following=lambda task: remaining(request, plan_of(request, task)))
 
 
 def list_tasks(request: Request) -> JsonObject:

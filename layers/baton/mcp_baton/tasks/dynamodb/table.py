@@ -70,14 +70,10 @@ class RetryPolicy(Struct, frozen=True):
     def pause_s(
         self, attempt: int, since_s: float, left_s: float | None, rng: float, *, throttled: bool
     ) -> float | None:
-        """The pause before the next attempt, seconds; `None` if there is no next attempt.
+        """The pause after so many attempts, seconds; `None` if there is no next attempt.
 
-        Args:
-            attempt: The number of attempts so far.
-            since_s: Seconds since the first attempt began.
-            left_s: Seconds until the function is stopped; `None` if nothing stops it.
-            rng: A random number from 0 up to 1 (full jitter): callers that were throttled together retry apart.
-            throttled: Whether DynamoDB throttled the request; otherwise it did not respond.
+        `since_s` counts from the first attempt, `left_s` until the function is stopped. `rng` is a random number from 0
+        up to 1 (full jitter): callers that were throttled together retry apart.
         """
         pause_s = rng * min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 16), LONGEST_PAUSE_S)
         budget_s = self.throttled_s if throttled else self.unanswered_s
@@ -194,8 +190,7 @@ class TaskTable(Struct, frozen=True, eq=False):
 
     Attributes:
         clock_ms: The wall clock, epoch milliseconds.
-        monotonic: A monotonic clock, seconds. Retries are measured by it.
-        sleep: Waits for a number of seconds.
+        monotonic: Seconds. Retries are measured by it.
         rng: Returns a number from 0 up to 1, for the pauses between attempts.
         left_ms: Milliseconds until the function is stopped; `None` if nothing stops it.
     """
@@ -225,11 +220,11 @@ class TaskTable(Struct, frozen=True, eq=False):
             self._written_item({"pk": item["pk"], "sk": item["sk"]}, failed, token, retry_policy, began_s)
 
     def update(self, key: Item, update: Update, retry_policy: RetryPolicy = WRITE, *, whole: bool = True) -> Item:
-        """Make one write, in one or more attempts, and return the item after it, or with `whole=False` at least the
-        attributes that were written. Raises as `put`.
+        """Make one write, and return the item after it, or with `whole=False` at least the attributes that were
+        written. Raises as `put`.
 
-        If an attempt was applied but its response was lost, the next attempt fails, because the item already contains
-        the token. So the token in the item distinguishes this from a lost race.
+        If an attempt was applied but its response was lost, the next one fails. The token in the item distinguishes
+        this from a lost race.
         """
         request: dict[str, Any] = {
             "TableName": self.name,
