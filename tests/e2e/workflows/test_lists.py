@@ -406,3 +406,31 @@ def test_a_list_in_a_condition_and_its_result_in_a_later_step() -> None:
 
     assert [run.steps["double"] for run in results] == ["skipped", "completed"]
     assert totals == [0, 12]
+
+
+def test_the_messages_of_a_prompt_name_the_list_once() -> None:
+    sites = Sites()
+    sites.down = {"c"}
+    with connect(sites.server) as client:
+        texts = [message.text for message in client.get_prompt("report").messages]
+
+    assert '2. notify, for each element of "find": Notify a site.' in texts[1]
+    assert texts[-3:-1] == [
+        'Calling notify for each element of "find"',
+        "Error from notify: 1 of 3 calls failed; the call for element 2: c is down",
+    ]
+
+
+def test_results_that_were_too_large_to_store_are_not_made_again() -> None:
+    sites = Sites()
+    sites.down = {"c"}
+    with connect(sites.server) as client:
+        client.tool_returns("notify", "x" * 5_000_000, times=2)
+        run = client.call_workflow("report")
+        before = sites.calls()
+        again = client.call_workflow("report", task=run.task_id)
+
+    assert run.meta["oversized"] == [ITEMS]
+    assert before == ["c"]
+    assert again.pause.error.startswith("each: the results of earlier calls are lost: ")
+    assert sites.calls() == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, Retry, Server, Step, ToolError, Workflow, constant, step_output, task_variable
+from mcp_baton import Context, Retry, Server, Step, ToolError, Workflow, constant, item, step_output, task_variable
 from mcp_baton.tasks.record import RENEW_MS
 from mcp_baton.tasks.variables import MAX_VARIABLES
 from mcp_baton.testing import connect
@@ -206,7 +206,7 @@ def test_a_run_whose_task_is_cancelled_starts_nothing_more(make_client: MakeClie
     assert "last" not in together.called
 
 
-def test_no_step_starts_when_the_time_is_over_and_the_others_are_recorded(make_client: MakeClient) -> None:
+def test_no_step_starts_when_the_time_is_over(make_client: MakeClient) -> None:
     together, clock = Together(), Clock()
 
     @together.server.tool
@@ -214,14 +214,13 @@ def test_no_step_starts_when_the_time_is_over_and_the_others_are_recorded(make_c
         """Use up the time."""
         clock.ms = 1_500
 
-    together.add(Step("stop", tool="stop"), work("a"), work("b", "a"), parallel=2)
+    together.add(Step("stop", tool="stop"), *(work(name, after_steps=("stop",)) for name in "bc"), parallel=2)
     client = make_client(together.server, remaining_ms=clock)
 
     run = client.get_prompt("flow")
 
-    assert run.statuses[:2] == ["completed", "completed"]
-    assert run.statuses[2] == "pending"
-    assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
+    assert run.statuses == ["completed", "pending", "pending"]
+    assert run.meta["pause_reason"] == {"type": "deadlineExceeded", "blockedStep": "b", "suggestedTool": "work"}
 
 
 def test_the_claim_is_renewed_while_calls_run_in_other_threads(make_client: MakeClient, table: Table) -> None:
@@ -265,3 +264,16 @@ def test_a_run_of_parallel_steps_costs_one_request_at_each_end(make_client: Make
     client.get_prompt("flow")
 
     assert requests.take() == ["PutItem", "UpdateItem"]
+
+
+def test_a_worker_runs_steps_and_elements_at_the_same_time() -> None:
+    together = Together(2)
+    listed = Step("listed", {"name": item()}, tool="meet", each=constant(["c", "d"]), parallel=2, after=("a", "b"))
+    steps = [meet("a"), meet("b"), listed]
+    together.server.add_workflow(Workflow(name="later", description="run", steps=steps, parallel=2, background=True))
+    with connect(together.server) as client:
+        state = client.start_task("later").wait()
+
+    assert state.result.structured is not None
+    assert state.result.structured["steps"] == [{"name": name, "status": "completed"} for name in ("a", "b", "listed")]
+    assert sorted(together.called) == ["a", "b", "c", "d"]

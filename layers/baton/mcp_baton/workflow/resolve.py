@@ -246,7 +246,11 @@ class Known(Struct, frozen=True):
         resolved = self._resolve_all(shared, step)
         if not isinstance(resolved, dict):
             return resolved
-        stored = stored_items(self.variables, step.name)
+        try:
+            stored = stored_items(self.variables, step.name)
+        except ValueLost as lost:
+            # The calls were made. To make them again could repeat their effects.
+            return f"each: the results of earlier calls are lost: {lost}"
         if stored is not None:
             return stored
         listed = self._resolve_all({"each": source}, step)
