@@ -31,8 +31,6 @@ class Time:
     """One clock for everything, which stands still until it is moved. Whoever sleeps moves it.
 
     Attributes:
-        s: The time, epoch seconds.
-        slept: How long was slept, each time.
         meanwhile: What happens in the next sleeps, in order.
     """
 
@@ -66,8 +64,6 @@ class Queue:
 
     Attributes:
         events: What was taken and not delivered yet.
-        refuses: Whether it takes nothing.
-        taken: How many events it has taken.
     """
 
     events: list[JsonObject] = field(default_factory=list)

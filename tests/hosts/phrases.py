@@ -40,13 +40,11 @@ class Reading:
     """What one text says.
 
     Attributes:
-        done: Whether the workflow has completed.
         calls: The calls that remain, the one to begin with first: of a handoff, or the one after `Next:`.
         go_on: The call that lets the server go on, or finish.
         finished: Whether every step is done, and a call ends the task.
         left_to_client: Whether every step is done, and no call can end the task.
         again_s: After how many seconds the same call is to be made again.
-        not_recorded: Why a call was not recorded.
     """
 
     done: bool

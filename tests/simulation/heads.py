@@ -54,9 +54,6 @@ def value_of(item: Item, name: str, stored: Callable[[str, str], Json]) -> Json:
 
     Args:
         stored: Reads a task's variable, by their names, where it is not a plain text.
-
-    Raises:
-        StoreError: it cannot be read.
     """
     attribute = variables_of(item)[name]
     if "S" in attribute:

@@ -6,21 +6,17 @@ from threading import Event
 from typing import Any
 
 import pytest
-from botocore.exceptions import EndpointConnectionError
 from msgspec import structs
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from mcp_baton.exceptions import ClaimLost, StoreUnavailable
+from mcp_baton.exceptions import ClaimLost
 from mcp_baton.server.background import workflow_worker as hops
-from mcp_baton.server.workflows.runs import run_workflow
 from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
 from mcp_baton.workflow.definition import Argument
-from mcp_baton.workflow.run import EndedRun
 from tests.e2e.background.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
 from tests.e2e.background_support import Killed
-from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table
+from tests.e2e.cloud import Cloud, Kills, quick_table
 from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Table
 
 LOOKS = 400
@@ -173,7 +169,6 @@ class Order:
     """A workflow of three steps, `fetch`, `pay` and `send`, in the background.
 
     Attributes:
-        paid: How often `pay` was called.
         refuse: The error with which it fails; `None` where it does not.
     """
 
@@ -328,37 +323,6 @@ def test_a_resume_brings_arguments_of_its_own_to_each_invocation(order: Order) -
     assert (order.paid, order.sent) == ([30], [4])
 
 
-def test_a_run_that_could_not_be_written_is_not_handed_over_but_run_again(cloud: Cloud, shop: Shop) -> None:
-    client, call, _ = started(cloud)
-    database: Any = cloud.table.client
-    update_item = database.update_item
-
-    def refuse(**request: Any) -> JsonDict:
-        if "_workflow.progress" in request.get("ExpressionAttributeNames", {}).values() and not cloud.outcomes:
-            raise EndpointConnectionError(endpoint_url="")
-        answer: JsonDict = update_item(**request)
-        return answer
-
-    database.update_item = refuse
-    outcome = cloud.deliver()
-    assert has_failed(outcome)
-    assert len(cloud.sent) == 1
-    cloud.work()
-    assert state(client, call)["status"] == "completed"
-    assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
-
-
-def test_a_run_that_was_written_is_handed_over_whatever_is_unknown_of_its_earlier_writes(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unsure(*arguments: Any, **options: Any) -> EndedRun:
-        return structs.replace(run_workflow(*arguments, **options), persisted="unknown")
-
-    monkeypatch.setattr(hops, "run_workflow", unsure)
-    started(cloud)
-    assert cloud.work() == ["handed over"] * 9 + ["completed"]
-
-
 # Handing over
 
 
@@ -466,34 +430,6 @@ def test_a_worker_whose_task_is_taken_over_before_it_makes_it_live_longer_waits_
     begun_ms = order.cloud.time.ms
     assert order.cloud.work() == ["completed"]
     assert order.cloud.time.ms - begun_ms > 40_000
-    assert (state(client, call)["status"], order.paid) == ("completed", [20])
-
-
-def test_a_worker_whose_call_is_taken_over_before_it_makes_it_live_longer_stops(
-    order: Order, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def late(_store: DynamoDBJobStore, task: TaskRecord, _ttl_ms: int) -> TaskRecord:
-        raise ClaimLost(task)
-
-    started(order.cloud, workflow="order", order=2)
-    monkeypatch.setattr(DynamoDBJobStore, "extend", late)
-    assert order.cloud.deliver() == "stopped: another run has taken the task over"
-    assert order.paid == []
-
-
-def test_a_worker_that_cannot_give_its_claim_back_leaves_the_call_to_the_next_delivery_all_the_same(
-    order: Order, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def down(_store: DynamoDBTaskStore, _task: TaskRecord, _claim: Claim) -> TaskRecord:
-        raise StoreUnavailable("down")
-
-    client, call, own = started(order.cloud, workflow="order", order=2)
-    hold(order, own, seconds=30)
-    with monkeypatch.context() as broken:
-        broken.setattr(DynamoDBTaskStore, "renew", down)
-        assert order.cloud.deliver() == "TaskHeld"
-    order.cloud.time.pass_s(LEASE_MS / 1000)
-    order.cloud.work()
     assert (state(client, call)["status"], order.paid) == ("completed", [20])
 
 

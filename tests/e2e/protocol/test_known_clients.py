@@ -110,15 +110,6 @@ def test_in_a_workflow_that_is_the_steps_failure_and_no_call_by_itself_is_sugges
     assert "asks the client" not in answer.handoff
 
 
-def test_in_the_2026_era_the_reply_to_a_client_without_elicitation_does_not_suggest_a_call_of_the_tool(
-    make_client: MakeClient,
-) -> None:
-    answer = make_client(asking_server(), era="2026").get_prompt("flow")
-
-    assert "has not declared" in answer.meta["pause_reason"]["error"]
-    assert "asks the client" not in answer.handoff
-
-
 def test_a_page_may_read_its_session_id(make_client: MakeClient) -> None:
     client = make_client(asking_server(), allowed_origins=frozenset({"https://app.example.com"}))
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}

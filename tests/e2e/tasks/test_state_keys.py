@@ -57,16 +57,6 @@ def test_another_process_takes_the_answer_also_after_one_rotation_and_not_after_
     assert who(process()).round(state, {"name": ACCEPTED}).refusal == (400, -32602)
 
 
-def test_the_secret_is_read_by_the_first_question_and_by_nothing_before_it(process: Process, vault: Vault) -> None:
-    client = process()
-    client.request("tools/list", {})
-    assert client.call_tool("refusing").refusal == (200, -32099)
-    assert vault.take() == []
-
-    who(client).round()
-    assert vault.take() == ["AWSCURRENT"]
-
-
 def test_the_worker_needs_no_key(background: MakeBackground, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_baton.aws.secrets_client", lambda: vault.client)
     server = task_server([])

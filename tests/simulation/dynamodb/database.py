@@ -52,11 +52,7 @@ class Database:
     changed: Callable[[Change], None] = lambda _change: None
 
     def request(self, operation: str, request: Mapping[str, Any]) -> Answer:
-        """Make a request of this name.
-
-        Raises:
-            Refusal: it is refused.
-        """
+        """Make a request of this name."""
         return OPERATIONS[operation](self, **{name: value for name, value in request.items() if name != "TableName"})
 
     def put_item(self, **request: Any) -> Answer:
@@ -196,11 +192,7 @@ OPERATIONS: dict[str, Callable[..., Answer]] = {
 
 
 def key_of(item: Item) -> Key:
-    """An item's primary key.
-
-    Raises:
-        Invalid: it has none.
-    """
+    """An item's primary key."""
     for name, most in MAX_KEY_BYTES.items():
         value = item.get(name, {}).get("S")
         if not value or len(value.encode()) > most:
