@@ -8,19 +8,17 @@ import pytest
 import orders  # noqa: F401 - registers its workflow
 import sales  # noqa: F401 - registers its workflow
 import shop
-from mcp_baton import Server, Step, Workflow, constant
+from mcp_baton import Server, Step, ToolError, Workflow, constant
 from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.wire import Era
 from tests.clients.server import server as clients_server
-from tests.hosts.host import Host, refused, text_alone
+from tests.hosts.host import CHARACTERS_A_TOKEN, MOST_TOKENS, Host, everything, refused, text_alone
 from tests.hosts.phrases import Call, read
-from tests.hosts.servers import Shop, without
+from tests.hosts.servers import LARGE, Shop, without
 
 type JsonDict = dict[str, Any]
 
-MOST_TEXT = 2_048
-MOST_DESCRIPTION = 600
 BEGIN: JsonDict = {"order_id": "A-17"}
 
 
@@ -54,6 +52,29 @@ def called(client: Client, tool: str, arguments: JsonDict) -> JsonDict:
 def test_no_host_omits_a_listed_tool(listed: list[JsonDict]) -> None:
     assert listed
     assert {tool["name"]: refused(tool) for tool in listed if refused(tool)} == {}
+
+
+def test_the_result_of_a_workflow_fits_a_host_even_if_its_tools_do_not(baton: Connect) -> None:
+    server = Server("long")
+
+    @server.tool
+    def write(text: str, other: str, third: str = "") -> dict[str, str]:
+        """Write much."""
+        if third == "fail":
+            raise ToolError("z" * 200_000)
+        return {"text": text + LARGE, "other": other}
+
+    words = {"text": constant("y" * 480), "other": constant("z" * 480)}
+    steps = [Step(f"write-{number}", tool="write", arguments=words) for number in range(99)]
+    failing = Step("fails", tool="write", arguments={**words, "third": constant("fail")}, guidance="g" * 2_000)
+    server.add_workflow(Workflow(name="early", description="write", steps=[failing, *steps]))
+    server.add_workflow(Workflow(name="late", description="write", steps=[*steps, failing]))
+    client = baton(server)
+    for name in ("early", "late"):
+        result = called(client, name, {})
+        assert result["structuredContent"]["task_status"] == "working"
+        assert len(everything(result)) < MOST_TOKENS * CHARACTERS_A_TOKEN
+        assert len(read(result["content"][0]["text"]).calls) >= 1
 
 
 STEP_S = 18.0

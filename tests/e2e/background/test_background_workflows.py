@@ -9,9 +9,10 @@ import pytest
 from msgspec import structs
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from mcp_baton.exceptions import ClaimLost
+from mcp_baton.exceptions import ClaimLost, StoreUnavailable
 from mcp_baton.server.background import workflow_worker as hops
 from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
 from mcp_baton.workflow.definition import Argument
 from tests.e2e.background.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
@@ -430,6 +431,34 @@ def test_a_worker_whose_task_is_taken_over_before_it_makes_it_live_longer_waits_
     begun_ms = order.cloud.time.ms
     assert order.cloud.work() == ["completed"]
     assert order.cloud.time.ms - begun_ms > 40_000
+    assert (state(client, call)["status"], order.paid) == ("completed", [20])
+
+
+def test_a_worker_whose_call_is_taken_over_before_it_makes_it_live_longer_stops(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(_store: DynamoDBJobStore, task: TaskRecord, _ttl_ms: int) -> TaskRecord:
+        raise ClaimLost(task)
+
+    started(order.cloud, workflow="order", order=2)
+    monkeypatch.setattr(DynamoDBJobStore, "extend", late)
+    assert order.cloud.deliver() == "stopped: another run has taken the task over"
+    assert order.paid == []
+
+
+def test_a_worker_that_cannot_give_its_claim_back_leaves_the_call_to_the_next_delivery_all_the_same(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(_store: DynamoDBTaskStore, _task: TaskRecord, _claim: Claim) -> TaskRecord:
+        raise StoreUnavailable("down")
+
+    client, call, own = started(order.cloud, workflow="order", order=2)
+    hold(order, own, seconds=30)
+    with monkeypatch.context() as broken:
+        broken.setattr(DynamoDBTaskStore, "renew", down)
+        assert order.cloud.deliver() == "TaskHeld"
+    order.cloud.time.pass_s(LEASE_MS / 1000)
+    order.cloud.work()
     assert (state(client, call)["status"], order.paid) == ("completed", [20])
 
 

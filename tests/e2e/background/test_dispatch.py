@@ -7,6 +7,7 @@ import pytest
 
 from mcp_baton import Context, ProtocolError, Server, ToolError
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.background import job
 from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.texts import VALUE_BYTES
@@ -72,6 +73,35 @@ def test_an_update_of_a_task_looks_after_it_as_well(jobs: Background) -> None:
     jobs.time.s += 31
     jobs.client().task("update", task, inputResponses={})
     assert len(jobs.queue.events) == 1
+
+
+def test_a_later_dispatch_leaves_a_task_alone_that_a_worker_holds(jobs: Background, script: Script) -> None:
+    task = jobs.begin("report")
+    jobs.time.s += 31
+    jobs.status(task)
+    first, second = jobs.queue.events
+    outcomes = list[str]()
+    script.meanwhile["report"] = lambda: outcomes.append(jobs.work(second))
+    assert jobs.work(first) == "completed"
+    assert (outcomes, script.take()) == (["held by another worker"], ["report"])
+
+
+def test_a_worker_that_stood_still_changes_nothing_once_another_has_taken_its_task(
+    jobs: Background, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its thread that watches over the claim stands still, too.
+    monkeypatch.setattr(job, "CHECK_AFTER_S", 60.0)
+    task = jobs.begin("report")
+
+    def taken_over() -> None:
+        jobs.time.s += LEASE_S + 1
+        assert jobs.status(task) == "working"
+        jobs.kill()
+
+    script.meanwhile["report"] = taken_over
+    assert jobs.work().startswith(("dropped", "stopped"))
+    assert jobs.head(task) == ("working", 2, 2)
+    assert script.take() == ["report"] * 2
 
 
 def test_a_task_whose_workers_die_three_times_has_failed(jobs: Background, script: Script) -> None:

@@ -8,11 +8,10 @@ import pytest
 
 from mcp_baton import Context, Server, Step, Workflow
 from tests.e2e.conftest import MakeClient, Streaming
-from tests.e2e.protocol.test_questions import questions_in
+from tests.e2e.protocol.test_questions import FORM, questions_in
 from tests.e2e.support import BOUND_S, Client, JsonDict, Sink, Table
 
 HEADER = "Mcp-Session-Id"
-FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
 def asking_server() -> Server:

@@ -12,12 +12,11 @@ import pytest
 from mcp_baton import Context, ProtocolError, Server, Step, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from tests.e2e.conftest import MakeClient
+from tests.e2e.protocol.test_questions import ACCEPTED, FORM
 from tests.e2e.support import Answer, Client, JsonDict
 
 OLD, NEW = b"o" * 32, b"n" * 32
 INVALID_PARAMS, MISSING_CAPABILITY = -32602, -32021
-FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
-ACCEPTED = {"action": "accept", "content": {"name": "Kim"}}
 CAPABLE: JsonDict = {"elicitation": {}, "sampling": {}, "roots": {}, "extensions": {TASKS_EXTENSION: {}}}
 
 
@@ -138,6 +137,16 @@ def test_prompts_and_resources_ask_as_tools_do(
     for part in path:
         found = found[part]
     assert found == ("warm Kim" if method == "prompts/get" else "Kim")
+
+
+def test_a_state_is_good_in_every_process_with_the_key_and_after_a_rotation(make_client: MakeClient) -> None:
+    _, state = asked(talk(make_client(asking_server(), era="2026", state_key=OLD), name="who").round())
+
+    rotated = make_client(asking_server(), era="2026", state_key=NEW, state_key_previous=OLD)
+    forgotten = make_client(asking_server(), era="2026", state_key=NEW)
+
+    assert text_of(talk(rotated, name="who").round(state, {"name": ACCEPTED})) == "Hello Kim"
+    assert talk(forgotten, name="who").round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
 
 
 def test_without_a_key_a_state_is_good_for_one_process_which_says_so_once(

@@ -1,6 +1,5 @@
 """Questions of tools that run in the background (docs/background.md, Asking the client)."""
 
-import json
 import os
 from itertools import count
 from typing import Any
@@ -19,13 +18,11 @@ from mcp_baton.protocol.envelope import (
 from mcp_baton.tasks.ids import new_task_question
 from tests.e2e.background_support import Background, MakeBackground, created
 from tests.e2e.conftest import Streaming
+from tests.e2e.protocol.test_questions import FORM, SAMPLED, respond
 from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Sink
 from tests.e2e.tasks.test_task_status import streamed_to
 
-HEADERS = {"MCP-Protocol-Version": "2025-11-25"}
-FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 ALL: JsonDict = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
-SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "blue"}, "model": "m-1"}
 INVALID_PARAMS, INVALID_REQUEST = -32602, -32600
 
 
@@ -294,10 +291,6 @@ def test_questions_that_are_too_long_to_store_end_the_task_with_an_error(jobs: B
     assert jobs.work() == "completed"
     result = jobs.client().task("get", task).result["result"]
     assert (result["isError"], "questions cannot be stored" in result["content"][0]["text"]) == (True, True)
-
-
-def respond(client: Client, question: JsonDict, **message: Any) -> Answer:
-    return client.post(json.dumps({"jsonrpc": "2.0", "id": question["id"], **message}), HEADERS)
 
 
 def streamed(client: Client, method: str, task: str, **headers: str) -> list[JsonDict]:
