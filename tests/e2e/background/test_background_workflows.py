@@ -6,18 +6,21 @@ from threading import Event
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from msgspec import structs
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable
 from mcp_baton.server.background import workflow_worker as hops
+from mcp_baton.server.workflows.runs import run_workflow
 from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
 from mcp_baton.workflow.definition import Argument
+from mcp_baton.workflow.run import EndedRun
 from tests.e2e.background.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
 from tests.e2e.background_support import Killed
-from tests.e2e.cloud import Cloud, Kills, quick_table
+from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table
 from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Table
 
 LOOKS = 400
@@ -322,6 +325,37 @@ def test_a_resume_brings_arguments_of_its_own_to_each_invocation(order: Order) -
     opened(client, "order", {"task_id": own, "order": 4})
     assert order.cloud.work() == ["handed over", "completed"]
     assert (order.paid, order.sent) == ([30], [4])
+
+
+def test_a_run_that_could_not_be_written_is_not_handed_over_but_run_again(cloud: Cloud, shop: Shop) -> None:
+    client, call, _ = started(cloud)
+    database: Any = cloud.table.client
+    update_item = database.update_item
+
+    def refuse(**request: Any) -> JsonDict:
+        if "_workflow.progress" in request.get("ExpressionAttributeNames", {}).values() and not cloud.outcomes:
+            raise EndpointConnectionError(endpoint_url="")
+        answer: JsonDict = update_item(**request)
+        return answer
+
+    database.update_item = refuse
+    outcome = cloud.deliver()
+    assert has_failed(outcome)
+    assert len(cloud.sent) == 1
+    cloud.work()
+    assert state(client, call)["status"] == "completed"
+    assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
+
+
+def test_a_run_that_was_written_is_handed_over_whatever_is_unknown_of_its_earlier_writes(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsure(*arguments: Any, **options: Any) -> EndedRun:
+        return structs.replace(run_workflow(*arguments, **options), persisted="unknown")
+
+    monkeypatch.setattr(hops, "run_workflow", unsure)
+    started(cloud)
+    assert cloud.work() == ["handed over"] * 9 + ["completed"]
 
 
 # Handing over

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mcp_baton import Server, Step, Workflow
+from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
@@ -15,8 +15,8 @@ from mcp_baton.telemetry import STEPS_RUN, Collector
 from mcp_baton.testing import Client, Connect
 from mcp_baton.transport.adapter import LambdaAdapter
 from tests.e2e import support
-from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Table
+from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.support import BOUND_S, Sink, Table
 from tests.fakes import services_of
 from tests.sent import Requests
 
@@ -137,3 +137,21 @@ def test_a_run_that_was_stopped_is_no_run_that_completed_paused_or_was_lost(
     assert answer.meta["task_status"] == "cancelled"
     noted = [(measured.metric, measured.value) for measured in collector.take().measurements]
     assert noted == [(STEPS_RUN, len(ran))]
+
+
+def test_the_first_progress_of_a_resume_names_its_task_and_that_of_a_run_without_one_none(
+    make_client: MakeClient, streaming: Streaming
+) -> None:
+    sink, plain = Sink(), make_client(three_steps(durable=False))
+    streaming(sink, lambda: plain.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
+    assert [("_meta" in sink.next_told()) for _ in STEPS] == [False] * 3
+
+    def run(name: str) -> None:
+        if name == "two":
+            raise ToolError("no")
+
+    sink, client = Sink(), make_client(three_steps(run=run))
+    task = client.get_prompt("flow").task_id
+    streaming(sink, lambda: client.get_prompt("flow", task=task, meta=LISTENING)).result(BOUND_S)
+    reported = sink.next_told()
+    assert (reported["message"], reported["_meta"]) == ("Step 2/3: two", {"task_id": task})

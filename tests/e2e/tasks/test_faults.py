@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from mcp_baton import Server, Step, Workflow
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.server.endpoint import Endpoint
+from mcp_baton.server.methods import prompts
+from mcp_baton.server.workflows.runs import answer_with_run
 from mcp_baton.settings import Settings
 from mcp_baton.telemetry import RECORDINGS_LOST, Collector
 from mcp_baton.testing.store import refusal
@@ -232,6 +234,24 @@ def test_a_run_whose_last_write_was_not_made_counts_as_lost(flow: Flow, call: in
         Client(LambdaAdapter(endpoint, allow_anonymous=False, streaming=False)).get_prompt("flow")
     counted = [measured.value for measured in collector.take().measurements if measured.metric is RECORDINGS_LOST]
     assert sum(counted) == lost
+
+
+def test_a_run_whose_last_write_succeeded_shows_the_stored_task_even_if_an_earlier_write_is_unknown(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsure(*arguments: Any) -> EndedRun:
+        return replace(answer_with_run(*arguments), persisted="unknown")
+
+    def completed_meanwhile() -> None:
+        [item] = flow.table.items
+        flow.client.call_tool("third", task=item["sk"]["S"].removeprefix("TASK#"))
+        flow.script.errors = {"third": "no"}
+
+    monkeypatch.setattr(prompts, "answer_with_run", unsure)
+    flow.script.meanwhile["third"] = completed_meanwhile
+    answer = flow.client.get_prompt("flow")
+    assert answer.meta["persisted"] == "unknown"
+    assert reported(answer) == flow.stored() == ("working", ["completed"] * 3)
 
 
 @kinds
