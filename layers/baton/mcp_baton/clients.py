@@ -40,7 +40,6 @@ def dynamodb_client() -> "DynamoDBClient":
 
 
 def s3_client() -> "S3Client":
-    """A client for S3."""
     client = _client("s3", S3_TIMEOUT_S, S3_TIMEOUT_S, OTHER_ATTEMPTS)
     # With `Expect: 100-continue`, botocore first waits up to one second for S3 to accept the upload.
     client.meta.events.register("request-created.s3.PutObject", _send_at_once)
@@ -48,12 +47,10 @@ def s3_client() -> "S3Client":
 
 
 def secrets_client() -> "BaseClient":
-    """A client for Secrets Manager."""
     return _client("secretsmanager", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS)
 
 
 def lambda_client() -> "BaseClient":
-    """A client for Lambda."""
     return _client("lambda", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS)
 
 
@@ -81,11 +78,8 @@ def _send_at_once(request: "AWSRequest", **_: object) -> None:
 
 
 def given_client[Client](service: str, client: Client | None) -> Callable[[], Client] | None:
-    """Return a function that returns the caller's client, or `None` if the caller passed none.
-
-    Raises:
-        TypeError: the argument is not a client of this service.
-    """
+    """Return a function that returns the caller's client, or `None` if the caller passed none. Raises `TypeError` if
+    the argument is not a client of this service."""
     if client is None:
         return None
     model = getattr(getattr(client, "meta", None), "service_model", None)
@@ -116,11 +110,8 @@ class LambdaDispatcher:
         self._client: Any = None
 
     def dispatch(self, event: JsonObject) -> None:
-        """Send the event. When this returns, Lambda has accepted it; the worker has not run yet.
-
-        Raises:
-            NotDispatched: Lambda did not accept the event, or the outcome is unknown.
-        """
+        """Send the event. When this returns, Lambda has accepted it; the worker has not run yet. Raises `NotDispatched`
+        if Lambda did not accept the event, or the outcome is unknown."""
         try:
             if self._client is None:
                 self._client = self._connect()

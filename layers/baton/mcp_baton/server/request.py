@@ -74,7 +74,6 @@ class Request(Execution, frozen=True, kw_only=True):
         return self.services.clock() - self.began_s
 
     def pause(self, seconds: float) -> None:
-        """Wait, and keep the stream of the reply alive."""
         self.reply.pause(seconds, self.services.sleep)
 
     def reply_due_s(self) -> float:

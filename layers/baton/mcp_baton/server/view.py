@@ -87,7 +87,6 @@ class ServerView(Struct, frozen=True):
         return made
 
     def required(self, tool: str) -> frozenset[str]:
-        """The names of a tool's required arguments."""
         return self.tools[tool].signature.required
 
     def carries(self, size: int) -> bool:

@@ -20,11 +20,8 @@ class Dispatcher(Protocol):
     """Invokes the worker asynchronously, on AWS with Lambda's `InvocationType=Event`."""
 
     def dispatch(self, event: JsonObject) -> None:
-        """Hand the event over. When this returns, it was accepted, but the job may not have begun.
-
-        Raises:
-            NotDispatched: it was not accepted, or that is unknown.
-        """
+        """Hand the event over. When this returns, it was accepted, but the job may not have begun. Raises
+        `NotDispatched` if it was not accepted, or that is unknown."""
 
 
 class JobStore(Protocol):

@@ -147,11 +147,7 @@ class TaskStore(Protocol):
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         """Read one page of the owner's tasks, newest first, without expired ones: one or more `Query` requests for each
-        shard.
-
-        Raises:
-            ValueError: this store did not create the cursor.
-        """
+        shard. Raises `ValueError` if this store did not create the cursor."""
 
     def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
         """Claim a task of this workflow that has no live claim, and read it: one `UpdateItem`.
@@ -163,11 +159,7 @@ class TaskStore(Protocol):
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
         """Renew a claim until its new end, or release it (an end of 0): one `UpdateItem`, sent once. Only the claim of
-        the returned task is new.
-
-        Raises:
-            ClaimLost: another run has taken the task over.
-        """
+        the returned task is new. Raises `ClaimLost` if another run has taken the task over."""
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
         """Write a batch to a live task, as it was last read: the end of a run, a checkpoint, or a continuation. One
@@ -184,11 +176,8 @@ class TaskStore(Protocol):
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
         """Make a live task `completed`: one `UpdateItem`. A large result takes a `GetItem` and the requests for its
-        value before. `by_client`, whether a client supplied the result, is stored and shown with it.
-
-        Raises:
-            TooLarge: the result does not fit.
-        """
+        value before. `by_client`, whether a client supplied the result, is stored and shown with it. Raises `TooLarge`
+        if the result does not fit."""
 
 
 def timings_of(task: TaskRecord) -> dict[str, Timing]:

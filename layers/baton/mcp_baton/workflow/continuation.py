@@ -110,6 +110,16 @@ def choose(ranked: Sequence[Candidate], rng: Callable[[], float] | None = None) 
     return equals[int(rng() * len(equals))]
 
 
+def turn_of(plan: Plan, ranked: Sequence[Candidate]) -> str | None:
+    """The name of the task's workflow, if the step that a call matches can run now; otherwise `None`."""
+    chosen = choose(ranked)
+    if chosen is None or plan.workflow is None or plan.known is None:
+        return None
+    turn = plan.workflow.ready(plan.known.statuses)
+    step = next((step for step in turn if step.name == chosen.step["name"]), None)
+    return plan.workflow.name if step is not None and plan.known.decide_condition(step) is True else None
+
+
 def meant(ranked: Sequence[Candidate]) -> str | None:
     """The name of the step that a call matches, if exactly one step matches; otherwise `None`.
 

@@ -3,8 +3,9 @@
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
@@ -479,6 +480,22 @@ class Workflow(_Kept):
                 before.append(it)
             _freeze(self, _needs=found)
         return self._needs[step.name]
+
+    def ready(self, statuses: Mapping[str, StepStatus], started: Container[str] = (), first: int = 0) -> Iterator[Step]:
+        """The steps that can run now, in order: all that they need is settled, and they were not started.
+
+        Steps that run one after the other are the case that each step needs all steps before it.
+
+        Args:
+            first: The place of the first step that is not settled, or an earlier place.
+        """
+        for step in islice(self.steps, first, None):
+            if not statuses[step.name].settled:
+                needs = self.needs(step) if self.parallel > 1 else ()
+                if step.name not in started and all(statuses[name].settled for name in needs):
+                    yield step
+                if self.parallel == 1:
+                    return  # all later steps need this one
 
     def progress(self, statuses: Sequence[StepStatus]) -> Progress:
         """The value of `_workflow.progress` for these statuses, in the order of the steps."""

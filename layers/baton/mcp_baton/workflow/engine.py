@@ -1,15 +1,15 @@
 """The engine: runs the steps of a workflow and then writes all results at once (docs/workflows.md).
 
 Read it from top to bottom: start or resume, the steps, the write, then repeated calls and resources. Decisions are pure
-functions (`ready`, `decide`, `run_batch`). The effects are here: create or claim the task, fetch, call, write.
+functions (`Workflow.ready`, `Known.decide`, `run_batch`). The effects are here: create or claim the task, fetch, call,
+write.
 """
 
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Final
 
 from msgspec import Struct, structs
@@ -66,29 +66,6 @@ logger = logging.getLogger(__name__)
 INTERNAL: Final = "internal error; the server's log has the details"
 WRITE_ATTEMPTS: Final = 10
 """How often a run tries to write. Each lost race means that a continuation wrote in between."""
-
-
-def ready(
-    workflow: Workflow, statuses: Mapping[str, StepStatus], started: Container[str], first: int = 0
-) -> Iterator[Step]:
-    """The steps that can start now, in order: all that they need is settled, and this run has not started them.
-
-    Steps that run one after the other are the case that each step needs all steps before it.
-
-    Args:
-        first: The place of the first step that is not settled, or an earlier place.
-    """
-    is_parallel = workflow.parallel > 1
-    for step in islice(workflow.steps, first, None):
-        if not statuses[step.name].settled:
-            if step.name not in started and (not is_parallel or _has_all(workflow.needs(step), statuses)):
-                yield step
-            if not is_parallel:
-                return  # all later steps need this one
-
-
-def _has_all(names: Iterable[str], statuses: Mapping[str, StepStatus]) -> bool:
-    return all(statuses[name].settled for name in names)
 
 
 class Engine:
@@ -253,7 +230,7 @@ class Engine:
         while not run.is_over:
             step = run.list_with_room() if run.lists else None
             if step is None and run.running_steps < run.workflow.parallel:
-                step = next(ready(run.workflow, run.statuses, run.started, run.first_open()), None)
+                step = next(run.workflow.ready(run.statuses, run.started, run.first_open()), None)
             if step is None:
                 return None
             try:
@@ -368,7 +345,8 @@ class Engine:
             return CallEnded(call, trace)
         prepared, rng = decision.call, self._rng
         variables = call.variables or (run.variables if lease else None)
-        tried = attempt(step, host, prepared, self._key(run, call, prepared), variables, lease, rng)
+        first = Attempt(1, self._key(run, call, prepared), run.workflow.name)
+        tried = attempt(step, host, prepared, first, variables, lease, rng)
         if tried.over and not tried.attempts:
             return CallEnded(call, stop=tried.over)
         if isinstance(tried.outcome, Failed):
@@ -569,7 +547,7 @@ def attempt(
     step: Step,
     host: Host,
     call: Prepared,
-    key: Key | None,
+    first: Attempt,
     variables: TaskVariables | None,
     lease: Lease | LeaseOfThread | None,
     rng: Callable[[], float] = random_fraction,
@@ -579,7 +557,7 @@ def attempt(
     Args:
         variables: The task's variables; `None` without a task.
     """
-    outcome = host.run(call, variables, Attempt(1, key))
+    outcome = host.run(call, variables, first)
     if _did_not_begin(outcome):
         # The claim is renewed just before a call. The renewal may show that the task is over or has another run.
         return Tried(outcome, 0, lease.over if lease else None)
@@ -592,7 +570,7 @@ def attempt(
         over = lease.check() if lease else None
         if over or not host.may_start() or (lease and not lease.is_safe()):
             return Tried(tried.outcome, tried.attempts, over)
-        again = host.run(call, variables, Attempt(tried.attempts + 1, key))
+        again = host.run(call, variables, structs.replace(first, number=tried.attempts + 1))
         if _did_not_begin(again):
             break
         tried = Tried(again, tried.attempts + 1)

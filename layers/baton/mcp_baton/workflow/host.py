@@ -72,10 +72,12 @@ class Attempt(Struct, frozen=True):
 
     Attributes:
         key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
+        workflow: The workflow, if the call is one of its steps and it is that step's turn.
     """
 
     number: int = 1
     key: Key | None = None
+    workflow: str | None = None
 
 
 FIRST = Attempt()

@@ -165,7 +165,6 @@ class StoreAsker(Struct):
         return self.limit_s if question.limit_s is None else question.limit_s
 
     def _wait(self, identifier: str, question: Question, sent_s: float) -> JsonObject:
-        """Poll for an answer, with growing pauses."""
         from random import uniform
 
         limit_s = self._limit_s(question)

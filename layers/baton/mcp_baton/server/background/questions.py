@@ -64,7 +64,6 @@ def _is_due(request: Request, store: TaskStore, task: TaskRecord, key: str) -> b
 
 
 def _marked(store: TaskStore, owner: str, mark: str, ttl_s: int) -> bool:
-    """Set a mark. Returns whether it was new."""
     try:
         store.answers.ask(owner, mark, ttl_s)
     except StoreUnavailable:
@@ -85,8 +84,6 @@ def _params(task: TaskRecord, key: str, question: JsonObject) -> JsonObject:
 
 
 class TaskAsker:
-    """The asker of a job."""
-
     def __init__(self, job: Job, envelope: Envelope) -> None:
         self._job = job
         self._envelope = envelope

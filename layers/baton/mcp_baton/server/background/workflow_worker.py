@@ -92,7 +92,6 @@ class WorkerHost(ServerHost):
             raise ResourceUnavailable(STOPPED) from gone
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
-        """Set the status message of the call's task to the next step."""
         super().announce(begun, total, step, task_id)
         self._monitor.unwritten = f"Step {begun}/{total}: {step}"
 
@@ -145,8 +144,6 @@ type Write = Callable[[str, Callable[[], object]], str]
 
 
 class WorkflowJob:
-    """An attempt at a call of a workflow."""
-
     def __init__(self, execution: JobExecution, lease: Lease, job: Job, arguments: JsonObject) -> None:
         self._execution = execution
         self._monitor = execution.monitor

@@ -12,8 +12,6 @@ type Completer = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
 
 
 class Completion(Struct, frozen=True):
-    """A function that completes one argument."""
-
     function: Completer
     what: str
     signature: Signature

@@ -31,7 +31,6 @@ _NOT_IN_A_NAME = frozenset("/\\\0")
 
 
 def variables_of(template: str, what: str) -> tuple[str, ...]:
-    """The names in a template, in order."""
     names = tuple(match[2] for match in _EXPRESSION.finditer(template))
     rest = _EXPRESSION.sub("", template)
     if "{" in rest or "}" in rest:

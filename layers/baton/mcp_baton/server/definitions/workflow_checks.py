@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
+from mcp_baton.hints import meant
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
@@ -44,6 +45,8 @@ def checked_workflows(
     """The workflows with the name of each step's tool."""
     callees = _callees(tools, in_full)
     made = {name: checked(workflow, callees, workflow_tools) for name, workflow in workflows.items()}
+    for error in _place_errors(made, tools):
+        raise error
     for workflow in made.values():
         for error in _argument_errors(workflow, in_full):
             raise error
@@ -54,9 +57,26 @@ def all_workflow_errors(
     workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str]
 ) -> Iterator[RegistrationError]:
     callees = _callees(tools, in_full=True, quiet=True)
+    yield from _place_errors(workflows, tools)
     for workflow in workflows.values():
         yield from all_errors(workflow, callees, workflow_tools)
         yield from _argument_errors(workflow, in_full=True)
+
+
+def _place_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
+    """The errors of tools that run only in some workflows."""
+    for tool in tools.values():
+        using = {name: it for name, it in workflows.items() if any(step.tool == tool.name for step in it.steps)}
+        for name in tool.only_in:
+            if name not in workflows:
+                cause = f"the tool {tool.name!r} has only_in={name!r}, which is no workflow{meant(name, workflows)}"
+                yield WorkflowError(name, cause)
+            elif not workflows[name].durable:
+                cause = f"the tool {tool.name!r} has only_in={name!r}, which has no tasks; leave out durable=False"
+                yield WorkflowError(name, cause)
+        for name in using.keys() - set(tool.only_in) if tool.only_in else ():
+            cause = f"the tool {tool.name!r} runs only in {' and '.join(tool.only_in)}; add {name!r} to its only_in"
+            yield WorkflowError(name, cause)
 
 
 def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> dict[str, Callee]:

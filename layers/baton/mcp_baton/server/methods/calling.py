@@ -40,7 +40,6 @@ def _outcome(tool: Tool, ended: Outcome | Mismatch) -> Outcome:
 
 
 def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
-    """An outcome as a `CallToolResult`."""
     if isinstance(outcome, Failed):
         return {"content": [{"type": "text", "text": outcome.error}], "isError": True}
     return tool.result(outcome)

@@ -41,7 +41,6 @@ logger = logging.getLogger(__name__)
 
 
 def get_prompt(request: Request) -> JsonObject:
-    """Get a prompt. A workflow is run."""
     name, given = request.called()
     if name in request.server.workflows:
         return _run_workflow(request, request.server.workflows[name], given)

@@ -72,7 +72,6 @@ def _too_long(uri: str, text_bytes: int, cause: str) -> ProtocolError:
 
 
 def read_resource(request: Request) -> JsonObject:
-    """Read a resource of the server, or a stored value of a task."""
     uri = request.text("uri")
     if uri == APP_URI and request.server.workflow_tool_names:
         return _app(request)

@@ -89,8 +89,6 @@ class _Reported(Struct):
 
 
 class _Subscription:
-    """The tasks that a stream reports."""
-
     def __init__(self, request: Request, ids: list[str], meta: JsonObject) -> None:
         self._request = request
         self._meta = meta

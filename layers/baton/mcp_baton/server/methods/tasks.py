@@ -195,7 +195,6 @@ WHOLE_S: Final = 25.0
 
 
 def _awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
-    """Wait until a task is completed, and return it."""
     from mcp_baton.server.background.questions import questions_open
 
     followed, since_s = Followed(request, store, task), request.began_s

@@ -129,8 +129,6 @@ def without_a_loop[T](coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Closings:
-    """The context managers that were entered."""
-
     def __init__(self) -> None:
         self._open: list[tuple[Provider, Any]] = []
 
@@ -311,8 +309,6 @@ def with_dependencies(function: Callable[..., object], signature: Signature, cal
 
 
 class CallScope:
-    """The dependencies of one call."""
-
     def __init__(self, call: Call, waiting: Waiting) -> None:
         self._call = call
         self._waiting = waiting

@@ -6,7 +6,7 @@ exceptions that answer or end the request are raised.
 
 import logging
 from base64 import b64decode
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -64,6 +64,7 @@ class BoundFunction[T](Struct, frozen=True):
     signature: Signature
     bind: Callable[[Mapping[str, Json]], dict[str, Any]]
     shape: Callable[[object], T]
+    only_in: tuple[str, ...] = ()
 
     @property
     def own_function(self) -> Callable[..., object]:
@@ -79,7 +80,8 @@ class BoundFunction[T](Struct, frozen=True):
 
 
 def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
-    return BoundFunction(tool.name, f"tool {tool.name}", tool.function, tool.signature, tool.input.bind, tool.outcome)
+    what, bind, shape = f"tool {tool.name}", tool.input.bind, tool.outcome
+    return BoundFunction(tool.name, what, tool.function, tool.signature, bind, shape, tool.only_in)
 
 
 class BoundTools(dict[str, BoundFunction[Succeeded]]):
@@ -153,6 +155,8 @@ def run[T](
 ) -> T | Failed:
     """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
     request."""
+    if target.only_in and options.attempt.workflow not in target.only_in:
+        return Failed(_not_its_turn(target.name, target.only_in), kind=Failure.NOT_BEGUN)
     if not target.signature.is_async and THREADS.has_too_many(target.own_function):
         logger.error("%s is not called any more: %s calls of it timed out and still run", target.what, MAX_ABANDONED)
         return Failed(
@@ -174,6 +178,14 @@ def run[T](
             return Failed(_timed_out(execution, target, had_s), kind=Failure.TIMED_OUT)
         case NotBegun(waits_for):
             return Failed(_not_begun(execution, target, waits_for), kind=Failure.NOT_BEGUN)
+
+
+def _not_its_turn(tool: str, only_in: Sequence[str]) -> str:
+    workflows = " or ".join(only_in)
+    return (
+        f"{NOT_BEGUN}{tool} runs only as a step of {workflows}, when it is that step's turn. Nothing was run. Call "
+        f"{workflows}: the server makes this call."
+    )
 
 
 def _timed_out(execution: Execution, target: BoundFunction[Any], had_s: float) -> str:

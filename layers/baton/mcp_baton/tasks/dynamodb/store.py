@@ -90,7 +90,9 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             live.enter(task.owner, task_id, item)
         try:
             if not whole:
-                item = self._fitted(task.owner, task_id, item, began_s)
+                item = self._mover(task.owner, task_id, item, began_s).fit_new(item, self.limits.item_bytes)
+                if excess(item, self.limits.item_bytes) > 0:
+                    raise StoreError(f"the task is too large: {item_size(item)} bytes")
             self._put(item, token)
         except OutcomeUnknown as error:
             raise OutcomeUnknown(str(error), self.record(task.owner, item)) from error
@@ -99,13 +101,6 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
                 live.leave(task.owner, task_id, item)
             raise
         return self.record(task.owner, item)
-
-    def _fitted(self, owner: str, task_id: str, item: Item, began_s: float) -> Item:
-        limit = self.limits.item_bytes
-        item = self._mover(owner, task_id, item, began_s).fit_new(item, limit)
-        if excess(item, limit) > 0:
-            raise StoreError(f"the task is too large: {item_size(item)} bytes")
-        return item
 
     def _put(self, item: Item, token: str) -> None:
         try:

@@ -181,10 +181,6 @@ class Connection[Client]:
         return self._client
 
 
-def no_time_limit() -> int | None:
-    return None
-
-
 class TaskTable(Struct, frozen=True, eq=False):
     """Sends requests to one table, and retries them while that can help.
 
@@ -202,7 +198,7 @@ class TaskTable(Struct, frozen=True, eq=False):
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     rng: Callable[[], float] = random_fraction
-    left_ms: Callable[[], int | None] = no_time_limit
+    left_ms: Callable[[], int | None] = lambda: None
 
     def put(self, item: Item, token: str, retry_policy: RetryPolicy = CREATE) -> None:
         """Write a new item. Raises `ConditionFailed` if an item with this key exists, `ItemTooLarge`, or
