@@ -42,23 +42,18 @@ class Time:
 
     @property
     def ms(self) -> int:
-        """The time, epoch milliseconds."""
         return round(self.s * 1000)
 
     def now_ms(self) -> int:
-        """The same."""
         return self.ms
 
     def monotonic(self) -> float:
-        """Seconds."""
         return self.s
 
     def pass_s(self, seconds: float) -> None:
-        """Let so much time pass."""
         self.s += seconds
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time pass, and what is to happen meanwhile."""
         self.slept.append(seconds)
         self.pass_s(seconds)
         if self.meanwhile:
@@ -80,14 +75,12 @@ class Queue:
     taken: int = 0
 
     def dispatch(self, event: JsonObject) -> None:
-        """Take an event, or refuse it."""
         if self.refuses:
             raise NotDispatched("as the test had it")
         self.taken += 1
         self.events.append(event)
 
     def lose(self) -> None:
-        """Lose what was taken."""
         self.events.clear()
 
 
@@ -103,7 +96,6 @@ def container(
     dispatcher: Dispatcher | None = None,
     connect_s3: "Callable[[], S3Client] | None" = None,
 ) -> Handler:
-    """The function in a container of its own: a handler and a store that share nothing but the table and the time."""
     store = dynamodb_store(
         table.name,
         settings,
@@ -129,14 +121,12 @@ class Background:
     queue: Queue = field(default_factory=Queue)
 
     def container(self) -> Handler:
-        """The function in a container of its own."""
         chosen = Settings(table=self.table.name, **self.settings)
         return container(self.server, self.table, chosen, self.time, self.queue)
 
     def client(
         self, era: Era = "2026", owner: str = "alice", remaining_ms: Callable[[], int] = lambda: 60_000
     ) -> Client:
-        """A client, whose requests reach a container of their own."""
         return Client(self.container(), owner, era, remaining_ms)
 
     def begin(self, tool: str, arguments: JsonDict | None = None, era: Era = "2026", owner: str = "alice") -> str:
@@ -176,7 +166,6 @@ class Background:
         return status
 
     def head(self, task: str) -> tuple[str, int, int]:
-        """A task's status, the number of its dispatches, and of its claims, past the code under test."""
         item: Any = self.table.item(task)
         return item["status"]["S"], int(item["dispatches"]["N"]), int(item["run"]["M"]["number"]["N"])
 
@@ -186,13 +175,11 @@ type MakeBackground = Callable[..., Background]
 
 
 def call(client: Client, tool: str, arguments: JsonDict | None = None) -> Answer:
-    """Call a tool, as a task where that can be."""
     asked = {"task": {"ttl": 600_000}} if client.era == "2025" else {}
     return client.request("tools/call", {"name": tool, "arguments": arguments or {}, **asked})
 
 
 def created(answer: Answer) -> JsonDict:
-    """The task that a call has become."""
     result = answer.result
     made: JsonDict = result.get("task", result)
     return made

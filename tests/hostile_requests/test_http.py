@@ -44,7 +44,6 @@ def port() -> Iterator[int]:
 
 @pytest.fixture(autouse=True)
 def _works_afterwards(port: int) -> Iterator[None]:
-    """After each batch a normal request works."""
     yield
     still_works(port)
 

@@ -45,7 +45,6 @@ BATCHES = st.lists(VALUES | WRONG_ENVELOPES["2025"], max_size=5)
 
 @pytest.fixture(autouse=True)
 def _works_afterwards(rude: Rude) -> Iterator[None]:
-    """After each batch a normal request works."""
     yield
     rude.still_works()
 

@@ -11,7 +11,6 @@ from tests.memory_dynamodb import memory_database
 
 @pytest.fixture(params=["2025", "2026"])
 def era(request: pytest.FixtureRequest) -> Era:
-    """Each era in turn."""
     return "2025" if request.param == "2025" else "2026"
 
 

@@ -28,8 +28,6 @@ PLACEHOLDER = re.compile(r"<(?:missing:|invalid:|prompt arg|secret) [\w-]+>|<(?:
 
 @dataclass(frozen=True)
 class Call:
-    """A tool and its arguments."""
-
     tool: str
     arguments: JsonDict
 
@@ -61,7 +59,6 @@ class Reading:
 
 
 def read(text: str) -> Reading:
-    """Read a text."""
     finish = _calls(FINISH, text)
     go_on = finish or _calls(GO_ON, text)
     again, lost = AGAIN.search(text), NOT_RECORDED.search(text)

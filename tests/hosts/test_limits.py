@@ -36,7 +36,6 @@ def many_models(server: Server) -> Server:
 
 
 def servers() -> Iterator[Server]:
-    """The sample, and the tests' own."""
     yield shop.server
     yield clients_server
     yield many_models(Shop().server(without("amount", "approved_by")))
@@ -44,12 +43,10 @@ def servers() -> Iterator[Server]:
 
 @pytest.fixture(params=servers(), ids=lambda server: server.options.name)
 def listed(request: pytest.FixtureRequest, baton: Connect, era: Era) -> list[JsonDict]:
-    """The tools of each server."""
     return baton(request.param, era=era).list_tools()
 
 
 def called(client: Client, tool: str, arguments: JsonDict) -> JsonDict:
-    """The whole result of a call."""
     params: JsonDict = {"name": tool, "arguments": arguments}
     return dict(client.request("tools/call", params))
 
@@ -201,7 +198,6 @@ def test_without_a_reply_budget_that_host_times_out(baton: Connect) -> None:
 
 
 def with_budget(server: Server, seconds: float) -> Server:
-    """The same server with another reply budget."""
     made = Server(server.options.name, reply_budget_s=seconds)
     made.include(server)
     return made

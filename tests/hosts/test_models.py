@@ -65,7 +65,6 @@ class Arranged(Host):
     scenario: Scenario | None = None
 
     def call(self, call: Call) -> str:
-        """Make a call for the model."""
         arrange = self.scenario.before.get(len(self.calls) + 1) if self.scenario else None
         if arrange:
             arrange(self.client)
@@ -73,7 +72,6 @@ class Arranged(Host):
 
 
 def model_of(client: Client, way: Way, scenario: Scenario) -> Model:
-    """A model of a host of its own."""
     return Model(Arranged(client, way.show, way.streams, scenario=scenario), scenario.knows, client.clock.advance)
 
 
@@ -83,13 +81,11 @@ def situation(name: str, **arranged: Any) -> Scenario:
 
 
 def only_task(client: Client) -> str:
-    """The one task that was made."""
     [task] = client.tasks()
     return task.task_id
 
 
 def task_in(text: str) -> str:
-    """The task that a text names."""
     go_on = read(text).go_on
     assert go_on is not None, text
     return str(go_on.arguments["task_id"])

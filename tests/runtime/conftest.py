@@ -30,7 +30,6 @@ class Function:
     log: Path
 
     def stop(self) -> int:
-        """Send SIGTERM; the exit status."""
         self.process.terminate()
         return self.process.wait(PATIENCE_S)
 

@@ -22,26 +22,16 @@ class PlainBucket:
     objects: dict[str, bytes]
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:  # noqa: ARG002 - the protocol has it
-        """Write an object."""
         self.objects[key] = data
 
     def get(self, key: str, most: int) -> bytes:  # noqa: ARG002 - the protocol has it
-        """Read an object.
-
-        Raises:
-            ObjectMissing: there is none.
-        """
         if key not in self.objects:
             raise ObjectMissing
         return self.objects[key]
 
 
 class SimulatedBucket:
-    """The bucket of a container.
-
-    Args:
-        world: The simulation.
-    """
+    """The bucket of a container."""
 
     def __init__(self, world: "World") -> None:
         assert world.bucket is not None
@@ -49,7 +39,6 @@ class SimulatedBucket:
         self._world = world
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:
-        """Write an object."""
         fault = self._point("PutObject")
         if fault not in {Fault.LOST_REQUEST, Fault.THROTTLED}:
             self._plain.put(key, data, digest)
@@ -57,7 +46,6 @@ class SimulatedBucket:
         self._after(fault, "PutObject")
 
     def get(self, key: str, most: int) -> bytes:
-        """Read an object."""
         fault = self._point("GetObject")
         self._after(fault, "GetObject")
         return self._plain.get(key, most)

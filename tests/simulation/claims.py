@@ -34,13 +34,10 @@ class Holder:
 
 @dataclass(slots=True)
 class Claims:
-    """Follows who holds the task."""
-
     judge: "Judge"
     holders: dict[str, Holder] = field(default_factory=dict)
 
     def changed(self, number: int, change: Change, process: Process, now_ms: float) -> None:
-        """A process wrote the head."""
         before = claim_of(change.before) if change.before else None
         after = claim_of(change.after) if change.after else None
         if process.is_run:
@@ -91,7 +88,6 @@ class Claims:
             self.judge.wrong(3, f"{process.name} calls {call.tool}, and {holder} has taken its task over")
 
     def ended(self, process: Process) -> None:
-        """A process ended."""
         if process.name not in self.holders or not isinstance(process.answer, Mapping):
             return
         if process.meta.get("persisted") not in {False, "unknown"}:

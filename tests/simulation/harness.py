@@ -92,7 +92,6 @@ class SimulatedQueue[Element]:
         self._elements: deque[Element] = deque()
 
     def put(self, element: Element) -> None:
-        """Add an element; who waits is woken."""
         self._elements.append(element)
         if self._owner is not None:
             self._owner.wake_ms = min(self._owner.wake_ms, _under_way[-1].scheduler.now_ms)
@@ -122,7 +121,6 @@ class SimulatedMailbox(Mailbox):
         self._mail: SimulatedQueue[Mail] = SimulatedQueue()
 
     def put(self, item: Mail, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002 - as `SimpleQueue`
-        """Add mail; who waits is woken."""
         self._mail.put(item)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Mail:  # noqa: ARG002 - as `SimpleQueue`
@@ -130,7 +128,6 @@ class SimulatedMailbox(Mailbox):
         return self._mail.get(timeout)
 
     def next(self, timeout_s: float) -> Mail | None:
-        """As `Mailbox`."""
         mail = super().next(timeout_s)
         _under_way[-1].heard(mail)
         return mail

@@ -17,23 +17,19 @@ _SERIAL = re.compile(r"failed #(\d+)")
 
 
 def status_of(item: Item) -> str:
-    """The task's status."""
     return str(item["status"]["S"])
 
 
 def variables_of(item: Item) -> Mapping[str, Attribute]:
-    """The stored variables."""
     return cast("Mapping[str, Attribute]", item["variables"]["M"])
 
 
 def steps_of(item: Item) -> dict[str, str]:
-    """Each step's status, by name."""
     steps = variables_of(item)[PROGRESS]["M"]["steps"]["L"]
     return {step["M"]["name"]["S"]: step["M"]["status"]["S"] for step in steps}
 
 
 def paused_at(item: Item) -> str | None:
-    """The step that the stored pause reason names."""
     reason = variables_of(item).get(PAUSE_REASON)
     if reason is None:
         return None
@@ -50,7 +46,6 @@ def claim_of(item: Item) -> tuple[str, int, int] | None:
 
 
 def is_outcome(name: str) -> bool:
-    """Whether a variable holds what a call gave back."""
     return name.startswith((RESULT_PREFIX, EXTRA_PREFIX))
 
 
@@ -71,7 +66,6 @@ def value_of(item: Item, name: str, stored: Callable[[str, str], Json]) -> Json:
 
 
 def decoded(attribute: Any) -> Json:
-    """A value that is in a head."""
     return decode(attribute)
 
 

@@ -70,11 +70,9 @@ class SimulatedExchange:
 
     @property
     def request_id(self) -> str:
-        """Names the invocation in logs."""
         return self.process.name
 
     def remaining_ms(self) -> int | None:
-        """As Lambda tells it."""
         ends_ms = self.process.ends_ms
         return None if ends_ms is None else int(ends_ms - self.world.scheduler.now_ms)
 
@@ -82,7 +80,6 @@ class SimulatedExchange:
         """Headers are of no interest here."""
 
     def open_stream(self, _status: int, _headers: Mapping[str, str]) -> "SimulatedExchange":
-        """Begin the answer."""
         return self
 
     def write(self, data: bytes) -> None:
@@ -121,7 +118,6 @@ def invoke(world: "World", process: Process, ask: Ask) -> None:
 
 
 def _named(params: dict[str, Json]) -> str:
-    """The task that a request names."""
     match params:
         case {"taskId": str(task_id)} | {"_meta": {"_task_id": str(task_id)}}:
             return task_id
@@ -134,7 +130,6 @@ def _named(params: dict[str, Json]) -> str:
 def _sent(
     endpoint: "Endpoint", exchange: SimulatedExchange, method: str, params: dict[str, Json], *, stateless: bool
 ) -> JsonObject | ProtocolError:
-    """The answer to one request."""
     headers = {"content-type": "application/json", "accept": "application/json"}
     if stateless:
         own = params.get("_meta")
@@ -185,7 +180,6 @@ def answer_of(response: HttpResponse | None, exchange: SimulatedExchange) -> Jso
 
 
 def in_short(answer: JsonObject | ProtocolError) -> str:
-    """An answer, for traces."""
     if isinstance(answer, ProtocolError):
         return f"error {answer.code}: {answer.message}"
     shown = {name: value for name, value in answer.items() if name in {"taskId", "status", "isError", "_meta"}}
@@ -197,7 +191,6 @@ def in_short(answer: JsonObject | ProtocolError) -> str:
 
 
 def task_message(task_id: str | None, kind: str) -> tuple[str, dict[str, Json]]:
-    """The method and the params of a request about a task."""
     task: dict[str, Json] = {"taskId": task_id}
     match kind:
         case "poll":
@@ -213,5 +206,4 @@ def task_message(task_id: str | None, kind: str) -> tuple[str, dict[str, Json]]:
 
 
 def listen_message(task_id: str | None, known: Sequence[str]) -> tuple[str, dict[str, Json]]:
-    """The method and the params of a stream about a task, and about all others that there are."""
     return "subscriptions/listen", {"notifications": {"taskIds": [task_id, *known]}}

@@ -67,7 +67,6 @@ class Container:
             actor.frozen = frozen
 
     def kill(self) -> None:
-        """End it, with all that runs in it."""
         for actor in self.actors:
             actor.kill()
 
@@ -127,12 +126,10 @@ class Process:
 
     @property
     def name(self) -> str:
-        """What traces call it."""
         return self.actor.name
 
     @property
     def skew_s(self) -> float:
-        """How far its clock is ahead, seconds."""
         return self.container.skew_s if self.container else 0.0
 
     def own_ms(self, now_ms: float) -> float:
@@ -141,7 +138,6 @@ class Process:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of its answer."""
         if not isinstance(self.answer, Mapping):
             return {}
         meta = self.answer.get("_meta")

@@ -54,7 +54,6 @@ REFUSED = "cannot be changed"
 
 @cache
 def asking_server() -> Server:
-    """The server."""
     made = Server("simulated questions")
     for tool in (look, pay, mail):
         made.add_tool(tool)
@@ -80,11 +79,9 @@ class QuestionWorld(World):
         self.judge: QuestionJudge = QuestionJudge(self, strict=strict)
 
     def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
-        """What is deployed."""
         return asking_server()
 
     def steps(self) -> Sequence[Step]:
-        """The steps of the workflow."""
         return asking_server().workflows[self.plan.name].steps
 
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
@@ -107,8 +104,6 @@ class QuestionWorld(World):
 
 
 class QuestionJudge(Judge):
-    """Looks at the answers, too."""
-
     def __init__(self, world: QuestionWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.asking = world
@@ -143,7 +138,6 @@ class QuestionJudge(Judge):
                 )
 
     def answered(self, process: Process) -> None:
-        """A process answered."""
         super().answered(process)
         given = self.asking.given.get(process.name)
         answer = process.answer
@@ -192,7 +186,6 @@ class QuestionJudge(Judge):
         return [step.name for step in self.world.steps() if step.ask]
 
     def _used(self, item: Item | None, question: str) -> bool:
-        """Whether a step, or a question with the answer in its text, has used an answer."""
         statuses = steps_of(item) if item else {}
         uses = [step.name for step in self.world.steps() if step.uses(question)]
         return any(statuses[name] != "pending" for name in uses)

@@ -93,7 +93,6 @@ class Replies:
     # What happens.
 
     def answered(self, process: Process) -> None:
-        """A process answered its client."""
         answer, task_id = process.answer, process.task_id
         self._check_certain(process)
         if isinstance(answer, ProtocolError):
@@ -119,7 +118,6 @@ class Replies:
             self._check_missing(process, str(meta["task_id"]))
 
     def notified(self, process: Process, params: JsonObject) -> None:
-        """A stream notified its client of a task."""
         self.world.struck.add("a stream told of a task")
         if params.get("statusMessage") == EXPIRED:
             self._check_missing(process, str(params["taskId"]))
@@ -127,7 +125,6 @@ class Replies:
         self._check(process, str(params["taskId"]), values_told(params), stream=True)
 
     def listed(self, process: Process, pages: Sequence[JsonObject | ProtocolError]) -> None:
-        """A process answered with these pages of its owner's tasks."""
         self._check_certain(process)
         if isinstance(pages[-1], ProtocolError):
             return
@@ -174,7 +171,6 @@ class Replies:
     # What must hold.
 
     def wrong(self, number: int, what: str) -> None:
-        """An invariant is broken."""
         self.world.judge.wrong(number, what)
 
     def _check(self, process: Process, task_id: str, reported: Told, *, stream: bool = False) -> None:
@@ -230,7 +226,6 @@ class Replies:
             self._check_missing(process, task_id)
 
     def _check_missing(self, process: Process, task_id: str) -> None:
-        """A client is told that there is no such task."""
         _, last_ms = self._clock(process)
         versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
         if all(version.item is not None and _expires_ms(version.item) > last_ms for version in versions):
@@ -279,7 +274,6 @@ class Replies:
         )
 
     def _check_quota(self, process: Process, *, refused: bool) -> None:
-        """A task was created or not."""
         assert process.container is not None
         allowed = process.container.limits.max_tasks_per_owner
         if process.faults or process.stalled or (allowed is None and not refused):
@@ -326,7 +320,6 @@ class Replies:
         return f"OWNER#{owner}#{task_id[10:12]}", TASK + task_id
 
     def _keys(self, owner: str) -> list[Key]:
-        """The keys of an owner's tasks."""
         return [key for key in self.world.database.versions if key[0][:-2] == f"OWNER#{owner}#" and TASK in key[1]]
 
     def _clock(self, process: Process) -> tuple[float, float]:
@@ -417,7 +410,6 @@ def _without_error(reason: Json) -> JsonObject:
 
 
 def _expires_ms(item: Item) -> int:
-    """When a task has expired: its `expires_at` is in seconds."""
     return int(item["expires_at"]["N"]) * 1000
 
 

@@ -52,7 +52,6 @@ class Actor:
         return self if self.parent is None else self.parent.process
 
     def kill(self) -> None:
-        """End the process: the actor and all that run beside it."""
         self.killed = True
         for child in self.children:
             child.kill()
@@ -209,7 +208,6 @@ class _Worker:
         threading.Thread(target=self._work, name="simulated", daemon=True).start()
 
     def begin(self, scheduler: Scheduler, actor: Actor) -> None:
-        """Run an actor and those that begin after it."""
         self._next = scheduler, actor
         self._told.release()
 

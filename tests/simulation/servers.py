@@ -17,12 +17,9 @@ type Called = Callable[[str, dict[str, Json], Context], dict[str, Json]]
 
 @dataclass(slots=True)
 class Stage:
-    """Where tools find the simulation under way."""
-
     called: Called | None = None
 
     def call(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
-        """Call a tool of the simulation under way."""
         assert self.called is not None, "no simulation is under way"
         return self.called(tool, arguments, ctx)
 
@@ -125,5 +122,4 @@ def workflows(*, mended: bool) -> dict[str, list[Step]]:
 
 
 def constants_of(step: Step) -> dict[str, Json]:
-    """The arguments of a step that are constants."""
     return {name: source.value for name, source in step.arguments.items() if isinstance(source, Constant)}

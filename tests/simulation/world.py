@@ -1,6 +1,7 @@
 """One simulation: a table, two owners, invocations around one task, faults, and a judge that checks every write."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any, NoReturn, cast
 
@@ -183,26 +184,25 @@ class World:
         return container
 
     def _times_s(self, _ask: Ask) -> float | None:
-        """How much time Lambda gives an invocation, seconds."""
         return self.rng.choice(TIMES_S)
 
     def _answer(self, process: Process, ask: Ask) -> None:
-        """What an invocation does."""
         invoke(self, process, ask)
 
     def stored(self, task_id: str, name: str) -> Json:
-        """A variable as it stands, read by a process that nothing can happen to, whose clock stands at 0.
+        """A variable as it stands."""
+        with self.undisturbed() as store:
+            return store.get(OWNER, task_id).variables[name]
 
-        Raises:
-            StoreError: it cannot be read.
-        """
+    @contextmanager
+    def undisturbed(self) -> Iterator[DynamoDBTaskStore]:
+        """The store of a process that nothing can happen to, whose clock stands at 0."""
         client: Any = PlainClient(self.database)
         objects = None if self.bucket is None else PlainBucket(self.bucket)
         table = TaskTable("tasks", Connection(lambda: client), clock_ms=lambda: 0)
-        store = DynamoDBTaskStore(table, objects=objects)
         self.judging = True
         try:
-            return store.get(OWNER, task_id).variables[name]
+            yield DynamoDBTaskStore(table, objects=objects)
         finally:
             self.judging = False
 
@@ -233,11 +233,9 @@ class World:
         return None
 
     def steps(self) -> Sequence[Step]:
-        """The steps of the workflow, as it is deployed."""
         return server(mended=self.mended).workflows[self.plan.name].steps
 
     def created(self, task_id: str) -> None:
-        """A task was created: others can name it now."""
         if self.task_id is None:
             self.task_id = task_id
             for _ in range(self._others):
@@ -251,17 +249,14 @@ class World:
 
     @property
     def mended(self) -> bool:
-        """Whether the deployment has happened."""
         return self.deployed_ms is not None and self.scheduler.now_ms >= self.deployed_ms
 
     # What the client asks for.
 
     def rewritten(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A request as it is sent."""
         return request if self._rewrite is None else self._rewrite(operation, request)
 
     def message(self, _process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
-        """The method and the params of what a client asks for."""
         meta: dict[str, Json] = {"_meta": {TASK_ID_KEY: self.task_id}}
         match ask.kind:
             case "listen":
@@ -278,20 +273,17 @@ class World:
                 return task_message(self.task_id, ask.kind)
 
     def is_stateless(self, method: str) -> bool:
-        """Whether a request is of the 2026 revision."""
         if method in STATELESS_ONLY or method in HANDSHAKE_ONLY:
             return method in STATELESS_ONLY
         return self.stateless or (method == "tasks/get" and self.rng.random() < 0.3)
 
     def sending(self, operation: str, partition: str) -> Sent:
-        """A request begins."""
         process = self.processes[here().process.name]
         sent = Sent(operation, partition, process, self.scheduler.now_ms)
         process.requests.append(sent)
         return sent
 
     def strikes(self, sent: Sent) -> Fault | None:
-        """The fault that befalls a request, if one does."""
         from_ms, to_ms, shard = self.hot
         if not self.weather.over and from_ms <= self.scheduler.now_ms < to_ms and sent.partition.endswith(f"#{shard}"):
             return Fault.HOT
@@ -347,7 +339,6 @@ class World:
     # Time and chance.
 
     def point(self, actor: Actor) -> None:
-        """Give way to others."""
         due_ms = max(actor.wake_ms, self.scheduler.now_ms)
         self.scheduler.point(actor)
         self.came_back(actor, due_ms)
@@ -424,25 +415,21 @@ class World:
         self.scheduler.add(Actor(name, what, self.scheduler.now_ms + seconds * 1000))
 
     def note(self, actor: Actor, what: str) -> None:
-        """Write down what happens."""
         self.trace.append((self.scheduler.now_ms, actor.name, what))
 
     # What a process has.
 
     def monotonic(self) -> float:
-        """The monotonic clock of the container whose thread this is, seconds."""
         process = self.processes.get(here().process.name)
         stood_s = process.container.stood_s if process and process.container else 0.0
         return self.scheduler.now_ms / 1000 - stood_s
 
     def _clock_ms(self, container: Container) -> int:
-        """The wall clock of a container, epoch milliseconds."""
         process, shown_ms = container.processes[-1], int(self.scheduler.now_ms + container.skew_s * 1000)
         process.clock_read_ms, process.shown_ms = self.scheduler.now_ms, max(process.shown_ms, shown_ms)
         return shown_ms
 
     def _store(self, container: Container) -> DynamoDBTaskStore:
-        """A container's store."""
         client = SimulatedClient(self)
         table = TaskTable(
             "tasks",
@@ -456,11 +443,9 @@ class World:
         return DynamoDBTaskStore(table, container.limits, bucket)
 
     def server(self, *, mended: bool) -> Server:
-        """What is deployed."""
         return server(mended=mended)
 
     def endpoint(self, process: Process) -> Endpoint:
-        """What answers an invocation."""
         container = process.container
         assert container is not None
         return Endpoint(
@@ -476,7 +461,6 @@ class World:
         )
 
     def called(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
-        """What a tool does when it is called."""
         actor = here()
         process, began_ms = self.processes[actor.process.name], self.scheduler.now_ms
         self._maybe_killed(actor, Fault.KILLED_BEFORE, f"killed before {tool}")
@@ -509,7 +493,6 @@ class World:
             call.heard, call.returned = True, isinstance(mail, Returned)
 
     def _takes_time(self, actor: Actor) -> None:
-        """A tool does what it does."""
         if self.weather.among(STALLS):
             self._busy(actor)
 

@@ -39,8 +39,6 @@ def table(kills: Kills) -> Table:
 
 @pytest.fixture
 def make_cloud(table: Table, kills: Kills) -> Callable[..., Cloud]:
-    """Makes clouds over the test's table."""
-
     def make(server: Server, *, lives_s: float = 10.0, **settings: Any) -> Cloud:
         return cloud_of(server, table, kills, lives_s=lives_s, **settings)
 
@@ -54,7 +52,6 @@ def shop() -> Shop:
 
 @pytest.fixture
 def cloud(make_cloud: Callable[..., Cloud], shop: Shop) -> Cloud:
-    """The long workflow."""
     made = make_cloud(Server("none"))
     made.deploy(shop.server(made.time.pass_s))
     return made
@@ -509,7 +506,6 @@ def test_a_workflow_that_another_run_holds_for_long_ends_the_call_and_says_until
 
 
 def hold(order: Order, own: str, seconds: float) -> None:
-    """Have another run hold a task."""
     item = order.cloud.table.item(own)
     until_ms = order.cloud.time.ms + round(seconds * 1000)
     run = {"id": {"S": "other"}, "number": {"N": "1"}, "until": {"N": str(until_ms)}}

@@ -20,7 +20,6 @@ LEASE_S = LEASE_MS / 1000
 
 
 def job_server(script: Script) -> Server:
-    """Tools that a worker calls."""
     server = Server("s")
 
     @server.tool(task="optional")

@@ -34,7 +34,6 @@ class Served:
     log: Path
 
     def start(self) -> str:
-        """Call the tool; its task's id."""
         arguments = {"began": str(self.began), "gate": str(self.gate)}
         return str(self.request("tools/call", "wait", name="wait", arguments=arguments)["taskId"])
 

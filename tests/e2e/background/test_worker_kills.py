@@ -22,8 +22,6 @@ pytestmark = pytest.mark.first
 
 @dataclass
 class Counts:
-    """What has happened over all seeds."""
-
     happened: Counter[str] = field(default_factory=Counter)
 
     def add(self, what: str, count: int = 1) -> None:
@@ -151,7 +149,6 @@ def ask(client: httpx.Client, method: str, what: str, **params: object) -> JsonD
 
 
 def wait_for_end(client: httpx.Client, task: str) -> JsonDict:
-    """Poll a task until it has ended."""
     for _ in range(POLLS):
         found = ask(client, "tasks/get", task, taskId=task)
         if found["status"] != "working":

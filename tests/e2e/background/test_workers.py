@@ -41,8 +41,6 @@ LAUNCH = Launch("probe.py", "t", "http://127.0.0.1:1", allow_anonymous=True)
 
 @dataclass
 class Held:
-    """One invocation that waits."""
-
     connection: socket.socket
     reported: dict[str, Any]
 
@@ -54,7 +52,6 @@ class Held:
         return held
 
     def read(self) -> Any:
-        """What the invocation says next."""
         with self.connection.makefile() as lines:
             return json.loads(lines.readline())
 
@@ -70,8 +67,6 @@ class Held:
 
 
 class Probe:
-    """Where invocations report."""
-
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.listener.settimeout(BOUND_S)
@@ -297,7 +292,6 @@ def is_running(pid: int) -> bool:
 
 
 def wait_for(happened: Callable[[], bool]) -> None:
-    """Ask until it has happened."""
     from time import monotonic, sleep
 
     end = monotonic() + BOUND_S

@@ -38,14 +38,12 @@ def server_of(*, tool: bool = True) -> Server:
 
 
 def ask(client: Client, method: str, able: JsonDict, params: JsonDict | None = None) -> Any:
-    """The result of a request by a client that has declared this."""
     if client.era == "2026":
         return client.request(method, params, {CAPABILITIES_KEY: able}).result
     return client.request(method, params, headers=handshake(client, able)).result
 
 
 def announced(client: Client, able: JsonDict) -> JsonDict:
-    """The capabilities that a client with these is told of."""
     if client.era == "2026":
         return dict(client.request("server/discover", {}, {CAPABILITIES_KEY: able}).result["capabilities"])
     params = {"protocolVersion": "2025-11-25", "capabilities": able, "clientInfo": {"name": "c", "version": "1"}}

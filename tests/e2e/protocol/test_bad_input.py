@@ -24,7 +24,6 @@ REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
 
 @pytest.fixture
 def client(make_client: MakeClient, script: Script) -> Client:
-    """A client of a server with one of each."""
     server = Server("s")
 
     @server.tool

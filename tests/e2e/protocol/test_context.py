@@ -97,7 +97,6 @@ def test_a_page_has_an_id_of_its_own_up_to_2025_11_25(make_client: MakeClient, s
 
 
 def library() -> Server:
-    """Resources of each kind, and tools of each kind that read them."""
     server = Server("library")
 
     @server.resource("docs://{topic}", mime_type="text/markdown")
@@ -130,8 +129,6 @@ def library() -> Server:
 
 
 def add_readers(server: Server) -> None:
-    """Tools of each kind."""
-
     @server.tool
     def read(uri: str, ctx: Context) -> list[Any]:
         (item,) = ctx.read_resource(uri)

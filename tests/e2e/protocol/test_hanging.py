@@ -46,12 +46,10 @@ class SlowZip:
         self._zip = zlib.compressobj(wbits=31)
 
     def compress(self, data: bytes) -> bytes:
-        """As zlib, after a moment."""
         self._time.sleep(ZIP_S)
         return self._zip.compress(data)
 
     def flush(self) -> bytes:
-        """As zlib."""
         return self._zip.flush()
 
 

@@ -52,8 +52,6 @@ def shop_server() -> Server:
 
 
 def complete_shop(server: Server) -> None:
-    """Complete some of its arguments."""
-
     @server.completion("ask", "tone")
     def tones(value: str) -> list[str]:
         return [tone for tone in ("kind", "keen", "curt") if tone.startswith(value)]
@@ -73,7 +71,6 @@ def complete_shop(server: Server) -> None:
 
 @pytest.fixture
 def client(make_client: MakeClient, era: Era) -> Client:
-    """A client in each era."""
     return make_client(shop_server(), era=era)
 
 

@@ -20,7 +20,6 @@ RESERVE_MS = 5_000
 
 
 def asking_server() -> Server:
-    """Tools that ask, one of them a workflow's step."""
     server = Server("asking")
 
     @server.tool
@@ -47,7 +46,6 @@ def asking_server() -> Server:
 
 
 def respond(client: Client, question: JsonDict, **message: Any) -> Answer:
-    """Answer a question, with a request of its own."""
     return client.post(json.dumps({"jsonrpc": "2.0", "id": question["id"], **message}), HEADERS)
 
 
@@ -125,7 +123,6 @@ class Deadline(Sink):
         self._clock = clock
 
     def write(self, data: bytes) -> None:
-        """Take what was sent."""
         super().write(data)
         self._clock.ms = RESERVE_MS
 

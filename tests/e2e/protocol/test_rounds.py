@@ -48,8 +48,6 @@ def asking_server(runs: list[str] | None = None) -> Server:
 
 
 def ask_elsewhere(server: Server) -> None:
-    """A prompt, resources and workflows that ask."""
-
     @server.prompt
     def greet(ctx: Context, tone: str = "kind") -> str:
         return f"{tone} {ctx.elicit('name', 'Who?', FORM).content['name']}"
@@ -70,8 +68,6 @@ def ask_elsewhere(server: Server) -> None:
 
 @dataclass
 class Talk:
-    """One request that goes through rounds."""
-
     client: Client
     method: str
     params: JsonDict
@@ -89,7 +85,6 @@ def talk(client: Client, method: str = "tools/call", meta: JsonDict | None = Non
 
 @pytest.fixture
 def client(make_client: MakeClient) -> Client:
-    """A client of the 2026 era."""
     return make_client(asking_server(), era="2026", state_key=NEW)
 
 
@@ -99,7 +94,6 @@ def text_of(answer: Answer) -> str:
 
 
 def asked(answer: Answer) -> tuple[JsonDict, str]:
-    """What a round asks for, and its state."""
     result = answer.result
     assert result["resultType"] == "input_required"
     return result["inputRequests"], result["requestState"]

@@ -102,8 +102,6 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A workflow of three steps, its tools and its table."""
-
     client: Client
     script: Script
     table: Table
@@ -155,7 +153,6 @@ def flow(make_client: MakeClient, script: Script, table: Table) -> Flow:
 
 
 def reported(answer: Answer) -> tuple[str, list[str]]:
-    """The same, as the reply has it."""
     return answer.meta["task_status"], answer.statuses
 
 

@@ -31,8 +31,6 @@ NOBODYS = new_task_id(0)
 
 @dataclass
 class Refund:
-    """A refund."""
-
     id: str
     amount: float
 
@@ -105,7 +103,6 @@ class Begun:
     task: str
 
     def call(self, tool: str, **arguments: Any) -> Answer:
-        """Call a tool with the task's id among its arguments."""
         return self.client.call_tool(tool, {"task_id": self.task, **arguments})
 
 

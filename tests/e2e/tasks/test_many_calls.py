@@ -62,8 +62,6 @@ def test_many_calls_of_one_tool_at_once_take_few_requests(
 
 
 def counted[**Given, Value](function: Callable[Given, Value], requests: list[str]) -> Callable[Given, Value]:
-    """A function of the table's that notes each request."""
-
     def noting(*args: Given.args, **kwargs: Given.kwargs) -> Value:
         requests.append(function.__name__)
         return function(*args, **kwargs)

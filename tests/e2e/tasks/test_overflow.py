@@ -79,7 +79,6 @@ def client(request: pytest.FixtureRequest, make_client: MakeClient, bucket: Buck
 
 
 def paused(client: Client, requests: Requests | None = None) -> str:
-    """A task that waits behind its large value."""
     task = client.get_prompt("flow").task_id
     if requests:
         requests.take()
@@ -87,7 +86,6 @@ def paused(client: Client, requests: Requests | None = None) -> str:
 
 
 def approve(client: Client, task: str) -> None:
-    """Complete the step that a task waits for, by a continuation."""
     assert client.call_tool("approve", {"by": "kim"}, task=task).meta["recorded"] is True
 
 

@@ -22,7 +22,6 @@ from tests.sent import Requests
 
 
 def act(client: Client, action: str | None, task: str | None = None, **arguments: Any) -> Run:
-    """Call the workflow's tool as its page does."""
     named = {"task_id": task} if task else {}
     return client.call_workflow("refund_order", {"task_action": action, **named, **arguments})
 
@@ -36,7 +35,6 @@ def complete(client: Client, task: str | None, workflow: str = "refund_order", *
 
 
 def shown(client: Client, task: str | None, workflow: str = "refund_order") -> Any:
-    """The structure that the page is shown of a task."""
     run = client.call_workflow(workflow, {"task_action": "show", "task_id": task})
     assert not run.is_error
     return run.structured

@@ -99,7 +99,6 @@ def begin(jobs: Background, tool: str, era: Era = "2026", able: JsonDict | None 
 
 
 def asked(jobs: Background, tool: str, era: Era = "2026") -> str:
-    """A task that waits for its first answers."""
     task = begin(jobs, tool, era)
     assert jobs.work() == "asked"
     return task
@@ -110,7 +109,6 @@ def update(jobs: Background, task: str, **answers: object) -> Answer:
 
 
 def open_in(jobs: Background, task: str) -> JsonDict:
-    """The questions that `tasks/get` shows."""
     shown = jobs.client().task("get", task).result
     assert shown["status"] == "input_required"
     questions: JsonDict = shown["inputRequests"]
@@ -118,7 +116,6 @@ def open_in(jobs: Background, task: str) -> JsonDict:
 
 
 def value_of(jobs: Background, task: str) -> Any:
-    """What the tool has returned."""
     shown = jobs.client().task("get", task).result
     assert shown["status"] == "completed", shown
     return shown["result"]["structuredContent"]["result"]
@@ -323,7 +320,6 @@ def test_questions_that_are_too_long_to_store_end_the_task_with_an_error(jobs: B
 
 
 def respond(client: Client, question: JsonDict, **message: Any) -> Answer:
-    """Answer a question of the handshake era, with a request of its own."""
     return client.post(json.dumps({"jsonrpc": "2.0", "id": question["id"], **message}), HEADERS)
 
 

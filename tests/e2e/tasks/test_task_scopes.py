@@ -55,7 +55,6 @@ def jobs(background: MakeBackground) -> Background:
 
 
 def clerk(client: Client) -> Client:
-    """The owner's client with a token that has the scope."""
     return client.with_claims(scope=PAYROLL)
 
 
@@ -73,14 +72,12 @@ def paused(jobs: Background) -> str:
 
 
 def cancelled(jobs: Background) -> str:
-    """The same, over."""
     task = paused(jobs)
     clerk(jobs.client("2025")).task("cancel", task)
     return task
 
 
 def act(client: Client, action: str, task: str) -> Answer:
-    """Call the harmless workflow's tool with `task_action`."""
     return client.call_tool("harmless", {"task_id": task, "task_action": action})
 
 

@@ -79,7 +79,6 @@ def jobs(background: MakeBackground, runs: list[str]) -> Background:
 
 
 def call(jobs: Background, tool: str, able: JsonDict = TASKS, task: str | None = None, **params: Any) -> Answer:
-    """Call a tool in the 2026 era."""
     meta = {CAPABILITIES_KEY: able, **({TASK_ID_KEY: task} if task else {})}
     return jobs.client().request("tools/call", {"name": tool, "arguments": {"amount": 2}, **params}, meta)
 

@@ -32,7 +32,6 @@ class Reports:
 
 @contextmanager
 def streamed_to(sink: Sink) -> Iterator[None]:
-    """Answers go to this sink where they are streamed."""
     token = stream_opener.set(sink.open)
     try:
         yield

@@ -9,7 +9,6 @@ from typing import Any
 
 from tests.simulation.dynamodb.paths import Attribute, Item, found, read_path, resolved
 from tests.simulation.dynamodb.refusals import Invalid
-from tests.simulation.dynamodb.sizes import length_of
 from tests.simulation.dynamodb.tokens import Tokens, tokens_of
 
 
@@ -153,23 +152,12 @@ def _check_distinct(tokens: Tokens, first: list[str], other: list[str]) -> None:
 
 
 def operand(tokens: Tokens) -> Operand:
-    """A path, a value's placeholder, or `size(path)`."""
-    if tokens.word == "SIZE" and tokens.left[tokens.at + 1 : tokens.at + 2] == ["("]:
-        tokens.take()
-        tokens.take("(")
-        inner = operand(tokens)
-        tokens.take(")")
-        return lambda item, given: _size(inner(item, given))
+    """A path or a value's placeholder."""
     if tokens.next.startswith(":"):
         placeholder = tokens.take()
         return lambda _item, given: given.value(placeholder)
     path = read_path(tokens)
     return lambda item, given: found(item, resolved(path, given.names))
-
-
-def _size(attribute: Attribute | None) -> Attribute | None:
-    length = None if attribute is None else length_of(attribute)
-    return None if length is None else {"N": str(length)}
 
 
 def _is_in(attribute: Attribute | None, choices: list[Attribute | None]) -> bool:
@@ -206,10 +194,8 @@ def equal(left: Attribute | None, right: Attribute | None) -> bool:
     match kind:
         case "N":
             return Decimal(one) == Decimal(other)
-        case "SS" | "BS":
+        case "BS":
             return set(one) == set(other)
-        case "NS":
-            return set(map(Decimal, one)) == set(map(Decimal, other))
         case "M":
             return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
         case "L":
@@ -219,35 +205,18 @@ def equal(left: Attribute | None, right: Attribute | None) -> bool:
 
 
 def _contains(where: Attribute | None, what: Attribute | None) -> bool:
-    if where is None or what is None:
+    if where is None or what is None or "B" not in what:
         return False
-    (kind, value), (of, sought) = next(iter(where.items())), next(iter(what.items()))
-    match kind:
-        case "S":
-            return of == "S" and sought in value
-        case "B":
-            return of == "B" and bytes(sought) in bytes(value)
-        case "SS" | "NS" | "BS":
-            return of == kind[0] and any(equal({of: element}, what) for element in value)
-        case "L":
-            return any(equal(element, what) for element in value)
-        case _:
-            return False
-
-
-def _begins_with(where: Attribute | None, what: Attribute | None) -> bool:
-    if where is None or what is None:
-        return False
-    (kind, value), (of, sought) = next(iter(where.items())), next(iter(what.items()))
-    return kind == of and kind in {"S", "B"} and value.startswith(sought)
+    if "L" in where:
+        return any(equal(element, what) for element in where["L"])
+    held: Any = where.get("BS", where.get("B", ()))
+    return what["B"] in held
 
 
 FUNCTIONS: dict[str, tuple[int, Callable[..., bool]]] = {
     "attribute_exists": (1, lambda attribute: attribute is not None),
     "attribute_not_exists": (1, lambda attribute: attribute is None),
-    "attribute_type": (2, lambda attribute, kind: attribute is not None and kind["S"] in attribute),
     "contains": (2, _contains),
-    "begins_with": (2, _begins_with),
 }
 
 

@@ -60,7 +60,6 @@ class Database:
         return OPERATIONS[operation](self, **{name: value for name, value in request.items() if name != "TableName"})
 
     def put_item(self, **request: Any) -> Answer:
-        """`PutItem`."""
         item: Item = fresh(request.pop("Item"))
         key = key_of(item)
         before = self.items.get(key)
@@ -74,7 +73,6 @@ class Database:
         return {}
 
     def update_item(self, **request: Any) -> Answer:
-        """`UpdateItem`."""
         key_item: Item = request.pop("Key")
         key = key_of(key_item)
         expression, returned = request.pop("UpdateExpression"), request.pop("ReturnValues", "NONE")
@@ -105,7 +103,6 @@ class Database:
                 raise Invalid(f"not understood: ReturnValues={returned}")
 
     def get_item(self, **request: Any) -> Answer:
-        """`GetItem`."""
         key, expression = key_of(request.pop("Key")), request.pop("ProjectionExpression", None)
         names = request.pop("ExpressionAttributeNames", {})
         items = self.seen(consistent=request.pop("ConsistentRead", False))
@@ -117,7 +114,6 @@ class Database:
         return {"Item": fresh(item) if expression is None else projection(item, expression, names)}
 
     def delete_item(self, **request: Any) -> Answer:
-        """`DeleteItem`."""
         key = key_of(request.pop("Key"))
         before = self.items.get(key)
         self._check(before, request)
@@ -128,7 +124,6 @@ class Database:
         return {}
 
     def query(self, **request: Any) -> Answer:
-        """`Query`."""
         names, values = request.pop("ExpressionAttributeNames", {}), request.pop("ExpressionAttributeValues", {})
         given = Given(names, values)
         matches, _ = compiled(request.pop("KeyConditionExpression"), "KeyConditionExpression")
@@ -224,7 +219,7 @@ def _fresh(attribute: Attribute) -> Attribute:
             return {"M": {name: _fresh(element) for name, element in value.items()}}
         if kind == "L":
             return {"L": [_fresh(element) for element in value]}
-        return {kind: list(value)} if kind in {"SS", "NS", "BS"} else {kind: value}
+        return {kind: list(value) if kind == "BS" else value}
     raise Invalid("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
 
 
@@ -271,6 +266,5 @@ def _check_values(values: Iterable[Attribute]) -> None:
     for value in values:
         if len(value) != 1:
             raise Invalid("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
-        for kind in ("SS", "NS", "BS"):
-            if kind in value and not value[kind]:
-                raise Invalid("One or more parameter values were invalid: An string set  may not be empty")
+        if value.get("BS") == []:
+            raise Invalid("One or more parameter values were invalid: An string set  may not be empty")

@@ -20,14 +20,10 @@ class Refusal(Exception):
 
 
 class Invalid(Refusal):
-    """A request that makes no sense."""
-
     def __init__(self, message: str) -> None:
         super().__init__("ValidationException", message)
 
 
 class ConditionFalse(Refusal):
-    """A condition that does not hold."""
-
     def __init__(self, item: dict[str, Any] | None = None) -> None:
         super().__init__("ConditionalCheckFailedException", "The conditional request failed", item)

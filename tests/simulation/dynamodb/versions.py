@@ -57,6 +57,5 @@ class VersionedDatabase(Database):
         return [before[-1] if before else Version(-1, float("-inf"), None), *made[len(before) :]]
 
     def keep(self, change: Change) -> None:
-        """Keep the version that a write has made."""
         self.versions.setdefault(change.key, []).append(Version(self.writes, self.now_ms(), change.after))
         self.writes += 1

@@ -13,7 +13,6 @@ from typing import ClassVar, cast
 from mcp_baton import Argument, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
-from tests.simulation.answers import check_answer
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of
 from tests.simulation.invariants import TASK, Judge
@@ -33,7 +32,6 @@ OTHERS = ("call",) * 3 + ("cancel own", "complete own", "poll own", "poll own", 
 
 @cache
 def background_server() -> Server:
-    """The server."""
     made = Server("simulated workflows")
     for tool in (look, pay, mail, weigh):
         made.add_tool(tool)
@@ -62,8 +60,6 @@ WORKFLOWS = {
 
 
 class BackgroundWorld(JobWorld):
-    """A simulation of one seed. Arguments as `World`."""
-
     runs = frozenset({"work", "resume"})
     arguments: ClassVar[JsonObject] = {"key": "A"}
 
@@ -78,7 +74,6 @@ class BackgroundWorld(JobWorld):
         return self.both
 
     def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
-        """What is deployed."""
         return background_server()
 
     def run(self) -> None:
@@ -95,18 +90,15 @@ class BackgroundWorld(JobWorld):
             flow.ended(head)
 
     def created(self, task_id: str) -> None:
-        """The call's task was created: clients can name it now, and the workflow's."""
         if self.task_id is None:
             for _ in range(self._meddling):
                 self._invoke(Ask(self.rng.choice(OTHERS)), self.rng.choice(DELAYS_MS))
         super().created(task_id)
 
     def steps(self) -> Sequence[Step]:
-        """The steps of the workflow."""
         return background_server().workflows[self.job.tool].steps
 
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
-        """The method and the params of what a client asks for."""
         own: dict[str, Json] = {"taskId": self.both.flow.task_id}
         named: dict[str, Json] = {"_meta": {TASK_ID_KEY: self.both.flow.task_id}}
         match ask.kind:
@@ -130,8 +122,6 @@ class BackgroundWorld(JobWorld):
 
 
 class FlowJudge(Judge):
-    """Looks at the workflow's own task."""
-
     def __init__(self, world: BackgroundWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.completed: dict[str, Process] = {}
@@ -151,8 +141,6 @@ class FlowJudge(Judge):
 
 
 class BackgroundJudge(JobJudge):
-    """Looks at everything that happens to both tasks."""
-
     def __init__(self, world: BackgroundWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.flow = FlowJudge(world, strict=strict)
@@ -178,7 +166,7 @@ class BackgroundJudge(JobJudge):
         match value:
             case {"structuredContent": {"steps": list()} as structure}:
                 process.answer = cast("JsonObject", value)
-                check_answer(self.flow, process)
+                self.flow.check_answer(process)
                 state = cast("JsonObject", structure)
                 self.world.replies.check_state(process, state, certain="persisted" not in process.meta)
             case {"isError": True} if not process.calls:
@@ -187,7 +175,6 @@ class BackgroundJudge(JobJudge):
                 self.wrong(5, f"the call's result says nothing of the workflow: {str(value)[:200]}")
 
     def began(self, call: Called) -> None:
-        """A tool begins."""
         self.flow.began(call)
         process, head = call.process, self.flow.head
         if process.kind != "work" or not self._check_holder(call):
@@ -203,7 +190,6 @@ class BackgroundJudge(JobJudge):
                 self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which {by.name} has completed")
 
     def answered(self, process: Process) -> None:
-        """A process answered its client."""
         if process.kind in {"resume", "call"}:
             self.flow.answered(process)
         elif process.kind not in {"cancel own", "complete own"}:
@@ -215,7 +201,6 @@ class BackgroundJudge(JobJudge):
         super().stopped(process)
 
     def settled(self) -> None:
-        """Everybody has ended."""
         super().settled()
         self.flow.settled()
 
@@ -225,6 +210,5 @@ class BackgroundJudge(JobJudge):
 
 
 def is_workflows(change: Change) -> bool:
-    """Whether a write is to the workflow's own task."""
     item = change.after or change.before or {}
     return change.key[1].startswith(TASK) and "workflow" in item

@@ -34,12 +34,10 @@ class Head:
 
     @property
     def open(self) -> frozenset[str]:
-        """The questions without an answer."""
         return frozenset(self.asked.keys() - self.answers.keys())
 
 
 def head_in(item: Item) -> Head:
-    """A job's head as the item has it."""
     claim = claim_of(item)
     assert claim is not None
     return Head(
@@ -54,6 +52,5 @@ def head_in(item: Item) -> Head:
 
 
 def asked_in(item: Item) -> Mapping[str, Attribute]:
-    """A job's questions."""
     asked: Mapping[str, Attribute] = item["asked"]["M"]
     return asked

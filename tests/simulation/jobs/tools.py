@@ -6,7 +6,7 @@ from functools import cache
 from mcp_baton import Context, Server
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.asking.questions import elicitation
-from tests.simulation.servers import STAGE
+from tests.simulation.servers import STAGE, weigh
 
 FORM: dict[str, Json] = {"type": "object", "properties": {"by": {"type": "string"}}}
 
@@ -43,11 +43,6 @@ def charge(of: int, ctx: Context) -> dict[str, Json]:
     return STAGE.call("charge", {"of": of}, ctx)
 
 
-def weigh(of: int, ctx: Context) -> dict[str, Json]:
-    """Give back something large."""
-    return STAGE.call("weigh", {"of": of}, ctx)
-
-
 def survey(of: int, ctx: Context) -> dict[str, Json]:
     """Ask three things at once, and then another."""
     made = STAGE.call("survey", {"of": of}, ctx)
@@ -65,7 +60,6 @@ def order(of: int, ctx: Context) -> dict[str, Json]:
 
 @cache
 def job_server() -> Server:
-    """The server."""
     made = Server("simulated jobs")
     for tool in (report, weigh, survey):
         made.add_tool(tool, task="required")
