@@ -483,6 +483,7 @@ class Engine:
                 claim=claim,
                 release=last,
                 items=items,
+                same_version=bool(items or run.unsure),
             )
 
         # A continuation can change each element once.

@@ -391,14 +391,23 @@ class Run:
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """The traces that must still be written to the task in its present state.
 
-        After a write with an unknown outcome, steps that it may have written and that are completed are left out: their
-        stored results are this run's, or those of later calls, which must not be overwritten.
+        After a write with an unknown outcome, steps that it may have written are left out if they are completed or have
+        another result than before: their stored results are this run's, or those of later calls, which must not be
+        overwritten.
         """
         if not self.unsure:
             return self.traces[self.written :]
         completed = {name for name, status in statuses_of(task).items() if status is StepStatus.COMPLETED}
-        written = self.unsure & completed
+        written = {name for name in self.unsure if name in completed or self._has_new_result(task, name)}
         return [trace for trace in self.traces[self.written :] if trace.step.name not in written]
+
+    def _has_new_result(self, task: TaskRecord, step: str) -> bool:
+        """Whether a step has another result than when this run last read or wrote the task."""
+        name, before = f"{RESULT_PREFIX}{step}", self.task
+        try:
+            return before is not None and before.variables.get(name) != task.variables.get(name)
+        except StoreError:
+            return True
 
     def wrote(self, task: TaskRecord, traces: Sequence[StepTrace], items: Mapping[str, Items]) -> None:
         """Note that these traces and lists were written.
