@@ -42,7 +42,6 @@ class Scripted:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
 
     def close_idle(self) -> None:
@@ -54,7 +53,6 @@ class Scripted:
 
 @contextmanager
 def scripted(answer: Callable[[str, bytes], Told] | Told) -> Iterator[Scripted]:
-    """Run the server."""
     server = Scripted((lambda _head, _body: answer) if isinstance(answer, Told) else answer)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server.port = listener.getsockname()[1]

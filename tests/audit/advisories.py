@@ -106,7 +106,6 @@ def audit(ask: Ask, folder: Path, files: Sequence[Path]) -> str | int:
 
 
 def main(note: Path | None) -> int:
-    """Audit what this repository locks."""
     with TemporaryDirectory() as folder:
         status = audit(pip_audit, Path(folder), locked(Path(folder)))
     if note is not None:

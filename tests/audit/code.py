@@ -45,7 +45,6 @@ def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
 
 
 def main() -> int:
-    """Audit this repository."""
     return report("bandit", findings(ROOT))
 
 

@@ -17,12 +17,10 @@ REQUIREMENTS = (
 
 
 def package(name: str, *ids: str) -> dict[str, Any]:
-    """A package in pip-audit's report."""
     return {"name": name, "version": "1", "vulns": [{"id": one, "fix_versions": ["2"], "aliases": []} for one in ids]}
 
 
 def reported(*packages: dict[str, Any]) -> str:
-    """pip-audit's report."""
     return json.dumps({"dependencies": packages, "fixes": []})
 
 

@@ -54,8 +54,6 @@ def layer(artifacts: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def layer_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same layer as a zip, built by `make layer`."""
-
     def built() -> str:
         folder = tmp_path_factory.mktemp("dist")
         run(["make", "--no-print-directory", "layer", f"ARCHITECTURE={HERE}", f"DIST={folder}"], {})
@@ -67,8 +65,6 @@ def layer_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Baton's wheel."""
-
     def built() -> str:
         folder = tmp_path_factory.mktemp("dist")
         uv = os.environ.get("UV") or shutil.which("uv") or str(BROUGHT / "uv")

@@ -74,7 +74,6 @@ def start_built(start: Start, artifacts: Path, table_url: str) -> StartBuilt:
 
 @pytest.fixture
 def built(api: RuntimeApi, start_built: StartBuilt) -> RuntimeApi:
-    """The built function is running."""
     start_built()
     return api
 

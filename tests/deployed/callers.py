@@ -30,7 +30,6 @@ class HeaderCaller:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, request: httpx2.Request) -> httpx2.Request:
-        """The request with the headers."""
         request.headers.update(self.headers)
         return request
 
@@ -50,7 +49,6 @@ class SigningCaller:
     secret: str = field(repr=False)
 
     def __call__(self, request: httpx2.Request) -> httpx2.Request:
-        """The request, signed, its body included, for the host that it names: not for the twin's address."""
         url = str(request.url.copy_with(netloc=self.host.encode()))
         signed = AWSRequest(request.method, url, headers={"Host": self.host}, data=request.content)
         SigV4Auth(Credentials(self.key, self.secret), "execute-api", REGION).add_auth(signed)

@@ -48,7 +48,6 @@ class Talk:
         self.progress = progress
 
     async def names(self) -> tuple[set[str], set[str]]:
-        """The tools and the prompts that are listed."""
         tools, prompts = await self.client.list_tools(), await self.client.list_prompts()
         return {tool.name for tool in tools.tools}, {prompt.name for prompt in prompts.prompts}
 
@@ -179,11 +178,9 @@ class HttpAnswer:
 
 
 def ask(url: str, caller: Caller, body: bytes | None = TOOLS_LIST, *, method: str = "POST") -> HttpAnswer:
-    """Send one request."""
     response = httpx2.request(method, url, content=body, headers=JSON, auth=caller, timeout=TIMEOUT_S)
     return HttpAnswer(response.status_code, dict(response.headers), response.text)
 
 
 def statuses(meta: Mapping[str, Any]) -> list[str]:
-    """The steps' statuses, in order."""
     return [step["status"] for step in meta["steps"]]

@@ -52,7 +52,6 @@ class Page:
 
     @classmethod
     def read(cls) -> "Page":
-        """The page as it is now."""
         section = (ROOT / "docs" / "local.md").read_text().partition("\n## Under `sam local`\n")[2]
         first, asks = re.findall(r"^```sh\n(.*?)^```", section.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
         lines = first.splitlines()

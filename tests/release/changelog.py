@@ -84,13 +84,11 @@ def notes(changelog: str, tag: str, version: str) -> str:
 
 
 def project_version() -> str:
-    """Return the version in pyproject.toml."""
     version: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     return version
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return the exit code."""
     changelog = CHANGELOG.read_text()
     try:
         match arguments:

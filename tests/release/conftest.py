@@ -32,11 +32,9 @@ class Environment:
 
     @property
     def programs(self) -> Path:
-        """Where its commands are."""
         return self.folder / "bin"
 
     def run(self, program: str, *arguments: str | Path, **environment: str) -> str:
-        """What one of its commands prints."""
         return run([self.programs / program, *arguments], environment, cwd=self.folder)
 
 
@@ -70,7 +68,6 @@ def build(source: Path, target: Path, *what: str, **environment: str) -> Distrib
 
 
 def found(folder: Path) -> Distributions:
-    """The wheel and the source archive in a folder."""
     wheels, archives = list(folder.glob("*.whl")), list(folder.glob("*.tar.gz"))
     return Distributions(wheels[0] if wheels else folder, archives[0] if archives else folder)
 

@@ -121,7 +121,6 @@ def recording(entered: list[str]) -> Iterator[None]:
 
 
 def the_map() -> str:
-    """Return the map as Markdown."""
     seen = set[str]()
     return "\n".join(
         [BEGIN, *(line for title, request in SECTIONS.items() for line in _section(title, request, seen)), END]
@@ -144,7 +143,6 @@ def _package(module: str) -> str:
 
 
 def page() -> str:
-    """Return the page with the current map."""
     head, _, rest = PAGE.read_text().partition(BEGIN)
     return head + the_map() + rest.partition(END)[2]
 

@@ -52,7 +52,6 @@ class App:
         return reported
 
     def messages(self) -> list[JsonDict]:
-        """Every message so far, in both directions."""
         found: list[JsonDict] = self.page.evaluate("window.messages")
         return found
 

@@ -19,7 +19,6 @@ type Show = Callable[..., App]
 
 @pytest.fixture(scope="session")
 def script(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The host's script."""
     node = next(HERE.glob(NODE), None)
     if node is None or not (HERE / "node_modules/.package-lock.json").exists():
         missing("the host half of MCP Apps is not installed; `make test` does it")

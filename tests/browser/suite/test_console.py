@@ -15,7 +15,6 @@ HOSTILE = '<img src=x onerror="document.title=1"></script><script>document.title
 
 
 def field(page: Any, name: str) -> Any:
-    """The field of a form."""
     return page.locator("form").get_by_label(name)
 
 
@@ -166,7 +165,6 @@ def test_a_secret_is_requested_again_and_not_stored(console: Console) -> None:
 
 
 def fill_in(page: Any) -> None:
-    """Fill in every field of the form for a room."""
     field(page, "guest").fill("Kim")
     field(page, "nights").fill("3")
     field(page, "price").fill("19.90")

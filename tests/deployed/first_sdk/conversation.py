@@ -21,8 +21,6 @@ BY_HAND = {"by": "hand"}
 
 
 async def prompt(session: ClientSession, progress: list[str | None], **meta: Any) -> types.GetPromptResult:
-    """Run the refund's prompt, noting its progress."""
-
     async def progressed(_progress: float, _total: float | None, message: str | None) -> None:
         progress.append(message)
 
@@ -65,7 +63,6 @@ async def converse(session: ClientSession) -> dict[str, Any]:
 
 
 async def main(url: str, headers: str) -> None:
-    """The session."""
     async with (
         httpx.AsyncClient(headers=json.loads(headers), timeout=TIMEOUT_S) as http,
         streamable_http_client(url, http_client=http) as (read, write, _),

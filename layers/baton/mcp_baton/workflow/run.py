@@ -87,6 +87,7 @@ class StepTrace(Struct, frozen=True):
         resources: The resources that were fetched before the tool.
         outcome: How it ended.
         attempts: How often the tool was called in this run.
+        calls: For how many elements of a list; 1 for a step without a list. The other attempts are retries.
         kept: The arguments to store with the result, if a person has supplied some of them.
         timing: When the step ran, with its fetches; `None` without a task.
         replayed: An earlier run or a continuation completed the step; this run only shows it.
@@ -108,6 +109,7 @@ class StepTrace(Struct, frozen=True):
     after: tuple[Content, ...] = ()
     unread: str | None = None
     users: tuple[str, ...] = ()
+    calls: int = 1
 
 
 class Blocked(Struct, frozen=True):
@@ -158,6 +160,7 @@ class ListRun(Struct):
 
     Attributes:
         waiting: The elements whose calls have not begun.
+        calls: For how many elements the tool was called, with `attempts` in all.
         unwritten: How many results were not written.
     """
 
@@ -165,6 +168,7 @@ class ListRun(Struct):
     items: Items
     waiting: list[int]
     failed: dict[int, Failed] = field(default_factory=dict)
+    calls: int = 0
     attempts: int = 0
     unwritten: int = 0
 
@@ -368,7 +372,9 @@ class Run:
             listed.items.results[index] = ended.trace.outcome.value
             listed.items.is_changed = True
             listed.unwritten += 1
-        listed.attempts += ended.trace.attempts if ended.trace else 0
+        if ended.trace is not None and ended.trace.attempts:
+            listed.calls += 1
+            listed.attempts += ended.trace.attempts
         if ended.stop is not None:
             self.stop_at(ended.call.step, ended.stop)
 
