@@ -15,10 +15,10 @@ from tests.simulation.harness import KINDS, failures
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.questions import QuestionWorld
-from tests.simulation.world import World
+from tests.simulation.world import ParallelWorld, World
 
 ROOT = Path(__file__).parents[2]
-WORKFLOWS, JOBS, BACKGROUND, QUESTIONS = 3_000, 1_500, 500, 500
+WORKFLOWS, JOBS, BACKGROUND, QUESTIONS, PARALLEL = 3_000, 1_500, 500, 500, 1_000
 CHUNK = 250
 
 
@@ -48,6 +48,12 @@ def test_no_invariant_of_workflows_in_the_background_is_broken(first: int) -> No
 @pytest.mark.parametrize("first", range(0, QUESTIONS, CHUNK))
 def test_no_invariant_of_questions_is_broken(first: int) -> None:
     broken = found(range(first, first + CHUNK), QuestionWorld)
+    assert not broken, broken
+
+
+@pytest.mark.parametrize("first", range(0, PARALLEL, CHUNK))
+def test_no_invariant_is_broken_when_steps_run_at_the_same_time(first: int) -> None:
+    broken = found(range(first, first + CHUNK), ParallelWorld)
     assert not broken, broken
 
 

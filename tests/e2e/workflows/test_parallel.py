@@ -280,14 +280,17 @@ def test_a_worker_runs_steps_and_elements_at_the_same_time() -> None:
     assert sorted(together.called) == ["a", "b", "c", "d"]
 
 
-def test_every_failed_step_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_failed_step_is_counted_and_the_calls_of_a_list_are_no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[tuple[str, float]] = []
     monkeypatch.setattr(SILENT, "add", lambda metric, value=1, **_: counted.append((metric.name, value)))
     together = Together()
-    together.errors = {"a": 1, "c": 1}
-    together.add(work("a"), work("b"), work("c"))
+    together.errors = {"a": 1, "c": 1, "x": 1}
+    retry = Retry(attempts=2, first_s=0, max_s=0)
+    listed = Step("listed", {"name": item()}, tool="work", each=constant(["x", "y", "z"]), retry=retry)
+    together.add(work("a"), work("b"), work("c"), listed)
     with connect(together.server) as client:
         client.call_workflow("flow")
 
-    assert ("StepsRun", 3) in counted
+    assert ("StepsRun", 4) in counted
     assert ("StepsFailed", 2) in counted
+    assert ("StepRetries", 1) in counted

@@ -242,7 +242,7 @@ def _note(execution: Execution, run: EndedRun) -> None:
         failed = sum(isinstance(outcome, Failed) for outcome in ran)
         if failed:
             execution.services.telemetry.add(STEPS_FAILED, failed)
-    again = sum([trace.attempts - 1 for trace in run.traces if trace.attempts])
+    again = sum(trace.attempts - trace.calls for trace in run.traces if trace.attempts)
     if again:
         execution.services.telemetry.add(STEP_RETRIES, again)
     if run.pause:
