@@ -33,19 +33,13 @@ FIRST_SDK = Path(__file__).parent / "first_sdk"
 type Era = Literal["2025", "2026"]
 
 
+@dataclass(frozen=True, slots=True)
 class Talk:
-    """One client's talk with the server.
+    """The official client's talk with the server, with the messages of the progress notifications so far."""
 
-    Attributes:
-        client: The official client.
-        era: The era that it speaks.
-        progress: The messages of the progress notifications so far.
-    """
-
-    def __init__(self, client: Client, era: Era, progress: list[str]) -> None:
-        self.client = client
-        self.era = era
-        self.progress = progress
+    client: Client
+    era: Era
+    progress: list[str]
 
     async def names(self) -> tuple[set[str], set[str]]:
         tools, prompts = await self.client.list_tools(), await self.client.list_prompts()

@@ -21,13 +21,7 @@ BUILT_WITHIN_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The page's commands on their way.
-
-    Attributes:
-        process: The shell that runs them.
-        printed: The file with what they print.
-        log: The file with what they say beside.
-    """
+    """The page's commands on their way: the shell that runs them, and the files of its output and its errors."""
 
     process: subprocess.Popen[bytes]
     printed: Path
