@@ -43,5 +43,4 @@ def test_a_projects_layer_has_baton_as_it_is_in_this_repository(others_layer: Pa
 
 
 def modules(package: Path) -> dict[str, bytes]:
-    """The modules of a package, by path."""
     return {path.relative_to(package).as_posix(): path.read_bytes() for path in package.rglob("*.py")}

@@ -13,7 +13,6 @@ WATCHED: list[Path] = []
 
 
 def sections() -> Iterator[tuple[str, str]]:
-    """Titles and texts."""
     yield from ((f"the end of {log.name}", tail(log.read_bytes())) for log in WATCHED if log.exists())
     try:
         for container in docker.from_env().containers.list(all=True, filters=LAMBDA, ignore_removed=True):
@@ -24,5 +23,4 @@ def sections() -> Iterator[tuple[str, str]]:
 
 
 def tail(text: bytes) -> str:
-    """The last lines."""
     return "\n".join(text.decode(errors="replace").splitlines()[-LINES:])

@@ -55,7 +55,6 @@ def teach_streaming() -> None:
 
 
 def streamed_answer(answer: bytes) -> dict[str, Any]:
-    """A streamed answer as a proxy response."""
     head, _, body = answer.partition(PRELUDE_END)
     prelude = json.loads(head)
     headers = {name: [value] for name, value in prelude.get("headers", {}).items()}

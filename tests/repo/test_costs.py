@@ -13,7 +13,6 @@ GB, PER_SECOND, DAYS = 0.5, 50, 30
 
 
 def rows() -> list[tuple[str, list[float]]]:
-    """Return each kind of request and its figures."""
     table = PAGE.partition("| kind |")[2].partition("\n\n")[0]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     return [(kind, [float(figure) for figure in figures]) for kind, *figures in cells]

@@ -25,6 +25,7 @@ from mcp_baton.server import reply
 from mcp_baton.server.running import runner
 from mcp_baton.server.running import tool_threads as worker
 from mcp_baton.server.running.tool_threads import Mail, Mailbox
+from mcp_baton.server.workflows import parallel_calls
 from mcp_baton.tasks.store import write_decided
 from tests.simulation.invariants import Violation
 from tests.simulation.jobs.background import BackgroundWorld
@@ -33,7 +34,7 @@ from tests.simulation.journal import Broken
 from tests.simulation.questions import QuestionWorld
 from tests.simulation.scheduler import Actor, Killed, current, here
 from tests.simulation.servers import STAGE
-from tests.simulation.world import Rewrite, World
+from tests.simulation.world import ParallelWorld, Rewrite, World
 
 LARGE_BYTES = 600
 PIECE_BYTES = 1_500
@@ -159,6 +160,11 @@ def _start_thread(function: Callable[..., object], arguments: dict[str, Any], ma
     return lambda: None
 
 
+def _in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
+    """The call of a step that runs beside others is an actor of the invocation's process."""
+    beside("step", partial(copy_context().run, job, lambda: None))
+
+
 @contextmanager
 def simulating() -> Iterator[None]:
     """Let simulations run. What is not an actor of one goes on as ever."""
@@ -181,6 +187,8 @@ def simulating() -> Iterator[None]:
         patch.setitem(cast("dict[str, Any]", write_decided.__kwdefaults__), "sleep", sleep)
         patch.setattr(worker, "_start_thread", _start_thread)
         patch.setattr(runner, "Mailbox", SimulatedMailbox)
+        patch.setattr(parallel_calls, "in_a_thread", _in_a_thread)
+        patch.setattr(parallel_calls, "SimpleQueue", SimulatedQueue)
         # What is sent is held against the official definitions elsewhere; here that would take most of the time.
         patch.setattr(reply, "dumps", dumps)
         _patch_values(patch)
@@ -230,6 +238,7 @@ KINDS: Mapping[str, type[World]] = {
     "jobs": JobWorld,
     "background": BackgroundWorld,
     "questions": QuestionWorld,
+    "parallel": ParallelWorld,
 }
 
 

@@ -75,14 +75,14 @@ PLANS = (
 
 
 @cache
-def server(*, mended: bool) -> Server:
-    """The server, before or after the deployment that mends a step of each workflow."""
+def server(*, mended: bool, parallel: int = 1) -> Server:
+    """The server, before or after the deployment that mends a step of each workflow. `parallel` steps run at once."""
     made = Server("simulated")
     for tool in (look, pay, mail, weigh):
         made.add_tool(tool)
     key = [Argument("key", "What to look up", required=True)]
     for name, steps in workflows(mended=mended).items():
-        made.add_workflow(Workflow(name=name, description=f"do {name}", arguments=key, steps=steps))
+        made.add_workflow(Workflow(name=name, description=f"do {name}", arguments=key, steps=steps, parallel=parallel))
     made.check()
     return made
 

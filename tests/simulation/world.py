@@ -499,3 +499,10 @@ class World:
         if fault in KILLS and self.weather.among((fault,)):
             self.struck.add(fault.reported)
             self.kill(actor, what)
+
+
+class ParallelWorld(World):
+    """The same workflows, of which up to three steps run at the same time."""
+
+    def server(self, *, mended: bool) -> Server:
+        return server(mended=mended, parallel=3)

@@ -18,7 +18,6 @@ NOT_OURS = {".venv", ".layers", "node_modules"}
 
 
 def sources() -> Iterator[Path]:
-    """Yield the modules of this project."""
     for folder in CODE:
         for path, folders, files in (ROOT / folder).walk():
             folders[:] = {*folders} - NOT_OURS
@@ -26,7 +25,6 @@ def sources() -> Iterator[Path]:
 
 
 def text_of(page: Path) -> str:
-    """Return the page without its code."""
     return re.sub(r"^ *```.*?^ *```|`[^`\n]+`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 

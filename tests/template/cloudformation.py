@@ -39,11 +39,9 @@ class Stack:
         return self._template["Parameters"][parameter]
 
     def of_type(self, kind: str) -> list[Any]:
-        """The properties of every resource of a type."""
         return [body["Properties"] for body in self.resources.values() if body["Type"] == kind]
 
     def one(self, kind: str) -> Any:
-        """The properties of the only resource of a type."""
         [properties] = self.of_type(kind)
         return properties
 

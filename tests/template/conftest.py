@@ -22,17 +22,14 @@ SERVING = ("McpFunction", "WorkerFunction")
 
 
 def body(stack: Stack) -> Any:
-    """The definition of the API."""
     return stack.one("AWS::ApiGateway::RestApi")["Body"]
 
 
 def function(stack: Stack, name: str = "McpFunction") -> Any:
-    """A function's properties."""
     return stack.resources[name]["Properties"]
 
 
 def variables(stack: Stack, name: str = "McpFunction") -> Any:
-    """A function's environment."""
     return function(stack, name)["Environment"]["Variables"]
 
 

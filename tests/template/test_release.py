@@ -22,7 +22,6 @@ def version_id(template: Mapping[str, Any], name: str) -> str:
 
 
 def description(stack: Stack, name: str) -> str:
-    """That of the function's version."""
     [found] = [one for one in stack.of_type("AWS::Lambda::Version") if one["FunctionName"] == {"Ref": name}]
     return str(found["Description"])
 

@@ -73,7 +73,6 @@ def within(name: str, packages: tuple[str, ...] | frozenset[str]) -> bool:
 
 @cache
 def imported(source: str) -> tuple[Import, ...]:
-    """Every import of a module."""
     return tuple(imports(ast.parse(source)))
 
 
@@ -152,7 +151,6 @@ def environment(module: str, source: str) -> Iterator[str]:
 
 
 def violations(module: str, source: str) -> list[str]:
-    """Every rule that a module breaks, in words."""
     found = imported(source)
     rules = (upward, shared_on_floors, forbidden)
     return [*(text for rule in rules for text in rule(module, found)), *environment(module, source)]

@@ -64,7 +64,6 @@ class Tap:
         patch.setattr(reply, "dumps", writing)
 
     def judge(self, sent: Sent) -> None:
-        """Hold one message against the schema of its revision."""
         self.judged += 1
         found = schemas.complaints(sent)
         if found and len(self._wrong) < ENOUGH:

@@ -30,17 +30,14 @@ def installed() -> None:
 
 
 def sent(message: JsonDict, method: str | None, revision: str = OLD, **params: Any) -> Sent:
-    """A message and what it answers."""
     return Sent({"jsonrpc": "2.0", **message}, revision, method, params)
 
 
 def answer(result: JsonDict, method: str, revision: str = OLD, **params: Any) -> Sent:
-    """A result and what it answers."""
     return sent({"id": 1, "result": result}, method, revision, **params)
 
 
 def reported(task: JsonDict) -> Sent:
-    """A notification of a task."""
     return sent({"method": "notifications/tasks", "params": task}, "subscriptions/listen", NEW)
 
 
@@ -127,7 +124,6 @@ def report(ctx: Context) -> int:
 
 @pytest.fixture
 def client() -> Client:
-    """A client of a server in this process."""
     return Client(handler(server, settings=Settings()))
 
 

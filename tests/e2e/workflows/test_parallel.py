@@ -11,6 +11,7 @@ import pytest
 from mcp_baton import Context, Retry, Server, Step, ToolError, Workflow, constant, item, step_output, task_variable
 from mcp_baton.tasks.record import RENEW_MS
 from mcp_baton.tasks.variables import MAX_VARIABLES
+from mcp_baton.telemetry import SILENT
 from mcp_baton.testing import connect
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Clock, Table
@@ -277,3 +278,19 @@ def test_a_worker_runs_steps_and_elements_at_the_same_time() -> None:
     assert state.result.structured is not None
     assert state.result.structured["steps"] == [{"name": name, "status": "completed"} for name in ("a", "b", "listed")]
     assert sorted(together.called) == ["a", "b", "c", "d"]
+
+
+def test_every_failed_step_is_counted_and_the_calls_of_a_list_are_no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[tuple[str, float]] = []
+    monkeypatch.setattr(SILENT, "add", lambda metric, value=1, **_: counted.append((metric.name, value)))
+    together = Together()
+    together.errors = {"a": 1, "c": 1, "x": 1}
+    retry = Retry(attempts=2, first_s=0, max_s=0)
+    listed = Step("listed", {"name": item()}, tool="work", each=constant(["x", "y", "z"]), retry=retry)
+    together.add(work("a"), work("b"), work("c"), listed)
+    with connect(together.server) as client:
+        client.call_workflow("flow")
+
+    assert ("StepsRun", 4) in counted
+    assert ("StepsFailed", 2) in counted
+    assert ("StepRetries", 1) in counted

@@ -37,6 +37,7 @@ def run_batch(
     claim: Claim | None = None,
     release: bool = False,
     items: Mapping[str, Items] = MappingProxyType({}),
+    same_version: bool = False,
 ) -> Batch:
     """The batch of a run, or of the part of it that has not been written yet.
 
@@ -48,6 +49,7 @@ def run_batch(
         move: The move to the run's definition, if the task was read with another one. If another request has moved the
             task meanwhile, it is not moved back: only the steps that it still has are written.
         items: The lists to write, with the results that the task has by now (`merged_items`).
+        same_version: Whether the task must be as it was read, because the batch depends on more than statuses.
     """
     moving = move if move and move.concerns(task) else None
     statuses = carried(task, moving.workflow) if moving else statuses_of(task)
@@ -69,7 +71,7 @@ def run_batch(
         | outdated(writes)
         | ended_items
         | (left_behind(task, moving.workflow, statuses) if moving else frozenset()),
-        same_version=bool(items),
+        same_version=same_version,
         result=run_result(after) if completed else None,
         definition=moving.workflow.fingerprint if moving else None,
         claim=claim,

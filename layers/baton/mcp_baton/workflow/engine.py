@@ -411,7 +411,8 @@ class Engine:
                 self._checkpoint(run, step)
             return
         timing = self._timing(listed.call)
-        trace = StepTrace(step, None, (), listed.outcome(), listed.attempts, timing=timing)
+        attempts, calls = listed.attempts, listed.calls
+        trace = StepTrace(step, None, (), listed.outcome(), attempts, timing=timing, calls=calls)
         stop = listed.pause()
         self._end(run, CallEnded(Call(step), trace, stop))
 
@@ -483,6 +484,7 @@ class Engine:
                 claim=claim,
                 release=last,
                 items=items,
+                same_version=bool(items or run.unsure),
             )
 
         # A continuation can change each element once.

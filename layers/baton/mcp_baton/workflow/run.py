@@ -87,6 +87,7 @@ class StepTrace(Struct, frozen=True):
         resources: The resources that were fetched before the tool.
         outcome: How it ended.
         attempts: How often the tool was called in this run.
+        calls: For how many elements of a list; 1 for a step without a list. The other attempts are retries.
         kept: The arguments to store with the result, if a person has supplied some of them.
         timing: When the step ran, with its fetches; `None` without a task.
         replayed: An earlier run or a continuation completed the step; this run only shows it.
@@ -108,6 +109,7 @@ class StepTrace(Struct, frozen=True):
     after: tuple[Content, ...] = ()
     unread: str | None = None
     users: tuple[str, ...] = ()
+    calls: int = 1
 
 
 class Blocked(Struct, frozen=True):
@@ -158,6 +160,7 @@ class ListRun(Struct):
 
     Attributes:
         waiting: The elements whose calls have not begun.
+        calls: For how many elements the tool was called, with `attempts` in all.
         unwritten: How many results were not written.
     """
 
@@ -165,6 +168,7 @@ class ListRun(Struct):
     items: Items
     waiting: list[int]
     failed: dict[int, Failed] = field(default_factory=dict)
+    calls: int = 0
     attempts: int = 0
     unwritten: int = 0
 
@@ -368,7 +372,9 @@ class Run:
             listed.items.results[index] = ended.trace.outcome.value
             listed.items.is_changed = True
             listed.unwritten += 1
-        listed.attempts += ended.trace.attempts if ended.trace else 0
+        if ended.trace is not None and ended.trace.attempts:
+            listed.calls += 1
+            listed.attempts += ended.trace.attempts
         if ended.stop is not None:
             self.stop_at(ended.call.step, ended.stop)
 
@@ -391,14 +397,23 @@ class Run:
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """The traces that must still be written to the task in its present state.
 
-        After a write with an unknown outcome, steps that it may have written and that are completed are left out: their
-        stored results are this run's, or those of later calls, which must not be overwritten.
+        After a write with an unknown outcome, steps that it may have written are left out if they are completed or have
+        another result than before: their stored results are this run's, or those of later calls, which must not be
+        overwritten.
         """
         if not self.unsure:
             return self.traces[self.written :]
         completed = {name for name, status in statuses_of(task).items() if status is StepStatus.COMPLETED}
-        written = self.unsure & completed
+        written = {name for name in self.unsure if name in completed or self._has_new_result(task, name)}
         return [trace for trace in self.traces[self.written :] if trace.step.name not in written]
+
+    def _has_new_result(self, task: TaskRecord, step: str) -> bool:
+        """Whether a step has another result than when this run last read or wrote the task."""
+        name, before = f"{RESULT_PREFIX}{step}", self.task
+        try:
+            return before is not None and before.variables.get(name) != task.variables.get(name)
+        except StoreError:
+            return True
 
     def wrote(self, task: TaskRecord, traces: Sequence[StepTrace], items: Mapping[str, Items]) -> None:
         """Note that these traces and lists were written.

@@ -250,12 +250,6 @@ def test_a_prompts_arguments_are_refused_where_its_function_would_refuse_them(
     assert ("typo" if "typo" in arguments else "times") in caught.value.message
 
 
-def test_a_prompts_arguments_are_converted(server: Server) -> None:
-    result = get_prompt(call(server, name="ask", arguments={"times": "3"}))
-
-    assert result["messages"] == [text("you 3")]
-
-
 def test_a_runs_progress_only_grows_whatever_its_functions_report(server: Server) -> None:
     steps = [
         Step("read", resources=["docs://a", "docs://b"]),

@@ -4,9 +4,9 @@ Only the request's thread writes to the client and renews claims. The other thre
 queue.
 """
 
-import queue
 from collections.abc import Callable
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from mcp_baton.exceptions import Abandoned
@@ -35,7 +35,7 @@ class ParallelCalls:
         self._listener = listener
         self._host_for = host_for
         self._pulse = pulse
-        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._ended: list[tuple[Any, BaseException | None]] = []
         self._is_closed = False
 
@@ -49,12 +49,12 @@ class ParallelCalls:
         self._jobs.put(lambda: self._ended.append((value, error)))
 
     def ask(self, question: Callable[[], Any]) -> Any:
-        answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._jobs.put(lambda: answers.put(_outcome(question)))
         while True:
             try:
                 return _value(*answers.get(timeout=KEEP_ALIVE_S))
-            except queue.Empty:
+            except Empty:
                 if self._is_closed:
                     raise Abandoned from None
 
@@ -62,7 +62,7 @@ class ParallelCalls:
         while not self._ended:
             try:
                 self._jobs.get(timeout=min(KEEP_ALIVE_S, self._pulse()))()
-            except queue.Empty:
+            except Empty:
                 self._listener.keep_alive()
         return _value(*self._ended.pop(0))
 
