@@ -47,12 +47,7 @@ class NotReady(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A running twin of AWS.
-
-    Attributes:
-        url: Where all its services listen.
-        log: What it prints.
-    """
+    """A running twin of AWS: where all its services listen, and what it prints."""
 
     url: str
     log: Path

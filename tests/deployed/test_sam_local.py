@@ -10,7 +10,6 @@ import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,28 +38,9 @@ OWNER = "6f1d2c1e-0b52-4c43-9a55-3f1f0f7a9d21"
 TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{37}\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
-    """How `sam local` is called for what was built.
-
-    Attributes:
-        template: The built template.
-        variables: The file for `--env-vars`.
-    """
-
-    template: Path
-    variables: Path
-
-    @property
-    def options(self) -> list[str]:
-        options = ["--template", str(self.template), "--env-vars", str(self.variables), "--skip-pull-image"]
-        options += ["--container-host", "127.0.0.1", "--add-host", "host.docker.internal:host-gateway"]
-        return [*options, "--parameter-overrides", f"Architecture={architecture()}", f"AllowedOrigins={ORIGIN}"]
-
-
 @pytest.fixture(scope="module")
-def local(build: Path, twin: Twin, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Local:
-    """The built template, its function told where this machine's DynamoDB is and what the table is called there."""
+def options(build: Path, twin: Twin, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Those of `sam local`: the function gets the address of the twin's DynamoDB and the name of its table."""
     port = twin.url.rsplit(":", 1)[1]
     where = {
         "AWS_ENDPOINT_URL_DYNAMODB": f"http://host.docker.internal:{port}",
@@ -68,17 +48,19 @@ def local(build: Path, twin: Twin, stack: Stack, tmp_path_factory: pytest.TempPa
     }
     variables = tmp_path_factory.mktemp("local") / "variables.json"
     variables.write_text(json.dumps({"McpFunction": where}))
-    return Local(build / "template.yaml", variables)
+    files = ["--template", str(build / "template.yaml"), "--env-vars", str(variables), "--skip-pull-image"]
+    host = ["--container-host", "127.0.0.1", "--add-host", "host.docker.internal:host-gateway"]
+    return [*files, *host, "--parameter-overrides", f"Architecture={architecture()}", f"AllowedOrigins={ORIGIN}"]
 
 
 @pytest.fixture(scope="module")
-def local_lambda(local: Local, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def local_lambda(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A client of `sam local start-lambda`, with one container that stays."""
     log = tmp_path_factory.mktemp("start-lambda") / "start-lambda.log"
     WATCHED.append(log)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [str(SAM), "local", "start-lambda", "--port", str(port), "--warm-containers", "EAGER", *local.options]
+    command = [str(SAM), "local", "start-lambda", "--port", str(port), "--warm-containers", "EAGER", *options]
     with running(command, log) as process, closing(client_of("lambda", url)) as client:
         await_ready(process, url, log)
         yield client

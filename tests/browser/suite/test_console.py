@@ -65,6 +65,11 @@ def test_a_board_shows_steps_arguments_results_and_the_pause_reason(console: Con
     expect(page.get_by_text("2 of 4 steps done")).to_be_visible()
 
 
+def test_the_progress_of_a_list_is_shown_beside_its_step(console: Console) -> None:
+    console.open(console.wire.begin("pack_all"))
+    expect(console.page.locator(".steps > li").first).to_contain_text("2 of 3 elements")
+
+
 def test_missing_values_are_filled_in_and_the_server_continues(console: Console) -> None:
     task = console.wire.begin("report_by_step", month="2026-09")
     console.open(task)

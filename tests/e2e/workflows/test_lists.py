@@ -166,6 +166,24 @@ def test_the_other_elements_finish_if_some_fail_and_a_resume_runs_only_the_rest(
     assert ITEMS not in result
 
 
+def test_a_view_of_the_task_counts_the_elements_that_are_done() -> None:
+    sites = Sites()
+    sites.down = {"a", "c"}
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+        view: Any = client.request("tasks/get", {"taskId": run.task_id})
+        shown = client.call_workflow("report", {"task_action": "show", "task_id": run.task_id})
+        sites.down = set()
+        client.call_workflow("report", task=run.task_id)
+        ended: Any = client.request("tasks/get", {"taskId": run.task_id})
+
+    elements = {"done": 1, "total": 3}
+    assert view["_meta"]["mcp-baton/elements"] == {"notify": elements}
+    steps: Any = shown.structured
+    assert [step.get("elements") for step in steps["board"]["steps"]] == [None, elements, None]
+    assert "mcp-baton/elements" not in ended["_meta"]
+
+
 def test_a_pause_names_at_most_twenty_failed_elements_and_counts_all() -> None:
     sites = Sites(parallel=8)
     sites.listed = [f"s{number}" for number in range(50)]
