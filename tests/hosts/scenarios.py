@@ -68,14 +68,12 @@ def with_a_secret(_: Shop) -> Server:
 
     @server.tool
     def pay(pin: str, approved_by: str = "") -> str:
-        """Pay."""
         if not approved_by:
             raise ToolError("this needs an approval")
         return "paid"
 
     @server.tool
     def sign(pin: str) -> str:
-        """Sign for it."""
         return "signed"
 
     pin = Argument("pin", "The PIN", required=True, secret=True)
@@ -90,12 +88,10 @@ def with_questions(_: Shop) -> Server:
 
     @server.tool
     def lend(title: str, reader: str, days: int) -> str:
-        """Lend a book."""
         return f"lent to {reader}"
 
     @server.workflow
     def borrow(title: str) -> None:
-        """Borrow a book."""
         reader = ask_user("reader", "Who borrows {title}?")
         days = ask_model("days", "For how many days?", returns=int)
         step(lend)(title=title, reader=reader, days=days)
@@ -109,7 +105,6 @@ def time_runs_out(client: Client) -> None:
 
 
 def time_is_plenty(client: Client) -> None:
-    """Again."""
     client.remaining_s(120)
 
 
