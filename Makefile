@@ -142,7 +142,7 @@ test-containers: containers ## Run the next two with one build (ARGS="-x")
 	$(IN_CONTAINERS) tests/deployed $(ARGS)
 
 .PHONY: test-deployed
-test-deployed: containers ## Deploy to an emulator of AWS on this machine and test the deployment (ARGS="-k alarms")
+test-deployed: containers ## Deploy to an emulator of AWS on this machine and test the deployment (ARGS="-k races")
 	$(IN_CONTAINERS) tests/deployed --ignore=tests/deployed/test_sam_local.py $(ARGS)
 
 .PHONY: sam-local

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from mcp_baton import Server
@@ -31,8 +32,6 @@ class Time:
     """One clock for everything, which stands still until it is moved. Whoever sleeps moves it.
 
     Attributes:
-        s: The time, epoch seconds.
-        slept: How long was slept, each time.
         meanwhile: What happens in the next sleeps, in order.
     """
 
@@ -66,18 +65,14 @@ class Queue:
 
     Attributes:
         events: What was taken and not delivered yet.
-        refuses: Whether it takes nothing.
-        taken: How many events it has taken.
     """
 
     events: list[JsonObject] = field(default_factory=list)
     refuses: bool = False
-    taken: int = 0
 
     def dispatch(self, event: JsonObject) -> None:
         if self.refuses:
             raise NotDispatched("as the test had it")
-        self.taken += 1
         self.events.append(event)
 
     def lose(self) -> None:
@@ -141,24 +136,21 @@ class Background:
         outcome: str = worker(dict(event), FunctionContext(remaining_ms, "worker-1"))["outcome"]
         return outcome
 
-    def kill(self, event: JsonObject | None = None, at: int = 1, *, landed: bool = False) -> None:
-        """Deliver an event to a worker that is killed at a request to the table, its claim (0) or its result (1):
-        before it lands, or when it has."""
+    def kill(self, event: JsonObject | None = None) -> None:
+        """Deliver an event to a worker that is killed before its result reaches the table."""
         sent = iter(range(1_000))
 
         def strike(**_: object) -> None:
-            if next(sent) == at:
+            if next(sent) == 1:  # after the claim
                 raise Killed
 
-        name, events = f"{'after' if landed else 'before'}-call.dynamodb", self.table.client.meta.events
-        events.register(name, strike)
+        events = self.table.client.meta.events
+        events.register("before-call.dynamodb", strike)
         try:
-            self.work(event)
-        except Killed:
-            return
+            with pytest.raises(Killed):
+                self.work(event)
         finally:
-            events.unregister(name, strike)
-        raise AssertionError("nobody was killed")
+            events.unregister("before-call.dynamodb", strike)
 
     def status(self, task: str, era: Era = "2026") -> str:
         """A task's status, as a poll finds it, which looks after the task, too."""

@@ -27,8 +27,6 @@ class Delivery:
     """An event that is to be delivered.
 
     Attributes:
-        due_ms: When.
-        event: What the worker is invoked with.
         attempt: 1 for the first.
     """
 
@@ -44,7 +42,6 @@ class Kills:
     Attributes:
         after: At how many such points from now; `None` for never.
         dead: Whether the process was killed. Whatever still runs in it does nothing any more.
-        count: How often that has happened.
     """
 
     after: int | None = None
@@ -52,11 +49,7 @@ class Kills:
     count: int = 0
 
     def point(self, **_: object) -> None:
-        """One such point.
-
-        Raises:
-            Killed: the process is killed here, or was before.
-        """
+        """One such point."""
         if self.after is not None and not self.dead:
             self.after -= 1
             if self.after < 0:
@@ -71,11 +64,8 @@ class Cloud:
     """A server, its table, its workers and their queue.
 
     Attributes:
-        table: The table.
-        time: The clock.
         lives_s: How long a worker's invocation may last, seconds.
         sent: Each event that was dispatched, in order.
-        queue: What is still to be delivered.
         outcomes: What became of each invocation: what the handler returned, the exception's name, or `killed`.
         refuses: How many of the next events are not taken.
         at_once: Run the worker while its event is handed over.

@@ -41,7 +41,6 @@ class Engine:
     """A DynamoDB and an S3.
 
     Attributes:
-        create: Makes a table.
         url: `None` for those in this process.
     """
 
@@ -74,15 +73,11 @@ class MakeClient:
         """A client of it.
 
         Args:
-            server: The server.
-            owner: Whose client it is.
-            era: The client's era.
             remaining_ms: The function's clock.
             table_name: Another table than the test's own.
             bucket: Where values go that do not fit into the table.
             clock: Seconds, by which the lengths of runs are measured.
             now_ms: The wall clock, epoch milliseconds; the machine's unless given.
-            settings: The operator's choices.
         """
         name = table_name or self.table.name
         chosen = Settings(table=name, overflow_bucket=bucket.name if bucket else None, **settings)

@@ -111,19 +111,6 @@ def test_an_envelope_with_any_member_wrong_is_answered(rude: Rude, era: Era, dat
     check_id(rude.post(body, headers), body.encode())
 
 
-@examples(2 * EXAMPLES)
-@given(VALUES)
-def test_json_of_any_shape_is_answered(rude: Rude, value: Any) -> None:
-    body = json.dumps(value)
-    check_id(rude.post(body), body.encode())
-
-
-@examples(EXAMPLES)
-@given(st.binary(max_size=200))
-def test_random_bytes_are_answered(rude: Rude, body: bytes) -> None:
-    post_bytes(rude, body, {})
-
-
 @pytest.mark.parametrize("era", ERAS)
 @examples(2 * EXAMPLES)
 @given(st.data())

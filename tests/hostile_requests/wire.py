@@ -31,7 +31,6 @@ class Rude:
 
     Attributes:
         written: The writing requests that were sent to DynamoDB since the last answer.
-        kept: How many items the table has.
     """
 
     client: Client

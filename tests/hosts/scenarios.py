@@ -35,18 +35,11 @@ class Scenario:
     """A workflow and what happens in it.
 
     Attributes:
-        name: What happens.
-        build: Makes the server.
         fewest: The fewest calls that finish it: one to begin, one for each value or correction that only the model can
             give, and one for the server after each of those and after each other pause.
         knows: What the user answers, by the name of an argument.
         fails: What refunding says before it goes well.
         before: Arranged before the call of that number, from 1.
-        paid: How many refunds the bank has in the end.
-        stored: Variables that its task has in the end.
-        skipped: The steps that are skipped.
-        workflow: Its name.
-        arguments: What the user asks for.
     """
 
     name: str

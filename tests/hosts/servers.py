@@ -29,7 +29,6 @@ class Shop:
     Attributes:
         refund_fails: What each call of `refund` raises before one goes well.
         paid: The refunds, by idempotency key: what a payment provider has.
-        sent: The mails, in order.
     """
 
     refund_fails: list[Exception] = field(default_factory=list)

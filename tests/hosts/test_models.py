@@ -1,7 +1,6 @@
 """Models that see tools and texts alone finish every workflow, in as few calls as can be (docs/hosts.md)."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -9,16 +8,15 @@ from typing import Any
 import pytest
 
 import sales
-from mcp_baton import Server, Step, ToolError, Workflow, constant, step_output
+from mcp_baton import ToolError
 from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.wire import Era
-from tests.e2e.support import Table
 from tests.hosts.host import Host, Show, everything, first_of_an_error, structure_alone, text_alone
 from tests.hosts.model import Model
 from tests.hosts.phrases import Call, read
 from tests.hosts.scenarios import DOWN, SCENARIOS, Scenario
-from tests.hosts.servers import FILED_WHOLE, HUGE, Shop, refund, without
+from tests.hosts.servers import Shop, refund, without
 
 BEGIN = Call("refund_order", {"order_id": "A-17"})
 
@@ -133,42 +131,6 @@ def test_a_model_continues_its_task_after_the_function_is_killed(baton: Connect,
 
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)
-def test_a_model_supplies_the_output_of_a_skipped_step(baton: Connect, tables: list[Table], way: Way) -> None:
-    shop = Shop([ToolError(DOWN)])
-    mail = Step("tell", tool="send_mail", arguments={"to": step_output("refund", "refund_id"), "text": constant("x")})
-    client = baton(shop.server(refund(retryable=True), mail), era=way.era)
-
-    def skip(client: Client) -> None:
-        tables[0].mark_step(only_task(client), 1, "skipped", "tester")
-
-    scenario = situation("skipped", knows={"to": "kim@example.com"}, before={2: skip})
-    model = model_of(client, way, scenario)
-    model.finish(BEGIN)
-    assert len(model.host.calls) == 4, model.story("took another number of calls")
-    task = client.task(only_task(client))
-    assert (task.status, list(task.steps.values())) == ("completed", ["completed", "skipped", "completed", "completed"])
-
-
-@pytest.mark.parametrize(("answers", "calls"), [({"amount": 12.5}, 1), (None, 3)], ids=["a form", "no form"])
-def test_a_host_with_forms_needs_no_calls_of_the_model(
-    baton: Connect, era: Era, answers: dict[str, float] | None, calls: int
-) -> None:
-    server = Server("ask")
-
-    @server.tool
-    def pay(amount: float) -> str:
-        """Pay an amount."""
-        return f"paid {amount}"
-
-    server.add_workflow(Workflow(name="pay_it", description="pay", steps=[Step("pay", tool=pay)], ask=True))
-    client = baton(server, era=era)
-    client.answers(answers and {"To pay, step 'pay' needs what is not known yet.": answers})
-    model = model_of(client, Way(text_alone, era), situation("asked", knows={"amount": 12.5}))
-    assert "paid 12.5" in model.finish(Call("pay_it", {}))
-    assert len(model.host.calls) == calls, model.story("took another number of calls")
-
-
-@pytest.mark.parametrize("way", PLAIN, ids=str)
 def test_a_model_finishes_a_workflow_that_a_person_started_as_a_prompt(baton: Connect, way: Way) -> None:
     client = baton(Shop().server(without("approved_by"), task_ids="text"), era=way.era)
     model = model_of(client, way, situation("picked", knows={"approved_by": "Ada"}))
@@ -187,23 +149,6 @@ def test_a_workflow_without_a_tool_is_finished_with_its_prompt(baton: Connect) -
     again = client.get_prompt("refund_order", {"task_id": picked.task_id})
     assert again.completed
     assert_completed(client)
-
-
-def test_a_lost_result_is_reported_at_the_pause_and_at_the_step_that_needs_it(baton: Connect) -> None:
-    host = Host(baton(Shop().server(HUGE, without("approved_by"), FILED_WHOLE)), text_alone)
-    lost = "result of 6000003 bytes exceeds the task's size limit"
-    paused = host.call(BEGIN)
-    assert f"\n\nLater calls cannot refer to the result of step 'find': {lost}.\n\n" in paused
-    [first] = read(paused).calls
-    host.call(Call(first.tool, {**first.arguments, "approved_by": "Ada"}))
-    go_on = read(paused).go_on
-    assert go_on is not None
-    blocked = host.call(go_on)
-    assert f"it needs the output 'letters' of step 'find', which is not available: {lost}." in blocked
-    assert blocked.count(lost) == 1
-    # Let alone, the server would pause there again.
-    assert f"\n\nThen call {go_on.tool} with" in blocked
-    assert [call.arguments["document"] for call in read(blocked).calls[:1]] == ["<missing: document>"]
 
 
 def test_two_models_with_one_task_both_see_it_completed_in_any_order(baton: Connect) -> None:
@@ -225,18 +170,3 @@ def test_two_models_with_one_task_both_see_it_completed_in_any_order(baton: Conn
         assert (task.status, set(task.steps.values())) == ("completed", {"completed"}), story
         assert len(shop.paid) == 1, story
         assert len(first.host.calls) + len(second.host.calls) <= 9, story
-
-
-def test_two_models_with_one_task_at_once_both_see_it_completed(baton: Connect) -> None:
-    shop = Shop()
-    client = baton(shop.server(without("approved_by")))
-    scenario = situation("two", knows={"approved_by": "Ada"})
-    models = [model_of(client, Way(text_alone), scenario) for _ in range(2)]
-    starter = model_of(client, Way(text_alone), scenario)
-    next(starter.steps(BEGIN))
-    with ThreadPoolExecutor(2) as pool:
-        ends = [pool.submit(model.finish, Call("refund_order", {"task_id": only_task(client)})) for model in models]
-        for end in ends:
-            end.result()
-    assert_completed(client)
-    assert len(shop.paid) == 1

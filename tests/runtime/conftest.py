@@ -19,12 +19,7 @@ FUNCTIONS = Path(__file__).parent / "functions"
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A running function.
-
-    Attributes:
-        process: The bootstrap.
-        log: What it prints.
-    """
+    """A running function."""
 
     process: subprocess.Popen[bytes]
     log: Path

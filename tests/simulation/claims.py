@@ -22,7 +22,6 @@ class Holder:
     """A run that has claimed the task.
 
     Attributes:
-        claim: The id of its claim.
         released_ms: When it gave the task up by a write; infinite where it did not.
         ended_ms: When it told its client that all it did is kept; infinite where it did not.
     """

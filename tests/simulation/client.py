@@ -36,11 +36,6 @@ class Sent:
     """A request as a process sees it.
 
     Attributes:
-        operation: Its name.
-        partition: The partition key that it asks for.
-        process: Whose it is.
-        began_ms: When it was sent first.
-        attempts: How often it was sent.
         written: The numbers of the writes that it made.
         heard: Whether an answer came that tells what became of it.
     """

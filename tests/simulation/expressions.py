@@ -18,11 +18,7 @@ SIGNS = ("=", "<>", "<", "<=", ">", ">=")
 
 
 class Drawn:
-    """Draws one request.
-
-    Args:
-        rng: Where everything is drawn from.
-    """
+    """Draws one request."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -59,7 +55,6 @@ class Drawn:
 
         Args:
             whole: An attribute rather than a place in one.
-            of: The attribute's type.
             free: One that this request has not changed yet.
         """
         names = [name for name in NAMES if not of or HOLDS[name] == (of,) or self.rng.random() < 0.1]

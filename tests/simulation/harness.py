@@ -43,13 +43,7 @@ STORE = "mcp_baton.tasks.dynamodb"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a simulation ended.
-
-    Attributes:
-        broken: The invariants that did not hold.
-        struck: Which attacks there were.
-        trace: What happened: when, epoch milliseconds, to whom, and what.
-    """
+    """How a simulation ended."""
 
     seed: int
     broken: tuple[Broken, ...]
@@ -98,11 +92,7 @@ class SimulatedQueue[Element]:
             self._owner.wake_ms = min(self._owner.wake_ms, _under_way[-1].scheduler.now_ms)
 
     def get(self, timeout: float | None = None) -> Element:
-        """The first element, waited for so many seconds; as long as it takes for `None`.
-
-        Raises:
-            Empty: there was none in time.
-        """
+        """The first element, waited for so many seconds; as long as it takes for `None`."""
         if not self._elements:
             _under_way[-1].sleep(math.inf if timeout is None else timeout)
         if not self._elements:
@@ -228,9 +218,7 @@ def failures(seeds: Iterable[int], struck: Counter[str] | None = None, kind: typ
     """The simulations of these seeds that break an invariant.
 
     Args:
-        seeds: The seeds.
         struck: Counts the simulations by the attacks that there were.
-        kind: What is simulated.
     """
     with simulating():
         for seed in seeds:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from mcp_baton.protocol.json import Json, loads
 from mcp_baton.tasks.dynamodb.attributes import decode
 from mcp_baton.tasks.dynamodb.values import Pointer, pointer_in
-from mcp_baton.tasks.record import EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from tests.simulation.dynamodb.paths import Attribute, Item
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
@@ -45,18 +45,11 @@ def claim_of(item: Item) -> tuple[str, int, int] | None:
     return run["M"]["id"]["S"], int(run["M"]["number"]["N"]), int(run["M"]["until"]["N"])
 
 
-def is_outcome(name: str) -> bool:
-    return name.startswith((RESULT_PREFIX, EXTRA_PREFIX))
-
-
 def value_of(item: Item, name: str, stored: Callable[[str, str], Json]) -> Json:
     """A variable's value.
 
     Args:
         stored: Reads a task's variable, by their names, where it is not a plain text.
-
-    Raises:
-        StoreError: it cannot be read.
     """
     attribute = variables_of(item)[name]
     if "S" in attribute:

@@ -16,14 +16,13 @@ from mcp_baton.exceptions import ProtocolError, StoreError, ValueNotKept
 from mcp_baton.protocol.json import dumps
 from mcp_baton.protocol.jsonrpc import INVALID_REQUEST
 from mcp_baton.server.running.runner import NOT_BEGUN
-from mcp_baton.tasks.record import LEASE_MS, PAUSE_REASON, RESULT_PREFIX
+from mcp_baton.tasks.record import EXTRA_PREFIX, LEASE_MS, PAUSE_REASON, RESULT_PREFIX
 from tests.simulation.claims import Claims
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import (
     SETTLED,
     TERMINAL,
-    is_outcome,
     paused_at,
     serial_in,
     status_of,
@@ -177,7 +176,7 @@ class Judge:
         except StoreError as error:
             self.wrong(7, f"{name} cannot be read as it is written: {error}")
             return
-        if not is_outcome(name):
+        if not name.startswith((RESULT_PREFIX, EXTRA_PREFIX)):
             return
         step = name.removeprefix(RESULT_PREFIX)
         has_failed = isinstance(value, Mapping) and "error" in value

@@ -40,8 +40,6 @@ class Ask:
         kind: `start`, `resume`, `call`, `poll`, `update`, `cancel`, `complete`, `result`, `list`, `listen`, `begin` (a
             second task), or `work`.
         last: Whether it comes after all faults.
-        owner: On whose behalf.
-        event: What a worker is invoked with.
         every: Whether an update answers every question.
         deliveries: How often the event has been delivered, this time included.
     """
@@ -56,11 +54,7 @@ class Ask:
 
 @dataclass(slots=True)
 class SimulatedExchange:
-    """An `Exchange` of a process: its time is the simulation's. It is the stream's sink, too.
-
-    Attributes:
-        answer: The last message of the stream.
-    """
+    """An `Exchange` of a process: its time is the simulation's. It is the stream's sink, too."""
 
     world: "World"
     process: Process
@@ -146,11 +140,7 @@ def _sent(
 def _work(
     world: "World", process: Process, endpoint: "Endpoint", event: JsonObject, exchange: SimulatedExchange
 ) -> None:
-    """Invoke a worker.
-
-    Raises:
-        StoreError, StillHeld, NotDispatched: its invocation failed, as it may.
-    """
+    """Invoke a worker."""
     named = event["batonTask"]
     assert isinstance(named, dict)
     try:
@@ -162,11 +152,7 @@ def _work(
 
 
 def answer_of(response: HttpResponse | None, exchange: SimulatedExchange) -> JsonObject | ProtocolError:
-    """What a client reads in a response, or at the end of its stream.
-
-    Raises:
-        Unexpected: it is none that should be.
-    """
+    """What a client reads in a response, or at the end of its stream."""
     message = exchange.answer if response is None else loads(response.body.decode())
     match message:
         case {"result": dict() as result}:

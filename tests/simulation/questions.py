@@ -65,11 +65,7 @@ def asking_server() -> Server:
 
 
 class QuestionWorld(World):
-    """A simulation of one seed. Arguments as `World`.
-
-    Attributes:
-        given: The answers that each invocation was given, by its name.
-    """
+    """A simulation of one seed. Arguments as `World`."""
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
         super().__init__(seed, rewrite=rewrite, strict=strict)

@@ -56,12 +56,10 @@ class Told:
     """What a reply says of a task; `None` for what it does not say.
 
     Attributes:
-        steps: Each step's status.
         step: The first step that is not settled, and `""` if there is none.
         pause: The pause reason without its error, and `{}` if there is none.
         values: The variables' values, by stored name. One that is only named has its size and its URI.
         omitted: The names of such values.
-        result: The final result.
         result_by: `client` where a client supplied the result, and `""` for any other.
         questions: The keys of the open questions.
     """
@@ -80,12 +78,7 @@ class Told:
 
 @dataclass(slots=True)
 class Replies:
-    """Compares replies with versions.
-
-    Attributes:
-        world: The simulation.
-        notified: By stream and task, the number of the version that the last notification matched.
-    """
+    """Compares replies with versions."""
 
     world: "World"
     _last: dict[tuple[str, str], Version] = field(default_factory=dict)
@@ -147,8 +140,6 @@ class Replies:
         """A reply has the id, the status, the steps and the pause reason of a workflow's task.
 
         Args:
-            process: Who replies.
-            state: What the reply says.
             certain: Whether it says that all of this is stored.
         """
         task_id, status = str(state["task_id"]), str(state["task_status"])

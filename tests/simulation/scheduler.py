@@ -27,10 +27,7 @@ class Actor:
     """One thread of control: an invocation, a tool that runs beside one, or something that happens at a time.
 
     Args:
-        name: What traces call it.
-        run: What it does.
         wake_ms: When it begins, epoch milliseconds.
-        parent: The actor in whose process it runs.
     """
 
     def __init__(self, name: str, run: Callable[[], None], wake_ms: float, parent: "Actor | None" = None) -> None:
@@ -61,8 +58,6 @@ class Scheduler:
     """Lets one actor run at a time.
 
     Args:
-        rng: Where choices are drawn from.
-        now_ms: The time at which it begins, epoch milliseconds.
         by_priority: Whether actors have priorities that change at a few points, rather than equal chances at each.
         tick_ms: The time that passes from one point to the next.
     """
@@ -87,11 +82,7 @@ class Scheduler:
         return actor
 
     def run(self) -> None:
-        """Run until every actor has ended.
-
-        Raises:
-            BaseException: what an actor raised that is not its own end.
-        """
+        """Run until every actor has ended."""
         first = self._next()
         if first is not None:
             self.work(first)
@@ -100,11 +91,7 @@ class Scheduler:
             raise self.failure
 
     def fail(self, failure: BaseException) -> NoReturn:
-        """End the simulation with this failure, whatever the code around would catch.
-
-        Raises:
-            Killed: always.
-        """
+        """End the simulation with this failure, whatever the code around would catch."""
         if self.failure is None:
             self.failure = failure
         for actor in self._actors:
@@ -112,11 +99,7 @@ class Scheduler:
         raise Killed
 
     def point(self, actor: Actor) -> None:
-        """Give way. Returns when the actor is to go on, at its `wake_ms` or later.
-
-        Raises:
-            Killed: its process is gone.
-        """
+        """Give way. Returns when the actor is to go on, at its `wake_ms` or later."""
         if actor.killed:
             raise Killed
         self.points += 1
@@ -133,11 +116,7 @@ class Scheduler:
             raise Killed
 
     def sleep(self, actor: Actor, seconds: float) -> None:
-        """Give way for at least so long.
-
-        Raises:
-            Killed: its process is gone.
-        """
+        """Give way for at least so long."""
         actor.wake_ms = self.now_ms + max(seconds, 0.0) * 1000
         self.point(actor)
 

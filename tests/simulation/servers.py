@@ -49,12 +49,7 @@ def weigh(of: int, ctx: Context) -> dict[str, Json]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A workflow that is simulated, and the calls that a model may make of its steps' tools.
-
-    Attributes:
-        name: The workflow's name.
-        calls: Tools and arguments: as the steps have them, and others.
-    """
+    """A workflow that is simulated, and the calls that a model may make of its steps' tools."""
 
     name: str
     calls: tuple[tuple[str, dict[str, Json]], ...]

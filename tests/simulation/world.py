@@ -69,14 +69,10 @@ class World:
     """A simulation of one seed.
 
     Attributes:
-        runs: The kinds of invocations that run a workflow.
         stateless: Whether clients use the 2026 revision, where both have the method.
-        most_pages: How many pages of a list a client asks for.
 
     Args:
-        seed: What everything is drawn from.
         rewrite: What happens to each request before it is sent.
-        strict: Whether the first broken invariant ends the simulation.
     """
 
     runs: frozenset[str] = frozenset({"start", "resume"})
@@ -290,11 +286,7 @@ class World:
         return self.weather.strikes()
 
     def make(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
-        """Make a request, now.
-
-        Raises:
-            Refusal: it is refused.
-        """
+        """Make a request, now."""
         self._writing = sent
         sent.process.asked_ms = self.scheduler.now_ms
         return self.database.request(operation, request)
@@ -398,11 +390,7 @@ class World:
             self.kill(actor, "is stopped by Lambda")
 
     def kill(self, actor: Actor, what: str) -> NoReturn:
-        """End the container of an actor.
-
-        Raises:
-            Killed: always.
-        """
+        """End the container of an actor."""
         self.note(actor, what)
         process = self.processes[actor.process.name]
         assert process.container is not None

@@ -173,7 +173,6 @@ class Order:
     """A workflow of three steps, `fetch`, `pay` and `send`, in the background.
 
     Attributes:
-        paid: How often `pay` was called.
         refuse: The error with which it fails; `None` where it does not.
     """
 

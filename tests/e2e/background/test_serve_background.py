@@ -102,19 +102,6 @@ def test_a_worker_process_makes_the_call_and_does_not_outlive_its_server(
     wait_for(lambda: not is_running(worker) and not is_running(at_work))
 
 
-@pytest.mark.parametrize("served", ["URL"], indirect=True)
-def test_a_killed_worker_is_logged_and_its_event_is_delivered_again(served: Served) -> None:
-    served.start()
-    worker = served.worker()
-    os.kill(worker, signal.SIGKILL)
-    # Its claim lasts for 45 s; until then each delivery finds the task held, and a poll sends the next event.
-    wait_for(lambda: "an event was discarded after 3 attempts" in served.log.read_text())
-    log = served.log.read_text()
-    assert f"worker {worker} ended unexpectedly with exit code -9" in log
-    assert "attempt 1 of an event failed (the worker ended with exit code -9)" in log
-    assert "another delivery of this event holds it" in log
-
-
 @pytest.mark.parametrize("option", ["--worker-timeout=5", "--worker-retries=soon", "--worker-timeout=0"])
 def test_options_of_workers_that_cannot_be_are_refused(option: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", str(SERVED), option]) == 2

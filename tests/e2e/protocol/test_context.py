@@ -10,9 +10,8 @@ from mcp_baton import Context, ProtocolError, Server, ToolError, elicitation
 from mcp_baton.testing import Client, Era, connect
 from mcp_baton.testing.answers import Unanswered
 from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.protocol.test_questions import FORM
 from tests.e2e.support import Sink
-
-FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
 def with_tool(function: Any) -> Server:

@@ -160,17 +160,3 @@ def test_an_event_that_does_not_need_the_sample_succeeds_in_the_default_deployme
     expected = OUTCOMES[name]
     assert (answer["status"], at(answer, "error/code")) == (expected.get("status", 200), expected.get("error/code"))
     assert at(answer, PAUSE) == expected.get(PAUSE)
-
-
-def test_the_continuation_and_a_resume_complete_the_refund(lambda_handler: Handler) -> None:
-    task_id = paused_task(lambda_handler)
-    run(lambda_handler, "tools-call-continuation", task_id)
-
-    resumed = run(lambda_handler, "prompts-get-resume", task_id)
-
-    assert at(resumed, "result/_meta/task_status") == "completed"
-    assert at(resumed, "result/_meta/steps/*/status") == ["completed"] * 4
-    assert at(run(lambda_handler, "tasks-result", task_id), "result/result") == {
-        "completed": True,
-        "steps_completed": 4,
-    }

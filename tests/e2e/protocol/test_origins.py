@@ -103,35 +103,6 @@ def test_a_page_can_read_a_streamed_answer_streamed_or_collected(client: Client)
     assert [list(message)[1] for message in events_in(wire.data.decode())] == ["method", "id"]
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "headers", "changes"),
-    [
-        (404, "{}", {}, {"path": "/other", "resource": "/other"}),
-        (
-            404,
-            "{}",
-            {"Access-Control-Request-Method": "POST"},
-            {"path": "/o", "resource": "/o", "httpMethod": "OPTIONS"},
-        ),
-        (405, None, {}, {"httpMethod": "GET"}),
-        (405, None, {}, {"httpMethod": "OPTIONS"}),
-        (415, "{}", {"Content-Type": "text/plain"}, {}),
-        (413, " " * 2_001, {}, {}),
-        (400, "{", {}, {}),
-        (400, "{}", {}, {}),
-        (400, '{"jsonrpc": "2.0", "id": 1, "method": "ping"}', {"MCP-Protocol-Version": "1999-01-01"}, {}),
-        (400, '{"jsonrpc": "2.0", "id": 1, "result": {}}', {}, {}),
-    ],
-)
-def test_a_page_can_read_what_was_wrong_with_its_request(
-    client: Client, status: int, body: str | None, headers: dict[str, str], changes: dict[str, Any]
-) -> None:
-    answer = client.post(body, {"Origin": PAGE, **headers}, **changes)
-
-    assert answer.status == status
-    assert readable(answer.headers)
-
-
 def test_a_page_can_read_that_the_server_broke_altogether(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: object) -> None:
         raise LookupError("the secret cause")

@@ -13,8 +13,9 @@ from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.store import TaskStore
 from tests.e2e.background_support import Background, MakeBackground
+from tests.e2e.protocol.test_questions import FORM, respond
 from tests.e2e.support import Answer, Client, JsonDict
-from tests.e2e.tasks.test_task_questions import FORM, named, respond, streamed
+from tests.e2e.tasks.test_task_questions import named, streamed
 from tests.e2e.tasks.test_task_status import listen
 from tests.sent import Requests
 
@@ -159,16 +160,6 @@ def test_a_caller_with_the_scopes_uses_the_task_with_any_token(jobs: Background)
     over = paused(jobs)
     assert client.task("cancel", over).result
     assert client.task("get", over).result["status"] == "cancelled"
-
-
-def test_a_caller_without_some_scopes_can_use_tasks_that_need_no_scope(jobs: Background) -> None:
-    client = jobs.client("2025")
-    task = client.get_prompt("harmless").task_id
-
-    assert client.call_tool("note", {"text": "more"}, task=task).meta["recorded"] is True
-    assert client.get_prompt("harmless", task=task).meta["task_status"] == "working"
-    assert client.task("cancel", task).result["status"] == "cancelled"
-    assert client.task("get", task).result["status"] == "cancelled"
 
 
 def test_a_task_keeps_the_scopes_of_tools_that_an_earlier_definition_ran(jobs: Background) -> None:

@@ -18,12 +18,7 @@ from tests.sent import Requests
 
 
 class Reports:
-    """What the tool does that reports.
-
-    Attributes:
-        each: Happens before each report.
-        last: Happens after the last one.
-    """
+    """What the tool does that reports."""
 
     def __init__(self) -> None:
         self.each: Callable[[], object] = lambda: None

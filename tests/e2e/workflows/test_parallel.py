@@ -8,7 +8,21 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, Retry, Server, Step, ToolError, Workflow, constant, item, step_output, task_variable
+from mcp_baton import (
+    Context,
+    Retry,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    ask_user,
+    constant,
+    fetch,
+    item,
+    step,
+    step_output,
+    task_variable,
+)
 from mcp_baton.tasks.record import RENEW_MS
 from mcp_baton.tasks.variables import MAX_VARIABLES
 from mcp_baton.telemetry import SILENT
@@ -294,3 +308,22 @@ def test_every_failed_step_is_counted_and_the_calls_of_a_list_are_no_retries(mon
     assert ("StepsRun", 4) in counted
     assert ("StepsFailed", 2) in counted
     assert ("StepRetries", 1) in counted
+
+
+def test_questions_and_fetches_wait_for_the_steps_in_after() -> None:
+    server = Server("s")
+
+    @server.tool
+    def charge() -> None:
+        """Charge."""
+
+    @server.workflow(parallel=2)
+    def flow() -> None:
+        """Run."""
+        charged = step(charge)()
+        fetch("read", "docs://{topic}", topic="a", after=[charged])
+        ask_user("sure", "Sure?", after=["read"])
+
+    flow_steps = server.workflows["flow"].steps
+    assert [it.after for it in flow_steps] == [(), ("charge",), ("read",)]
+    assert [set(server.workflows["flow"].needs(it)) for it in flow_steps] == [set(), {"charge"}, {"read"}]

@@ -20,11 +20,7 @@ class Given:
     values: Mapping[str, Attribute]
 
     def value(self, placeholder: str) -> Attribute:
-        """The value of a placeholder.
-
-        Raises:
-            Invalid: it has none.
-        """
+        """The value of a placeholder."""
         if placeholder not in self.values:
             raise Invalid(
                 "An expression attribute value used in expression is not defined; attribute value: " + placeholder
@@ -45,11 +41,7 @@ COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 
 @lru_cache(maxsize=4096)
 def compiled(expression: str, kind: str = "ConditionExpression") -> tuple[Test, frozenset[str]]:
-    """A condition as a function, and the placeholders that it uses.
-
-    Raises:
-        Invalid: it is not one.
-    """
+    """A condition as a function, and the placeholders that it uses."""
     tokens = tokens_of(expression, kind)
     test = _either(tokens)
     if tokens.next:

@@ -11,7 +11,6 @@ from typing import Any
 from tests.simulation.dynamodb.conditions import Given, compiled
 from tests.simulation.dynamodb.paths import Attribute, Item, Path, found, read_path, resolved
 from tests.simulation.dynamodb.refusals import ConditionFalse, Invalid
-from tests.simulation.dynamodb.sizes import ITEM_BYTES, item_bytes
 from tests.simulation.dynamodb.tokens import tokens_of
 from tests.simulation.dynamodb.updates import check, updated
 
@@ -19,6 +18,7 @@ type Key = tuple[str, str]
 type Answer = dict[str, Any]
 
 PAGE_BYTES = 1_048_576
+ITEM_BYTES = 409_600
 MAX_KEY_BYTES = {"pk": 2048, "sk": 1024}
 
 
@@ -52,11 +52,7 @@ class Database:
     changed: Callable[[Change], None] = lambda _change: None
 
     def request(self, operation: str, request: Mapping[str, Any]) -> Answer:
-        """Make a request of this name.
-
-        Raises:
-            Refusal: it is refused.
-        """
+        """Make a request of this name."""
         return OPERATIONS[operation](self, **{name: value for name, value in request.items() if name != "TableName"})
 
     def put_item(self, **request: Any) -> Answer:
@@ -196,11 +192,7 @@ OPERATIONS: dict[str, Callable[..., Answer]] = {
 
 
 def key_of(item: Item) -> Key:
-    """An item's primary key.
-
-    Raises:
-        Invalid: it has none.
-    """
+    """An item's primary key."""
     for name, most in MAX_KEY_BYTES.items():
         value = item.get(name, {}).get("S")
         if not value or len(value.encode()) > most:
@@ -268,3 +260,32 @@ def _check_values(values: Iterable[Attribute]) -> None:
             raise Invalid("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
         if value.get("BS") == []:
             raise Invalid("One or more parameter values were invalid: An string set  may not be empty")
+
+
+def item_bytes(item: Item) -> int:
+    return sum(len(name.encode()) + value_bytes(value) for name, value in item.items())
+
+
+def value_bytes(attribute: Attribute) -> int:
+    ((kind, value),) = attribute.items()
+    match kind:
+        case "S":
+            return len(value) if value.isascii() else len(value.encode())
+        case "B":
+            return len(value)
+        case "N":
+            return number_bytes(value)
+        case "BS":
+            return sum(map(len, value))
+        case "M":
+            return 3 + sum(1 + len(name.encode()) + value_bytes(element) for name, element in value.items())
+        case "L":
+            return 3 + sum(1 + value_bytes(element) for element in value)
+        case _:
+            return 1
+
+
+def number_bytes(number: str) -> int:
+    """About: a byte for two significant digits, one more, and one for a sign."""
+    digits = number.lstrip("-").replace(".", "").strip("0")
+    return 1 + (len(digits) + 1) // 2 + number.startswith("-")

@@ -38,11 +38,7 @@ def _name(tokens: Tokens) -> str:
 
 
 def resolved(path: Path, names: Mapping[str, str]) -> Path:
-    """The path with stored names in the place of placeholders.
-
-    Raises:
-        Invalid: a placeholder has no name.
-    """
+    """The path with stored names in the place of placeholders."""
     made: list[str | int] = []
     for part in path:
         if not isinstance(part, str) or part[0] != "#":
@@ -75,11 +71,7 @@ def _inside(attribute: Attribute, part: str | int) -> Attribute | None:
 
 
 def with_value(item: Item, path: Path, value: Attribute | None) -> Item:
-    """A copy of an item with this value at a path, or with nothing there. What is not on the path is shared.
-
-    Raises:
-        Invalid: what the path leads through is not there.
-    """
+    """A copy of an item with this value at a path, or with nothing there. What is not on the path is shared."""
     first, rest = path[0], path[1:]
     assert isinstance(first, str)
     changed = dict(item)
@@ -130,11 +122,7 @@ def _elements(attribute: Attribute, place: int, rest: Path, value: Attribute | N
 
 
 def check_apart(paths: list[Path]) -> None:
-    """Refuse an update of two places one of which is, or lies in, the other, or that take one value for list and map.
-
-    Raises:
-        Invalid: it is one.
-    """
+    """Refuse an update of two places if one contains the other, or if they take one value for list and map."""
     seen: set[Path] = set()
     kinds: dict[Path, type] = {}
     for path in sorted(paths, key=len):

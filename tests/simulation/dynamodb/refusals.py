@@ -7,8 +7,6 @@ class Refusal(Exception):
     """A request that is refused. Nothing was changed.
 
     Args:
-        code: DynamoDB's error code.
-        message: What it says.
         item: The item that a condition failed on, where the request asked for it.
     """
 

@@ -38,11 +38,7 @@ class Changed:
 
 @lru_cache(maxsize=4096)
 def parsed(expression: str) -> tuple[tuple[Action, ...], frozenset[str]]:
-    """The actions of an update expression, and the placeholders that they use.
-
-    Raises:
-        Invalid: it is not one.
-    """
+    """The actions of an update expression, and the placeholders that they use."""
     tokens = tokens_of(expression, KIND)
     actions: list[Action] = []
     clauses: set[str] = set()
@@ -60,22 +56,14 @@ def parsed(expression: str) -> tuple[tuple[Action, ...], frozenset[str]]:
 
 
 def check(expression: str, given: Given) -> frozenset[str]:
-    """Check an update as far as that can be done without an item; returns the placeholders that it uses.
-
-    Raises:
-        Invalid: two of its paths overlap, or a placeholder means nothing.
-    """
+    """Check an update as far as that can be done without an item; returns the placeholders that it uses."""
     actions, used = parsed(expression)
     check_apart([resolved(action.path, given.names) for action in actions])
     return used
 
 
 def updated(item: Item, expression: str, given: Given) -> Changed:
-    """An item with an update made.
-
-    Raises:
-        Invalid: the update cannot be made.
-    """
+    """An item with an update made."""
     actions, _ = parsed(expression)
     paths = [resolved(action.path, given.names) for action in actions]
     put = {path: action.value(found(item, path), item, given) for path, action in zip(paths, actions, strict=True)}

@@ -27,10 +27,7 @@ class VersionedDatabase(Database):
     """The table of a simulation.
 
     Attributes:
-        now_ms: The time, epoch milliseconds.
         lag_ms: Draws how old the data of a read is that is not consistent.
-        versions: The versions of each item, oldest first.
-        writes: How many writes there were.
     """
 
     now_ms: Callable[[], float]

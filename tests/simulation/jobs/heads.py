@@ -12,14 +12,9 @@ class Head:
     """A job's head.
 
     Attributes:
-        holder: Who has claimed it last.
-        begun: How often it was begun.
         until_ms: When the claim ends, epoch milliseconds; 0 once it was given up.
         allowed: How often it may be begun.
-        dispatches: How often it was dispatched.
         due_ms: From when on it may be dispatched again, epoch milliseconds.
-        asked: Its questions.
-        answers: Their answers.
     """
 
     status: str

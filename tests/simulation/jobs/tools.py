@@ -16,7 +16,6 @@ class JobPlan:
     """A call that becomes a task.
 
     Attributes:
-        tool: The tool's name.
         attempts: How often it is begun at most, until the client answers it.
     """
 

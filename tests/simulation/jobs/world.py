@@ -225,11 +225,7 @@ class Queue:
     world: "JobWorld"
 
     def dispatch(self, event: JsonObject) -> None:
-        """Hand an event over.
-
-        Raises:
-            NotDispatched: it was not taken, or that is not known.
-        """
+        """Hand an event over."""
         world, actor = self.world, here()
         fault = world.weather.strikes()
         if fault is not None:

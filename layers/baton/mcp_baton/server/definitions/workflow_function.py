@@ -101,10 +101,11 @@ class _Recording:
             )
         return as_source(value)
 
-    def values(self, values: Mapping[str, object]) -> tuple[object, dict[str, Any]]:
-        """The condition of a step, given as `when`, and the sources of the other values."""
-        sources = {name: self.source(name, value) for name, value in values.items() if name != "when"}
-        return self.condition(values.get("when")), sources
+    def options(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of a step without a tool: `when`, `after`, and the sources of the other values."""
+        sources = {name: self.source(name, value) for name, value in values.items() if name not in ("when", "after")}
+        when, after = self.condition(values.get("when")), values.get("after", ())
+        return {"template_bindings": sources, "when": when, "after": after}
 
     def condition(self, value: object) -> object:
         """The condition of a step.
@@ -239,14 +240,13 @@ def fetch(name: str, uri: str, /, **values: object) -> None:
     Args:
         name: The step's name.
         uri: The resource's URI; `{name}`s are replaced by `values`.
-        values: Values or references. `when` is the step's condition.
+        values: Values or references. `when` and `after` are options of the step: see `step`.
 
     Raises:
         WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
     """
     recording = _current("fetch(…)")
-    when, bindings = recording.values(values)
-    recording.add(Step(name, resources=[uri], template_bindings=bindings, when=when))
+    recording.add(Step(name, resources=[uri], **recording.options(values)))
 
 
 @overload
@@ -262,7 +262,7 @@ def ask_model(name: str, question: str, /, returns: object = str, **values: obje
         name: The step's name, and the answer's.
         question: The question; `{name}`s are replaced by `values`.
         returns: The type of the answer.
-        values: Values or references. `when` is the step's condition.
+        values: Values or references. `when` and `after` are options of the step: see `step`.
 
     Returns:
         A reference to the answer.
@@ -289,8 +289,7 @@ def ask_user(name: str, question: str, /, returns: object = str, **values: objec
 
 def _ask(function: str, name: str, ask: Ask, values: Mapping[str, object]) -> Reference:
     recording = _current(function)
-    when, bindings = recording.values(values)
-    return recording.add(Step(name, ask=ask, template_bindings=bindings, when=when))
+    return recording.add(Step(name, ask=ask, **recording.options(values)))
 
 
 def workflow_of_function(
