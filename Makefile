@@ -173,7 +173,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 tests/site/.venv/bin/python -m mkdocs
 
 .PHONY: docs
 docs: $(SETUP_FIRST) ## Build the documentation into dist/docs; dead links, anchors and references fail
-	@$(MKDOCS) build --strict --quiet
+	@$(MKDOCS) build --strict
 
 .PHONY: docs-serve
 docs-serve: setup-tests ## Serve the documentation at http://127.0.0.1:8001 and reload it after each change (ARGS="-a localhost:9000")
