@@ -89,10 +89,11 @@ def task_in(text: str) -> str:
     return str(go_on.arguments["task_id"])
 
 
-def assert_completed(client: Client) -> None:
-    """One task was made, and each of its steps was done."""
+def assert_completed(client: Client, skipped: tuple[str, ...] = ()) -> None:
+    """One task was made, and each of its steps was done, except for these."""
     task = client.task(only_task(client))
-    assert (task.status, set(task.steps.values())) == ("completed", {"completed"})
+    assert task.status == "completed"
+    assert task.steps == {name: "skipped" if name in skipped else "completed" for name in task.steps}
 
 
 @pytest.mark.parametrize(("scenario", "way"), CASES)
@@ -108,7 +109,7 @@ def test_a_model_finishes_every_workflow_with_the_fewest_calls_and_without_large
         assert len(model.host.calls) <= scenario.fewest, model.story("took more calls")
     else:
         assert len(model.host.calls) == scenario.fewest, model.story("took another number of calls")
-    assert_completed(client)
+    assert_completed(client, scenario.skipped)
     assert len(shop.paid) == scenario.paid
     assert scenario.stored.items() <= client.task(only_task(client)).variables.items()
     assert all(len(shown) < 8_000 for shown in model.host.shown)

@@ -19,8 +19,11 @@ FUNCTION = ROOT / "examples" / "sample"
 MODULES = ("app", "shop", "orders", "sales")
 PATHS = {path.stem: path for path in EVENTS.rglob("*.json")}
 FILES = sorted(PATHS)
-TOOLS = ["send_message", "fetch_order", "issue_refund", "extract_sales", "validate_sales", "publish_report"]
-WORKFLOWS = ["refund_order", "monthly_report"]
+TOOLS = [
+    *("send_message", "fetch_order", "issue_refund", "extract_sales", "validate_sales", "publish_report"),
+    *("find_regions", "count_orders", "add_orders", "best_region"),
+]
+WORKFLOWS = ["refund_order", "monthly_report", "regional_report"]
 PAGE = "https://app.example.com"
 STARTERS = "prompts-get-borrow-pauses"
 """The event that begins a task of the server in functions/mcp, which is deployed unless another one is named."""

@@ -191,8 +191,14 @@ def test_a_pause_names_at_most_twenty_failed_elements_and_counts_all() -> None:
     with connect(sites.server) as client:
         run = client.call_workflow("report")
 
+        sites.down = set()
+        for to in sites.listed[:21]:
+            client.call_tool("notify", {"to": to, "text": "hello"}, task=run.task_id)
+        later = client.task(run.task_id).pause
+
     assert [it["index"] for it in run.pause.failed_items] == list(range(20))
     assert run.pause.failed_count == 50
+    assert (later.failed_count, later.error) == (29, "29 of 50 calls failed")
 
 
 def test_the_handoff_offers_one_call_for_each_open_element_and_each_of_them_works() -> None:

@@ -248,15 +248,17 @@ def _item_batch(
         failed.pop(item, None)
     else:
         failed[item] = outcome.error
-    write, pause = None, _pause_of_list(plan, name, tool, outcome, failed, len(items.elements))
+    # A step is failed only when all its calls have been made. So each element without a result has failed.
+    count = len(items.open) if before is StepStatus.FAILED else len(failed)
+    error = failed_items(failed, count, len(items.elements))
+    write = None
     if not items.open:
         write = StepWrite(place.index, name, before, StepStatus.COMPLETED, items.in_order, timing=timing)
     elif failed and before is StepStatus.PENDING:
-        result: JsonObject = {"error": failed_items(failed, len(items.elements))}
-        write = StepWrite(place.index, name, before, StepStatus.FAILED, result)
+        write = StepWrite(place.index, name, before, StepStatus.FAILED, {"error": error})
     return Batch(
         steps=(write,) if write else (),
-        pause=pause,
+        pause=_pause_of_list(plan, name, tool, outcome, failed, count, error),
         variables=variables.changed | ({stored_name: items.to_json()} if items.open else {}),
         removed=variables.removed | (set() if items.open else {stored_name} & plan.task.variables.keys()),
         same_version=True,
@@ -271,23 +273,23 @@ def _failed_items(plan: Plan, name: str) -> dict[int, str]:
 
 
 def _pause_of_list(
-    plan: Plan, name: str, tool: str, outcome: Outcome, failed: Mapping[int, str], total: int
+    plan: Plan, name: str, tool: str, outcome: Outcome, failed: Mapping[int, str], count: int, error: str
 ) -> PauseWrite:
     """The change of the pause reason. It names the calls that have failed and not succeeded since."""
     stored = pause_of(plan.task)
     named = stored is not None and paused_step(stored) == name
-    if not failed:
+    if not count:
         return ClearPause(stored) if stored is not None and named else None
     if isinstance(outcome, Failed):
-        outcome = replace(outcome, error=failed_items(failed, total))
+        outcome = replace(outcome, error=error)
         step = plan.workflow.step(name) if plan.workflow else None
         pause = pause_after(outcome, step, name, tool)
     elif named and isinstance(plan.pause, StepFailed):
-        pause = replace(plan.pause, error=failed_items(failed, total))
+        pause = replace(plan.pause, error=error)
     else:
         return None
     shown = tuple(FailedItem(index, error) for index, error in sorted(failed.items()))
-    return SetPause(replace(pause, failed_items=shown, failed_count=len(shown)).to_json())
+    return SetPause(replace(pause, failed_items=shown, failed_count=count).to_json())
 
 
 def _place(

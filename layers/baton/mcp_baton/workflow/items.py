@@ -68,10 +68,10 @@ def item_name(step: str, index: int) -> str:
     return f"{step}[{index}]"
 
 
-def failed_items(errors: Mapping[int, str], total: int) -> str:
-    """The error of a step some of whose calls have failed, from the errors by index."""
-    index = min(errors)
-    return f"{len(errors)} of {total} calls failed; the call for element {index}: {errors[index]}"
+def failed_items(errors: Mapping[int, str], count: int, total: int) -> str:
+    """The error of a step some of whose calls have failed, from some of the errors by index."""
+    text = f"{count} of {total} calls failed"
+    return f"{text}; the call for element {min(errors)}: {errors[min(errors)]}" if errors else text
 
 
 def list_of(value: Json) -> list[Json] | str:

@@ -125,7 +125,7 @@ _REFUSED = {
         "bool contains",
         USE_A_CONDITION,
     ),
-    "iterates over or counts": ("iter len reversed", "pass the whole list to a tool"),
+    "iterates over or counts": ("iter len reversed", "call a tool for each element: step(tool, each=…)(x=item())"),
     "makes text from": ("str format", "pass it to the tool as an argument of its own"),
     "calls": ("call", "an attribute is a field of the result; call methods in a tool"),
     "uses as a key": ("hash", _IN_A_TOOL),

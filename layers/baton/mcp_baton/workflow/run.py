@@ -178,7 +178,8 @@ class ListRun(Struct):
         return Failed(self._error())
 
     def _error(self) -> str:
-        return failed_items({index: it.error for index, it in self.failed.items()}, len(self.items.elements))
+        errors = {index: it.error for index, it in self.failed.items()}
+        return failed_items(errors, len(errors), len(self.items.elements))
 
     def pause(self) -> StepFailed | None:
         """The pause after all calls have ended; `None` if all of them have succeeded."""

@@ -184,13 +184,13 @@ def step[**P, R](
 def step(
     tool: str, *, each: object = None, name: str | None = None, **options: Unpack[StepOptions]
 ) -> Callable[..., Any]: ...
-def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
+def step(tool: Any, *, each: object = None, name: str | None = None, **options: Any) -> Any:
     """Describe a step of a workflow function: `book = step(find_book)(title=title)`.
 
     Args:
         tool: The decorated function, or a tool's name.
-        name: The step's name; the tool's unless given. A second step with the same tool needs one.
         each: A list: the tool is called once for each element, `item()`, and the result is the list of results.
+        name: The step's name; the tool's unless given. A second step with the same tool needs one.
         options: See `StepOptions`.
 
     Returns:
@@ -203,10 +203,9 @@ def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
     own = name or (tool if isinstance(tool, str) else name_of(tool))
     key = len(recording.uncalled)
     recording.uncalled[key] = (own, author_line())
-    bindings = {each: recording.source(each, value) for each, value in options.pop("template_bindings", {}).items()}
+    bindings = {it: recording.source(it, value) for it, value in options.pop("template_bindings", {}).items()}
     recording.condition(options.get("when"))
-    if "each" in options:
-        options["each"] = recording.source("each", options["each"])
+    listed = None if each is None else recording.source("each", each)
 
     def call(*values: object, **named: object) -> Reference:
         recording.uncalled.pop(key, None)
@@ -214,8 +213,10 @@ def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
         if twice := sorted(by_position.keys() & named.keys()):
             raise recording.error(f"step {own!r}: the argument {twice[0]!r} is given twice; give it once, by its name")
         arguments = {**by_position, **named}
-        sources = {each: recording.source(each, value) for each, value in arguments.items()}
-        return recording.add(Step(own, tool=tool, arguments=sources, template_bindings=bindings, **options))
+        sources = {it: recording.source(it, value) for it, value in arguments.items()}
+        return recording.add(
+            Step(own, tool=tool, arguments=sources, template_bindings=bindings, each=listed, **options)
+        )
 
     return call
 
