@@ -69,14 +69,12 @@ def with_a_secret(_: Shop) -> Server:
 
     @server.tool
     def pay(pin: str, approved_by: str = "") -> str:
-        """Pay."""
         if not approved_by:
             raise ToolError("this needs an approval")
         return "paid"
 
     @server.tool
     def sign(pin: str) -> str:
-        """Sign for it."""
         return "signed"
 
     pin = Argument("pin", "The PIN", required=True, secret=True)
@@ -91,12 +89,10 @@ def with_questions(_: Shop) -> Server:
 
     @server.tool
     def lend(title: str, reader: str, days: int) -> str:
-        """Lend a book."""
         return f"lent to {reader}"
 
     @server.workflow
     def borrow(title: str) -> None:
-        """Borrow a book."""
         reader = ask_user("reader", "Who borrows {title}?")
         days = ask_model("days", "For how many days?", returns=int)
         step(lend)(title=title, reader=reader, days=days)
@@ -105,7 +101,6 @@ def with_questions(_: Shop) -> Server:
 
 
 def time_is_plenty(client: Client) -> None:
-    """Let there be enough time again."""
     client.remaining_s(120)
 
 

@@ -27,7 +27,6 @@ def many_models(server: Server) -> Server:
 
     @server.tool
     def choose(what: int | str | None = None, how: list[int] | dict[str, str] | None = None) -> int | str:
-        """Choose."""
         return what or str(how)
 
     return server
@@ -59,7 +58,6 @@ def test_the_result_of_a_workflow_fits_a_host_even_if_its_tools_do_not(baton: Co
 
     @server.tool
     def write(text: str, other: str, third: str = "") -> dict[str, str]:
-        """Write much."""
         if third == "fail":
             raise ToolError("z" * 200_000)
         return {"text": text + LARGE, "other": other}
@@ -87,7 +85,6 @@ def slow(client_of: list[Client]) -> Server:
 
     @server.tool
     def work(on: int) -> int:
-        """Work for a while."""
         client_of[0].clock.advance(STEP_S)
         return on
 

@@ -5,7 +5,7 @@ step keeps the result that it made with it. A run's step has run with the stored
 another one was stored and used while the request ran.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -76,9 +76,6 @@ class QuestionWorld(World):
 
     def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
         return asking_server()
-
-    def steps(self) -> Sequence[Step]:
-        return asking_server().workflows[self.plan.name].steps
 
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
         """The method and the params of what a client asks for. Runs are calls of the workflow's tool."""

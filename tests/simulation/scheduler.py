@@ -6,6 +6,7 @@ moves the clock to the moment when somebody can. The same seed makes the same ch
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
 from random import Random
@@ -142,10 +143,8 @@ class Scheduler:
     def _wake(self, actor: Actor) -> None:
         if actor.started:
             actor.turn.release()
-        elif _idle:
-            _idle.pop().begin(self, actor)
         else:
-            _Worker().begin(self, actor)
+            _threads.submit(self.work, actor)
 
     def work(self, actor: Actor) -> None:
         """Run an actor to its end, and then those that begin after it, in this thread."""
@@ -177,30 +176,8 @@ class Scheduler:
         return None
 
 
-class _Worker:
-    """A thread that runs actors, of one simulation after another: to begin a thread takes long."""
-
-    def __init__(self) -> None:
-        self._told = threading.Lock()
-        self._told.acquire()
-        self._next: tuple[Scheduler, Actor] | None = None
-        threading.Thread(target=self._work, name="simulated", daemon=True).start()
-
-    def begin(self, scheduler: Scheduler, actor: Actor) -> None:
-        self._next = scheduler, actor
-        self._told.release()
-
-    def _work(self) -> None:
-        while True:
-            self._told.acquire()
-            assert self._next is not None
-            scheduler, actor = self._next
-            scheduler.work(actor)
-            self._next = None
-            _idle.append(self)
-
-
-_idle: list[_Worker] = []
+_threads = ThreadPoolExecutor(10_000, "simulated")
+"""Threads run actors of one simulation after another, because to start a thread takes long."""
 
 
 class _Here(threading.local):

@@ -28,22 +28,18 @@ STAGE = Stage()
 
 
 def look(key: str, ctx: Context) -> dict[str, Json]:
-    """Look something up."""
     return STAGE.call("look", {"key": key}, ctx)
 
 
 def pay(amount: int, ctx: Context) -> dict[str, Json]:
-    """Pay."""
     return STAGE.call("pay", {"amount": amount}, ctx)
 
 
 def mail(to: str, ctx: Context, text: str = "") -> dict[str, Json]:
-    """Send a mail."""
     return STAGE.call("mail", {"to": to, "text": text}, ctx)
 
 
 def weigh(of: int, ctx: Context) -> dict[str, Json]:
-    """Give back something large."""
     return STAGE.call("weigh", {"of": of}, ctx)
 
 

@@ -78,6 +78,7 @@ class World:
     runs: frozenset[str] = frozenset({"start", "resume"})
     stateless = False
     most_pages = 10
+    delays_ms: tuple[int, ...] = DELAYS_MS
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
         self.rng = Random(seed)
@@ -130,13 +131,17 @@ class World:
         self.weather.over = True
         self.judge.settled()
         if self.task_id is not None:
-            self.scheduler.now_ms += 2 * self.judge.lease_ms + self.fast_ms
-            self._invoke(Ask("poll", last=True))
-            self.scheduler.run()
-            self._invoke(Ask("resume", last=True))
-            head = self.judge.head
-            self.scheduler.run()
-            self.judge.ended(head)
+            self._resume_in_the_end(self.judge, "poll")
+
+    def _resume_in_the_end(self, judge: Judge, poll: str) -> None:
+        """Poll the judge's task when every claim has ended, and resume it."""
+        self.scheduler.now_ms += 2 * judge.lease_ms + self.fast_ms
+        self._invoke(Ask(poll, last=True))
+        self.scheduler.run()
+        self._invoke(Ask("resume", last=True))
+        head = judge.head
+        self.scheduler.run()
+        judge.ended(head)
 
     def _invoke(self, ask: Ask, after_ms: float = 0.0) -> None:
         name = f"{ask.kind}{len(self.processes)}"
@@ -229,14 +234,14 @@ class World:
         return None
 
     def steps(self) -> Sequence[Step]:
-        return server(mended=self.mended).workflows[self.plan.name].steps
+        return self.server(mended=self.mended).workflows[self.plan.name].steps
 
     def created(self, task_id: str) -> None:
         if self.task_id is None:
             self.task_id = task_id
             for _ in range(self._others):
                 owner = OTHER_OWNER if self.rng.random() < 0.1 else OWNER
-                self._invoke(Ask(self.rng.choice(self.kinds), owner=owner), self.rng.choice(DELAYS_MS))
+                self._invoke(Ask(self.rng.choice(self.kinds), owner=owner), self.rng.choice(self.delays_ms))
 
     @property
     def fast_ms(self) -> float:

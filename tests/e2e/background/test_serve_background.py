@@ -31,7 +31,6 @@ class Served:
     client: httpx.Client
     began: Path
     gate: Path
-    log: Path
 
     def start(self) -> str:
         arguments = {"began": str(self.began), "gate": str(self.gate)}
@@ -52,30 +51,24 @@ class Served:
 @pytest.fixture
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
     """A running `baton serve`; no process outlives the test."""
-    began, gate, log = tmp_path / "began", tmp_path / "gate", tmp_path / "log"
+    began, gate, where = tmp_path / "began", tmp_path / "gate", "embedded"
     os.mkfifo(began)
     os.mkfifo(gate)
     with ExitStack() as stack:
-        errors = stack.enter_context(log.open("w"))
-
-        def run(*arguments: str) -> subprocess.Popen[str]:
-            process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True)
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            return process
-
-        where = "embedded"
         if request.param == "URL":
             database = loopback_server(MemoryDynamoDB())
             stack.callback(database.close)
             where = f"http://{database.address}"
         options = ("--port", "0", "--dynamodb", where, "--worker-retries", "0.1,0.1", "--owner-header", "X-User")
-        process = run("serve", str(SERVED), *options)
+        process = stack.enter_context(
+            subprocess.Popen([*COMMAND, "serve", SERVED, *options], stdout=subprocess.PIPE, text=True)
+        )
+        stack.callback(process.kill)
         assert process.stdout is not None
         url = process.stdout.readline().split()[-1]
         client = httpx.Client(base_url=url.removesuffix("/mcp"), timeout=BOUND_S)
         stack.callback(client.close)
-        yield Served(process, client, began, gate, log)
+        yield Served(process, client, began, gate)
 
 
 @pytest.mark.parametrize(

@@ -69,19 +69,16 @@ class Shop:
         )
 
     def fetch_order(self, order_id: str) -> dict[str, Any]:
-        """Fetch an order."""
         self.calls.append(("fetch_order", {"order_id": order_id}))
         return {"total": 30.0, "email": "kim@example.com", "note": "n" * 600}
 
     def refund(self, order_id: str, amount: float) -> Refund:
-        """Refund an order."""
         self.calls.append(("refund", {"order_id": order_id, "amount": amount}))
         if not self.bank_is_open:
             raise ToolError("the bank is closed")
         return Refund(f"R-{order_id}", amount)
 
     def send_mail(self, to: str, text: str) -> str:
-        """Send a mail."""
         self.calls.append(("send_mail", {"to": to, "text": text}))
         return f"sent to {to}"
 

@@ -60,7 +60,6 @@ def large_server() -> Server:
     stop = Step("stop", tool="approve")
     add("flow", Step("make", tool="make"), stop, Step("use", tool="measure", arguments={"text": step_output("make")}))
     use = Step("use", tool="measure", arguments={"text": task_variable("big")})
-    add("variable", Step("keep", tool="keep", checkpoint=True), use)
     add("paused_variable", Step("keep", tool="keep", checkpoint=True), stop, use)
     given = Step("use", tool="measure", arguments={"text": prompt_arg("text")})
     add("argument", stop, given, arguments=(Argument("text", required=True),))

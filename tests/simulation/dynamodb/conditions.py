@@ -1,10 +1,10 @@
 """Condition, filter and key condition expressions (AWS: Condition and filter expressions, operators, and functions)."""
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from tests.simulation.dynamodb.paths import Attribute, Item, found, read_path, resolved
@@ -50,30 +50,19 @@ def compiled(expression: str, kind: str = "ConditionExpression") -> tuple[Test, 
 
 
 def _either(tokens: Tokens) -> Test:
-    tests = [_both(tokens)]
-    while tokens.took("OR"):
-        tests.append(_both(tokens))
-    return tests[0] if len(tests) == 1 else partial(_any, tests)
+    return _joined(tokens, "OR", _both, any)
 
 
 def _both(tokens: Tokens) -> Test:
-    tests = [_negated(tokens)]
-    while tokens.took("AND"):
-        tests.append(_negated(tokens))
-    return tests[0] if len(tests) == 1 else partial(_all, tests)
+    return _joined(tokens, "AND", _negated, all)
 
 
-# Every operand is evaluated, as DynamoDB does: a placeholder without a value is refused wherever it stands.
-def _any(tests: list[Test], item: Item, given: Given) -> bool:
-    return any(list(_each(tests, item, given)))
-
-
-def _all(tests: list[Test], item: Item, given: Given) -> bool:
-    return all(list(_each(tests, item, given)))
-
-
-def _each(tests: list[Test], item: Item, given: Given) -> Iterator[bool]:
-    return (test(item, given) for test in tests)
+def _joined(tokens: Tokens, word: str, part: Callable[[Tokens], Test], holds: Callable[[list[bool]], bool]) -> Test:
+    tests = [part(tokens)]
+    while tokens.took(word):
+        tests.append(part(tokens))
+    # Every operand is evaluated, as DynamoDB does: a placeholder without a value is refused wherever it stands.
+    return tests[0] if len(tests) == 1 else lambda item, given: holds([test(item, given) for test in tests])
 
 
 def _negated(tokens: Tokens) -> Test:
@@ -158,42 +147,35 @@ def _is_in(attribute: Attribute | None, choices: list[Attribute | None]) -> bool
 
 def compare(sign: str, left: Attribute | None, right: Attribute | None) -> bool:
     """Whether a comparison holds. What is not there equals nothing; values of two types have no order."""
-    if sign == "<>":
-        return not equal(left, right)
+    if sign in {"=", "<>"}:
+        return equal(left, right) is (sign == "=")
     if left is None or right is None:
         return False
-    if sign == "=":
-        return equal(left, right)
-    (kind, one), (other_kind, other) = next(iter(left.items())), next(iter(right.items()))
+    (kind, one), (other_kind, other) = _plain(left), _plain(right)
     if kind != other_kind or kind not in {"S", "N", "B"}:
         return False
-    if kind == "N":
-        return COMPARED[sign](Decimal(one), Decimal(other))
-    if kind == "S":
-        return COMPARED[sign](one.encode(), other.encode())
-    return COMPARED[sign](bytes(one), bytes(other))
+    return COMPARED[sign](one.encode(), other.encode()) if kind == "S" else COMPARED[sign](one, other)
 
 
 def equal(left: Attribute | None, right: Attribute | None) -> bool:
     """Whether two values are of one type and the same; what is not there is the same as nothing."""
-    if left is None or right is None:
-        return False
-    if left == right:
-        return True
-    (kind, one), (other_kind, other) = next(iter(left.items())), next(iter(right.items()))
-    if kind != other_kind:
-        return False
+    return left is not None and right is not None and (left == right or _plain(left) == _plain(right))
+
+
+def _plain(attribute: Attribute) -> tuple[str, Any]:
+    """The type and the value, which equal those of an equal attribute."""
+    ((kind, value),) = attribute.items()
     match kind:
         case "N":
-            return Decimal(one) == Decimal(other)
+            return kind, Decimal(value)
         case "BS":
-            return set(one) == set(other)
+            return kind, frozenset(value)
         case "M":
-            return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+            return kind, {name: _plain(element) for name, element in value.items()}
         case "L":
-            return len(one) == len(other) and all(map(equal, one, other))
+            return kind, [_plain(element) for element in value]
         case _:
-            return False
+            return kind, value
 
 
 def _contains(where: Attribute | None, what: Attribute | None) -> bool:

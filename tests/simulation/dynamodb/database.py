@@ -60,8 +60,6 @@ class Database:
         key = key_of(item)
         before = self.items.get(key)
         self._check(before, request)
-        if request:
-            raise Invalid(f"not understood: {', '.join(request)}")
         _check_values(item.values())
         if item_bytes(item) > ITEM_BYTES:
             raise Invalid("Item size has exceeded the maximum allowed size")
@@ -75,8 +73,6 @@ class Database:
         given = Given(request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {}))
         before = self.items.get(key)
         self._check(before, request, check(expression, given))
-        if request:
-            raise Invalid(f"not understood: {', '.join(request)}")
         changed = updated(before or dict(key_item), expression, given)
         if any(path[0] in MAX_KEY_BYTES for path in changed.put):
             raise Invalid(
@@ -91,8 +87,6 @@ class Database:
             case "UPDATED_NEW":
                 parts = [(path, value) for path in changed.put if (value := found(changed.item, path)) is not None]
                 return {"Attributes": projected(parts)} if parts else {}
-            case "ALL_OLD":
-                return {"Attributes": fresh(before)} if before else {}
             case "NONE":
                 return {}
             case _:
@@ -113,8 +107,6 @@ class Database:
         key = key_of(request.pop("Key"))
         before = self.items.get(key)
         self._check(before, request)
-        if request:
-            raise Invalid(f"not understood: {', '.join(request)}")
         if before is not None:
             self._write("DeleteItem", key, before, None, {})
         return {}
@@ -164,6 +156,8 @@ class Database:
         names, values = request.pop("ExpressionAttributeNames", {}), request.pop("ExpressionAttributeValues", {})
         on_failure = request.pop("ReturnValuesOnConditionCheckFailure", "NONE")
         condition = request.pop("ConditionExpression", None)
+        if request:
+            raise Invalid(f"not understood: {', '.join(request)}")
         test, named = compiled(condition) if condition is not None else (None, frozenset())
         _check_values(values.values())
         unused = {*names, *values}.difference(used, named)

@@ -54,8 +54,8 @@ def resolved(path: Path, names: Mapping[str, str]) -> Path:
 
 def found(item: Item, path: Path) -> Attribute | None:
     """What is at a path; `None` where nothing is."""
-    here = item.get(str(path[0]))
-    for part in path[1:]:
+    here: Attribute | None = {"M": item}
+    for part in path:
         if here is None:
             return None
         here = _inside(here, part)
@@ -72,17 +72,7 @@ def _inside(attribute: Attribute, part: str | int) -> Attribute | None:
 
 def with_value(item: Item, path: Path, value: Attribute | None) -> Item:
     """A copy of an item with this value at a path, or with nothing there. What is not on the path is shared."""
-    first, rest = path[0], path[1:]
-    assert isinstance(first, str)
-    changed = dict(item)
-    if rest:
-        if first not in item:
-            raise Invalid(NO_SUCH_PATH)
-        changed[first] = _changed(item[first], rest, value)
-    elif value is None:
-        changed.pop(first, None)
-    else:
-        changed[first] = value
+    changed: Item = _changed({"M": item}, path, value)["M"]
     return changed
 
 

@@ -5,7 +5,6 @@ Of the call's task must hold what holds of a job's, of the workflow's what holds
 holds the workflow calls no tool whose step is completed. 5. What the call's result says of the steps is so.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from random import Random
 from typing import ClassVar, cast
@@ -16,13 +15,13 @@ from mcp_baton.protocol.json import Json, JsonObject
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of
 from tests.simulation.invariants import TASK, Judge
-from tests.simulation.invocations import Ask
+from tests.simulation.invocations import Ask, task_message
 from tests.simulation.jobs.heads import Head
 from tests.simulation.jobs.judge import JobJudge
 from tests.simulation.jobs.tools import JobPlan
 from tests.simulation.jobs.world import DELAYS_MS, JobWorld
 from tests.simulation.journal import Called, Process
-from tests.simulation.servers import constants_of, look, mail, pay, weigh
+from tests.simulation.servers import Plan, constants_of, look, mail, pay, weigh
 from tests.simulation.world import Rewrite
 
 ATTEMPTS = 3
@@ -67,6 +66,7 @@ class BackgroundWorld(JobWorld):
         super().__init__(seed, rewrite=rewrite, strict=strict)
         rng: Random = self.rng
         self.job = JobPlan(rng.choice(NAMES), ATTEMPTS)
+        self.plan = Plan(self.job.tool, ())
         self._meddling = rng.choice((0, 0, 1, 3, 6))
 
     def _judge(self, *, strict: bool) -> JobJudge:
@@ -81,13 +81,7 @@ class BackgroundWorld(JobWorld):
         super().run()
         flow = self.both.flow
         if flow.head is not None and status_of(flow.head) not in TERMINAL:
-            self.scheduler.now_ms += 2 * flow.lease_ms + self.fast_ms
-            self._invoke(Ask("poll own", last=True))
-            self.scheduler.run()
-            self._invoke(Ask("resume", last=True))
-            head = flow.head
-            self.scheduler.run()
-            flow.ended(head)
+            self._resume_in_the_end(flow, "poll own")
 
     def created(self, task_id: str) -> None:
         if self.task_id is None:
@@ -95,19 +89,11 @@ class BackgroundWorld(JobWorld):
                 self._invoke(Ask(self.rng.choice(OTHERS)), self.rng.choice(DELAYS_MS))
         super().created(task_id)
 
-    def steps(self) -> Sequence[Step]:
-        return background_server().workflows[self.job.tool].steps
-
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
-        own: dict[str, Json] = {"taskId": self.both.flow.task_id}
         named: dict[str, Json] = {"_meta": {TASK_ID_KEY: self.both.flow.task_id}}
         match ask.kind:
-            case "poll own":
-                return "tasks/get", own
-            case "cancel own":
-                return "tasks/cancel", own
-            case "complete own":
-                return "tasks/cancel", {**own, "result": {"done": True}}
+            case "poll own" | "cancel own" | "complete own":
+                return task_message(self.both.flow.task_id, ask.kind.removesuffix(" own"))
             case "resume":
                 return "prompts/get", {"name": self.job.tool, "arguments": {}, **named}
             case "call":

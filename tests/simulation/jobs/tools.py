@@ -33,12 +33,10 @@ PLANS = (
 
 
 def report(of: int, ctx: Context) -> dict[str, Json]:
-    """Do something that may be done again."""
     return STAGE.call("report", {"of": of}, ctx)
 
 
 def charge(of: int, ctx: Context) -> dict[str, Json]:
-    """Do something that must not be done twice."""
     return STAGE.call("charge", {"of": of}, ctx)
 
 

@@ -15,7 +15,7 @@ from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 from tests.simulation.client import Sent
 from tests.simulation.faults import Fault
 from tests.simulation.heads import TERMINAL, status_of
-from tests.simulation.invocations import OTHER_OWNER, OWNER, Ask, invoke, listen_message, task_message
+from tests.simulation.invocations import Ask, invoke
 from tests.simulation.jobs.heads import asked_in, head_in
 from tests.simulation.jobs.judge import JobJudge
 from tests.simulation.jobs.tools import PLANS, JobPlan, job_server
@@ -60,6 +60,7 @@ SILENCE_S = 1.0
 class JobWorld(World):
     runs = frozenset[str]()
     stateless = True
+    delays_ms = DELAYS_MS
     arguments: ClassVar[JsonObject] = {"of": 1}
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
@@ -69,6 +70,7 @@ class JobWorld(World):
         ttl_ms = rng.choice(TTLS_MS)
         self.limits = replace(self.limits, default_ttl_ms=ttl_ms or 3_600_000)
         self.dispatcher = Queue(self)
+        self.kinds = KINDS
         self.losing = rng.choice((0.0, 0.0, 0.3, 0.7))
         self.doubling = rng.choice((0.0, 0.0, 0.3, 0.7))
         self.retries = rng.choice((0, 2, 2))
@@ -95,10 +97,8 @@ class JobWorld(World):
                 return "tools/call", {"name": self.job.tool, "arguments": self.arguments}
             case "update":
                 return "tasks/update", {"taskId": self.task_id, "inputResponses": self._answers(process, ask)}
-            case "listen":
-                return listen_message(self.task_id, self.known)
             case _:
-                return task_message(self.task_id, ask.kind)
+                return super().message(process, ask)
 
     def _answers(self, process: Process, ask: Ask) -> dict[str, Json]:
         """Answers to some of what the job has asked, the answered questions included, and to an unknown question."""
@@ -155,13 +155,6 @@ class JobWorld(World):
 
     def _times_s(self, ask: Ask) -> float | None:
         return self.rng.choice(TIMES_S) if ask.event else super()._times_s(ask)
-
-    def created(self, task_id: str) -> None:
-        if self.task_id is None:
-            self.task_id = task_id
-            for _ in range(self._others):
-                owner = OTHER_OWNER if self.rng.random() < 0.1 else OWNER
-                self._invoke(Ask(self.rng.choice(KINDS), owner=owner), self.rng.choice(DELAYS_MS))
 
     def sending(self, operation: str, partition: str) -> Sent:
         """A request begins. A poll may be slow, and what it has read is then old."""
