@@ -10,6 +10,7 @@ from mcp_baton import Context, Retry, Server, Step, ToolError, Workflow, constan
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.testing import Client, connect
 from tests.e2e.conftest import ON_MINISTACK, MakeClient
+from tests.e2e.support import Client as E2EClient
 from tests.e2e.support import Clock, Table
 
 
@@ -25,12 +26,14 @@ class Sites:
 
     Attributes:
         listed: What `find_sites` returns.
-        down: The sites that cannot be notified.
+        down: The sites that cannot be notified. With `found`, the list is stored before the first of them.
         notified: Each call of `notify`: the site and the idempotency key.
         happens: What happens during the next call for a site.
     """
 
-    def __init__(self, *, parallel: int = 1, checkpoint: bool = False, retry: Retry | None = None) -> None:
+    def __init__(
+        self, *, parallel: int = 1, checkpoint: bool = False, found: bool = False, retry: Retry | None = None
+    ) -> None:
         self.listed: Any = ["a", "b", "c"]
         self.down: set[str] = set()
         self.notified: list[tuple[str, str]] = []
@@ -43,7 +46,7 @@ class Sites:
                 name="report",
                 description="notify all sites",
                 steps=[
-                    Step("find", tool="find_sites"),
+                    Step("find", tool="find_sites", checkpoint=found),
                     Step(
                         "notify",
                         {"to": item(), "text": constant("hello")},
@@ -317,24 +320,62 @@ def test_a_failed_call_is_retried_for_its_element() -> None:
     assert run.completed
 
 
+def continued(client: E2EClient, table: Table, to: str) -> str:
+    """Call the tool for an element of the only task; return the task."""
+    [item] = table.items
+    task = item["sk"]["S"].removeprefix("TASK#")
+    assert client.call_tool("notify", {"to": to, "text": "hello"}, task=task).meta["recorded"] is True
+    return task
+
+
 def test_a_continuation_during_the_run_is_kept_and_its_element_is_not_called_again(
     make_client: MakeClient, table: Table
 ) -> None:
     sites = Sites(checkpoint=True)
     client = make_client(sites.server)
-    tasks: list[str] = []
+    sites.happens["b"] = lambda: continued(client, table, "c")
 
-    def continued() -> None:
-        [task] = table.items
-        tasks.append(task["sk"]["S"].removeprefix("TASK#"))
-        answer = client.call_tool("notify", {"to": "c", "text": "hello"}, task=tasks[0])
-        assert answer.meta["recorded"] is True
-
-    sites.happens["b"] = continued
-    client.call_tool("report")
+    task = client.call_tool("report").task_id
 
     assert sites.calls() == ["a", "b", "c"]
-    assert client.variables(tasks[0])["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+    assert client.variables(task)["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+
+
+def test_a_list_is_completed_if_a_continuation_supplies_the_element_that_fails_in_the_run(
+    make_client: MakeClient, table: Table
+) -> None:
+    sites = Sites(found=True)
+    client = make_client(sites.server)
+
+    def supplied() -> None:
+        continued(client, table, "c")
+        sites.down.add("c")
+
+    sites.happens["c"] = supplied
+    run = client.call_tool("report")
+
+    assert run.statuses == ["completed", "completed", "pending"]
+    assert "pause_reason" not in run.meta
+    assert client.variables(run.task_id)["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+    sites.down.clear()
+    assert client.call_tool("report", {"task_id": run.task_id}).statuses == ["completed"] * 3
+
+
+def test_a_list_is_completed_if_a_continuation_supplies_the_element_for_which_no_time_is_left(
+    make_client: MakeClient, table: Table
+) -> None:
+    sites, clock = Sites(found=True), Clock()
+    client = make_client(sites.server, remaining_ms=clock)
+
+    def supplied() -> None:
+        continued(client, table, "c")
+        clock.ms = 5_500
+
+    sites.happens["b"] = supplied
+    run = client.call_tool("report")
+
+    assert run.statuses == ["completed", "completed", "pending"]
+    assert client.variables(run.task_id)["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
 
 
 @ON_MINISTACK

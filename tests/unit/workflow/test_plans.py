@@ -1,14 +1,17 @@
 """Random plans have the same outcome as in a plain interpreter that makes one call at a time.
 
 Plans have conditions, lists, data flow, failures, checkpoints and kills. The engine runs them with one or several calls
-at the same time, which end in any order. `SEEDS=200000 pytest tests/unit/workflow/test_plans.py` tries more plans.
+at the same time, which end in any order. Meanwhile, clients supply elements of lists. `SEEDS=200000 pytest
+tests/unit/workflow/test_plans.py` tries more plans.
 """
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from functools import partial
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -29,13 +32,15 @@ from mcp_baton.tasks.record import (
     TaskStatus,
     statuses_of,
 )
-from mcp_baton.tasks.store import Batch, ClearPause, SetPause, Written
+from mcp_baton.tasks.store import Batch, ClearPause, SetPause, Written, write_decided
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.run import RunInput, new_task
 from mcp_baton.workflow.sources import Condition, FirstOf, constant, item, step_output
-from tests.fakes import ScriptedHost
+from tests.fakes import ScriptedHost, plan_of
 
 CHUNKS = 20
 SEEDS = int(os.environ.get("SEEDS", "20000")) // CHUNKS
@@ -271,6 +276,7 @@ class OneTask:
 
     def __init__(self) -> None:
         self.task: Any = None
+        self.supplied: dict[str, Json] = {}
 
     def now_ms(self) -> int:
         return 0
@@ -322,6 +328,7 @@ class PlanHost(ScriptedHost):
     announces = False
     broken: set[str] = dataclass_field(default_factory=set)
     kill_at: int = 0
+    happens: Callable[[str], None] = lambda _place: None
 
     def run(self, prepared: Prepared, _variables: Any, attempt: Attempt = FIRST) -> Outcome:
         self.kill_at -= 1
@@ -329,6 +336,7 @@ class PlanHost(ScriptedHost):
             raise Killed
         place = attempt.key() if attempt.key else ""
         self.log.append(place)
+        self.happens(place)
         if place in self.broken:
             return Failed("broken")
         return Succeeded(value_of(prepared.name, prepared.arguments))
@@ -375,16 +383,51 @@ def check(seed: int) -> None:
     assert store.task.status.terminal == (expected.pause is None), f"seed {seed}"
 
 
+def supply_an_element(workflow: Workflow, store: OneTask, broken: set[str], rng: Random, place: str) -> None:
+    """During the call of an element, sometimes let a client make the call of another one of the same list."""
+    step = workflow.step(place.partition("[")[0])
+    plan = plan_of(store.task, workflow)
+    items = plan.known.items_of(step) if step and plan.known and not store.task.status.terminal else None
+    if "[" not in place or step is None or plan.known is None or items is None or rng.random() > 0.2:
+        return
+    calls = {at: plan.known.at(items.elements[at]).arguments_of(step) for at in items.open}
+    at = rng.choice([*calls, None])
+    if at is None or list(calls.values()).count(calls[at]) > 1 or not isinstance(calls[at], dict):
+        return
+    name, arguments = step.name, calls[at]
+    if f"{name}[{at}]" in broken or not isinstance(arguments, dict):
+        return
+    call, outcome = ContinuationCall(name, arguments), Succeeded(value_of(name, arguments))
+
+    def decided(task: TaskRecord) -> Batch:
+        return continuation_batch(plan_of(task, workflow), call, outcome, TaskVariables(task.variables))
+
+    written = write_decided(store, store.task, decided, attempts=9, sleep=lambda _: None)  # type: ignore[arg-type]
+    store.supplied[f"{name}[{at}]"] = outcome.value
+    check_supplied(store, written.task)
+
+
+def check_supplied(store: OneTask, task: TaskRecord) -> None:
+    """Each result that a client has supplied is stored: among the elements, or in the list of results."""
+    state = state_of(task)
+    for place, value in store.supplied.items():
+        name, _, at = place.removesuffix("]").partition("[")
+        stored = state.lists[name][1] if name in state.lists else state.results[name]
+        assert stored[int(at)] == value
+
+
 def run(workflow: Workflow, store: OneTask, broken: set[str], kill_at: int, rng: Random) -> None:
     if store.task.status.terminal:
         return
-    host = PlanHost(pick=rng.randrange, broken=broken, kill_at=kill_at)
+    supply = partial(supply_an_element, workflow, store, broken, rng)
+    host = PlanHost(pick=rng.randrange, broken=broken, kill_at=kill_at, happens=supply)
     engine = Engine(host, store)  # type: ignore[arg-type]
     before = state_of(store.task)
     settled = {name for name, status in before.statuses.items() if status in ("completed", "skipped")}
     settled |= {f"{name}[{at}]" for name, (_, results) in before.lists.items() for at in results}
     with suppress(Killed):
         engine.resume(workflow, RUN_INPUT, engine.take(workflow, "kim", "t"))
+    check_supplied(store, store.task)
     assert settled.isdisjoint(host.log)
     assert len(host.log) == len(set(host.log))
     assert host.most_at_once <= max(workflow.parallel, 1) * max(step.parallel for step in workflow.steps)

@@ -161,7 +161,7 @@ def _ranked_items(plan: Plan, tool: str, call: Comparison, index: int, step: Ste
     items = plan.items_of(step["name"])
     for at in items.open if items else ():
         planned = plan.planned(step["name"], tool, call, Found(items.elements[at]) if items else None)
-        if planned.known and not (planned.changed | call.changed_by(planned.known)):
+        if (planned.known or planned.whole) and not (planned.changed | call.changed_by(planned.known)):
             yield Candidate(index, step, Rank.EQUAL, len(planned.known), at)
 
 
