@@ -7,10 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow
+from mcp_baton.protocol.json import Json
 from mcp_baton.server.definitions.resource import value_uri
-from mcp_baton.server.view import CHECKED
+from mcp_baton.server.view import CHECKED, may_use
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.jobs import JobStore
+from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from tests.e2e.background_support import Background, MakeBackground
 from tests.e2e.protocol.test_questions import FORM, respond
@@ -180,6 +182,17 @@ def test_a_task_needs_the_scopes_of_each_call_that_is_recorded_in_it(jobs: Backg
 
     assert client.task("get", task).error["message"] == "Unknown task"
     assert "5000" in json.dumps(clerk(client).task("get", task).result)
+
+
+@pytest.mark.parametrize("has_results", [False, True])
+def test_a_list_that_has_not_ended_needs_the_scopes_of_its_tool_if_it_has_results(has_results: bool) -> None:
+    seen = payroll_server(payday=False).visible_to({})
+    pay = {"name": "pay", "tool": "pay", "status": "pending"}
+    items = {"_workflow.items.pay": {"elements": [1, 2], "results": {"0": 5000}}} if has_results else {}
+    variables: dict[str, Json] = {PROGRESS: {"goal": "", "steps": [pay], "schemaVersion": 1}, **items}
+    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables, workflow="payday")
+
+    assert may_use(seen, task) is not has_results
 
 
 def test_a_task_of_a_workflow_that_is_gone_needs_every_scope(jobs: Background) -> None:

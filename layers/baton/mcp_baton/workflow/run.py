@@ -398,15 +398,20 @@ class Run:
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """The traces that must still be written to the task in its present state.
 
-        After a write with an unknown outcome, steps that it may have written are left out if they are completed or have
-        another result than before: their stored results are this run's, or those of later calls, which must not be
-        overwritten.
+        After a write with an unknown outcome, some of the steps that it may have written are left out, because their
+        stored results are this run's, or those of later calls, which must not be overwritten: completed steps, and
+        failures of this run if the step has another result than before.
         """
+        left = self.traces[self.written :]
         if not self.unsure:
-            return self.traces[self.written :]
-        completed = {name for name, status in statuses_of(task).items() if status is StepStatus.COMPLETED}
-        written = {name for name in self.unsure if name in completed or self._has_new_result(task, name)}
-        return [trace for trace in self.traces[self.written :] if trace.step.name not in written]
+            return left
+        statuses = statuses_of(task)
+        return [it for it in left if it.step.name not in self.unsure or not self._may_be_stored(it, task, statuses)]
+
+    def _may_be_stored(self, trace: StepTrace, task: TaskRecord, statuses: Mapping[str, StepStatus]) -> bool:
+        if statuses.get(trace.step.name) is StepStatus.COMPLETED:
+            return True
+        return isinstance(trace.outcome, Failed) and self._has_new_result(task, trace.step.name)
 
     def _has_new_result(self, task: TaskRecord, step: str) -> bool:
         """Whether a step has another result than when this run last read or wrote the task."""
