@@ -140,10 +140,6 @@ class Cloud:
             self.queue.append(Delivery(due_ms, delivery.event, delivery.attempt + 1))
         return outcome
 
-    def held(self, task_id: str) -> bool:
-        """Whether somebody's claim on a task of alice's holds for 10 s more at least."""
-        return int(self.table.item(task_id)["run"]["M"]["until"]["N"]) >= self.time.ms + 10_000
-
     def work(self, most: int = 100) -> list[str]:
         outcomes = []
         while self.queue:

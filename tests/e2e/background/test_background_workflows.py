@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from msgspec import structs
 
-from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable
 from mcp_baton.server.background import workflow_worker as hops
 from mcp_baton.server.workflows.runs import run_workflow
@@ -405,29 +405,6 @@ def test_a_workflow_that_is_deployed_no_more_fails_its_call(order: Order) -> Non
 
 
 # One at a time
-
-
-def test_a_worker_holds_both_tasks_while_a_step_takes_long(make_cloud: Callable[..., Cloud]) -> None:
-    server = Server("slow")
-
-    @server.tool
-    def grind(ctx: Context) -> None:
-        for part in range(3):
-            cloud.time.pass_s(LEASE_MS / 1000 - 5)
-            assert any(looked_around(ctx, part + look / LOOKS) for look in range(LOOKS))
-
-    def looked_around(ctx: Context, progress: float) -> bool:
-        ctx.report_progress(progress)  # wakes the worker's thread
-        Event().wait(0.02)
-        cloud.time.pass_s(0.1)
-        return cloud.held(call) and cloud.held(own)
-
-    grinding = Workflow(name="mill", description="grind", steps=[Step("grind", tool="grind")], background=True)
-    server.add_workflow(grinding)
-    cloud = make_cloud(server, lives_s=900)
-    client, call, own = started(cloud, workflow="mill")
-    assert cloud.work() == ["completed"]
-    assert returned(client, call)["structuredContent"]["task_status"] == "completed"
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,8 @@ def test_a_task_needs_the_scopes_of_each_call_that_is_recorded_in_it(jobs: Backg
 def test_a_list_that_has_not_ended_needs_the_scopes_of_its_tool_if_it_has_results(has_results: bool) -> None:
     seen = payroll_server(payday=False).visible_to({})
     pay = {"name": "pay", "tool": "pay", "status": "pending"}
-    items: dict[str, Json] = (
-        {"_workflow.items.pay": {"elements": [1, 2], "results": {"0": 5000}}} if has_results else {}
-    )
+    results: dict[str, Json] = {"_workflow.items.pay": {"elements": [1, 2], "results": {"0": 5000}}}
+    items = results if has_results else {}
     variables: dict[str, Json] = {PROGRESS: {"goal": "", "steps": [pay], "schemaVersion": 1}, **items}
     task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables, workflow="payday")
 
