@@ -477,9 +477,12 @@ def _output_of(step: Step, tools: Mapping[str, Callee]) -> Schema | None:
     if step.tool is None:
         return _NULL
     schema = tools[step.tool].output() if step.tool in tools else None
-    if schema is None or step.each is None:
-        return schema
-    return {"type": "array", "items": schema, "$defs": schema.get("$defs", {})}
+    return schema if schema is None else output_of(step, schema)
+
+
+def output_of(step: Step, schema: Schema) -> Schema:
+    """The JSON Schema of a step's output, from that of its tool's output."""
+    return schema if step.each is None else {"type": "array", "items": schema, "$defs": schema.get("$defs", {})}
 
 
 def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> Iterator[str]:
