@@ -142,7 +142,7 @@ test-containers: containers ## Run the next two with one build (ARGS="-x")
 	$(IN_CONTAINERS) tests/deployed $(ARGS)
 
 .PHONY: test-deployed
-test-deployed: containers ## Deploy to an emulator of AWS on this machine and test the deployment (ARGS="-k alarms")
+test-deployed: containers ## Deploy to an emulator of AWS on this machine and test the deployment (ARGS="-k races")
 	$(IN_CONTAINERS) tests/deployed --ignore=tests/deployed/test_sam_local.py $(ARGS)
 
 .PHONY: sam-local
@@ -173,7 +173,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 tests/site/.venv/bin/python -m mkdocs
 
 .PHONY: docs
 docs: $(SETUP_FIRST) ## Build the documentation into dist/docs; dead links, anchors and references fail
-	@$(MKDOCS) build --strict --quiet
+	@$(MKDOCS) build --strict
 
 .PHONY: docs-serve
 docs-serve: setup-tests ## Serve the documentation at http://127.0.0.1:8001 and reload it after each change (ARGS="-a localhost:9000")

@@ -58,11 +58,6 @@ def tools_call() -> Probe:
     return Probe(_event("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}), "content")
 
 
-def echo_call() -> Probe:
-    """A call of `echo`, answered whole."""
-    return Probe(_event("tools/call", {"name": "echo", "arguments": {"text": "Hello"}}), "Hello")
-
-
 def streamed_call() -> Probe:
     """A call of `add` by a client that wants progress."""
     params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {"progressToken": "t"}}

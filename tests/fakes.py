@@ -28,6 +28,7 @@ from mcp_baton.workflow.host import (
     FIRST,
     Attempt,
     FetchedResource,
+    Host,
     Mismatch,
     Outcome,
     Prepared,
@@ -52,7 +53,6 @@ class FunctionContext:
     aws_request_id: str = "request-1"
 
     def get_remaining_time_in_millis(self) -> int:
-        """As `remaining_ms` says."""
         return self.remaining_ms()
 
 
@@ -71,19 +71,16 @@ class Wire:
     pieces: list[bytes] = field(default_factory=list)
 
     def open(self, status: int, headers: Mapping[str, str]) -> "Wire":
-        """Begin the answer."""
         self.heads.append((status, headers))
         return self
 
     def write(self, data: bytes) -> None:
-        """Take a piece."""
         if self.gone:
             raise ClientGone
         self.pieces.append(data)
 
     @property
     def data(self) -> bytes:
-        """All that was written."""
         return b"".join(self.pieces)
 
 
@@ -114,19 +111,16 @@ class Line:
     request_id: str = "r-1"
 
     def remaining_ms(self) -> int | None:
-        """As `left_ms` says."""
         return self.left_ms()
 
     def add_headers(self, _headers: Mapping[str, str]) -> None:
         """Headers are of no interest here."""
 
     def open_stream(self, status: int, headers: Mapping[str, str]) -> "Line":
-        """Begin the answer."""
         self.opened.append((status, headers))
         return self
 
     def write(self, data: bytes) -> None:
-        """Take what is sent, as long as there is patience."""
         if len(self.sent) >= self.patience:
             raise ClientGone
         self.sent.append(data)
@@ -181,11 +175,9 @@ class Pauses:
     taken: list[float] = field(default_factory=list)
 
     def monotonic(self) -> float:
-        """The time, seconds."""
         return self.s
 
     def sleep(self, seconds: float) -> None:
-        """Let it pass."""
         self.taken.append(seconds)
         self.s += seconds
 
@@ -216,6 +208,31 @@ def task_of(
     return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, stored, kept=kept or {})
 
 
+class CallsInAnyOrder:
+    """Implements `workflow.host.Threads` in one thread: a call runs when the engine waits for its end.
+
+    Args:
+        pick: From the number of calls that are under way: the index of the one that ends next.
+    """
+
+    def __init__(self, host: "ScriptedHost", pick: Callable[[int], int]) -> None:
+        self._host, self._pick = host, pick
+        self._calls: list[Callable[[Host], Any]] = []
+
+    def start(self, call: Callable[[Host], Any], _pulse: Callable[[], float] | None) -> None:
+        self._calls.append(call)
+        self._host.most_at_once = max(self._host.most_at_once, len(self._calls))
+
+    def ask(self, question: Callable[[], Any]) -> Any:
+        return question()
+
+    def next(self) -> Any:
+        return self._calls.pop(self._pick(len(self._calls)))(self._host)
+
+    def close(self) -> None:
+        """Nothing runs any more."""
+
+
 @dataclass
 class ScriptedHost:
     """A server whose tools do what the test says, and which remembers all that was asked of it.
@@ -233,12 +250,13 @@ class ScriptedHost:
     requires: frozenset[str] = frozenset()
     starts: int = 1000
     log: list[str] = field(default_factory=list)
+    pick: Callable[[int], int] = lambda _count: 0
+    most_at_once: int = 0
 
     def __post_init__(self) -> None:
         self.pulse: Callable[[], float] = lambda: 1.0
 
     def required(self, _tool: str) -> frozenset[str]:
-        """The same for every tool."""
         return self.requires
 
     def answer_schema(self, _question: Argument) -> JsonObject:
@@ -249,7 +267,6 @@ class ScriptedHost:
         return True
 
     def describe(self, tool: str) -> str:
-        """A sentence."""
         return f"Does {tool}."
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
@@ -257,7 +274,6 @@ class ScriptedHost:
         return self.mismatches.get(tool) or Prepared(tool, arguments, dict(arguments))
 
     def canonical(self, _tool: str, arguments: JsonObject) -> JsonObject:
-        """The arguments as they are."""
         return arguments
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, _attempt: Attempt = FIRST) -> Outcome:
@@ -267,7 +283,6 @@ class ScriptedHost:
         return self.tools[tool](arguments, variables) if tool in self.tools else Succeeded({"from": tool})
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
-        """A resource that there is."""
         self.log.append(f"read {uri}")
         if uri not in self.resources:
             raise ResourceUnavailable(f"there is no resource {uri}")
@@ -276,7 +291,6 @@ class ScriptedHost:
     announces = True
 
     def announce(self, started: int, total: int, step: str, _task_id: str | None) -> None:
-        """Note it."""
         self.log.append(f"announce {started}/{total} {step}")
 
     def left_ms(self) -> int | None:
@@ -299,9 +313,12 @@ class ScriptedHost:
         """What finds it in the log."""
         return "id-1"
 
+    def beside(self) -> "CallsInAnyOrder":
+        """The calls that are under way end in the order that `pick` chooses."""
+        return CallsInAnyOrder(self, self.pick)
+
     @property
     def calls(self) -> list[str]:
-        """The calls in the log."""
         return [entry for entry in self.log if entry.startswith("call")]
 
 
@@ -340,12 +357,10 @@ class RecordingStore:
 
     @property
     def answers(self) -> AnswerStore:
-        """The real store's."""
         return self.below.answers
 
     @property
     def jobs(self) -> JobStore:
-        """The real store's."""
         return self.below.jobs
 
     def within(self, _left_ms: Callable[[], int | None]) -> Self:
@@ -357,7 +372,6 @@ class RecordingStore:
         return self._store.now_ms() if self._store else 0
 
     def create(self, task: NewTask) -> TaskRecord:
-        """Keep what was created."""
         self.request("create")
         self.created.append(self.below.create(task))
         return self.created[-1]
@@ -371,7 +385,6 @@ class RecordingStore:
     complete = _asked(TaskStore.complete)
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
-        """Keep what was to be written."""
         self.batches.append(batch)
         self.versions.append(task.version)
         self.request("write")
@@ -379,7 +392,6 @@ class RecordingStore:
 
     @property
     def below(self) -> TaskStore:
-        """The real store."""
         assert self._store, "there is no store to ask"
         return self._store
 

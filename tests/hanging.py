@@ -32,7 +32,6 @@ class VirtualQueue[Element]:
         self._elements = deque[Element]()
 
     def put(self, element: Element) -> None:
-        """Add an element."""
         self._elements.append(element)
 
     def get(self, timeout: float | None = None) -> Element:
@@ -59,7 +58,6 @@ class VirtualThread:
         self.daemon = daemon
 
     def start(self) -> None:
-        """Let it begin now."""
         self._time.begin(self._time.s, lambda: void(self._run()))
 
 

@@ -63,12 +63,10 @@ class MemoryDynamoDB:
         self._lock = Lock()
 
     def create(self, name: str) -> None:
-        """Make a table, empty."""
         self._tables[name] = Database()
 
     @property
     def names(self) -> list[str]:
-        """The tables that there are."""
         return [*self._tables]
 
     def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
@@ -116,7 +114,6 @@ def loopback_server(engine: MemoryDynamoDB) -> LocalServer:
 
 
 def memory_client(engine: MemoryDynamoDB) -> "DynamoDBClient":
-    """A client of a DynamoDB in memory."""
     answering: Any = engine
     return embedded_client(answering)
 

@@ -21,7 +21,6 @@ def missing(reason: str) -> NoReturn:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port

@@ -18,7 +18,6 @@ class Requests:
     sent: list[str] = field(default_factory=list)
 
     def note(self, event_name: str, **_: object) -> None:
-        """Take down one request."""
         self.sent.append(event_name.rpartition(".")[2])
 
     def take(self) -> list[str]:

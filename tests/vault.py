@@ -50,7 +50,6 @@ class Vault:
         return taken
 
     def note(self, params: dict[str, Any], **_: object) -> None:
-        """Take down one read."""
         self.reads.append(params["VersionStage"])
         if self.silent:
             raise ConnectionClosedError(endpoint_url="https://secretsmanager")

@@ -1,10 +1,10 @@
-"""The monthly sales report: a small data pipeline that needs the model for one thing, the summary."""
+"""Two reports. The monthly sales report needs the model for one thing, the summary; the regional one needs no model."""
 
 import time
 from dataclasses import dataclass
 from typing import Annotated
 
-from mcp_baton import Context, ToolError, ask_model, step
+from mcp_baton import Context, ToolError, ask_model, item, or_default, step
 from shop import send_message, server
 
 PAGE_ROWS = 3
@@ -26,6 +26,12 @@ WAREHOUSE = {
     ]
 }
 """Product, units and revenue in EUR, by month. A negative row is a return that was booked as a sale."""
+
+REGIONS = {
+    "2026-09": {"Berlin": 41, "Lyon": 23, "Porto": 0, "Turin": 12},
+    "2026-10": {"Berlin": 0, "Lyon": 0},
+}
+"""The number of orders by region, by month."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +118,54 @@ def monthly_report(month: Annotated[str, "The month, such as 2026-09"]) -> None:
     step(send_message, name="announce")(
         to="managers@example.com", text="The sales report for {month} is out.", reference=report.url
     )
+
+
+@dataclass(frozen=True)
+class RegionOrders:
+    """The number of orders of a region."""
+
+    region: str
+    orders: int
+
+
+@server.tool
+def find_regions(month: Annotated[str, "The month, such as 2026-09"]) -> list[str]:
+    """Find the regions that had a shop in a month."""
+    if month not in REGIONS:
+        raise ToolError(f"there are no regions for {month!r}; there are for {', '.join(REGIONS)}")
+    return list(REGIONS[month])
+
+
+@server.tool
+def count_orders(
+    month: Annotated[str, "The month, such as 2026-09"], region: Annotated[str, "One region, such as Berlin"]
+) -> RegionOrders:
+    """Count the orders of one region in a month."""
+    if region not in REGIONS.get(month, {}):
+        raise ToolError(f"there was no shop in {region!r} in {month!r}")
+    return RegionOrders(region, REGIONS[month][region])
+
+
+@server.tool
+def add_orders(counts: Annotated[list[RegionOrders], "The regions, as count_orders returns them"]) -> int:
+    """Add up the orders of all regions."""
+    return sum(count.orders for count in counts)
+
+
+@server.tool
+def best_region(counts: Annotated[list[RegionOrders], "The regions, as count_orders returns them"]) -> str:
+    """Name the region with the most orders."""
+    return max(counts, key=lambda count: count.orders).region
+
+
+@server.workflow(title="Orders by region", parallel=2)
+def regional_report(month: Annotated[str, "The month, such as 2026-09"]) -> None:
+    """Count the orders of every region, and announce the best region."""
+    regions = step(find_regions, name="find")(month=month)
+    counts = step(count_orders, name="count", each=regions, parallel=8)(month=month, region=item())
+    total = step(add_orders, name="add")(counts=counts)
+    best = step(best_region, name="best", when=total > 0)(counts=counts)
+    news = or_default(best, "no orders")
+    # The two messages do not need each other, so they are sent at the same time.
+    step(send_message, name="tell_managers")(to="managers@example.com", text="Orders of {month}", reference=news)
+    step(send_message, name="tell_shops")(to="shops@example.com", text="Orders of {month}", reference=news)

@@ -30,17 +30,9 @@ type Ask = Callable[[str, Sequence[Path]], str]
 
 def pip_audit(source: str, files: Sequence[Path]) -> str:
     """Ask a source about the packages in requirements files, and about no others. Nothing is installed."""
-    command: list[str | Path] = [
-        TOOLS / "pip-audit",
-        "--vulnerability-service",
-        source,
-        "--timeout",
-        str(TIMEOUT_S),
-        "--format",
-        "json",
-    ]
-    command += ["--progress-spinner", "off", "--disable-pip", "--no-deps"]
-    command += [word for file in files for word in ("--requirement", str(file))]
+    options = f"--vulnerability-service {source} --timeout {TIMEOUT_S} --format json --progress-spinner off"
+    words = [word for file in files for word in ("--requirement", file)]
+    command = [TOOLS / "pip-audit", *options.split(), "--disable-pip", "--no-deps", *words]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
 
 
@@ -114,7 +106,6 @@ def audit(ask: Ask, folder: Path, files: Sequence[Path]) -> str | int:
 
 
 def main(note: Path | None) -> int:
-    """Audit what this repository locks."""
     with TemporaryDirectory() as folder:
         status = audit(pip_audit, Path(folder), locked(Path(folder)))
     if note is not None:

@@ -17,17 +17,11 @@ def findings(folder: Path, sources: Sequence[str] = SOURCES) -> Iterator[Finding
     Raises:
         AuditError: bandit did not read every file.
     """
-    command: list[str | Path] = [
-        TOOLS / "bandit",
-        "--quiet",
-        "--ignore-nosec",
-        "--format",
-        "json",
-        "--recursive",
-        *sources,
-    ]
+    options = ["--quiet", "--ignore-nosec", "--format", "json", "--recursive"]
+    command = [str(TOOLS / "bandit"), *options, *sources]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    yield from parsed(done.stdout, done.stderr, {str(path) for path in python_files(folder, sources)})
+    expected = {str(path.relative_to(folder)) for source in sources for path in (folder / source).rglob("*.py")}
+    yield from parsed(done.stdout, done.stderr, expected)
 
 
 def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
@@ -50,14 +44,7 @@ def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
         yield Finding(f"{issue['test_id']} {issue['filename']}", f"{where}: {issue['issue_text']} {issue['more_info']}")
 
 
-def python_files(folder: Path, sources: Sequence[str]) -> Iterator[Path]:
-    """The files that bandit has to look at, seen from the folder."""
-    for source in sources:
-        yield from (path.relative_to(folder) for path in (folder / source).rglob("*.py"))
-
-
 def main() -> int:
-    """Audit this repository."""
     return report("bandit", findings(ROOT))
 
 

@@ -28,13 +28,13 @@ class Finding:
     text: str
 
 
-def accepted(auditor: str, text: str | None = None) -> Mapping[str, str]:
+def accepted(auditor: str) -> Mapping[str, str]:
     """The reasons of an auditor's table in accepted.toml, by finding.
 
     Raises:
         AuditError: a finding has no reason.
     """
-    table = tomllib.loads(ACCEPTED.read_text() if text is None else text)[auditor]
+    table = tomllib.loads(ACCEPTED.read_text())[auditor]
     if silent := [key for key, reason in table.items() if not isinstance(reason, str) or not reason.strip()]:
         raise AuditError(f"accepted.toml, [{auditor}]: no reason is given for {', '.join(silent)}")
     return {str(key): str(reason) for key, reason in table.items()}

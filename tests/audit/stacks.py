@@ -71,7 +71,6 @@ def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
 
 
 def main() -> int:
-    """Audit this repository's template."""
     return report("checkov", findings(stacks()))
 
 

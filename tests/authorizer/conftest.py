@@ -44,18 +44,15 @@ class Issuer:
         return jwt.encode(present, private, algorithm=algorithm, headers={"kid": key} | (headers or {}))
 
     def jwk(self, name: str) -> dict[str, Any]:
-        """A public key as the issuer publishes it."""
         algorithm, private = self.keys[name]
         implementation: Any = jwt.get_algorithm_by_name(algorithm)
         public: dict[str, Any] = implementation.to_jwk(private.public_key(), as_dict=True)
         return public | {"kid": name, "alg": algorithm, "use": "sig"}
 
     def jwks(self) -> dict[str, Any]:
-        """Every public key."""
         return {"keys": [self.jwk(name) for name in self.keys]}
 
     def find_key(self, token: str) -> jwt.PyJWK:
-        """The key that a token names."""
         name = jwt.get_unverified_header(token)["kid"]
         if name not in self.keys:
             raise UnknownKey(name)

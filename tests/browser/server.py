@@ -8,7 +8,19 @@ from pydantic import AfterValidator
 
 import orders  # noqa: F401 - registers the workflow refund_order
 import sales
-from mcp_baton import Argument, Step, ToolError, Workflow, ask_model, ask_user, constant, prompt_arg, step, step_output
+from mcp_baton import (
+    Argument,
+    Step,
+    ToolError,
+    Workflow,
+    ask_model,
+    ask_user,
+    constant,
+    item,
+    prompt_arg,
+    step,
+    step_output,
+)
 from mcp_baton.aws import handler
 from shop import server
 
@@ -185,6 +197,20 @@ def borrow(title: str) -> None:
         "notes": ask_model("notes", "What did the reader say?", returns=list[str]),
     }
     step(lend)(book=title, **values)
+
+
+@server.tool
+def pack(article: str) -> str:
+    """Pack an article."""
+    if article == "desk":
+        raise ToolError("too large")
+    return f"packed {article}"
+
+
+@server.workflow
+def pack_all() -> None:
+    """Pack all articles."""
+    step(pack, each=["lamp", "desk", "book"])(article=item())
 
 
 server.add_workflow(Workflow(name="write_report", description="write it", steps=[Step("write", tool=long_report)]))

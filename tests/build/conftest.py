@@ -5,26 +5,23 @@ Each is built once a run, whichever of the tests' workers comes first.
 
 import os
 import platform
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mcp_baton.cli.app import main
 from tests.once import once
+from tests.release.conftest import BuildFailed, Distributions, distributions, run
 from tests.runtime.conftest import api, start
 
-__all__ = ["api", "start"]
+__all__ = ["BuildFailed", "api", "distributions", "start"]
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples" / "sample"
 HERE = {"x86_64": "x86_64", "aarch64": "arm64"}.get(platform.machine(), "x86_64")
 OTHER = "arm64" if HERE == "x86_64" else "x86_64"
 BROUGHT = ROOT / ".tools" / "uv" / "bin"
-BUILD_WITHIN_S = 300
 
 type BuildLayer = Callable[..., Path]
 """`build_layer(architecture, source=…)`: the layer as it will be under `/opt`."""
@@ -54,11 +51,9 @@ def layer(artifacts: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def layer_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same layer as a zip, built by `make layer`."""
-
     def built() -> str:
         folder = tmp_path_factory.mktemp("dist")
-        run(["make", "--no-print-directory", "layer", f"ARCHITECTURE={HERE}", f"DIST={folder}"], {})
+        run(["make", "--no-print-directory", "layer", f"ARCHITECTURE={HERE}", f"DIST={folder}"])
         [made] = folder.iterdir()
         return str(made)
 
@@ -66,17 +61,8 @@ def layer_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Baton's wheel."""
-
-    def built() -> str:
-        folder = tmp_path_factory.mktemp("dist")
-        uv = os.environ.get("UV") or shutil.which("uv") or str(BROUGHT / "uv")
-        run([uv, "build", "--quiet", "--wheel", "--out-dir", folder], {})
-        [made] = folder.glob("*.whl")
-        return str(made)
-
-    return Path(once(tmp_path_factory, "wheel", built))
+def wheel(distributions: Distributions) -> Path:
+    return distributions.wheel
 
 
 @pytest.fixture(scope="session")
@@ -111,25 +97,3 @@ def others_layer(project: Path, build_layer: BuildLayer, tmp_path_factory: pytes
         return str(build_layer(OTHER, project / "layers" / "baton"))
 
     return Path(once(tmp_path_factory, "others-layer", built))
-
-
-class BuildFailed(Exception):
-    """A build that stopped; its text is what the build said."""
-
-
-def run(command: list[str | Path], environment: Mapping[str, str]) -> None:
-    """Run a build to its end, with a Python 3.13 for byte code when the tests run on one."""
-    inherited = {name: value for name, value in os.environ.items() if name not in {"ARCHITECTURE", "MAKEFLAGS"}}
-    if sys.version_info[:2] == (3, 13):
-        inherited["PYTHON313"] = sys.executable
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**inherited, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BUILD_WITHIN_S,
-    )
-    if done.returncode != 0:
-        raise BuildFailed(done.stdout + done.stderr)

@@ -74,7 +74,6 @@ def start_built(start: Start, artifacts: Path, table_url: str) -> StartBuilt:
 
 @pytest.fixture
 def built(api: RuntimeApi, start_built: StartBuilt) -> RuntimeApi:
-    """The built function is running."""
     start_built()
     return api
 
@@ -117,21 +116,15 @@ def test_the_built_function_answers_every_event_of_the_sample(built: RuntimeApi)
     assert others == {"get-not-allowed": 405, "preflight": 204}
 
 
-def test_the_built_function_keeps_a_paused_workflow_in_dynamodb(built: RuntimeApi) -> None:
-    meta = paused(built)
-
-    listed = json.loads(answer(built, event("tasks-list"))[1])
-
-    assert meta["task_status"] == "working"
-    assert meta["pause_reason"]["type"] == "toolError"
-    assert meta["task_id"] in {task["taskId"] for task in listed["result"]["tasks"]}
-
-
-def test_the_built_function_streams(built: RuntimeApi) -> None:
+def test_the_built_function_streams_and_keeps_a_paused_workflow_in_dynamodb(built: RuntimeApi) -> None:
     delivery = built.invoke(event("prompts-get-refund-pauses")).wait()
+    meta = paused(built)
+    listed = json.loads(answer(built, event("tasks-list"))[1])
 
     assert delivery.headers["lambda-runtime-function-response-mode"] == "streaming"
     assert len(delivery.chunks) > 2
+    assert (meta["task_status"], meta["pause_reason"]["type"]) == ("working", "toolError")
+    assert meta["task_id"] in {task["taskId"] for task in listed["result"]["tasks"]}
 
 
 def test_the_sample_publishes_through_the_layers_boto3_whatever_the_runtime_brings(

@@ -58,23 +58,6 @@ def test_every_module_is_imported_from_the_zip_alone(layer_zip: Path, tmp_path: 
     assert (int(count) > SOME_MODULES, elsewhere.strip()) == (True, "[]")
 
 
-def test_the_same_files_give_the_same_zip_whenever_they_were_written(tmp_path: Path) -> None:
-    contents = {"python/b.py": "b", "python/a.py": "a", "baton-runtime": "#!/bin/sh\n"}
-    written = []
-    for folder, order, time in (("first", 1, 1_000_000_000), ("second", -1, 1_700_000_000)):
-        for name in list(contents)[::order]:
-            path = tmp_path / folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(contents[name])
-            os.utime(path, (time, time))
-        (tmp_path / folder / "baton-runtime").chmod(0o755)
-        zipped.write(tmp_path / folder, tmp_path / f"{folder}.zip")
-        written.append((tmp_path / f"{folder}.zip").read_bytes())
-
-    assert written[0] == written[1]
-    assert zipfile.ZipFile(tmp_path / "first.zip").namelist() == ["baton-runtime", "python/a.py", "python/b.py"]
-
-
 def test_a_layer_that_lambda_would_refuse_is_no_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "layer").mkdir()
     (tmp_path / "layer" / "noise").write_bytes(os.urandom(1000))

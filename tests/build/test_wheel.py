@@ -1,7 +1,6 @@
 """The wheel: it brings the files of new projects as they are here, and Baton for a project's layer."""
 
 import os
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -16,12 +15,6 @@ def test_the_wheel_holds_the_files_of_a_project_as_they_are_in_this_repository(w
         held = {name.removeprefix(FILES): archive.read(name) for name in archive.namelist() if name.startswith(FILES)}
 
     assert held == {origin: (ROOT / origin).read_bytes() for origin in SOURCES.values()}
-
-
-def test_the_wheel_contains_the_files_of_a_new_project() -> None:
-    reported = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-
-    assert reported["force-include"] == {origin: FILES + origin for origin in SOURCES.values()}
 
 
 def test_deployed_packages_are_locked_with_hashes_and_without_the_command_line(project: Path, wheel: Path) -> None:
@@ -50,5 +43,4 @@ def test_a_projects_layer_has_baton_as_it_is_in_this_repository(others_layer: Pa
 
 
 def modules(package: Path) -> dict[str, bytes]:
-    """The modules of a package, by path."""
     return {path.relative_to(package).as_posix(): path.read_bytes() for path in package.rglob("*.py")}

@@ -47,7 +47,6 @@ def function(server: Server, dynamodb: str, origins: frozenset[str]) -> Function
 
 
 def main(dynamodb: str) -> None:
-    """Serve until killed."""
     client = http_client(dynamodb)
     create_table(client, TABLE)
     client.close()

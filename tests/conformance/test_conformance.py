@@ -59,14 +59,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the suite.
-
-    Attributes:
-        revision: The requirement set.
-        scenarios: What the suite says it ran.
-        checks: The verdicts, by scenario; a scenario that broke has none.
-        output: What the suite printed.
-    """
+    """One run: the scenarios that the suite says it ran, and their verdicts; a scenario that broke has none."""
 
     revision: str
     scenarios: frozenset[str]

@@ -1,8 +1,7 @@
 """Who calls: what a request needs beside its message to get to an API as somebody."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import httpx2
 from botocore.auth import SigV4Auth
@@ -11,48 +10,30 @@ from botocore.credentials import Credentials
 
 from tests.deployed.machine import REGION
 
-
-class Caller(Protocol):
-    """Makes a request one of its own, as httpx's `auth` does."""
-
-    def __call__(self, request: httpx2.Request) -> httpx2.Request:
-        """The request, told who sends it."""
+type Caller = Callable[[httpx2.Request], httpx2.Request]
+"""Makes a request one of its own, as httpx's `auth` does."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderCaller:
-    """A caller who says who they are in headers, or says nothing.
-
-    Attributes:
-        headers: What they say. With `Host`, by which the twin finds the API, where the address does not say it.
-    """
+    """A caller who says who they are in headers, or says nothing. `Host` says which API it is, for the twin."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, request: httpx2.Request) -> httpx2.Request:
-        """The request with the headers."""
         request.headers.update(self.headers)
         return request
 
 
-@dataclass(frozen=True, slots=True)
-class SigningCaller:
-    """A caller with an AWS identity, who signs each request with Signature Version 4.
+def signing_caller(host: str, key: str, secret: str) -> Caller:
+    """A caller with an AWS identity, who signs each request to this host with Signature Version 4."""
 
-    Attributes:
-        host: The API's host name.
-        key: The identity's access key.
-        secret: Its secret.
-    """
-
-    host: str
-    key: str
-    secret: str = field(repr=False)
-
-    def __call__(self, request: httpx2.Request) -> httpx2.Request:
-        """The request, signed, its body included, for the host that it names: not for the twin's address."""
-        url = str(request.url.copy_with(netloc=self.host.encode()))
-        signed = AWSRequest(request.method, url, headers={"Host": self.host}, data=request.content)
-        SigV4Auth(Credentials(self.key, self.secret), "execute-api", REGION).add_auth(signed)
+    def sign(request: httpx2.Request) -> httpx2.Request:
+        # For the host that the request names: not for the twin's address.
+        url = str(request.url.copy_with(netloc=host.encode()))
+        signed = AWSRequest(request.method, url, headers={"Host": host}, data=request.content)
+        SigV4Auth(Credentials(key, secret), "execute-api", REGION).add_auth(signed)
         request.headers.update(dict(signed.headers.items()))
         return request
+
+    return sign

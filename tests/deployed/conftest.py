@@ -3,18 +3,16 @@
 import shutil
 import signal
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.deployed.deployment import SAM_LOG, Stack, Twin, running_workflow_tool
-from tests.deployed.evidence import Evidence, tail
+from tests.deployed.evidence import WATCHED, sections
 from tests.deployed.image import ensure_runtime_image
 from tests.deployed.issuer import Issuer, running_issuer
 from tests.deployed.machine import docker_client, emulator
 from tests.deployed.page import Page, Served
-from tests.deployed.project import built_project
 
 ORIGIN = "https://app.example.com"
 """Whose pages may call the probe."""
@@ -22,17 +20,14 @@ WORKER_S = 30
 """How long one invocation of the probe's worker may take, its start included: too short for a night's rests, of which
 none begins in the last six seconds.
 """
-EARLY = ("building", "making_project", "twin", "serving_page")
-"""What is begun at once, in this order, where a test wants it: the build is made while the twin starts."""
-EVIDENCE = pytest.StashKey[Evidence]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Begin with an empty log, and end what was started when told to stop, as when interrupted."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     SAM_LOG.parent.mkdir(exist_ok=True)
     SAM_LOG.write_bytes(b"")
-    config.stash[EVIDENCE] = Evidence()
+    WATCHED.append(SAM_LOG)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,25 +35,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What is said from now on is said during this test."""
-    item.config.stash[EVIDENCE].begin()
-
-
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Have a failure print what the deployed things said. A deployment may be older than the test that it fails."""
     report = yield
     if report.failed:
-        report.sections.append((f"the end of {SAM_LOG.name}", tail(SAM_LOG.read_bytes())))
-        report.sections += item.config.stash[EVIDENCE].sections()
+        report.sections += sections()
     return report
-
-
-@pytest.fixture(scope="session")
-def evidence(pytestconfig: pytest.Config) -> Evidence:
-    """What is printed when a test fails."""
-    return pytestconfig.stash[EVIDENCE]
 
 
 @pytest.fixture(scope="session")
@@ -68,52 +51,22 @@ def image() -> str:
 
 
 @pytest.fixture(scope="session")
-def early() -> Iterator[ThreadPoolExecutor]:
-    """Does what takes long while something else is waited for."""
-    with ThreadPoolExecutor() as executor:
-        yield executor
-
-
-@pytest.fixture(scope="session")
 def page() -> Page:
     return Page.read()
 
 
 @pytest.fixture(scope="session")
-def building(early: ThreadPoolExecutor, page: Page) -> Future[Path]:
-    """Everything that is deployed, on its way."""
-    return early.submit(page.build)
-
-
-@pytest.fixture(scope="session")
-def build(building: Future[Path]) -> Path:
+def build(page: Page) -> Path:
     """Everything that is deployed, as SAM built it at the page's command, with the sample as the server."""
-    return building.result()
+    return page.build()
 
 
 @pytest.fixture(scope="session")
-def serving_page(
-    page: Page, image: str, build: Path, tmp_path_factory: pytest.TempPathFactory, evidence: Evidence
-) -> Iterator[Served]:
+def serving_page(page: Page, image: str, build: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The page's other commands, on their way, down to the last one, which serves until the tests are over."""
     with page.serving(tmp_path_factory.mktemp("page")) as served:
-        evidence.watch(served.log)
+        WATCHED.append(served.log)
         yield served
-
-
-@pytest.fixture(scope="session")
-def making_project(early: ThreadPoolExecutor, tmp_path_factory: pytest.TempPathFactory) -> Future[Path]:
-    """A project as `baton new` makes it, built, on its way."""
-    return early.submit(built_project, tmp_path_factory.mktemp("project"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def started(request: pytest.FixtureRequest) -> None:
-    """Begin what takes long, and go on to the first test meanwhile."""
-    wanted = {name for item in request.session.items if isinstance(item, pytest.Function) for name in item.fixturenames}
-    for fixture in EARLY:
-        if fixture in wanted:
-            request.getfixturevalue(fixture)
 
 
 @pytest.fixture(scope="session")
@@ -123,9 +76,9 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
 
 
 @pytest.fixture(scope="session")
-def twin(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer, evidence: Evidence) -> Iterator[Twin]:
+def twin(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer) -> Iterator[Twin]:
     log = tmp_path_factory.mktemp("twin") / "twin.log"
-    evidence.watch(log)
+    WATCHED.append(log)
     with running_workflow_tool(log, issuer.docker_flags) as twin:
         yield twin
 

@@ -29,5 +29,4 @@ def served_since(stack: Stack, moment: float) -> list[int]:
 
 
 def said_by_worker(stack: Stack) -> str:
-    """All that the containers of the stack's worker have written."""
     return "\n".join(container.logs().decode() for container in containers_of(stack, worker=True))

@@ -33,22 +33,15 @@ FIRST_SDK = Path(__file__).parent / "first_sdk"
 type Era = Literal["2025", "2026"]
 
 
+@dataclass(frozen=True, slots=True)
 class Talk:
-    """One client's talk with the server.
+    """The official client's talk with the server, with the messages of the progress notifications so far."""
 
-    Attributes:
-        client: The official client.
-        era: The era that it speaks.
-        progress: The messages of the progress notifications so far.
-    """
-
-    def __init__(self, client: Client, era: Era, progress: list[str]) -> None:
-        self.client = client
-        self.era = era
-        self.progress = progress
+    client: Client
+    era: Era
+    progress: list[str]
 
     async def names(self) -> tuple[set[str], set[str]]:
-        """The tools and the prompts that are listed."""
         tools, prompts = await self.client.list_tools(), await self.client.list_prompts()
         return {tool.name for tool in tools.tools}, {prompt.name for prompt in prompts.prompts}
 
@@ -179,11 +172,9 @@ class HttpAnswer:
 
 
 def ask(url: str, caller: Caller, body: bytes | None = TOOLS_LIST, *, method: str = "POST") -> HttpAnswer:
-    """Send one request."""
     response = httpx2.request(method, url, content=body, headers=JSON, auth=caller, timeout=TIMEOUT_S)
     return HttpAnswer(response.status_code, dict(response.headers), response.text)
 
 
 def statuses(meta: Mapping[str, Any]) -> list[str]:
-    """The steps' statuses, in order."""
     return [step["status"] for step in meta["steps"]]

@@ -47,18 +47,12 @@ class NotReady(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A running twin of AWS.
-
-    Attributes:
-        url: Where all its services listen.
-        log: What it prints.
-    """
+    """A running twin of AWS: where all its services listen, and what it prints."""
 
     url: str
     log: Path
 
     def client(self, service: str) -> Any:
-        """A client of one of its services."""
         return client_of(service, self.url)
 
     def deploy(self, build: Path, stack: str) -> "Stack":
@@ -74,7 +68,6 @@ class Twin:
         return self.stack(stack)
 
     def stack(self, name: str) -> "Stack":
-        """A stack that is deployed."""
         return Stack(self, name, self._outputs(name))
 
     def _outputs(self, stack: str) -> dict[str, str]:
@@ -97,7 +90,6 @@ class Stack:
 
     @property
     def host(self) -> str:
-        """The API's host name, by which the twin finds it."""
         api = urlsplit(self.outputs["Url"]).netloc.partition(".")[0]
         return f"{api}.execute-api.localhost:{urlsplit(self.twin.url).port}"
 
@@ -136,7 +128,6 @@ class Stack:
 
     @property
     def api_key(self) -> str:
-        """The API key that the stack made."""
         [key] = self.resources("AWS::ApiGateway::ApiKey").values()
         value: str = self.twin.client("apigateway").get_api_key(apiKey=key, includeValue=True)["value"]
         return value
@@ -260,7 +251,6 @@ def run(
 
 
 def client_of(service: str, url: str) -> Any:
-    """A client of a service of this machine's."""
     key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
     # Typed for services by their names; which one it is, is known where it is used.
     make: Any = boto3.client
@@ -268,7 +258,6 @@ def client_of(service: str, url: str) -> Any:
 
 
 def zipped(folder: Path) -> bytes:
-    """A folder's files as an archive."""
     with io.BytesIO() as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(folder.rglob("*")):

@@ -40,7 +40,6 @@ def docker_client() -> docker.DockerClient:
 
 
 def architecture() -> str:
-    """This machine's processor as the template names it."""
     return ARCHITECTURES[platform.machine()]
 
 
@@ -73,7 +72,6 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
     with socket.create_server(("0.0.0.0", 0)) as server:
         port: int = server.getsockname()[1]
         return port

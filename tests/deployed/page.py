@@ -21,13 +21,7 @@ BUILT_WITHIN_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The page's commands on their way.
-
-    Attributes:
-        process: The shell that runs them.
-        printed: The file with what they print.
-        log: The file with what they say beside.
-    """
+    """The page's commands on their way: the shell that runs them, and the files of its output and its errors."""
 
     process: subprocess.Popen[bytes]
     printed: Path
@@ -52,7 +46,6 @@ class Page:
 
     @classmethod
     def read(cls) -> "Page":
-        """The page as it is now."""
         section = (ROOT / "docs" / "local.md").read_text().partition("\n## Under `sam local`\n")[2]
         first, asks = re.findall(r"^```sh\n(.*?)^```", section.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
         lines = first.splitlines()

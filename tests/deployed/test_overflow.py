@@ -26,11 +26,3 @@ def test_a_result_that_no_item_holds_is_in_the_bucket_and_comes_back_whole(probe
     [bucket] = probe.resources("AWS::S3::Bucket").values()
     listed = probe.twin.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
     assert [found["Key"].split("/")[2] for found in listed] == [meta["task_id"]]
-
-
-def test_the_bucket_is_private_and_encrypted(probe: Stack) -> None:
-    [bucket] = probe.resources("AWS::S3::Bucket").values()
-    s3 = probe.twin.client("s3")
-    [encryption] = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"]
-    assert encryption["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
-    assert set(s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"].values()) == {True}

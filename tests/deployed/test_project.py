@@ -1,20 +1,27 @@
 """A project as `baton new` makes it out of the wheel alone, built and deployed by `sam build` and `sam deploy`."""
 
-from concurrent.futures import Future
-from pathlib import Path
+import os
 
 import pytest
 
 from tests.deployed.conversation import Era, Talk, ask, talked
-from tests.deployed.deployment import Stack, Twin, sam
-from tests.deployed.machine import ROOT, architecture
+from tests.deployed.deployment import Stack, Twin, run, sam
+from tests.deployed.machine import REGION, ROOT, architecture
 from tests.starter import needs_the_starter
+
+PATH = os.pathsep.join([str(ROOT / ".tools" / "uv" / "bin"), os.environ["PATH"]])
 
 
 @pytest.fixture(scope="module")
-def bookshop(making_project: Future[Path], twin: Twin) -> Stack:
-    """The project's stack."""
-    project = making_project.result()
+def bookshop(tmp_path_factory: pytest.TempPathFactory, twin: Twin) -> Stack:
+    """The stack of a new project, made with the command that a wheel of this checkout brings."""
+    folder = tmp_path_factory.mktemp("project")
+    project = folder / "bookshop"
+    run(["uv", "build", "--quiet", "--wheel", "--out-dir", folder], variables={"PATH": PATH})
+    [wheel] = folder.glob("*.whl")
+    baton = ("uv", "tool", "run", "--python", "3.13", "--from", str(wheel), "baton")
+    run([*baton, "new", project, "--yes", "--region", REGION, "--wheel", wheel], variables={"PATH": PATH})
+    sam(["build"], project, PATH=PATH)
     chosen = ["--no-confirm-changeset", "--no-progressbar", "--parameter-overrides"]
     sam(["deploy", *chosen, f"Architecture={architecture()}"], project, AWS_ENDPOINT_URL=twin.url)
     return twin.stack("bookshop")

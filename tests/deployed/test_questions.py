@@ -29,23 +29,3 @@ def test_another_container_takes_the_answer_to_a_containers_question(probe: Stac
     assert answer["name"] == "Kim"
     assert message.startswith("Who calls ")
     assert answer["container"] not in message
-
-
-def test_the_client_answers_of_itself(probe: Stack) -> None:
-    async def greeted(talk: Talk) -> Any:
-        return await talk.call("greet", {})
-
-    value, _ = talked(probe, greeted, "2026", answer="Ada")
-    assert value["name"] == "Ada"
-
-
-def test_what_signs_the_state_is_the_stacks_secret_and_is_not_in_the_functions_environment(probe: Stack) -> None:
-    secrets = probe.twin.client("secretsmanager")
-    [secret] = probe.resources("AWS::SecretsManager::Secret").values()
-    key = secrets.get_secret_value(SecretId=secret)["SecretString"]
-    assert len(key) == 64
-    aws_lambda = probe.twin.client("lambda")
-    name = probe.outputs["FunctionName"]
-    deployed = aws_lambda.get_function_configuration(FunctionName=name, Qualifier="live")["Environment"]["Variables"]
-    assert secrets.get_secret_value(SecretId=deployed["BATON_STATE_KEY_SECRET"])["SecretString"] == key
-    assert key not in deployed.values()

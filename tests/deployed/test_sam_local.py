@@ -8,9 +8,8 @@ one `sam`, since starting it takes longer than they do; `sam local invoke` and `
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ import anyio
 import pytest
 
 from tests.deployed.callers import HeaderCaller
-from tests.deployed.conversation import Era, first_sdk, whole_conversation
+from tests.deployed.conversation import Era, whole_conversation
 from tests.deployed.deployment import SAM, Stack, Twin, await_ready, client_of, running
-from tests.deployed.evidence import Evidence
+from tests.deployed.evidence import WATCHED
 from tests.deployed.machine import ROOT, architecture, free_port
 from tests.deployed.page import Page, Served
 
@@ -37,110 +36,54 @@ ORIGIN = "https://app.example.com"
 OWNER = "6f1d2c1e-0b52-4c43-9a55-3f1f0f7a9d21"
 """Whose the events are."""
 TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{37}\b")
-TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-TIMING = re.compile(r'\{"at":\d+,"ms":\d+\}')
-
-type Answers = tuple[dict[str, Any], dict[str, Any]]
-"""What the function says to an event under `sam local`, and what the deployed one streams."""
-
-
-@dataclass(frozen=True, slots=True)
-class Local:
-    """How `sam local` is called for what was built.
-
-    Attributes:
-        template: The built template.
-        variables: The file for `--env-vars`.
-    """
-
-    template: Path
-    variables: Path
-
-    @property
-    def options(self) -> list[str]:
-        options = ["--template", str(self.template), "--env-vars", str(self.variables), "--skip-pull-image"]
-        options += ["--container-host", "127.0.0.1", "--add-host", "host.docker.internal:host-gateway"]
-        return [*options, "--parameter-overrides", f"Architecture={architecture()}", f"AllowedOrigins={ORIGIN}"]
 
 
 @pytest.fixture(scope="module")
-def streaming(stack: Stack) -> Stack:
-    """The same function deployed, where it streams."""
-    return stack.copy("streaming", AllowedOrigins=ORIGIN)
-
-
-@pytest.fixture(scope="module")
-def local(build: Path, twin: Twin, streaming: Stack, tmp_path_factory: pytest.TempPathFactory) -> Local:
-    """The built template, its function told where this machine's DynamoDB is and what the table is called there."""
+def options(build: Path, twin: Twin, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Those of `sam local`: the function gets the address of the twin's DynamoDB and the name of its table."""
     port = twin.url.rsplit(":", 1)[1]
     where = {
         "AWS_ENDPOINT_URL_DYNAMODB": f"http://host.docker.internal:{port}",
-        "BATON_TABLE": streaming.outputs["TaskTableName"],
+        "BATON_TABLE": stack.outputs["TaskTableName"],
     }
     variables = tmp_path_factory.mktemp("local") / "variables.json"
     variables.write_text(json.dumps({"McpFunction": where}))
-    return Local(build / "template.yaml", variables)
+    files = ["--template", str(build / "template.yaml"), "--env-vars", str(variables), "--skip-pull-image"]
+    host = ["--container-host", "127.0.0.1", "--add-host", "host.docker.internal:host-gateway"]
+    return [*files, *host, "--parameter-overrides", f"Architecture={architecture()}", f"AllowedOrigins={ORIGIN}"]
 
 
 @pytest.fixture(scope="module")
-def local_lambda(local: Local, tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterator[Any]:
+def local_lambda(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A client of `sam local start-lambda`, with one container that stays."""
     log = tmp_path_factory.mktemp("start-lambda") / "start-lambda.log"
-    evidence.watch(log)
+    WATCHED.append(log)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [str(SAM), "local", "start-lambda", "--port", str(port), "--warm-containers", "EAGER", *local.options]
+    command = [str(SAM), "local", "start-lambda", "--port", str(port), "--warm-containers", "EAGER", *options]
     with running(command, log) as process, closing(client_of("lambda", url)) as client:
         await_ready(process, url, log)
         yield client
 
 
-@pytest.fixture(scope="module")
-def answers(local_lambda: Any, streaming: Stack) -> Mapping[str, Answers]:
-    """Both answers to every event."""
-
-    def both(name: str) -> Answers:
-        event = event_of_its_own(name, "whole", streaming)
-        whole = local_lambda.invoke(FunctionName="McpFunction", Payload=event)["Payload"].read()
-        return json.loads(whole), streaming.invoke(event_of_its_own(name, "streamed", streaming))
-
-    return {name: both(name) for name in FILES}
+def answer(local_lambda: Any, event: str) -> Any:
+    """What the function says to an event."""
+    return json.loads(local_lambda.invoke(FunctionName="McpFunction", Payload=event)["Payload"].read())
 
 
-def event_of_its_own(name: str, way: str, streaming: Stack) -> str:
-    """An event, its owner's only one, about a task of its own where it is about tasks."""
-    text, owner = EVENTS[name].read_text(), f"{way} {name}"
-    if "TASK_ID" in text or name == "tasks-list":
-        paused = streaming.invoke(EVENTS["prompts-get-refund-pauses"].read_text().replace(OWNER, owner))
+@pytest.mark.parametrize("name", FILES)
+def test_an_event_is_answered_whole_under_sam_local(name: str, local_lambda: Any) -> None:
+    text, owner = EVENTS[name].read_text(), f"owner of {name}"
+    if "TASK_ID" in text:
+        paused = answer(local_lambda, EVENTS["prompts-get-refund-pauses"].read_text().replace(OWNER, owner))
         text = text.replace("TASK_ID", TASK_ID.findall(paused["body"])[0])
-    return text.replace(OWNER, owner)
 
+    answered = answer(local_lambda, text.replace(OWNER, owner))
 
-@pytest.mark.parametrize("name", FILES)
-def test_an_event_is_answered_whole_under_sam_local(name: str, answers: Mapping[str, Answers]) -> None:
-    answer, _ = answers[name]
     expected = {"initialized-notification": 202, "get-not-allowed": 405, "preflight": 204}.get(name, 200)
-    assert answer["statusCode"] == expected
-    assert (answer["headers"].get("Content-Type") == "text/event-stream") == (name in STREAMED)
-    assert "internal error" not in answer["body"].lower()
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_an_event_gives_the_same_answer_whole_as_streamed_by_the_deployed_function(
-    name: str, answers: Mapping[str, Answers]
-) -> None:
-    whole, streamed = answers[name]
-    # A session's id is random.
-    whole, streamed = ({**each, "headers": without_session(each["headers"])} for each in (whole, streamed))
-    assert streamed == {"statusCode": whole["statusCode"], "headers": whole["headers"], "body": streamed["body"]}
-    assert without_workers(steady(streamed["body"])) == steady(whole["body"])
-
-
-def without_workers(body: str) -> str:
-    """An answer as a function without a worker gives it: `sam local` has none."""
-    for declared in (',"requests":{"tools":{"call":{}}}', ',"execution":{"taskSupport":"optional"}'):
-        body = body.replace(declared, "")
-    return body
+    assert answered["statusCode"] == expected
+    assert (answered["headers"].get("Content-Type") == "text/event-stream") == (name in STREAMED)
+    assert "internal error" not in answered["body"].lower()
 
 
 @pytest.fixture(scope="module")
@@ -167,13 +110,6 @@ def test_the_pages_call_of_start_api_is_answered_and_keeps_its_task(served: Serv
     assert f"TASK#{meta['task_id']}" in tasks_of_the_page()
 
 
-def test_the_official_sdks_first_client_holds_the_whole_conversation_with_the_pages_commands(served: Served) -> None:
-    seen = first_sdk(f"{PAGE_URL}/mcp", HeaderCaller())
-
-    assert (seen["revision"], seen["task"]) == ("2025-11-25", "completed")
-    assert seen["by_hand"] == {"status": "completed", "result": {"by": "hand"}}
-
-
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_the_official_client_holds_the_whole_conversation_with_the_pages_commands(served: Served, era: Era) -> None:
     task_id = anyio.run(whole_conversation, f"{PAGE_URL}/mcp", HeaderCaller(), era)
@@ -186,13 +122,3 @@ def tasks_of_the_page() -> list[str]:
     database = client_of("dynamodb", "http://127.0.0.1:8001")
     pages = database.get_paginator("scan").paginate(TableName="baton")
     return [item["sk"]["S"] for page in pages for item in page["Items"]]
-
-
-def without_session(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers without the session's id."""
-    return {name: value for name, value in headers.items() if name.lower() != "mcp-session-id"}
-
-
-def steady(body: str) -> str:
-    """A body without what differs from one run to the next: task ids and times."""
-    return TIMING.sub("TIMING", TASK_ID.sub("TASK_ID", TIME.sub("TIME", body)))

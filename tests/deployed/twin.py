@@ -5,7 +5,6 @@
   `tests/runtime` shows of the runtime, and `tests/template` of the integration.
 - Which API key a request came with, which API Gateway tells the function.
 - Gateway responses that stand in an API's definition.
-- A table's expiry, backups and encryption, where CloudFormation makes the table.
 - That an alias has settings of its own for asynchronous invocations: it reads the function's alone.
 - That it stands for AWS, which is called over TLS: bucket and queue refuse whoever comes without.
 - That containers share a layer, which is read-only: it copies the layer into each of them.
@@ -22,8 +21,7 @@ from typing import Any
 
 from docker.errors import NotFound
 from docker.types import Mount
-from ministack.services import apigateway_v1, dynamodb, lambda_svc
-from ministack.services.cloudformation import provisioners
+from ministack.services import apigateway_v1, lambda_svc
 
 from ministack import app
 
@@ -57,7 +55,6 @@ def teach_streaming() -> None:
 
 
 def streamed_answer(answer: bytes) -> dict[str, Any]:
-    """A streamed answer as a proxy response."""
     head, _, body = answer.partition(PRELUDE_END)
     prelude = json.loads(head)
     headers = {name: [value] for name, value in prelude.get("headers", {}).items()}
@@ -93,28 +90,6 @@ def teach_gateway_responses() -> None:
         return api_id
 
     apigateway_v1._import_rest_api = import_with_responses
-
-
-def teach_tables() -> None:
-    """Have CloudFormation give a table the settings that MiniStack's own API gives it."""
-    handlers = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
-    create = handlers["create"]
-    settings = {
-        "TimeToLiveSpecification": dynamodb._update_ttl,
-        "PointInTimeRecoverySpecification": dynamodb._update_continuous_backups,
-    }
-
-    def create_with_settings(logical_id: str, properties: dict[str, Any], stack: str) -> tuple[str, dict[str, Any]]:
-        name, attributes = create(logical_id, properties, stack)
-        # The API has another word than the template for whether a table is encrypted.
-        encryption = {"Enabled": properties.get("SSESpecification", {}).get("SSEEnabled", False)}
-        dynamodb._update_table({"TableName": name, "SSESpecification": encryption})
-        for setting, update in settings.items():
-            if setting in properties:
-                update({"TableName": name, setting: properties[setting]})
-        return name, attributes
-
-    handlers["create"] = create_with_settings
 
 
 def teach_asynchronous_invocations() -> None:
@@ -179,7 +154,6 @@ if __name__ == "__main__":
     teach_streaming()
     teach_api_keys()
     teach_gateway_responses()
-    teach_tables()
     teach_asynchronous_invocations()
     teach_tls()
     teach_layers()

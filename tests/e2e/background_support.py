@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from mcp_baton import Server
@@ -31,8 +32,6 @@ class Time:
     """One clock for everything, which stands still until it is moved. Whoever sleeps moves it.
 
     Attributes:
-        s: The time, epoch seconds.
-        slept: How long was slept, each time.
         meanwhile: What happens in the next sleeps, in order.
     """
 
@@ -42,23 +41,18 @@ class Time:
 
     @property
     def ms(self) -> int:
-        """The time, epoch milliseconds."""
         return round(self.s * 1000)
 
     def now_ms(self) -> int:
-        """The same."""
         return self.ms
 
     def monotonic(self) -> float:
-        """Seconds."""
         return self.s
 
     def pass_s(self, seconds: float) -> None:
-        """Let so much time pass."""
         self.s += seconds
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time pass, and what is to happen meanwhile."""
         self.slept.append(seconds)
         self.pass_s(seconds)
         if self.meanwhile:
@@ -71,23 +65,17 @@ class Queue:
 
     Attributes:
         events: What was taken and not delivered yet.
-        refuses: Whether it takes nothing.
-        taken: How many events it has taken.
     """
 
     events: list[JsonObject] = field(default_factory=list)
     refuses: bool = False
-    taken: int = 0
 
     def dispatch(self, event: JsonObject) -> None:
-        """Take an event, or refuse it."""
         if self.refuses:
             raise NotDispatched("as the test had it")
-        self.taken += 1
         self.events.append(event)
 
     def lose(self) -> None:
-        """Lose what was taken."""
         self.events.clear()
 
 
@@ -103,7 +91,6 @@ def container(
     dispatcher: Dispatcher | None = None,
     connect_s3: "Callable[[], S3Client] | None" = None,
 ) -> Handler:
-    """The function in a container of its own: a handler and a store that share nothing but the table and the time."""
     store = dynamodb_store(
         table.name,
         settings,
@@ -129,14 +116,12 @@ class Background:
     queue: Queue = field(default_factory=Queue)
 
     def container(self) -> Handler:
-        """The function in a container of its own."""
         chosen = Settings(table=self.table.name, **self.settings)
         return container(self.server, self.table, chosen, self.time, self.queue)
 
     def client(
         self, era: Era = "2026", owner: str = "alice", remaining_ms: Callable[[], int] = lambda: 60_000
     ) -> Client:
-        """A client, whose requests reach a container of their own."""
         return Client(self.container(), owner, era, remaining_ms)
 
     def begin(self, tool: str, arguments: JsonDict | None = None, era: Era = "2026", owner: str = "alice") -> str:
@@ -151,24 +136,21 @@ class Background:
         outcome: str = worker(dict(event), FunctionContext(remaining_ms, "worker-1"))["outcome"]
         return outcome
 
-    def kill(self, event: JsonObject | None = None, at: int = 1, *, landed: bool = False) -> None:
-        """Deliver an event to a worker that is killed at a request to the table, its claim (0) or its result (1):
-        before it lands, or when it has."""
+    def kill(self, event: JsonObject | None = None) -> None:
+        """Deliver an event to a worker that is killed before its result reaches the table."""
         sent = iter(range(1_000))
 
         def strike(**_: object) -> None:
-            if next(sent) == at:
+            if next(sent) == 1:  # after the claim
                 raise Killed
 
-        name, events = f"{'after' if landed else 'before'}-call.dynamodb", self.table.client.meta.events
-        events.register(name, strike)
+        events = self.table.client.meta.events
+        events.register("before-call.dynamodb", strike)
         try:
-            self.work(event)
-        except Killed:
-            return
+            with pytest.raises(Killed):
+                self.work(event)
         finally:
-            events.unregister(name, strike)
-        raise AssertionError("nobody was killed")
+            events.unregister("before-call.dynamodb", strike)
 
     def status(self, task: str, era: Era = "2026") -> str:
         """A task's status, as a poll finds it, which looks after the task, too."""
@@ -176,7 +158,6 @@ class Background:
         return status
 
     def head(self, task: str) -> tuple[str, int, int]:
-        """A task's status, the number of its dispatches, and of its claims, past the code under test."""
         item: Any = self.table.item(task)
         return item["status"]["S"], int(item["dispatches"]["N"]), int(item["run"]["M"]["number"]["N"])
 
@@ -186,13 +167,11 @@ type MakeBackground = Callable[..., Background]
 
 
 def call(client: Client, tool: str, arguments: JsonDict | None = None) -> Answer:
-    """Call a tool, as a task where that can be."""
     asked = {"task": {"ttl": 600_000}} if client.era == "2025" else {}
     return client.request("tools/call", {"name": tool, "arguments": arguments or {}, **asked})
 
 
 def created(answer: Answer) -> JsonDict:
-    """The task that a call has become."""
     result = answer.result
     made: JsonDict = result.get("task", result)
     return made

@@ -4,7 +4,7 @@ Nothing runs by itself. The queue is as Lambda's: a delivery that fails comes ag
 after that, and no more (https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from mcp_baton.settings import Settings
 from tests.e2e.background_support import Killed, Time, container
 from tests.e2e.support import Client, Era, Handler, JsonDict, Table
 from tests.fakes import FunctionContext
-from tests.simulation.client import Exceptions, refused
+from tests.simulation.client import PlainClient, refused
 from tests.simulation.dynamodb.database import Database
 from tests.simulation.dynamodb.refusals import Refusal
 
@@ -27,8 +27,6 @@ class Delivery:
     """An event that is to be delivered.
 
     Attributes:
-        due_ms: When.
-        event: What the worker is invoked with.
         attempt: 1 for the first.
     """
 
@@ -44,7 +42,6 @@ class Kills:
     Attributes:
         after: At how many such points from now; `None` for never.
         dead: Whether the process was killed. Whatever still runs in it does nothing any more.
-        count: How often that has happened.
     """
 
     after: int | None = None
@@ -52,11 +49,7 @@ class Kills:
     count: int = 0
 
     def point(self, **_: object) -> None:
-        """One such point.
-
-        Raises:
-            Killed: the process is killed here, or was before.
-        """
+        """One such point."""
         if self.after is not None and not self.dead:
             self.after -= 1
             if self.after < 0:
@@ -71,11 +64,8 @@ class Cloud:
     """A server, its table, its workers and their queue.
 
     Attributes:
-        table: The table.
-        time: The clock.
         lives_s: How long a worker's invocation may last, seconds.
         sent: Each event that was dispatched, in order.
-        queue: What is still to be delivered.
         outcomes: What became of each invocation: what the handler returned, the exception's name, or `killed`.
         refuses: How many of the next events are not taken.
         at_once: Run the worker while its event is handed over.
@@ -99,7 +89,6 @@ class Cloud:
         self._handler = container(server, self.table, self.settings, self.time, worker)
 
     def client(self, era: Era = "2026", owner: str = "alice") -> Client:
-        """A client of the version that is served when it asks."""
         return Client(self._handle, owner, era)
 
     def _handle(self, event: JsonDict, context: Any) -> JsonDict:
@@ -151,12 +140,7 @@ class Cloud:
             self.queue.append(Delivery(due_ms, delivery.event, delivery.attempt + 1))
         return outcome
 
-    def held(self, task_id: str) -> bool:
-        """Whether somebody's claim on a task of alice's holds for 10 s more at least."""
-        return int(self.table.item(task_id)["run"]["M"]["until"]["N"]) >= self.time.ms + 10_000
-
     def work(self, most: int = 100) -> list[str]:
-        """Deliver until the queue is empty; what became of each delivery."""
         outcomes = []
         while self.queue:
             outcomes.append(self.deliver())
@@ -169,32 +153,20 @@ def has_failed(outcome: str) -> bool:
     return outcome == "killed" or outcome[0].isupper()
 
 
-class QuickClient:
-    """A client of the simulation's DynamoDB, which answers hundreds of times as fast as moto.
-
-    Args:
-        point: Is passed before and after each request.
-    """
-
-    exceptions = Exceptions
+class QuickClient(PlainClient):
+    """A client of the simulation's DynamoDB. It passes `point` before and after each request."""
 
     def __init__(self, point: Callable[[], None]) -> None:
-        self.database = Database()
+        super().__init__(Database())
         self.point = point
 
-    def __getattr__(self, method: str) -> Callable[..., JsonDict]:
-        """A method of botocore's client: `put_item` sends a `PutItem`."""
-        operation = "".join(map(str.capitalize, method.split("_")))
-        return lambda **request: self._send(operation, request)
-
     def scan(self, **_request: Any) -> JsonDict:
-        """`Scan`, of everything."""
         return {"Items": list(self.database.items.values())}
 
-    def _send(self, operation: str, request: JsonDict) -> JsonDict:
+    def _send(self, operation: str, request: Mapping[str, Any]) -> JsonDict:
         self.point()
         try:
-            answer = self.database.request(operation, request)
+            answer = super()._send(operation, request)
         except Refusal as refusal:
             raise refused(refusal, operation) from refusal
         self.point()

@@ -41,7 +41,6 @@ class Engine:
     """A DynamoDB and an S3.
 
     Attributes:
-        create: Makes a table.
         url: `None` for those in this process.
     """
 
@@ -74,15 +73,11 @@ class MakeClient:
         """A client of it.
 
         Args:
-            server: The server.
-            owner: Whose client it is.
-            era: The client's era.
             remaining_ms: The function's clock.
             table_name: Another table than the test's own.
             bucket: Where values go that do not fit into the table.
             clock: Seconds, by which the lengths of runs are measured.
             now_ms: The wall clock, epoch milliseconds; the machine's unless given.
-            settings: The operator's choices.
         """
         name = table_name or self.table.name
         chosen = Settings(table=name, overflow_bucket=bucket.name if bucket else None, **settings)
@@ -108,7 +103,6 @@ def _connected_to_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def memory_engine() -> Iterator[Engine]:
-    """A DynamoDB in memory, and moto's S3 in this process."""
     memory = MemoryDynamoDB()
     with closing(memory_client(memory)) as client, closing(embedded_s3()) as s3:
         yield Engine(client, s3, memory.create)
@@ -116,7 +110,6 @@ def memory_engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def ministack_engine(ministack_url: str) -> Iterator[Engine]:
-    """MiniStack over HTTP."""
     with closing(http_client(ministack_url)) as client, closing(http_s3(ministack_url)) as s3:
         yield Engine(client, s3, partial(create_table, client), ministack_url)
 
@@ -130,7 +123,6 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 @pytest.fixture(params=["2025", "2026"])
 def era(request: pytest.FixtureRequest) -> Era:
-    """Each era in turn."""
     return "2025" if request.param == "2025" else "2026"
 
 
@@ -144,7 +136,6 @@ def table(engine: Engine) -> Table:
 
 @pytest.fixture
 def script() -> Script:
-    """What the test's tools do, and which were called."""
     return Script()
 
 
@@ -162,7 +153,6 @@ def bucket(engine: Engine) -> Bucket:
 
 @pytest.fixture
 def make_client(engine: Engine, table: Table) -> MakeClient:
-    """Makes clients of servers over the test's table."""
     return MakeClient(engine, table)
 
 

@@ -22,7 +22,6 @@ class Virtual:
         self._own: dict[Thread, Semaphore] = {}
 
     def monotonic(self) -> float:
-        """Seconds."""
         return self.s
 
     def now_ms(self) -> int:
@@ -52,7 +51,6 @@ class Virtual:
         thread.start()
 
     def run(self) -> None:
-        """Run until every thread has ended."""
         while self._due:
             self.s, _, own = heapq.heappop(self._due)
             own.release()

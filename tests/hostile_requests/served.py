@@ -11,15 +11,11 @@ server = Server("rude", version="1.0.0", instructions="Says the same whatever it
 
 
 class Colour(enum.Enum):
-    """What a line can be printed in."""
-
     RED = "red"
     GREEN = "green"
 
 
 class Line(BaseModel):
-    """One line of an order."""
-
     sku: str = Field(min_length=1, max_length=20)
     count: int = Field(ge=1, le=1_000_000)
     price: float = 0.0
@@ -29,13 +25,11 @@ class Line(BaseModel):
 
 @server.tool
 def echo(text: str) -> str:
-    """Give the text back."""
     return text
 
 
 @server.tool
 def plain(a: int, b: float, c: bool, d: list, e: dict) -> dict:  # type: ignore[type-arg]
-    """Take one of each plain type."""
     return {"a": a, "b": b, "c": c, "d": d, "e": e}
 
 
@@ -43,19 +37,16 @@ def plain(a: int, b: float, c: bool, d: list, e: dict) -> dict:  # type: ignore[
 def order(
     lines: list[Line], to: Annotated[str, Field(pattern=r"^[a-z]+@[a-z]+$")], mode: Literal["a", "b"] = "a"
 ) -> int:
-    """Take what only pydantic can check."""
     return sum(line.count for line in lines)
 
 
 @server.tool
 def anything(value: Any = None) -> Any:
-    """Give anything back."""
     return value
 
 
 @server.tool
 async def later(number: int, ctx: Context) -> int:
-    """Report and log on the way."""
     ctx.report_progress(1, 2, "half")
     ctx.log("warning", {"number": number})
     return number
@@ -63,49 +54,41 @@ async def later(number: int, ctx: Context) -> int:
 
 @server.tool
 def mirrored(region: Annotated[str, Header("Region")]) -> str:
-    """Take a parameter that clients mirror into a header."""
     return region
 
 
 @server.tool
 def asking(ctx: Context) -> str:
-    """Ask the person at the client."""
     return str(ctx.elicit("name", "Who are you?", {"type": "object", "properties": {"name": {"type": "string"}}}))
 
 
 @server.resource("docs://all", mime_type="text/markdown")
 def all_docs() -> str:
-    """The table of contents."""
     return "# All"
 
 
 @server.resource("docs://{topic}/{+rest}")
 def docs(topic: str, rest: str) -> dict[str, str]:
-    """One page."""
     return {"topic": topic, "rest": rest}
 
 
 @server.resource("tree://{+root}/{+branch}/leaf")
 def tree(root: str, branch: str) -> str:
-    """A template that can be matched in many ways."""
     return f"{root} {branch}"
 
 
 @server.resource("date://{y}-{m}-{d}")
 def date(y: str, m: str, d: str) -> str:
-    """A day, written with what may be part of a value, too."""
     return f"{d}.{m}.{y}"
 
 
 @server.prompt
 def greeting(name: str, times: int = 1) -> str:
-    """Greet somebody."""
     return f"Hello {name}!" * min(times, 3)
 
 
 @server.completion("greeting", "name")
 def names(typed: str, known: dict[str, Any]) -> list[str]:
-    """Names that begin like that."""
     return [typed + "kim", *map(str, known)]
 
 

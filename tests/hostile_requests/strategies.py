@@ -93,7 +93,6 @@ def replaced(value: Any, path: tuple[str | int, ...], by: Any) -> Any:
 
 
 def without(params: Params, name: str) -> Params:
-    """Params without one of them."""
     return {key: value for key, value in params.items() if key != name}
 
 

@@ -45,7 +45,6 @@ BATCHES = st.lists(VALUES | WRONG_ENVELOPES["2025"], max_size=5)
 
 @pytest.fixture(autouse=True)
 def _works_afterwards(rude: Rude) -> Iterator[None]:
-    """After each batch a normal request works."""
     yield
     rude.still_works()
 
@@ -110,19 +109,6 @@ def test_an_envelope_with_any_member_wrong_is_answered(rude: Rude, era: Era, dat
             headers["Mcp-Name"] = str(message["params"].get("name", message["params"].get("uri")))
     body = json.dumps(message)
     check_id(rude.post(body, headers), body.encode())
-
-
-@examples(2 * EXAMPLES)
-@given(VALUES)
-def test_json_of_any_shape_is_answered(rude: Rude, value: Any) -> None:
-    body = json.dumps(value)
-    check_id(rude.post(body), body.encode())
-
-
-@examples(EXAMPLES)
-@given(st.binary(max_size=200))
-def test_random_bytes_are_answered(rude: Rude, body: bytes) -> None:
-    post_bytes(rude, body, {})
 
 
 @pytest.mark.parametrize("era", ERAS)

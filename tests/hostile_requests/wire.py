@@ -31,7 +31,6 @@ class Rude:
 
     Attributes:
         written: The writing requests that were sent to DynamoDB since the last answer.
-        kept: How many items the table has.
     """
 
     client: Client
@@ -40,7 +39,6 @@ class Rude:
     kept: int = 0
 
     def note(self, event_name: str, **_: object) -> None:
-        """Take down one request to DynamoDB."""
         operation = event_name.rpartition(".")[2]
         if operation in {"PutItem", "UpdateItem", "DeleteItem"}:
             self.written.append(operation)
@@ -50,7 +48,6 @@ class Rude:
         self.kept = count(self.table)
 
     def post(self, body: str | None, headers: Mapping[str, str] | None = None, **changes: Any) -> Answer:
-        """Post a body that may be anything."""
         answer = self._checked(lambda: self.client.post(body, headers, **changes))
         check_origin(answer, {**(headers or {}), **(changes.get("multiValueHeaders") or {})})
         return answer
@@ -62,7 +59,6 @@ class Rude:
         return answer
 
     def still_works(self) -> None:
-        """A normal request works in either era."""
         for era in ("2025", "2026"):
             answer = self.client.in_era(era).call_tool("echo", {"text": "still here"})
             assert answer.result["structuredContent"] == {"result": "still here"}
@@ -98,12 +94,10 @@ def within_bound(send: Callable[[], Answer]) -> Answer:
 
 
 def count(table: Table) -> int:
-    """How many items the table has, counted past the code under test."""
     return table.client.scan(TableName=table.name, Select="COUNT")["Count"]
 
 
 def refused(answer: Answer) -> bool:
-    """Whether a single request was refused."""
     return answer.status >= 400 or (answer.status == 200 and "error" in last(answer))
 
 

@@ -3,15 +3,12 @@
 import pytest
 
 from mcp_baton.testing import connecting
-from mcp_baton.testing.connecting import TABLE
 from mcp_baton.testing.wire import Era
-from tests.e2e.support import Table
 from tests.memory_dynamodb import memory_database
 
 
 @pytest.fixture(params=["2025", "2026"])
 def era(request: pytest.FixtureRequest) -> Era:
-    """Each era in turn."""
     return "2025" if request.param == "2025" else "2026"
 
 
@@ -19,17 +16,3 @@ def era(request: pytest.FixtureRequest) -> Era:
 def _connected_to_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a model is told does not depend on the engine."""
     monkeypatch.setattr(connecting, "_database", memory_database)
-
-
-@pytest.fixture
-def tables(monkeypatch: pytest.MonkeyPatch) -> list[Table]:
-    """The table of each client that the test connects, from here on."""
-    made: list[Table] = []
-
-    def kept() -> object:
-        client = memory_database()
-        made.append(Table(client, TABLE))
-        return client
-
-    monkeypatch.setattr(connecting, "_database", kept)
-    return made

@@ -62,11 +62,8 @@ class Host:
     """A host of one model.
 
     Attributes:
-        client: What it speaks to the server with.
         show: What it shows its model of a result.
         streams: Whether it asks for progress, and so gets its answers as streams.
-        calls: What its model has called so far.
-        shown: What its model was shown, in the order of its calls.
     """
 
     client: Client
@@ -84,11 +81,7 @@ class Host:
         return self._tools
 
     def call(self, call: Call) -> str:
-        """Make a call for the model; what it is shown.
-
-        Raises:
-            AssertionError: the model has no such tool.
-        """
+        """Make a call for the model; what it is shown."""
         assert call.tool in self.tools(), f"the model calls {call}, and has {sorted(self.tools())}"
         self.calls.append(call)
         self.shown.append(self._within_limits(call))

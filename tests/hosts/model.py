@@ -27,7 +27,6 @@ class Model:
     """A model that makes the first suggested call literally, and its user.
 
     Attributes:
-        host: What it has.
         knows: What its user answers, by the name of an argument.
         wait: Lets so many seconds pass.
     """
@@ -38,11 +37,7 @@ class Model:
     _go_on: Call | None = None
 
     def finish(self, call: Call) -> str:
-        """Begin with a call, and go on until the workflow is done; what the model was shown last.
-
-        Raises:
-            Lost: nothing that it was shown says how.
-        """
+        """Begin with a call, and go on until the workflow is done; what the model was shown last."""
         for _ in self.steps(call):
             pass
         return self.host.shown[-1]

@@ -22,14 +22,11 @@ FINISH = re.compile(r"All \d+ steps are done\. Call ([\w-]+) with (?=\{[\x22}])"
 DONE = re.compile(r"^Done: \d+ of \d+ steps?\.", re.MULTILINE)
 LEFT_TO_CLIENT = re.compile(r"All \d+ steps are done[.;] [Tt]he client completes the task\.")
 AGAIN = re.compile(r"again in (\d+(?:\.\d+)?) s\b")
-NOT_RECORDED = re.compile(r"^Not recorded: (.+)$", re.MULTILINE)
 PLACEHOLDER = re.compile(r"<(?:missing:|invalid:|prompt arg|secret) [\w-]+>|<(?:output|field|task variable) .+>")
 
 
 @dataclass(frozen=True)
 class Call:
-    """A tool and its arguments."""
-
     tool: str
     arguments: JsonDict
 
@@ -42,37 +39,29 @@ class Reading:
     """What one text says.
 
     Attributes:
-        done: Whether the workflow has completed.
         calls: The calls that remain, the one to begin with first: of a handoff, or the one after `Next:`.
         go_on: The call that lets the server go on, or finish.
-        finished: Whether every step is done, and a call ends the task.
         left_to_client: Whether every step is done, and no call can end the task.
         again_s: After how many seconds the same call is to be made again.
-        not_recorded: Why a call was not recorded.
     """
 
     done: bool
     calls: tuple[Call, ...]
     go_on: Call | None
-    finished: bool
     left_to_client: bool
     again_s: float | None
-    not_recorded: str | None
 
 
 def read(text: str) -> Reading:
-    """Read a text."""
     finish = _calls(FINISH, text)
     go_on = finish or _calls(GO_ON, text)
-    again, lost = AGAIN.search(text), NOT_RECORDED.search(text)
+    again = AGAIN.search(text)
     return Reading(
         done=DONE.search(text) is not None,
         calls=(*_calls(NUMBERED, text), *_calls(NEXT, text)),
         go_on=go_on[0] if go_on else None,
-        finished=bool(finish),
         left_to_client=LEFT_TO_CLIENT.search(text) is not None,
         again_s=float(again[1]) if again else None,
-        not_recorded=lost[1] if lost else None,
     )
 
 

@@ -35,17 +35,11 @@ class Scenario:
     """A workflow and what happens in it.
 
     Attributes:
-        name: What happens.
-        build: Makes the server.
         fewest: The fewest calls that finish it: one to begin, one for each value or correction that only the model can
             give, and one for the server after each of those and after each other pause.
         knows: What the user answers, by the name of an argument.
         fails: What refunding says before it goes well.
         before: Arranged before the call of that number, from 1.
-        paid: How many refunds the bank has in the end.
-        stored: Variables that its task has in the end.
-        workflow: Its name.
-        arguments: What the user asks for.
     """
 
     name: str
@@ -56,6 +50,7 @@ class Scenario:
     before: Mapping[int, Callable[[Client], object]] = field(default_factory=dict)
     paid: int = 1
     stored: Mapping[str, Any] = NOTHING
+    skipped: tuple[str, ...] = ()
     workflow: str = "refund_order"
     arguments: Mapping[str, Any] = field(default_factory=lambda: {"order_id": "A-17"})
 
@@ -74,14 +69,12 @@ def with_a_secret(_: Shop) -> Server:
 
     @server.tool
     def pay(pin: str, approved_by: str = "") -> str:
-        """Pay."""
         if not approved_by:
             raise ToolError("this needs an approval")
         return "paid"
 
     @server.tool
     def sign(pin: str) -> str:
-        """Sign for it."""
         return "signed"
 
     pin = Argument("pin", "The PIN", required=True, secret=True)
@@ -96,12 +89,10 @@ def with_questions(_: Shop) -> Server:
 
     @server.tool
     def lend(title: str, reader: str, days: int) -> str:
-        """Lend a book."""
         return f"lent to {reader}"
 
     @server.workflow
     def borrow(title: str) -> None:
-        """Borrow a book."""
         reader = ask_user("reader", "Who borrows {title}?")
         days = ask_model("days", "For how many days?", returns=int)
         step(lend)(title=title, reader=reader, days=days)
@@ -109,14 +100,24 @@ def with_questions(_: Shop) -> Server:
     return server
 
 
-def time_runs_out(client: Client) -> None:
-    """While the refund is made."""
-    client.during("refund", lambda: client.remaining_s(5.5))
-
-
 def time_is_plenty(client: Client) -> None:
-    """Again."""
     client.remaining_s(120)
+
+
+def regions(name: str, fewest: int, month: str = "2026-09", **arranged: Any) -> Scenario:
+    """The sample's report of regions."""
+    arguments = {"month": month}
+    return Scenario(name, sample, fewest, paid=0, workflow="regional_report", arguments=arguments, **arranged)
+
+
+def first_calls_fail(tool: str, error: Exception, times: int = 1) -> Mapping[int, Callable[[Client], object]]:
+    """Let so many of the first calls of a tool fail."""
+    return {1: lambda client: client.tool_raises(tool, error, times=times)}
+
+
+def time_runs_out_of(tool: str) -> Mapping[int, Callable[[Client], object]]:
+    """Let the time run out while a tool runs, and have enough of it at the next call."""
+    return {1: lambda client: client.during(tool, lambda: client.remaining_s(5.5)), 2: time_is_plenty}
 
 
 def unreadable(shop: Shop) -> Server:
@@ -169,7 +170,7 @@ SCENARIOS = [
         "the function's time runs out",
         lambda shop: shop.server(refund()),
         2,
-        before={1: time_runs_out, 2: time_is_plenty},
+        before=time_runs_out_of("refund"),
     ),
     Scenario(
         "a large value and a missing one",
@@ -230,4 +231,24 @@ SCENARIOS = [
         workflow="monthly_report",
         arguments={"month": "2026-09"},
     ),
+    regions("the sample: regions", 1),
+    regions("the sample: regions without orders", 1, "2026-10", skipped=("best",)),
+    regions("the sample: a region is not counted", ONE_VALUE, before=first_calls_fail("count_orders", ToolError(DOWN))),
+    regions(
+        "the sample: no region is counted",
+        4,
+        "2026-10",
+        before=first_calls_fail("count_orders", ToolError(DOWN), 2),
+        skipped=("best",),
+        stored={"_workflow.result.count": [{"region": name, "orders": 0} for name in ("Berlin", "Lyon")]},
+    ),
+    regions(
+        "the sample: the cause of a region's failure is hidden",
+        2,
+        before=first_calls_fail("count_orders", RuntimeError(DOWN)),
+    ),
+    regions("the sample: the time runs out before the regions", 2, before=time_runs_out_of("find_regions")),
+    regions("the sample: the time runs out after the regions", 2, before=time_runs_out_of("count_orders")),
+    regions("the sample: neither message is sent", 3, before=first_calls_fail("send_message", ToolError(DOWN), 2)),
+    regions("the sample: the time runs out before the messages", 2, before=time_runs_out_of("best_region")),
 ]

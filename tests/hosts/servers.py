@@ -29,7 +29,6 @@ class Shop:
     Attributes:
         refund_fails: What each call of `refund` raises before one goes well.
         paid: The refunds, by idempotency key: what a payment provider has.
-        sent: The mails, in order.
     """
 
     refund_fails: list[Exception] = field(default_factory=list)
@@ -49,7 +48,6 @@ class Shop:
         return plan(server, *steps, tool=tool)
 
     def fetch_order(self, order_id: str) -> dict[str, Any]:
-        """Fetch one order."""
         return {"order_id": order_id, "total": 30.0, "email": "kim@example.com"}
 
     def find_document(self, order_id: str) -> str:
@@ -57,7 +55,6 @@ class Shop:
         return f"{order_id}: {LARGE}"
 
     def scan(self, characters: int) -> str:
-        """Scan the order's correspondence."""
         return "x" * characters
 
     def refund(
@@ -77,17 +74,14 @@ class Shop:
         return {"refund_id": f"R-{order_id}", "amount": amount, "reason": reason}
 
     def archive(self, document: str, label: str) -> dict[str, Any]:
-        """Archive a document under a label."""
         return {"label": label, "characters": len(document)}
 
     def mark(self, ctx: Context, colour: str) -> str:
-        """Mark the case with a colour."""
         if ctx.task is not None:
             ctx.task["colour"] = colour
         return colour
 
     def send_mail(self, to: str, text: str, about: str = "") -> str:
-        """Send a mail."""
         self.sent.append(to)
         return f"sent to {to}: {text}{about}"
 

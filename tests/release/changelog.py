@@ -10,73 +10,40 @@ import re
 import sys
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
+from packaging.version import Version
+
 ROOT: Final = Path(__file__).parents[2]
 CHANGELOG: Final = ROOT / "CHANGELOG.md"
 UNRELEASED: Final = "## [Unreleased]"
-VERSION: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:(a|b|rc)([1-9]\d*))?")
-HEADING: Final = re.compile(r"^## .*$", re.MULTILINE)
-RELEASED: Final = re.compile(rf"## \[(?P<version>{VERSION.pattern})\] - (?P<date>\d{{4}}-\d{{2}}-\d{{2}})")
+VERSION: Final = r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?"
+RELEASED: Final = re.compile(rf"## \[({VERSION})\] - \d{{4}}-\d{{2}}-\d{{2}}")
 
 
 class NotReady(Exception):
     """The version cannot be released. The message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A version's part of the changelog.
-
-    Attributes:
-        heading: The first line.
-        text: The lines under the heading.
-    """
-
-    heading: str
-    text: str
-
-    @property
-    def version(self) -> str | None:
-        """The version; `None` for unreleased changes and for a heading in another form."""
-        found = RELEASED.fullmatch(self.heading)
-        return found["version"] if found else None
-
-
-def sections(changelog: str) -> list[Section]:
-    """Return the parts of a changelog, in order."""
-    texts = HEADING.split(changelog)[1:]
-    return [Section(heading, text.strip()) for heading, text in zip(HEADING.findall(changelog), texts, strict=True)]
-
-
-def order(version: str) -> tuple[int, ...]:
-    """Return the sort key of a version. `0.2.0rc1` comes before `0.2.0`.
+def sections(changelog: str) -> tuple[str, dict[str, str]]:
+    """Return the unreleased changes, and those of each version, in order.
 
     Raises:
-        NotReady: the version has another form.
+        NotReady: the changelog has another form.
     """
-    found = VERSION.fullmatch(version)
-    if found is None:
-        raise NotReady(f"{version!r} is not a version: write 0.2.0, or 0.2.0rc1 for one that is tried first")
-    stage = ("a", "b", "rc", None).index(found[4])
-    return (int(found[1]), int(found[2]), int(found[3]), stage, int(found[5] or 0))
-
-
-def faults(changelog: str, version: str) -> list[str]:
-    """Return the mistakes in a changelog of a project that has this version."""
-    parts = sections(changelog)
-    if not parts or parts[0].heading != UNRELEASED:
-        return [f"the first section is {UNRELEASED}"]
-    found = [f"{part.heading!r}: write ## [0.2.0] - 2026-12-31" for part in parts[1:] if part.version is None]
-    versions = [part.version for part in parts if part.version]
-    if sorted(versions, key=order, reverse=True) != versions or len(set(versions)) != len(versions):
-        found.append("the newest version comes first, and each once")
-    if versions and order(versions[0]) > order(version):
-        found.append(f"pyproject.toml has {version}, which is older than {versions[0]}")
-    return found
+    _, *parts = re.split(r"^(?=## )", changelog, flags=re.MULTILINE)
+    found = [(heading, text.strip()) for heading, _, text in (part.partition("\n") for part in parts)]
+    if not found or found[0][0] != UNRELEASED:
+        raise NotReady(f"the first section is {UNRELEASED}")
+    versions = [RELEASED.fullmatch(heading) for heading, _ in found[1:]]
+    if None in versions:
+        raise NotReady("the heading of a version is written ## [0.2.0] - 2026-12-31")
+    texts = {match[1]: text for match, (_, text) in zip(versions, found[1:], strict=True) if match}
+    if sorted(texts, key=Version, reverse=True) != [match[1] for match in versions if match]:
+        raise NotReady("the newest version comes first, and each once")
+    return found[0][1], texts
 
 
 def released(changelog: str, version: str, day: date) -> str:
@@ -85,12 +52,12 @@ def released(changelog: str, version: str, day: date) -> str:
     Raises:
         NotReady: there are no unreleased changes, or the version is not newer than the released ones.
     """
-    new = order(version)
-    unreleased, *older = sections(changelog)
-    for part in older:
-        if part.version and order(part.version) >= new:
-            raise NotReady(f"CHANGELOG.md has {part.version} already: choose a newer version than that")
-    if not unreleased.text:
+    unreleased, versions = sections(changelog)
+    if not re.fullmatch(VERSION, version):
+        raise NotReady(f"{version!r} is not a version: write 0.2.0, or 0.2.0rc1 for one that is tried first")
+    if newer := [known for known in versions if Version(known) >= Version(version)]:
+        raise NotReady(f"CHANGELOG.md has {newer[0]} already: choose a newer version than that")
+    if not unreleased:
         raise NotReady("CHANGELOG.md has no changes under Unreleased, so there is nothing to release")
     return changelog.replace(UNRELEASED, f"{UNRELEASED}\n\n## [{version}] - {day.isoformat()}", 1)
 
@@ -106,26 +73,22 @@ def notes(changelog: str, tag: str, version: str) -> str:
     Raises:
         NotReady: they do not match.
     """
+    unreleased, versions = sections(changelog)
     if tag != f"v{version}":
         raise NotReady(f"the tag is {tag} and pyproject.toml has {version}: the tag of this version is v{version}")
-    if wrong := faults(changelog, version):
-        raise NotReady(f"CHANGELOG.md: {'; '.join(wrong)}")
-    found = next((part for part in sections(changelog) if part.version == version), None)
-    if found is None or not found.text:
-        raise NotReady(f"CHANGELOG.md says nothing of {version}: run make release VERSION={version}")
-    if sections(changelog)[0].text:
+    if next(iter(versions), None) != version or not versions[version]:
+        raise NotReady(f"the newest version of CHANGELOG.md is not {version}: run make release VERSION={version}")
+    if unreleased:
         raise NotReady(f"CHANGELOG.md has changes under Unreleased that are in {version}: move them to its section")
-    return found.text
+    return versions[version]
 
 
 def project_version() -> str:
-    """Return the version in pyproject.toml."""
     version: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     return version
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return the exit code."""
     changelog = CHANGELOG.read_text()
     try:
         match arguments:

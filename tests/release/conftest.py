@@ -16,6 +16,10 @@ BUILT_WITHIN_S = 300
 TOOLS = ROOT / "tests" / "release" / ".venv" / "bin"
 
 
+class BuildFailed(Exception):
+    """A command that failed; the text is everything that it said."""
+
+
 @dataclass(frozen=True, slots=True)
 class Distributions:
     """What is published on PyPI."""
@@ -32,22 +36,23 @@ class Environment:
 
     @property
     def programs(self) -> Path:
-        """Where its commands are."""
         return self.folder / "bin"
 
     def run(self, program: str, *arguments: str | Path, **environment: str) -> str:
-        """What one of its commands prints."""
         return run([self.programs / program, *arguments], environment, cwd=self.folder)
 
 
 def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:
-    """Run a command to its end; what it printed, or its failure with everything that it said.
+    """Run a command to its end, and return what it printed. Nothing of the environment of these tests reaches it.
 
-    Nothing of the environment of these tests' Python reaches it.
+    Raises:
+        BuildFailed: it failed.
     """
-    left_out = {"PYTHONPATH", "VIRTUAL_ENV", "MAKEFLAGS", "SOURCE_DATE_EPOCH"}
+    left_out = {"ARCHITECTURE", "PYTHONPATH", "VIRTUAL_ENV", "MAKEFLAGS", "SOURCE_DATE_EPOCH"}
     inherited = {name: value for name, value in os.environ.items() if name not in left_out}
     inherited["PATH"] = f"{inherited['PATH']}:{ROOT / '.tools' / 'uv' / 'bin'}"
+    if sys.version_info[:2] == (3, 13):
+        inherited["PYTHON313"] = sys.executable  # compiles byte code
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -58,7 +63,8 @@ def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = N
         timeout=BUILT_WITHIN_S,
     )
     if done.returncode:
-        pytest.fail(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        said = f"{done.stdout}{done.stderr}"
+        raise BuildFailed(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{said}")
     return done.stdout
 
 
@@ -70,7 +76,6 @@ def build(source: Path, target: Path, *what: str, **environment: str) -> Distrib
 
 
 def found(folder: Path) -> Distributions:
-    """The wheel and the source archive in a folder."""
     wheels, archives = list(folder.glob("*.whl")), list(folder.glob("*.tar.gz"))
     return Distributions(wheels[0] if wheels else folder, archives[0] if archives else folder)
 

@@ -52,7 +52,6 @@ with connect(Server("shop", version="1.0.0")) as client:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with a server of one's own."""
     (tmp_path / "shop.py").write_text(SHOP)
     return tmp_path
 

@@ -6,7 +6,6 @@ from costs import expensive
 
 
 def figures(line: str) -> tuple[str, list[float]]:
-    """A row's request and its figures."""
     name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
     return name, [float(cell.replace(",", "")) for cell in cells]
 

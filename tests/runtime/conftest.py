@@ -19,18 +19,12 @@ FUNCTIONS = Path(__file__).parent / "functions"
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A running function.
-
-    Attributes:
-        process: The bootstrap.
-        log: What it prints.
-    """
+    """A running function."""
 
     process: subprocess.Popen[bytes]
     log: Path
 
     def stop(self) -> int:
-        """Send SIGTERM; the exit status."""
         self.process.terminate()
         return self.process.wait(PATIENCE_S)
 

@@ -29,7 +29,6 @@ class Watched:
     function: Function
 
     def ask(self, method: str, request_id: str = "gateway-1", sampled: int = 0, **params: Any) -> Any:
-        """The answer to one request."""
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         event = {
             "resource": "/mcp",
@@ -43,7 +42,6 @@ class Watched:
         return json.loads(self.api.invoke(event, headers=traced).wait().streamed)
 
     def call(self, tool: str, request_id: str = "gateway-1", sampled: int = 0, **arguments: Any) -> Any:
-        """A tool's result."""
         answer = self.ask("tools/call", request_id, sampled, name=tool, arguments=arguments)
         return answer["result"]
 
@@ -109,7 +107,6 @@ def address(daemon: socket.socket) -> str:
 
 
 def received(daemon: socket.socket) -> dict[str, Any]:
-    """The next subsegment."""
     _, _, document = daemon.recv(65_536).partition(b"\n")
     subsegment: dict[str, Any] = json.loads(document)
     return subsegment

@@ -1,6 +1,5 @@
 """S3 as one process has it: an `ObjectStore`, each of whose requests is a point, where a fault may strike."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,27 +22,16 @@ class PlainBucket:
     objects: dict[str, bytes]
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:  # noqa: ARG002 - the protocol has it
-        """Write an object."""
         self.objects[key] = data
 
-    def get(self, key: str, most: int) -> Iterator[bytes]:  # noqa: ARG002 - the protocol has it
-        """Read an object, in two pieces.
-
-        Raises:
-            ObjectMissing: there is none.
-        """
+    def get(self, key: str, most: int) -> bytes:  # noqa: ARG002 - the protocol has it
         if key not in self.objects:
             raise ObjectMissing
-        data = self.objects[key]
-        return iter((data[: len(data) // 2], data[len(data) // 2 :]))
+        return self.objects[key]
 
 
 class SimulatedBucket:
-    """The bucket of a container.
-
-    Args:
-        world: The simulation.
-    """
+    """The bucket of a container."""
 
     def __init__(self, world: "World") -> None:
         assert world.bucket is not None
@@ -51,15 +39,13 @@ class SimulatedBucket:
         self._world = world
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:
-        """Write an object."""
         fault = self._point("PutObject")
         if fault not in {Fault.LOST_REQUEST, Fault.THROTTLED}:
             self._plain.put(key, data, digest)
             self._world.put_ms[key] = self._world.scheduler.now_ms
         self._after(fault, "PutObject")
 
-    def get(self, key: str, most: int) -> Iterator[bytes]:
-        """Read an object."""
+    def get(self, key: str, most: int) -> bytes:
         fault = self._point("GetObject")
         self._after(fault, "GetObject")
         return self._plain.get(key, most)

@@ -22,7 +22,6 @@ class Holder:
     """A run that has claimed the task.
 
     Attributes:
-        claim: The id of its claim.
         released_ms: When it gave the task up by a write; infinite where it did not.
         ended_ms: When it told its client that all it did is kept; infinite where it did not.
     """
@@ -34,13 +33,10 @@ class Holder:
 
 @dataclass(slots=True)
 class Claims:
-    """Follows who holds the task."""
-
     judge: "Judge"
     holders: dict[str, Holder] = field(default_factory=dict)
 
     def changed(self, number: int, change: Change, process: Process, now_ms: float) -> None:
-        """A process wrote the head."""
         before = claim_of(change.before) if change.before else None
         after = claim_of(change.after) if change.after else None
         if process.is_run:
@@ -91,7 +87,6 @@ class Claims:
             self.judge.wrong(3, f"{process.name} calls {call.tool}, and {holder} has taken its task over")
 
     def ended(self, process: Process) -> None:
-        """A process ended."""
         if process.name not in self.holders or not isinstance(process.answer, Mapping):
             return
         if process.meta.get("persisted") not in {False, "unknown"}:

@@ -28,8 +28,6 @@ class ConditionalCheckFailedException(ClientError):
 
 
 class Exceptions:
-    """A client's `exceptions`."""
-
     ConditionalCheckFailedException = ConditionalCheckFailedException
 
 
@@ -38,11 +36,6 @@ class Sent:
     """A request as a process sees it.
 
     Attributes:
-        operation: Its name.
-        partition: The partition key that it asks for.
-        process: Whose it is.
-        began_ms: When it was sent first.
-        attempts: How often it was sent.
         written: The numbers of the writes that it made.
         heard: Whether an answer came that tells what became of it.
     """
@@ -56,39 +49,31 @@ class Sent:
     heard: bool = False
 
 
-class SimulatedClient:
-    """The client of a container. A request is that of the process whose thread sends it.
-
-    Args:
-        world: The simulation.
-    """
+class PlainClient:
+    """A client of a simulated DynamoDB to whose requests nothing happens."""
 
     exceptions = Exceptions
 
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
+        """A method of botocore's client: `put_item` sends a `PutItem`."""
+        operation = "".join(map(str.capitalize, method.split("_")))
+        return lambda **request: self._send(operation, request)
+
+    def _send(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        return self.database.request(operation, request)
+
+
+class SimulatedClient(PlainClient):
+    """The client of a container. A request is that of the process whose thread sends it."""
+
     def __init__(self, world: "World") -> None:
+        super().__init__(world.database)
         self._world = world
         self._again: Fault | None = None
         self._left = 0
-
-    def put_item(self, **request: Any) -> dict[str, Any]:
-        """`PutItem`."""
-        return self._send("PutItem", request)
-
-    def update_item(self, **request: Any) -> dict[str, Any]:
-        """`UpdateItem`."""
-        return self._send("UpdateItem", request)
-
-    def get_item(self, **request: Any) -> dict[str, Any]:
-        """`GetItem`."""
-        return self._send("GetItem", request)
-
-    def delete_item(self, **request: Any) -> dict[str, Any]:
-        """`DeleteItem`."""
-        return self._send("DeleteItem", request)
-
-    def query(self, **request: Any) -> dict[str, Any]:
-        """`Query`."""
-        return self._send("Query", request)
 
     def _send(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request as often as botocore would by its configuration."""
@@ -189,30 +174,11 @@ class SimulatedClient:
 
 
 def _partition(request: Mapping[str, Any]) -> str:
-    """The partition key that a request asks for."""
     key = request.get("Key") or request.get("Item") or {"pk": request["ExpressionAttributeValues"][":owner"]}
     return str(key["pk"]["S"])
 
 
-class PlainClient:
-    """A client to whose requests nothing happens.
-
-    Args:
-        database: What it asks.
-    """
-
-    exceptions = Exceptions
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def get_item(self, **request: Any) -> dict[str, Any]:
-        """`GetItem`."""
-        return self._database.request("GetItem", request)
-
-
 def refused(refusal: Refusal, operation: str) -> ClientError:
-    """A refusal as botocore raises it."""
     response: Any = {
         "Error": {"Code": refusal.code, "Message": refusal.message},
         "ResponseMetadata": {"HTTPStatusCode": HTTP_STATUS.get(refusal.code, 400)},

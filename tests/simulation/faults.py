@@ -64,10 +64,8 @@ class Weather:
         kinds: The faults that a request can have, each as likely as the others.
         chance: Of a fault, for a request or a tool's call.
         burst: How many further requests of a process fail in the same way, once one has.
-        skewed: Whether clocks are off.
         freezes: Whether clocks can stand still with their processes.
         stale: The chance that a read which is not consistent returns old data.
-        over: Whether faults have stopped.
     """
 
     rng: Random

@@ -25,6 +25,7 @@ from mcp_baton.server import reply
 from mcp_baton.server.running import runner
 from mcp_baton.server.running import tool_threads as worker
 from mcp_baton.server.running.tool_threads import Mail, Mailbox
+from mcp_baton.server.workflows import parallel_calls
 from mcp_baton.tasks.store import write_decided
 from tests.simulation.invariants import Violation
 from tests.simulation.jobs.background import BackgroundWorld
@@ -33,7 +34,7 @@ from tests.simulation.journal import Broken
 from tests.simulation.questions import QuestionWorld
 from tests.simulation.scheduler import Actor, Killed, current, here
 from tests.simulation.servers import STAGE
-from tests.simulation.world import Rewrite, World
+from tests.simulation.world import ParallelWorld, Rewrite, World
 
 LARGE_BYTES = 600
 PIECE_BYTES = 1_500
@@ -42,13 +43,7 @@ STORE = "mcp_baton.tasks.dynamodb"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a simulation ended.
-
-    Attributes:
-        broken: The invariants that did not hold.
-        struck: Which attacks there were.
-        trace: What happened: when, epoch milliseconds, to whom, and what.
-    """
+    """How a simulation ended."""
 
     seed: int
     broken: tuple[Broken, ...]
@@ -92,17 +87,12 @@ class SimulatedQueue[Element]:
         self._elements: deque[Element] = deque()
 
     def put(self, element: Element) -> None:
-        """Add an element; who waits is woken."""
         self._elements.append(element)
         if self._owner is not None:
             self._owner.wake_ms = min(self._owner.wake_ms, _under_way[-1].scheduler.now_ms)
 
     def get(self, timeout: float | None = None) -> Element:
-        """The first element, waited for so many seconds; as long as it takes for `None`.
-
-        Raises:
-            Empty: there was none in time.
-        """
+        """The first element, waited for so many seconds; as long as it takes for `None`."""
         if not self._elements:
             _under_way[-1].sleep(math.inf if timeout is None else timeout)
         if not self._elements:
@@ -122,7 +112,6 @@ class SimulatedMailbox(Mailbox):
         self._mail: SimulatedQueue[Mail] = SimulatedQueue()
 
     def put(self, item: Mail, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002 - as `SimpleQueue`
-        """Add mail; who waits is woken."""
         self._mail.put(item)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Mail:  # noqa: ARG002 - as `SimpleQueue`
@@ -130,7 +119,6 @@ class SimulatedMailbox(Mailbox):
         return self._mail.get(timeout)
 
     def next(self, timeout_s: float) -> Mail | None:
-        """As `Mailbox`."""
         mail = super().next(timeout_s)
         _under_way[-1].heard(mail)
         return mail
@@ -172,6 +160,11 @@ def _start_thread(function: Callable[..., object], arguments: dict[str, Any], ma
     return lambda: None
 
 
+def _in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
+    """The call of a step that runs beside others is an actor of the invocation's process."""
+    beside("step", partial(copy_context().run, job, lambda: None))
+
+
 @contextmanager
 def simulating() -> Iterator[None]:
     """Let simulations run. What is not an actor of one goes on as ever."""
@@ -194,6 +187,8 @@ def simulating() -> Iterator[None]:
         patch.setitem(cast("dict[str, Any]", write_decided.__kwdefaults__), "sleep", sleep)
         patch.setattr(worker, "_start_thread", _start_thread)
         patch.setattr(runner, "Mailbox", SimulatedMailbox)
+        patch.setattr(parallel_calls, "in_a_thread", _in_a_thread)
+        patch.setattr(parallel_calls, "SimpleQueue", SimulatedQueue)
         # What is sent is held against the official definitions elsewhere; here that would take most of the time.
         patch.setattr(reply, "dumps", dumps)
         _patch_values(patch)
@@ -223,9 +218,7 @@ def failures(seeds: Iterable[int], struck: Counter[str] | None = None, kind: typ
     """The simulations of these seeds that break an invariant.
 
     Args:
-        seeds: The seeds.
         struck: Counts the simulations by the attacks that there were.
-        kind: What is simulated.
     """
     with simulating():
         for seed in seeds:
@@ -245,6 +238,7 @@ KINDS: Mapping[str, type[World]] = {
     "jobs": JobWorld,
     "background": BackgroundWorld,
     "questions": QuestionWorld,
+    "parallel": ParallelWorld,
 }
 
 

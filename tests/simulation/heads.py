@@ -8,7 +8,7 @@ from typing import Any, cast
 from mcp_baton.protocol.json import Json, loads
 from mcp_baton.tasks.dynamodb.attributes import decode
 from mcp_baton.tasks.dynamodb.values import Pointer, pointer_in
-from mcp_baton.tasks.record import EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from tests.simulation.dynamodb.paths import Attribute, Item
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
@@ -17,23 +17,19 @@ _SERIAL = re.compile(r"failed #(\d+)")
 
 
 def status_of(item: Item) -> str:
-    """The task's status."""
     return str(item["status"]["S"])
 
 
 def variables_of(item: Item) -> Mapping[str, Attribute]:
-    """The stored variables."""
     return cast("Mapping[str, Attribute]", item["variables"]["M"])
 
 
 def steps_of(item: Item) -> dict[str, str]:
-    """Each step's status, by name."""
     steps = variables_of(item)[PROGRESS]["M"]["steps"]["L"]
     return {step["M"]["name"]["S"]: step["M"]["status"]["S"] for step in steps}
 
 
 def paused_at(item: Item) -> str | None:
-    """The step that the stored pause reason names."""
     reason = variables_of(item).get(PAUSE_REASON)
     if reason is None:
         return None
@@ -49,19 +45,11 @@ def claim_of(item: Item) -> tuple[str, int, int] | None:
     return run["M"]["id"]["S"], int(run["M"]["number"]["N"]), int(run["M"]["until"]["N"])
 
 
-def is_outcome(name: str) -> bool:
-    """Whether a variable holds what a call gave back."""
-    return name.startswith((RESULT_PREFIX, EXTRA_PREFIX))
-
-
 def value_of(item: Item, name: str, stored: Callable[[str, str], Json]) -> Json:
     """A variable's value.
 
     Args:
         stored: Reads a task's variable, by their names, where it is not a plain text.
-
-    Raises:
-        StoreError: it cannot be read.
     """
     attribute = variables_of(item)[name]
     if "S" in attribute:
@@ -71,7 +59,6 @@ def value_of(item: Item, name: str, stored: Callable[[str, str], Json]) -> Json:
 
 
 def decoded(attribute: Any) -> Json:
-    """A value that is in a head."""
     return decode(attribute)
 
 

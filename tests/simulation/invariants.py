@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError, StoreError, ValueNotKept
 from mcp_baton.protocol.json import dumps
-from mcp_baton.tasks.record import LEASE_MS, PAUSE_REASON, RESULT_PREFIX
-from tests.simulation.answers import check_answer, check_last
+from mcp_baton.protocol.jsonrpc import INVALID_REQUEST
+from mcp_baton.server.running.runner import NOT_BEGUN
+from mcp_baton.tasks.record import EXTRA_PREFIX, LEASE_MS, PAUSE_REASON, RESULT_PREFIX
 from tests.simulation.claims import Claims
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import (
     SETTLED,
     TERMINAL,
-    is_outcome,
     paused_at,
     serial_in,
     status_of,
@@ -43,11 +43,7 @@ CHANGED = "The workflow has changed since the task was started"
 
 
 class Violation(Exception):
-    """An invariant does not hold.
-
-    Args:
-        broken: Which one, and how.
-    """
+    """An invariant does not hold."""
 
     def __init__(self, broken: Broken) -> None:
         super().__init__(str(broken))
@@ -55,12 +51,7 @@ class Violation(Exception):
 
 
 class Judge:
-    """Looks at everything that happens in a simulation.
-
-    Args:
-        world: The simulation.
-        strict: Whether the first broken invariant ends it.
-    """
+    """Looks at everything that happens in a simulation. If it is strict, the first broken invariant ends it."""
 
     lease_ms: int = LEASE_MS
 
@@ -77,10 +68,6 @@ class Judge:
         self._strict = strict
 
     def wrong(self, number: int, what: str) -> None:
-        """An invariant is broken.
-
-        The simulation ends with the first one, where it is strict.
-        """
         broken = Broken(number, what)
         self.broken.append(broken)
         if self._strict:
@@ -106,7 +93,6 @@ class Judge:
         return number
 
     def _is_mine(self, change: Change, process: Process | None) -> bool:
-        """Whether a write is to the task that the simulation is about."""
         is_task = change.key[1].startswith(TASK)
         if is_task and not self.task_id and process is not None and not process.aside:
             self.task_id = change.key[1].removeprefix(TASK)
@@ -190,7 +176,7 @@ class Judge:
         except StoreError as error:
             self.wrong(7, f"{name} cannot be read as it is written: {error}")
             return
-        if not is_outcome(name):
+        if not name.startswith((RESULT_PREFIX, EXTRA_PREFIX)):
             return
         step = name.removeprefix(RESULT_PREFIX)
         has_failed = isinstance(value, Mapping) and "error" in value
@@ -215,7 +201,6 @@ class Judge:
             )
 
     def began(self, call: Called) -> None:
-        """A tool begins."""
         self.claims.began(call)
         if call.key is None:
             return
@@ -230,17 +215,63 @@ class Judge:
             self.wrong(11, f"{process.name} did not answer within its time")
 
     def answered(self, process: Process) -> None:
-        """A process answered."""
         self.claims.ended(process)
-        check_answer(self, process)
+        self.check_answer(process)
+
+    def check_answer(self, process: Process) -> None:
+        """What is told at this moment: what was acknowledged is there."""
+        if "unknown" in {process.meta.get("recorded"), process.meta.get("persisted")}:
+            self.world.struck.add("an answer said that it is not known what was kept")
+        match process.kind:
+            case "call":
+                self._check_call(process)
+            case "start" | "resume" | "work":
+                self._check_run(process)
+
+    def _check_last(self, process: Process) -> None:
+        """What must hold when every late write has been made: what was reported as not recorded is not there."""
+        if process.kind == "call" and process.meta.get("recorded") is False:
+            for call in process.calls:
+                if call.serial in self.placed:
+                    self.wrong(6, f"{process.name} is told that call #{call.serial} is not recorded, and it is")
+        # What came last is not a call if there was no time left to begin one.
+        called_last = NOT_BEGUN not in dumps(process.meta.get("pause_reason"))
+        if process.is_run and process.meta.get("persisted") is False and process.calls and called_last:
+            last = process.calls[-1]
+            for number, place in self.placed.get(last.serial, ()):
+                at = next((at for at, sent in enumerate(process.requests) if number in (sent.written or ())), None)
+                if at is None or not any(
+                    sent.heard and sent.operation == "UpdateItem" for sent in process.requests[at:]
+                ):
+                    self.wrong(6, f"{process.name} is told that {place} is not kept, and it is, by write #{number}")
+
+    def _check_call(self, process: Process) -> None:
+        if process.meta.get("recorded") is True and not process.meta.get("oversized"):
+            self._check_placed(process, [call for call in process.calls if call.heard])
+
+    def _check_run(self, process: Process) -> None:
+        meta = process.meta
+        if isinstance(process.answer, ProtocolError):
+            if process.answer.code == INVALID_REQUEST:
+                self.claims.refused(process)
+            if process.calls:
+                self.wrong(11, f"{process.name} is refused, and called tools")
+            return
+        if "task_id" not in meta or meta.get("persisted") in {False, "unknown"} or meta.get("oversized"):
+            return
+        self._check_placed(process, [call for call in process.calls if call.returned])
+
+    def _check_placed(self, process: Process, calls: list[Called]) -> None:
+        for call in calls:
+            if call.serial not in self.placed:
+                self.wrong(5, f"{process.name} is told that call #{call.serial} of {call.tool} is kept, and it is not")
 
     def settled(self) -> None:
-        """Everybody has ended."""
         if self.head is not None:
             self._check_readable(self.head)
         for process in self.world.processes.values():
             if process.answer is not None and not process.aside:
-                check_last(self, process)
+                self._check_last(process)
 
     def _check_readable(self, head: Item) -> None:
         for name in variables_of(head):

@@ -40,8 +40,6 @@ class Ask:
         kind: `start`, `resume`, `call`, `poll`, `update`, `cancel`, `complete`, `result`, `list`, `listen`, `begin` (a
             second task), or `work`.
         last: Whether it comes after all faults.
-        owner: On whose behalf.
-        event: What a worker is invoked with.
         every: Whether an update answers every question.
         deliveries: How often the event has been delivered, this time included.
     """
@@ -56,11 +54,7 @@ class Ask:
 
 @dataclass(slots=True)
 class SimulatedExchange:
-    """An `Exchange` of a process: its time is the simulation's. It is the stream's sink, too.
-
-    Attributes:
-        answer: The last message of the stream.
-    """
+    """An `Exchange` of a process: its time is the simulation's. It is the stream's sink, too."""
 
     world: "World"
     process: Process
@@ -70,11 +64,9 @@ class SimulatedExchange:
 
     @property
     def request_id(self) -> str:
-        """Names the invocation in logs."""
         return self.process.name
 
     def remaining_ms(self) -> int | None:
-        """As Lambda tells it."""
         ends_ms = self.process.ends_ms
         return None if ends_ms is None else int(ends_ms - self.world.scheduler.now_ms)
 
@@ -82,7 +74,6 @@ class SimulatedExchange:
         """Headers are of no interest here."""
 
     def open_stream(self, _status: int, _headers: Mapping[str, str]) -> "SimulatedExchange":
-        """Begin the answer."""
         return self
 
     def write(self, data: bytes) -> None:
@@ -121,7 +112,6 @@ def invoke(world: "World", process: Process, ask: Ask) -> None:
 
 
 def _named(params: dict[str, Json]) -> str:
-    """The task that a request names."""
     match params:
         case {"taskId": str(task_id)} | {"_meta": {"_task_id": str(task_id)}}:
             return task_id
@@ -134,7 +124,6 @@ def _named(params: dict[str, Json]) -> str:
 def _sent(
     endpoint: "Endpoint", exchange: SimulatedExchange, method: str, params: dict[str, Json], *, stateless: bool
 ) -> JsonObject | ProtocolError:
-    """The answer to one request."""
     headers = {"content-type": "application/json", "accept": "application/json"}
     if stateless:
         own = params.get("_meta")
@@ -151,11 +140,7 @@ def _sent(
 def _work(
     world: "World", process: Process, endpoint: "Endpoint", event: JsonObject, exchange: SimulatedExchange
 ) -> None:
-    """Invoke a worker.
-
-    Raises:
-        StoreError, StillHeld, NotDispatched: its invocation failed, as it may.
-    """
+    """Invoke a worker."""
     named = event["batonTask"]
     assert isinstance(named, dict)
     try:
@@ -167,11 +152,7 @@ def _work(
 
 
 def answer_of(response: HttpResponse | None, exchange: SimulatedExchange) -> JsonObject | ProtocolError:
-    """What a client reads in a response, or at the end of its stream.
-
-    Raises:
-        Unexpected: it is none that should be.
-    """
+    """What a client reads in a response, or at the end of its stream."""
     message = exchange.answer if response is None else loads(response.body.decode())
     match message:
         case {"result": dict() as result}:
@@ -185,7 +166,6 @@ def answer_of(response: HttpResponse | None, exchange: SimulatedExchange) -> Jso
 
 
 def in_short(answer: JsonObject | ProtocolError) -> str:
-    """An answer, for traces."""
     if isinstance(answer, ProtocolError):
         return f"error {answer.code}: {answer.message}"
     shown = {name: value for name, value in answer.items() if name in {"taskId", "status", "isError", "_meta"}}
@@ -197,7 +177,6 @@ def in_short(answer: JsonObject | ProtocolError) -> str:
 
 
 def task_message(task_id: str | None, kind: str) -> tuple[str, dict[str, Json]]:
-    """The method and the params of a request about a task."""
     task: dict[str, Json] = {"taskId": task_id}
     match kind:
         case "poll":
@@ -213,5 +192,4 @@ def task_message(task_id: str | None, kind: str) -> tuple[str, dict[str, Json]]:
 
 
 def listen_message(task_id: str | None, known: Sequence[str]) -> tuple[str, dict[str, Json]]:
-    """The method and the params of a stream about a task, and about all others that there are."""
     return "subscriptions/listen", {"notifications": {"taskIds": [task_id, *known]}}

@@ -42,11 +42,8 @@ class Container:
 
     Attributes:
         mended: Whether it has the mended definitions.
-        limits: What its store allows.
         skew_s: How far its wall clock is ahead, seconds.
         stood_s: For how long its monotonic clock has stood still, seconds.
-        store: Its store.
-        processes: The invocations that it was given.
     """
 
     mended: bool
@@ -67,7 +64,6 @@ class Container:
             actor.frozen = frozen
 
     def kill(self) -> None:
-        """End it, with all that runs in it."""
         for actor in self.actors:
             actor.kill()
 
@@ -77,28 +73,17 @@ class Process:
     """One invocation.
 
     Attributes:
-        kind: What it was asked for, such as `start` or `poll`.
         ends_ms: When Lambda stops it; `None` for one with more time than it can need.
-        began_ms: When it began.
-        is_run: Whether it runs a workflow.
-        owner: On whose behalf.
         aside: Whether it is not about the task that the simulation is about.
-        task_id: The task that the request names.
-        container: Where it runs, once it has begun.
         writes: How many writes there were when it began.
         ended_writes: How many there were when it answered.
         fast_ms: How far its clock was ahead when it began, milliseconds.
         created: The sort key of the task that it created.
-        faults: The faults that befell it.
-        requests: The requests to the store that it made.
-        calls: The calls of tools that it made.
-        stalled: Whether it stood still for a while.
         stalled_ms: When it last went on after that.
         clock_read_ms: When it last read its wall clock.
         shown_ms: The latest time that its wall clock has shown.
         checked_ms: When it had last read it before it started the thread of a tool.
         asked_ms: When a request of its last reached the store.
-        answer: What it answered with, once it has.
     """
 
     kind: str
@@ -127,12 +112,10 @@ class Process:
 
     @property
     def name(self) -> str:
-        """What traces call it."""
         return self.actor.name
 
     @property
     def skew_s(self) -> float:
-        """How far its clock is ahead, seconds."""
         return self.container.skew_s if self.container else 0.0
 
     def own_ms(self, now_ms: float) -> float:
@@ -141,7 +124,6 @@ class Process:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of its answer."""
         if not isinstance(self.answer, Mapping):
             return {}
         meta = self.answer.get("_meta")
@@ -150,12 +132,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An invariant that does not hold.
-
-    Attributes:
-        number: Which one.
-        what: How it is broken.
-    """
+    """An invariant that does not hold."""
 
     number: int
     what: str

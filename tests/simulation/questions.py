@@ -5,7 +5,7 @@ step keeps the result that it made with it. A run's step has run with the stored
 another one was stored and used while the request ran.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -54,7 +54,6 @@ REFUSED = "cannot be changed"
 
 @cache
 def asking_server() -> Server:
-    """The server."""
     made = Server("simulated questions")
     for tool in (look, pay, mail):
         made.add_tool(tool)
@@ -66,11 +65,7 @@ def asking_server() -> Server:
 
 
 class QuestionWorld(World):
-    """A simulation of one seed. Arguments as `World`.
-
-    Attributes:
-        given: The answers that each invocation was given, by its name.
-    """
+    """A simulation of one seed. Arguments as `World`."""
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
         super().__init__(seed, rewrite=rewrite, strict=strict)
@@ -80,12 +75,7 @@ class QuestionWorld(World):
         self.judge: QuestionJudge = QuestionJudge(self, strict=strict)
 
     def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
-        """What is deployed."""
         return asking_server()
-
-    def steps(self) -> Sequence[Step]:
-        """The steps of the workflow."""
-        return asking_server().workflows[self.plan.name].steps
 
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
         """The method and the params of what a client asks for. Runs are calls of the workflow's tool."""
@@ -107,8 +97,6 @@ class QuestionWorld(World):
 
 
 class QuestionJudge(Judge):
-    """Looks at the answers, too."""
-
     def __init__(self, world: QuestionWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.asking = world
@@ -143,7 +131,6 @@ class QuestionJudge(Judge):
                 )
 
     def answered(self, process: Process) -> None:
-        """A process answered."""
         super().answered(process)
         given = self.asking.given.get(process.name)
         answer = process.answer
@@ -192,7 +179,6 @@ class QuestionJudge(Judge):
         return [step.name for step in self.world.steps() if step.ask]
 
     def _used(self, item: Item | None, question: str) -> bool:
-        """Whether a step, or a question with the answer in its text, has used an answer."""
         statuses = steps_of(item) if item else {}
         uses = [step.name for step in self.world.steps() if step.uses(question)]
         return any(statuses[name] != "pending" for name in uses)

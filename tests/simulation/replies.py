@@ -56,12 +56,10 @@ class Told:
     """What a reply says of a task; `None` for what it does not say.
 
     Attributes:
-        steps: Each step's status.
         step: The first step that is not settled, and `""` if there is none.
         pause: The pause reason without its error, and `{}` if there is none.
         values: The variables' values, by stored name. One that is only named has its size and its URI.
         omitted: The names of such values.
-        result: The final result.
         result_by: `client` where a client supplied the result, and `""` for any other.
         questions: The keys of the open questions.
     """
@@ -80,12 +78,7 @@ class Told:
 
 @dataclass(slots=True)
 class Replies:
-    """Compares replies with versions.
-
-    Attributes:
-        world: The simulation.
-        notified: By stream and task, the number of the version that the last notification matched.
-    """
+    """Compares replies with versions."""
 
     world: "World"
     _last: dict[tuple[str, str], Version] = field(default_factory=dict)
@@ -93,7 +86,6 @@ class Replies:
     # What happens.
 
     def answered(self, process: Process) -> None:
-        """A process answered its client."""
         answer, task_id = process.answer, process.task_id
         self._check_certain(process)
         if isinstance(answer, ProtocolError):
@@ -119,7 +111,6 @@ class Replies:
             self._check_missing(process, str(meta["task_id"]))
 
     def notified(self, process: Process, params: JsonObject) -> None:
-        """A stream notified its client of a task."""
         self.world.struck.add("a stream told of a task")
         if params.get("statusMessage") == EXPIRED:
             self._check_missing(process, str(params["taskId"]))
@@ -127,7 +118,6 @@ class Replies:
         self._check(process, str(params["taskId"]), values_told(params), stream=True)
 
     def listed(self, process: Process, pages: Sequence[JsonObject | ProtocolError]) -> None:
-        """A process answered with these pages of its owner's tasks."""
         self._check_certain(process)
         if isinstance(pages[-1], ProtocolError):
             return
@@ -150,8 +140,6 @@ class Replies:
         """A reply has the id, the status, the steps and the pause reason of a workflow's task.
 
         Args:
-            process: Who replies.
-            state: What the reply says.
             certain: Whether it says that all of this is stored.
         """
         task_id, status = str(state["task_id"]), str(state["task_status"])
@@ -174,7 +162,6 @@ class Replies:
     # What must hold.
 
     def wrong(self, number: int, what: str) -> None:
-        """An invariant is broken."""
         self.world.judge.wrong(number, what)
 
     def _check(self, process: Process, task_id: str, reported: Told, *, stream: bool = False) -> None:
@@ -230,7 +217,6 @@ class Replies:
             self._check_missing(process, task_id)
 
     def _check_missing(self, process: Process, task_id: str) -> None:
-        """A client is told that there is no such task."""
         _, last_ms = self._clock(process)
         versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
         if all(version.item is not None and _expires_ms(version.item) > last_ms for version in versions):
@@ -279,7 +265,6 @@ class Replies:
         )
 
     def _check_quota(self, process: Process, *, refused: bool) -> None:
-        """A task was created or not."""
         assert process.container is not None
         allowed = process.container.limits.max_tasks_per_owner
         if process.faults or process.stalled or (allowed is None and not refused):
@@ -326,7 +311,6 @@ class Replies:
         return f"OWNER#{owner}#{task_id[10:12]}", TASK + task_id
 
     def _keys(self, owner: str) -> list[Key]:
-        """The keys of an owner's tasks."""
         return [key for key in self.world.database.versions if key[0][:-2] == f"OWNER#{owner}#" and TASK in key[1]]
 
     def _clock(self, process: Process) -> tuple[float, float]:
@@ -417,7 +401,6 @@ def _without_error(reason: Json) -> JsonObject:
 
 
 def _expires_ms(item: Item) -> int:
-    """When a task has expired: its `expires_at` is in seconds."""
     return int(item["expires_at"]["N"]) * 1000
 
 

@@ -15,7 +15,6 @@ def without_condition(pattern: str, operation: str = "UpdateItem", *, among: str
 
     Args:
         pattern: A regular expression, for a condition's beginning.
-        operation: The writes that are changed.
         among: A regular expression that some condition or action of the write must match.
     """
 

@@ -6,6 +6,7 @@ moves the clock to the moment when somebody can. The same seed makes the same ch
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
 from random import Random
@@ -27,10 +28,7 @@ class Actor:
     """One thread of control: an invocation, a tool that runs beside one, or something that happens at a time.
 
     Args:
-        name: What traces call it.
-        run: What it does.
         wake_ms: When it begins, epoch milliseconds.
-        parent: The actor in whose process it runs.
     """
 
     def __init__(self, name: str, run: Callable[[], None], wake_ms: float, parent: "Actor | None" = None) -> None:
@@ -52,7 +50,6 @@ class Actor:
         return self if self.parent is None else self.parent.process
 
     def kill(self) -> None:
-        """End the process: the actor and all that run beside it."""
         self.killed = True
         for child in self.children:
             child.kill()
@@ -62,8 +59,6 @@ class Scheduler:
     """Lets one actor run at a time.
 
     Args:
-        rng: Where choices are drawn from.
-        now_ms: The time at which it begins, epoch milliseconds.
         by_priority: Whether actors have priorities that change at a few points, rather than equal chances at each.
         tick_ms: The time that passes from one point to the next.
     """
@@ -88,11 +83,7 @@ class Scheduler:
         return actor
 
     def run(self) -> None:
-        """Run until every actor has ended.
-
-        Raises:
-            BaseException: what an actor raised that is not its own end.
-        """
+        """Run until every actor has ended."""
         first = self._next()
         if first is not None:
             self.work(first)
@@ -101,11 +92,7 @@ class Scheduler:
             raise self.failure
 
     def fail(self, failure: BaseException) -> NoReturn:
-        """End the simulation with this failure, whatever the code around would catch.
-
-        Raises:
-            Killed: always.
-        """
+        """End the simulation with this failure, whatever the code around would catch."""
         if self.failure is None:
             self.failure = failure
         for actor in self._actors:
@@ -113,11 +100,7 @@ class Scheduler:
         raise Killed
 
     def point(self, actor: Actor) -> None:
-        """Give way. Returns when the actor is to go on, at its `wake_ms` or later.
-
-        Raises:
-            Killed: its process is gone.
-        """
+        """Give way. Returns when the actor is to go on, at its `wake_ms` or later."""
         if actor.killed:
             raise Killed
         self.points += 1
@@ -134,11 +117,7 @@ class Scheduler:
             raise Killed
 
     def sleep(self, actor: Actor, seconds: float) -> None:
-        """Give way for at least so long.
-
-        Raises:
-            Killed: its process is gone.
-        """
+        """Give way for at least so long."""
         actor.wake_ms = self.now_ms + max(seconds, 0.0) * 1000
         self.point(actor)
 
@@ -164,10 +143,8 @@ class Scheduler:
     def _wake(self, actor: Actor) -> None:
         if actor.started:
             actor.turn.release()
-        elif _idle:
-            _idle.pop().begin(self, actor)
         else:
-            _Worker().begin(self, actor)
+            _threads.submit(self.work, actor)
 
     def work(self, actor: Actor) -> None:
         """Run an actor to its end, and then those that begin after it, in this thread."""
@@ -199,31 +176,8 @@ class Scheduler:
         return None
 
 
-class _Worker:
-    """A thread that runs actors, of one simulation after another: to begin a thread takes long."""
-
-    def __init__(self) -> None:
-        self._told = threading.Lock()
-        self._told.acquire()
-        self._next: tuple[Scheduler, Actor] | None = None
-        threading.Thread(target=self._work, name="simulated", daemon=True).start()
-
-    def begin(self, scheduler: Scheduler, actor: Actor) -> None:
-        """Run an actor and those that begin after it."""
-        self._next = scheduler, actor
-        self._told.release()
-
-    def _work(self) -> None:
-        while True:
-            self._told.acquire()
-            assert self._next is not None
-            scheduler, actor = self._next
-            scheduler.work(actor)
-            self._next = None
-            _idle.append(self)
-
-
-_idle: list[_Worker] = []
+_threads = ThreadPoolExecutor(10_000, "simulated")
+"""Threads run actors of one simulation after another, because to start a thread takes long."""
 
 
 class _Here(threading.local):

@@ -17,12 +17,9 @@ type Called = Callable[[str, dict[str, Json], Context], dict[str, Json]]
 
 @dataclass(slots=True)
 class Stage:
-    """Where tools find the simulation under way."""
-
     called: Called | None = None
 
     def call(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
-        """Call a tool of the simulation under way."""
         assert self.called is not None, "no simulation is under way"
         return self.called(tool, arguments, ctx)
 
@@ -31,33 +28,24 @@ STAGE = Stage()
 
 
 def look(key: str, ctx: Context) -> dict[str, Json]:
-    """Look something up."""
     return STAGE.call("look", {"key": key}, ctx)
 
 
 def pay(amount: int, ctx: Context) -> dict[str, Json]:
-    """Pay."""
     return STAGE.call("pay", {"amount": amount}, ctx)
 
 
 def mail(to: str, ctx: Context, text: str = "") -> dict[str, Json]:
-    """Send a mail."""
     return STAGE.call("mail", {"to": to, "text": text}, ctx)
 
 
 def weigh(of: int, ctx: Context) -> dict[str, Json]:
-    """Give back something large."""
     return STAGE.call("weigh", {"of": of}, ctx)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A workflow that is simulated, and the calls that a model may make of its steps' tools.
-
-    Attributes:
-        name: The workflow's name.
-        calls: Tools and arguments: as the steps have them, and others.
-    """
+    """A workflow that is simulated, and the calls that a model may make of its steps' tools."""
 
     name: str
     calls: tuple[tuple[str, dict[str, Json]], ...]
@@ -83,14 +71,14 @@ PLANS = (
 
 
 @cache
-def server(*, mended: bool) -> Server:
-    """The server, before or after the deployment that mends a step of each workflow."""
+def server(*, mended: bool, parallel: int = 1) -> Server:
+    """The server, before or after the deployment that mends a step of each workflow. `parallel` steps run at once."""
     made = Server("simulated")
     for tool in (look, pay, mail, weigh):
         made.add_tool(tool)
     key = [Argument("key", "What to look up", required=True)]
     for name, steps in workflows(mended=mended).items():
-        made.add_workflow(Workflow(name=name, description=f"do {name}", arguments=key, steps=steps))
+        made.add_workflow(Workflow(name=name, description=f"do {name}", arguments=key, steps=steps, parallel=parallel))
     made.check()
     return made
 
@@ -125,5 +113,4 @@ def workflows(*, mended: bool) -> dict[str, list[Step]]:
 
 
 def constants_of(step: Step) -> dict[str, Json]:
-    """The arguments of a step that are constants."""
     return {name: source.value for name, source in step.arguments.items() if isinstance(source, Constant)}

@@ -24,7 +24,6 @@ USUAL = 400
 
 @pytest.fixture(scope="module")
 def real(dynamodb_local_url: str) -> Iterator["DynamoDBClient"]:
-    """A client of the engine that says what is right."""
     with closing(http_client(dynamodb_local_url)) as client:
         create_table(client, TABLE)
         yield client
@@ -50,8 +49,8 @@ def asked(client: Any, operation: str, request: dict[str, Any]) -> Any:
 def comparable(attribute: Any) -> Any:
     """Items whose sets are in an order, and whose numbers are numbers: `61.0` is `61`."""
     match attribute:
-        case {"SS": texts}:
-            return {"SS": sorted(texts)}
+        case {"BS": texts}:
+            return {"BS": sorted(texts)}
         case {"N": number}:
             return {"N": Decimal(number)}
         case dict():

@@ -12,48 +12,26 @@ import pytest
 
 from tests.simulation.corpus import ONCE_FAILED
 from tests.simulation.harness import KINDS, failures
-from tests.simulation.jobs.background import BackgroundWorld
-from tests.simulation.jobs.world import JobWorld
-from tests.simulation.questions import QuestionWorld
-from tests.simulation.world import World
 
 ROOT = Path(__file__).parents[2]
-WORKFLOWS, JOBS, BACKGROUND, QUESTIONS = 3_000, 1_500, 500, 500
+SEEDS = {"workflows": 3_000, "jobs": 1_500, "background": 500, "questions": 500, "parallel": 1_000}
 CHUNK = 250
 
 
-def found(seeds: range | tuple[int, ...], kind: type[World] = World) -> str:
+def found(seeds: range | tuple[int, ...], kind: str) -> str:
     """The first seed of these that breaks an invariant, with its trace; nothing where none does."""
-    return next((str(outcome) for outcome in failures(seeds, kind=kind)), "")
+    return next((str(outcome) for outcome in failures(seeds, kind=KINDS[kind])), "")
 
 
-@pytest.mark.parametrize("first", range(0, WORKFLOWS, CHUNK))
-def test_no_invariant_is_broken(first: int) -> None:
-    broken = found(range(first, first + CHUNK))
-    assert not broken, broken
-
-
-@pytest.mark.parametrize("first", range(0, JOBS, CHUNK))
-def test_no_invariant_of_jobs_is_broken(first: int) -> None:
-    broken = found(range(first, first + CHUNK), JobWorld)
-    assert not broken, broken
-
-
-@pytest.mark.parametrize("first", range(0, BACKGROUND, CHUNK))
-def test_no_invariant_of_workflows_in_the_background_is_broken(first: int) -> None:
-    broken = found(range(first, first + CHUNK), BackgroundWorld)
-    assert not broken, broken
-
-
-@pytest.mark.parametrize("first", range(0, QUESTIONS, CHUNK))
-def test_no_invariant_of_questions_is_broken(first: int) -> None:
-    broken = found(range(first, first + CHUNK), QuestionWorld)
+@pytest.mark.parametrize(("kind", "first"), [(kind, first) for kind in SEEDS for first in range(0, SEEDS[kind], CHUNK)])
+def test_no_invariant_is_broken(kind: str, first: int) -> None:
+    broken = found(range(first, first + CHUNK), kind)
     assert not broken, broken
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_seeds_that_broke_an_invariant_once_break_none_any_more(kind: str) -> None:
-    broken = found(ONCE_FAILED[kind], KINDS[kind])
+    broken = found(ONCE_FAILED[kind], kind)
     assert not broken, broken
 
 

@@ -1,6 +1,7 @@
 """One simulation: a table, two owners, invocations around one task, faults, and a judge that checks every write."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any, NoReturn, cast
 
@@ -20,7 +21,6 @@ from mcp_baton.tasks.dynamodb.items import KEPT, Limits
 from mcp_baton.tasks.dynamodb.outside import object_key, piece_key
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
-from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.ids import shard_name
 from mcp_baton.tasks.jobs import Dispatcher
 from tests.simulation.bucket import PlainBucket, SimulatedBucket
@@ -69,19 +69,16 @@ class World:
     """A simulation of one seed.
 
     Attributes:
-        runs: The kinds of invocations that run a workflow.
         stateless: Whether clients use the 2026 revision, where both have the method.
-        most_pages: How many pages of a list a client asks for.
 
     Args:
-        seed: What everything is drawn from.
         rewrite: What happens to each request before it is sent.
-        strict: Whether the first broken invariant ends the simulation.
     """
 
     runs: frozenset[str] = frozenset({"start", "resume"})
     stateless = False
     most_pages = 10
+    delays_ms: tuple[int, ...] = DELAYS_MS
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
         self.rng = Random(seed)
@@ -134,13 +131,17 @@ class World:
         self.weather.over = True
         self.judge.settled()
         if self.task_id is not None:
-            self.scheduler.now_ms += 2 * self.judge.lease_ms + self.fast_ms
-            self._invoke(Ask("poll", last=True))
-            self.scheduler.run()
-            self._invoke(Ask("resume", last=True))
-            head = self.judge.head
-            self.scheduler.run()
-            self.judge.ended(head)
+            self._resume_in_the_end(self.judge, "poll")
+
+    def _resume_in_the_end(self, judge: Judge, poll: str) -> None:
+        """Poll the judge's task when every claim has ended, and resume it."""
+        self.scheduler.now_ms += 2 * judge.lease_ms + self.fast_ms
+        self._invoke(Ask(poll, last=True))
+        self.scheduler.run()
+        self._invoke(Ask("resume", last=True))
+        head = judge.head
+        self.scheduler.run()
+        judge.ended(head)
 
     def _invoke(self, ask: Ask, after_ms: float = 0.0) -> None:
         name = f"{ask.kind}{len(self.processes)}"
@@ -184,26 +185,25 @@ class World:
         return container
 
     def _times_s(self, _ask: Ask) -> float | None:
-        """How much time Lambda gives an invocation, seconds."""
         return self.rng.choice(TIMES_S)
 
     def _answer(self, process: Process, ask: Ask) -> None:
-        """What an invocation does."""
         invoke(self, process, ask)
 
     def stored(self, task_id: str, name: str) -> Json:
-        """A variable as it stands, read by a process that nothing can happen to, whose clock stands at 0.
+        """A variable as it stands."""
+        with self.undisturbed() as store:
+            return store.get(OWNER, task_id).variables[name]
 
-        Raises:
-            StoreError: it cannot be read.
-        """
+    @contextmanager
+    def undisturbed(self) -> Iterator[DynamoDBTaskStore]:
+        """The store of a process that nothing can happen to, whose clock stands at 0."""
         client: Any = PlainClient(self.database)
         objects = None if self.bucket is None else PlainBucket(self.bucket)
         table = TaskTable("tasks", Connection(lambda: client), clock_ms=lambda: 0)
-        store = DynamoDBTaskStore(TaskItems(table, objects=objects))
         self.judging = True
         try:
-            return store.get(OWNER, task_id).variables[name]
+            yield DynamoDBTaskStore(table, objects=objects)
         finally:
             self.judging = False
 
@@ -234,16 +234,14 @@ class World:
         return None
 
     def steps(self) -> Sequence[Step]:
-        """The steps of the workflow, as it is deployed."""
-        return server(mended=self.mended).workflows[self.plan.name].steps
+        return self.server(mended=self.mended).workflows[self.plan.name].steps
 
     def created(self, task_id: str) -> None:
-        """A task was created: others can name it now."""
         if self.task_id is None:
             self.task_id = task_id
             for _ in range(self._others):
                 owner = OTHER_OWNER if self.rng.random() < 0.1 else OWNER
-                self._invoke(Ask(self.rng.choice(self.kinds), owner=owner), self.rng.choice(DELAYS_MS))
+                self._invoke(Ask(self.rng.choice(self.kinds), owner=owner), self.rng.choice(self.delays_ms))
 
     @property
     def fast_ms(self) -> float:
@@ -252,17 +250,14 @@ class World:
 
     @property
     def mended(self) -> bool:
-        """Whether the deployment has happened."""
         return self.deployed_ms is not None and self.scheduler.now_ms >= self.deployed_ms
 
     # What the client asks for.
 
     def rewritten(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A request as it is sent."""
         return request if self._rewrite is None else self._rewrite(operation, request)
 
     def message(self, _process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
-        """The method and the params of what a client asks for."""
         meta: dict[str, Json] = {"_meta": {TASK_ID_KEY: self.task_id}}
         match ask.kind:
             case "listen":
@@ -279,31 +274,24 @@ class World:
                 return task_message(self.task_id, ask.kind)
 
     def is_stateless(self, method: str) -> bool:
-        """Whether a request is of the 2026 revision."""
         if method in STATELESS_ONLY or method in HANDSHAKE_ONLY:
             return method in STATELESS_ONLY
         return self.stateless or (method == "tasks/get" and self.rng.random() < 0.3)
 
     def sending(self, operation: str, partition: str) -> Sent:
-        """A request begins."""
         process = self.processes[here().process.name]
         sent = Sent(operation, partition, process, self.scheduler.now_ms)
         process.requests.append(sent)
         return sent
 
     def strikes(self, sent: Sent) -> Fault | None:
-        """The fault that befalls a request, if one does."""
         from_ms, to_ms, shard = self.hot
         if not self.weather.over and from_ms <= self.scheduler.now_ms < to_ms and sent.partition.endswith(f"#{shard}"):
             return Fault.HOT
         return self.weather.strikes()
 
     def make(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
-        """Make a request, now.
-
-        Raises:
-            Refusal: it is refused.
-        """
+        """Make a request, now."""
         self._writing = sent
         sent.process.asked_ms = self.scheduler.now_ms
         return self.database.request(operation, request)
@@ -348,7 +336,6 @@ class World:
     # Time and chance.
 
     def point(self, actor: Actor) -> None:
-        """Give way to others."""
         due_ms = max(actor.wake_ms, self.scheduler.now_ms)
         self.scheduler.point(actor)
         self.came_back(actor, due_ms)
@@ -408,11 +395,7 @@ class World:
             self.kill(actor, "is stopped by Lambda")
 
     def kill(self, actor: Actor, what: str) -> NoReturn:
-        """End the container of an actor.
-
-        Raises:
-            Killed: always.
-        """
+        """End the container of an actor."""
         self.note(actor, what)
         process = self.processes[actor.process.name]
         assert process.container is not None
@@ -425,25 +408,21 @@ class World:
         self.scheduler.add(Actor(name, what, self.scheduler.now_ms + seconds * 1000))
 
     def note(self, actor: Actor, what: str) -> None:
-        """Write down what happens."""
         self.trace.append((self.scheduler.now_ms, actor.name, what))
 
     # What a process has.
 
     def monotonic(self) -> float:
-        """The monotonic clock of the container whose thread this is, seconds."""
         process = self.processes.get(here().process.name)
         stood_s = process.container.stood_s if process and process.container else 0.0
         return self.scheduler.now_ms / 1000 - stood_s
 
     def _clock_ms(self, container: Container) -> int:
-        """The wall clock of a container, epoch milliseconds."""
         process, shown_ms = container.processes[-1], int(self.scheduler.now_ms + container.skew_s * 1000)
         process.clock_read_ms, process.shown_ms = self.scheduler.now_ms, max(process.shown_ms, shown_ms)
         return shown_ms
 
     def _store(self, container: Container) -> DynamoDBTaskStore:
-        """A container's store."""
         client = SimulatedClient(self)
         table = TaskTable(
             "tasks",
@@ -454,14 +433,12 @@ class World:
             rng=self.rng.random,
         )
         bucket = SimulatedBucket(self) if self.bucket is not None else None
-        return DynamoDBTaskStore(TaskItems(table, container.limits, bucket))
+        return DynamoDBTaskStore(table, container.limits, bucket)
 
     def server(self, *, mended: bool) -> Server:
-        """What is deployed."""
         return server(mended=mended)
 
     def endpoint(self, process: Process) -> Endpoint:
-        """What answers an invocation."""
         container = process.container
         assert container is not None
         return Endpoint(
@@ -477,7 +454,6 @@ class World:
         )
 
     def called(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
-        """What a tool does when it is called."""
         actor = here()
         process, began_ms = self.processes[actor.process.name], self.scheduler.now_ms
         self._maybe_killed(actor, Fault.KILLED_BEFORE, f"killed before {tool}")
@@ -510,7 +486,6 @@ class World:
             call.heard, call.returned = True, isinstance(mail, Returned)
 
     def _takes_time(self, actor: Actor) -> None:
-        """A tool does what it does."""
         if self.weather.among(STALLS):
             self._busy(actor)
 
@@ -529,3 +504,10 @@ class World:
         if fault in KILLS and self.weather.among((fault,)):
             self.struck.add(fault.reported)
             self.kill(actor, what)
+
+
+class ParallelWorld(World):
+    """The same workflows, of which up to three steps run at the same time."""
+
+    def server(self, *, mended: bool) -> Server:
+        return server(mended=mended, parallel=3)

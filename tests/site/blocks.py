@@ -49,7 +49,6 @@ class Block:
 
     @property
     def place(self) -> str:
-        """The page and line, for messages."""
         return f"{self.page}:{self.line}"
 
 

@@ -1,19 +1,15 @@
 """Checks that the commands, options and targets in shell lines exist.
 
-The real command line parses `baton …`. `make …` is compared with the Makefile, `aws …` with botocore's models of AWS's
-APIs. Other programs are not checked.
+The real command line parses `baton …`. `make …` is compared with the Makefile. Other programs are not checked.
 """
 
 import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
-import botocore.session
 import typer
-from botocore import xform_name
 
 from mcp_baton.cli.app import app
 
@@ -22,9 +18,6 @@ _ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=")
 _BETWEEN = {"&&", "||", "|", ";", "&"}
 # Values of the variables on the pages. All other variables are addresses.
 VALUES = {"WORKER": "shop-worker:live", "KEY": "key", "TOKEN": "token", "TASK": "01k0"}
-# The AWS CLI has other names for some options (https://docs.aws.amazon.com/cli/latest/reference/sns/subscribe.html).
-_AWS_RENAMED = {"sns subscribe": {"notification-endpoint"}, "lambda publish-layer-version": {"zip-file"}}
-_AWS_GLOBAL = {"query", "output", "region", "profile", "cli-binary-format"}
 
 
 def wrong(code: str) -> list[str]:
@@ -64,8 +57,6 @@ def _faults(command: list[str]) -> Iterator[str]:
             yield from _baton(rest)
         case ["make", *rest]:
             yield from _make(rest)
-        case ["aws", service, operation, *rest]:
-            yield from _aws(service, operation, rest)
         case ["uv", "run", *rest] if rest:
             yield from _faults(rest)
         case ["uvx", "--from", package, *rest] if "baton" in package:
@@ -95,28 +86,3 @@ def _make(words: list[str]) -> Iterator[str]:
     for word in words:
         if not re.match(r"[A-Z_]+=", word) and word not in targets:
             yield f"make {word}: the Makefile has no such target"
-
-
-@cache
-def _members(service: str, operation: str) -> set[str] | None:
-    session = botocore.session.get_session()
-    model = session.get_service_model(service)
-    names = {xform_name(name, "-"): name for name in model.operation_names}
-    if operation not in names:
-        return None
-    shape = model.operation_model(names[operation]).input_shape
-    return {xform_name(member, "-") for member in getattr(shape, "members", {})}
-
-
-def _aws(service: str, operation: str, words: list[str]) -> Iterator[str]:
-    if service == "configure":
-        return
-    known = _members(service, operation)
-    if known is None:
-        yield f"aws {service} {operation}: there is no such operation"
-        return
-    for word in words:
-        if word.startswith("--") and word[2:] not in known | _AWS_GLOBAL | _AWS_RENAMED.get(
-            f"{service} {operation}", set()
-        ):
-            yield f"aws {service} {operation}: there is no option {word}"

@@ -75,14 +75,16 @@ def picture(lines: list[Text]) -> str:
     rows = "\n".join(
         f'<text y="{(number + 0.75) * _HIGH:g}">{"".join(_runs(line))}</text>' for number, line in enumerate(lines)
     )
+    moments = _moments(lines)
+    total = moments[-1] + _LAST_S
     colours = " ".join(f".c{number} {{ fill: {colour} }}" for number, colour in _COLOURS.items())
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {high:g}" role="img"
  aria-labelledby="title"><title id="title">{_TITLE}</title>
 <style>
 text {{ font: 12px {_FONT}; fill: {_PLAIN}; white-space: pre }}
 .b {{ font-weight: 600 }} .d {{ fill: {_DIM} }} {colours}
-@media (prefers-reduced-motion: no-preference) {{ .all {{ {_animation(lines)} }}
-@keyframes follow {{ {" ".join(_keyframes(lines))} }} }}
+@media (prefers-reduced-motion: no-preference) {{ .all {{ animation: follow {total:g}s step-end infinite }}
+@keyframes follow {{ {" ".join(_keyframes(moments, total))} }} }}
 </style>
 <rect width="{wide:g}" height="{high:g}" rx="8" fill="{_BACKGROUND}"/>
 <svg x="{_EDGE}" y="{_EDGE}" width="{COLUMNS * _WIDE:g}" height="{ROWS * _HIGH}"><g class="all">
@@ -122,13 +124,7 @@ def _moments(lines: list[Text]) -> list[float]:
     return moments
 
 
-def _animation(lines: list[Text]) -> str:
-    return f"animation: follow {_moments(lines)[-1] + _LAST_S:g}s step-end infinite"
-
-
-def _keyframes(lines: list[Text]) -> Iterator[str]:
-    moments = _moments(lines)
-    total = moments[-1] + _LAST_S
+def _keyframes(moments: list[float], total: float) -> Iterator[str]:
     yield "0% { transform: translateY(0) }"
     for number, moment in enumerate(moments, 1):
         yield f"{moment / total:.2%} {{ transform: translateY({-number * _HIGH}px) }}"

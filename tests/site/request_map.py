@@ -54,47 +54,28 @@ def shop() -> Server:
     return server
 
 
-def a_run(client: Client) -> Callable[[], object]:
-    """A run that pauses."""
-    return lambda: client.get_prompt("refunds", {"order": "A-17"})
+def requests(client: Client) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield each request of the map with its title."""
+    order = {"order": "A-17"}
+    yield "A run: `prompts/get`", lambda: client.get_prompt("refunds", order)
+    task = client.get_prompt("refunds", order).task_id
+    yield (
+        "A continuation: `tools/call` with the task's id",
+        lambda: client.call_tool("refund", {**order, "amount": 3.0}, task=task),
+    )
+    yield "A background task: `tools/call`", lambda: client.start_task("report", order)
+    yield "A background task: the worker's event", client.run_worker
 
 
-def a_continuation(client: Client) -> Callable[[], object]:
-    """A continuation of a paused task."""
-    task = client.get_prompt("refunds", {"order": "A-17"}).task_id
-    return lambda: client.call_tool("refund", {"order": "A-17", "amount": 3.0}, task=task)
-
-
-def a_call(client: Client) -> Callable[[], object]:
-    """A call that becomes a task."""
-    return lambda: client.start_task("report", {"order": "A-17"})
-
-
-def a_job(client: Client) -> Callable[[], object]:
-    """A worker that runs the call of a task."""
-    client.start_task("report", {"order": "A-17"})
-    return client.run_worker
-
-
-SECTIONS: Final = {
-    "A run: `prompts/get`": a_run,
-    "A continuation: `tools/call` with the task's id": a_continuation,
-    "A background task: `tools/call`": a_call,
-    "A background task: the worker's event": a_job,
-}
-
-
-def modules_of(request: Callable[[Client], Callable[[], object]]) -> list[str]:
-    """Return the deployed modules that a request enters, in this order."""
-    for again in (False, True):
+def modules() -> dict[str, list[str]]:
+    """Return the deployed modules that each request enters, in this order."""
+    for _ in range(2):
+        found = dict[str, list[str]]()
         with connect(shop(), workers="by hand") as client:
-            make = request(client)
-            entered = list[str]()
-            with recording(entered):
-                make()
-        if again:
-            break
-    return entered
+            for title, request in requests(client):
+                with recording(found.setdefault(title, [])):
+                    request()
+    return found
 
 
 @contextmanager
@@ -121,30 +102,19 @@ def recording(entered: list[str]) -> Iterator[None]:
 
 
 def the_map() -> str:
-    """Return the map as Markdown."""
-    seen = set[str]()
-    return "\n".join(
-        [BEGIN, *(line for title, request in SECTIONS.items() for line in _section(title, request, seen)), END]
-    )
-
-
-def _section(title: str, request: Callable[[Client], Callable[[], object]], seen: set[str]) -> Iterator[str]:
-    """Yield a request's modules that are not `seen` in an earlier section, and add them to `seen`."""
-    yield f"**{title}**\n"
-    new = [module for module in modules_of(request) if module not in seen]
-    seen.update(new)
-    for number, (package, modules) in enumerate(groupby(new, _package), 1):
-        names = ", ".join(f"`{module.rpartition('/')[2]}`" for module in modules)
-        yield f"{number}. `{package}/`: {names}"
-    yield ""
-
-
-def _package(module: str) -> str:
-    return module.rpartition("/")[0]
+    lines, seen = [BEGIN], set[str]()
+    for title, entered in modules().items():
+        lines.append(f"**{title}**\n")
+        # Only those that no earlier request enters.
+        new = [module.rpartition("/") for module in entered if module not in seen]
+        seen.update(entered)
+        for number, (package, names) in enumerate(groupby(new, lambda parts: parts[0]), 1):
+            lines.append(f"{number}. `{package}/`: {', '.join(f'`{name}`' for _, _, name in names)}")
+        lines.append("")
+    return "\n".join([*lines, END])
 
 
 def page() -> str:
-    """Return the page with the current map."""
     head, _, rest = PAGE.read_text().partition(BEGIN)
     return head + the_map() + rest.partition(END)[2]
 

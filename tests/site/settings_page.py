@@ -60,7 +60,6 @@ def read(text: str) -> Any:
 
 
 def page() -> str:
-    """Return the page's text."""
     return "".join([_BEGIN, *_parameters(), _BETWEEN, *_variables(), _END])
 
 

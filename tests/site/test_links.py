@@ -12,14 +12,12 @@ import pytest
 
 from tests.site.blocks import PAGES, ROOT
 from tests.site.cited import CITED, cited, headings
-from tests.site.hooks import on_page_markdown
 
 CODE = ("layers", "functions", "examples", "benchmarks", "costs", "emulators", "tests")
 NOT_OURS = {".venv", ".layers", "node_modules"}
 
 
 def sources() -> Iterator[Path]:
-    """Yield the modules of this project."""
     for folder in CODE:
         for path, folders, files in (ROOT / folder).walk():
             folders[:] = {*folders} - NOT_OURS
@@ -27,7 +25,6 @@ def sources() -> Iterator[Path]:
 
 
 def text_of(page: Path) -> str:
-    """Return the page without its code."""
     return re.sub(r"^ *```.*?^ *```|`[^`\n]+`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
@@ -51,23 +48,6 @@ def test_every_link_has_a_target(page: Path) -> None:
     assert dead_links(page) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_reference_has_an_address_and_every_address_is_used(page: Path) -> None:
-    text = text_of(page)
-    named = set(re.findall(r"\[([a-z0-9-]+)\](?![:(])", text))
-    addressed = dict(re.findall(r"^\[([a-z0-9-]+)\]: (\S+)$", text, re.MULTILINE))
-
-    assert named == addressed.keys()
-    assert all(address.startswith("https://") for address in addressed.values())
-
-
-def test_dead_links_are_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# A page\n\n[one](#a-page) [two](#no-heading) [three](missing.md) `[four](code.md)`\n")
-
-    assert dead_links(page) == ["#no-heading", "missing.md"]
-
-
 def test_every_citation_in_the_code_has_a_target() -> None:
     wrong = []
     for file in sources():
@@ -78,15 +58,3 @@ def test_every_citation_in_the_code_has_a_target() -> None:
                 wrong.append(f"{file.relative_to(ROOT)}: {error}")
 
     assert wrong == []
-
-
-def test_the_site_shows_only_the_text_of_a_link_to_a_file_of_the_repository() -> None:
-    class Page:
-        class file:  # noqa: N801 - as MkDocs names it
-            src_uri = "tools.md"
-
-    said = "See [the tests](../tests/conftest.py), [nothing](../no/such.py) and [hosts](hosts.md#configuration)."
-
-    assert on_page_markdown(said, Page) == (
-        "See the tests, [nothing](../no/such.py) and [hosts](hosts.md#configuration)."
-    )

@@ -20,8 +20,6 @@ from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
-from mcp_baton.tasks.dynamodb.task_items import TaskItems
-from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, JobSpec, NewTask, TaskRecord
 from tests.dynamodb_local.engine import left_out
 from tests.fakes import Pauses
@@ -171,9 +169,8 @@ def stores(engine: Engine, clock: Clock, pauses: Pauses) -> Stores:
         for name in TaskTable.__struct_fields__:
             if name in options:
                 times[name] = options.pop(name)
-        new_id = options.pop("new_id", new_task_id)
         table = TaskTable(TABLE, Connection(lambda: engine.client), **times)
-        return DynamoDBTaskStore(TaskItems(table, **options), new_id)
+        return DynamoDBTaskStore(table, **options)
 
     return make
 

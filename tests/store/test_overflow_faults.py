@@ -17,7 +17,7 @@ from tests.noise import noise
 from tests.sent import Requests
 from tests.store.conftest import Engine
 from tests.store.given import ON_MEMORY, Begin, Store, Stores
-from tests.store.steps import done, note, result, statuses
+from tests.store.steps import done, hooked, note, result, statuses
 from tests.store.test_overflow import BIG, moved
 
 if TYPE_CHECKING:
@@ -45,12 +45,8 @@ def killed_before_the_update(engine: Engine) -> Iterator[None]:
     def stop(**_: object) -> None:
         raise Killed
 
-    engine.client.meta.events.register_first("before-send.dynamodb.UpdateItem", stop)
-    try:
-        with pytest.raises(Killed):
-            yield
-    finally:
-        engine.client.meta.events.unregister("before-send.dynamodb.UpdateItem", stop)
+    with hooked(engine.client, "before-send.dynamodb.UpdateItem", stop), pytest.raises(Killed):
+        yield
 
 
 def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -70,14 +66,6 @@ def test_a_run_killed_between_s3_and_dynamodb_does_not_change_the_task(
     assert read == task
     assert (read.status, statuses(read), read.result) == (TaskStatus.WORKING, ["completed", "pending"], None)
     assert result(read, 0) == noise(600_000, 1)
-
-
-def test_a_killed_write_can_be_repeated(overflowing: Store, engine: Engine, bucket: Bucket, begin: Begin) -> None:
-    task = begin()
-    with killed_before_the_update(engine):
-        overflowing.write(task, Batch(steps=(done(0, BIG),)))
-    assert result(overflowing.write(task, Batch(steps=(done(0, BIG),))).task, 0) == BIG
-    assert len(bucket.keys) == 1
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -1,4 +1,4 @@
-"""Reading values outside the items, and remembering those that were just written (docs/storage.md, Reads)."""
+"""Reading values outside the items (docs/storage.md, Reads)."""
 
 from typing import Any
 
@@ -12,7 +12,6 @@ from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.values import read_ahead
 from tests.e2e.throttling import Virtual
-from tests.fakes import Pauses
 from tests.hanging import Hang, values_in
 from tests.noise import noise
 from tests.sent import Requests
@@ -79,27 +78,6 @@ def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
     engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": b"x" * (len(data) - 1) + b'"'}})
     with pytest.raises(ValueLost, match="damaged"):
         result(task, 0)
-
-
-def test_a_lost_value_is_written_again(store: Store, engine: Engine, begin: Begin) -> None:
-    task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
-    engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[0])
-    with pytest.raises(ValueLost):
-        result(task, 0)
-    assert store.write(task, Batch(variables={"again": BIG})).task.variables["again"] == BIG
-
-
-def test_written_values_are_remembered_for_ten_seconds(
-    store: Store, begin: Begin, requests: Requests, pauses: Pauses
-) -> None:
-    """Afterwards it may have expired."""
-    task, sent = begin(), list[list[str]]()
-    requests.take()
-    for at_s in (0.0, 9.9, 10.0):
-        pauses.s = at_s
-        task = store.write(task, Batch(variables={"v": BIG})).task
-        sent.append(requests.take())
-    assert sent == [["PutItem", "PutItem", "UpdateItem"], ["UpdateItem"], ["PutItem", "PutItem", "UpdateItem"]]
 
 
 def test_after_s3_has_failed_a_write_uses_only_items(

@@ -7,7 +7,6 @@ from mcp_baton.exceptions import Conflict, StoreUnavailable, TaskFinished, Value
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
-from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.telemetry import STORE_CONFLICTS, STORE_ERRORS, STORE_LATENCY, Collector
@@ -68,7 +67,7 @@ def test_a_write_to_an_ended_task_is_not_counted_as_a_lost_race(
 
 
 def test_a_refusal_of_dynamodb_is_counted(collector: Collector, engine: Engine, owner: str) -> None:
-    store = DynamoDBTaskStore(TaskItems(TaskTable("no-such-table", Connection(lambda: engine.client), collector)))
+    store = DynamoDBTaskStore(TaskTable("no-such-table", Connection(lambda: engine.client), collector))
     with pytest.raises(StoreUnavailable):
         store.list(owner)
     notes = collector.take()

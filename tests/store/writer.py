@@ -8,7 +8,6 @@ from functools import partial
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
-from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, StepWrite
 
@@ -22,7 +21,7 @@ def complete(store: DynamoDBTaskStore, task: TaskRecord, step: int) -> None:
 def main(url: str) -> None:
     """Carry out the orders on standard input, each line's steps at once; say `written` after each."""
     client = http_client(url)
-    store = DynamoDBTaskStore(TaskItems(TaskTable("tasks", Connection(lambda: client))))
+    store = DynamoDBTaskStore(TaskTable("tasks", Connection(lambda: client)))
     with ThreadPoolExecutor(4) as threads:
         for line in sys.stdin:
             order = json.loads(line)

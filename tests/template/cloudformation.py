@@ -1,9 +1,7 @@
 """What CloudFormation makes of a template and its parameters, as far as that can be known without AWS."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -18,39 +16,22 @@ NO_VALUE = {"Ref": "AWS::NoValue"}
 NAMED = re.compile(r"\$\{([A-Za-z0-9.]+)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What stacks of one template were before, of each entry: it is the same again where all that it mentions is.
-
-    Attributes:
-        mentioned: The conditions and the parameters whose names are in an entry's text, by the entry's name.
-        values: What an entry came to and what it refers to, by its name and what it mentions.
-    """
-
-    mentioned: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)
-    values: dict[tuple[object, ...], tuple[Any, frozenset[str]]] = field(default_factory=dict)
-
-
 class Stack:
     """A translated template with its conditions decided and its parameters put in.
 
     References to resources stay what they are: `{"Ref": …}`, `{"Fn::GetAtt": […]}`, and `${Resource}` in text.
     `refused` is what CloudFormation says, before it creates anything, of parameters that the template's rules forbid.
-    Many stacks of one template share what is `known`, so their values are not to be changed.
     """
 
-    def __init__(self, template: Mapping[str, Any], parameters: Mapping[str, str], known: Known | None = None) -> None:
+    def __init__(self, template: Mapping[str, Any], parameters: Mapping[str, str]) -> None:
         self._template = template
-        self._known = known or Known()
         declared = template["Parameters"]
         if unknown := parameters.keys() - declared.keys():
             raise ValueError(f"the template has no parameters {unknown}")
         self.parameters = {name: parameters.get(name, str(entry.get("Default"))) for name, entry in declared.items()}
         self._decided = dict[str, bool]()
         self.refused = [text for rule in template.get("Rules", {}).values() for text in self._refusals(rule)]
-        found = {name: self._found(name, body) for name, body in self._existing(template["Resources"])}
-        self.resources = {name: value for name, (value, _) in found.items()}
-        self._needed = {name: needed for name, (_, needed) in found.items()}
+        self.resources = {name: self._value(body) for name, body in self._existing(template["Resources"])}
         self.outputs = {name: self._value(body["Value"]) for name, body in self._existing(template["Outputs"])}
 
     def declared(self, parameter: str) -> Any:
@@ -58,17 +39,15 @@ class Stack:
         return self._template["Parameters"][parameter]
 
     def of_type(self, kind: str) -> list[Any]:
-        """The properties of every resource of a type."""
         return [body["Properties"] for body in self.resources.values() if body["Type"] == kind]
 
     def one(self, kind: str) -> Any:
-        """The properties of the only resource of a type."""
         [properties] = self.of_type(kind)
         return properties
 
     def dangling(self) -> set[str]:
         """What is referred to, but is not there."""
-        return set[str]().union(references(self.outputs), *self._needed.values()) - self.resources.keys()
+        return references([self.outputs, *self.resources.values()]) - self.resources.keys()
 
     def order(self) -> list[str]:
         """The resources in an order in which they can be created.
@@ -76,24 +55,8 @@ class Stack:
         Raises:
             graphlib.CycleError: there is none.
         """
-        graph = {name: needed & self.resources.keys() for name, needed in self._needed.items()}
+        graph = {name: references(body) & self.resources.keys() for name, body in self.resources.items()}
         return list(TopologicalSorter(graph).static_order())
-
-    def _found(self, name: str, body: Any) -> tuple[Any, frozenset[str]]:
-        """What a resource comes to, and what it refers to."""
-        mentioned, values = self._known.mentioned, self._known.values
-        if name not in mentioned:
-            words = {*re.findall(r"\w+", json.dumps(body))}
-            mentioned[name] = (
-                sorted(words & self._template["Conditions"].keys()),
-                sorted(words & self.parameters.keys()),
-            )
-        conditions, parameters = mentioned[name]
-        key = (name, *map(self._condition, conditions), *map(self.parameters.__getitem__, parameters))
-        if key not in values:
-            value = self._value(body)
-            values[key] = value, frozenset(references(value))
-        return values[key]
 
     def _refusals(self, rule: Mapping[str, Any]) -> Iterator[str]:
         if self._holds(rule["RuleCondition"]):

@@ -8,10 +8,30 @@ from typing import Any
 
 import pytest
 
-from tests.template.cloudformation import Known, Stack
+from tests.template.cloudformation import Stack
 
 ROOT = Path(__file__).parents[2]
 SAM = ROOT / "tests" / "sam" / ".venv" / "bin"
+
+METADATA = "/.well-known/oauth-protected-resource"
+PLACES = (METADATA, f"{METADATA}/mcp")
+"""Where clients look for the metadata: at the URL that a 401 names, and at the one that they make of the endpoint's."""
+
+SERVING = ("McpFunction", "WorkerFunction")
+"""The functions that run the server's code."""
+
+
+def body(stack: Stack) -> Any:
+    return stack.one("AWS::ApiGateway::RestApi")["Body"]
+
+
+def function(stack: Stack, name: str = "McpFunction") -> Any:
+    return stack.resources[name]["Properties"]
+
+
+def variables(stack: Stack, name: str = "McpFunction") -> Any:
+    return function(stack, name)["Environment"]["Variables"]
+
 
 type Translate = Callable[..., Any]
 """`translate(text=…, content=…, Auth="IAM", …)`: the template as CloudFormation would translate it."""
@@ -68,12 +88,7 @@ def translation(translate: Translate) -> Any:
 
 @pytest.fixture(scope="session")
 def stack(translation: Any) -> MakeStack:
-    known = Known()
-
-    def make(**parameters: str) -> Stack:
-        return Stack(translation, parameters, known)
-
-    return make
+    return lambda **parameters: Stack(translation, parameters)
 
 
 @pytest.fixture(scope="session")

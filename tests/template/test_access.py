@@ -9,18 +9,10 @@ import airspeed
 import pytest
 
 from tests.template.cloudformation import Stack
-from tests.template.conftest import MODES, MakeStack
+from tests.template.conftest import METADATA, MODES, PLACES, MakeStack, body, function, variables
 from tokens import ALGORITHMS
 
-METADATA = "/.well-known/oauth-protected-resource"
-PLACES = (METADATA, f"{METADATA}/mcp")
-"""Where clients look for the metadata: at the URL that a 401 names, and at the one that they make of the endpoint's."""
-
 SCHEME = {"NONE": None, "API_KEY": "apiKey", "IAM": "iam", "COGNITO": "cognito", "JWT": "jwt"}
-
-
-def body(stack: Stack) -> Any:
-    return stack.one("AWS::ApiGateway::RestApi")["Body"]
 
 
 def scheme(stack: Stack, name: str) -> Any:
@@ -38,23 +30,17 @@ def test_every_method_of_the_endpoint_asks_for_what_the_mode_says(modes: Mapping
     expected = None if SCHEME[mode] is None else [{SCHEME[mode]: ["openid"] if mode == "COGNITO" else []}]
     # A browser asks without credentials whether a page may call.
     assert asked == {"post": expected, "get": expected, "delete": expected, "options": []}
+    if mode != "NONE":
+        assert set(body(modes[mode])["components"]["securitySchemes"]) == {SCHEME[mode]}
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "NONE"])
-def test_what_the_endpoint_asks_for_is_defined_and_nothing_else_is(modes: Mapping[str, Stack], mode: str) -> None:
-    assert set(body(modes[mode])["components"]["securitySchemes"]) == {SCHEME[mode]}
+def test_callers_are_anonymous_only_without_authentication_which_is_not_the_default(
+    modes: Mapping[str, Stack], default: Stack
+) -> None:
+    allowed = {mode: variables(stack)["BATON_ALLOW_ANONYMOUS"] for mode, stack in modes.items()}
 
-
-@pytest.mark.parametrize("mode", MODES)
-def test_only_without_authentication_are_callers_anonymous(modes: Mapping[str, Stack], mode: str) -> None:
-    environment = modes[mode].resources["McpFunction"]["Properties"]["Environment"]["Variables"]
-
-    assert environment["BATON_ALLOW_ANONYMOUS"] == ("on" if mode == "NONE" else "")
-
-
-def test_callers_are_rejected_by_default(default: Stack) -> None:
+    assert allowed == {**dict.fromkeys(MODES, ""), "NONE": "on"}
     assert default.parameters["Auth"] != "NONE"
-    assert default.resources["McpFunction"]["Properties"]["Environment"]["Variables"]["BATON_ALLOW_ANONYMOUS"] == ""
 
 
 @pytest.mark.parametrize(
@@ -109,12 +95,8 @@ def test_jwt_asks_its_authorizer_every_time_even_about_calls_without_a_token(mod
     assert authorizer["authorizerResultTtlInSeconds"] == 0
     assert "identitySource" not in authorizer
     assert authorizer["authorizerUri"].endswith("/functions/${AuthorizerFunction}/invocations")
-
-
-def test_only_this_api_may_ask_the_authorizer(modes: Mapping[str, Stack]) -> None:
-    permission = modes["JWT"].resources["AuthorizerPermission"]["Properties"]
-
-    assert permission["SourceArn"] == "arn:aws:execute-api:eu-central-1:123456789012:${Api}/authorizers/*"
+    only_from = function(modes["JWT"], "AuthorizerPermission")["SourceArn"]
+    assert only_from == "arn:aws:execute-api:eu-central-1:123456789012:${Api}/authorizers/*"
 
 
 def test_a_refused_token_is_answered_with_the_authorizers_challenge(modes: Mapping[str, Stack]) -> None:
@@ -124,28 +106,23 @@ def test_a_refused_token_is_answered_with_the_authorizers_challenge(modes: Mappi
     assert refused["responseParameters"] == {"gatewayresponse.header.WWW-Authenticate": "context.authorizer.challenge"}
 
 
-def test_a_token_that_cognito_knows_and_that_lacks_the_scope_is_answered_with_the_scope(stack: MakeStack) -> None:
-    public = gateway_response(stack(**MODES["COGNITO"], PublicUrl="https://mcp.example.com"), "ACCESS_DENIED")
-    unnamed = gateway_response(stack(**MODES["COGNITO"], RequiredScopes="read,write"), "ACCESS_DENIED")
+@pytest.mark.parametrize(
+    ("kind", "status", "error"),
+    [("ACCESS_DENIED", "403", 'error="insufficient_scope", '), ("UNAUTHORIZED", "401", "")],
+)
+def test_a_caller_whom_cognito_refuses_learns_the_scopes_and_where_the_metadata_is(
+    stack: MakeStack, kind: str, status: str, error: str
+) -> None:
+    public = gateway_response(stack(**MODES["COGNITO"], PublicUrl="https://mcp.example.com/team"), kind)
+    unnamed = gateway_response(stack(**MODES["COGNITO"], RequiredScopes="read,write"), kind)
 
-    assert {public["statusCode"], unnamed["statusCode"]} == {"403"}
+    assert {public["statusCode"], unnamed["statusCode"]} == {status}
     assert public["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
-        f'\'Bearer error="insufficient_scope", resource_metadata="https://mcp.example.com{METADATA}", scope="openid"\''
+        f'\'Bearer {error}resource_metadata="https://mcp.example.com/team{METADATA}", scope="openid"\''
     )
     assert unnamed["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
-        '\'Bearer error="insufficient_scope", scope="read write"\''
+        f"'Bearer {error}scope=\"read write\"'"
     )
-
-
-def test_a_caller_whom_cognito_refuses_learns_where_the_metadata_is(stack: MakeStack) -> None:
-    refused = gateway_response(stack(**MODES["COGNITO"], PublicUrl="https://mcp.example.com/team"), "UNAUTHORIZED")
-
-    assert refused["statusCode"] == "401"
-    assert refused["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
-        f'\'Bearer resource_metadata="https://mcp.example.com/team{METADATA}", scope="openid"\''
-    )
-    unnamed = gateway_response(stack(**MODES["COGNITO"]), "UNAUTHORIZED")
-    assert unnamed["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == "'Bearer scope=\"openid\"'"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -157,16 +134,16 @@ def test_unknown_paths_are_404_but_where_api_gateway_cannot_tell_them_from_unsig
     assert gateway_response(modes[mode], "MISSING_AUTHENTICATION_TOKEN")["statusCode"] == expected
 
 
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_metadata_is_public_and_there_only_with_an_authorization_server(
-    modes: Mapping[str, Stack], mode: str, place: str
+    modes: Mapping[str, Stack], mode: str
 ) -> None:
-    method = body(modes[mode])["paths"][place]["get"]
-    [template] = method["x-amazon-apigateway-integration"]["requestTemplates"].values()
+    for place in PLACES:
+        method = body(modes[mode])["paths"][place]["get"]
+        [template] = method["x-amazon-apigateway-integration"]["requestTemplates"].values()
 
-    assert method["security"] == []
-    assert json.loads(template) == {"statusCode": 200 if mode in {"COGNITO", "JWT"} else 404}
+        assert method["security"] == []
+        assert json.loads(template) == {"statusCode": 200 if mode in {"COGNITO", "JWT"} else 404}
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -178,31 +155,25 @@ def test_the_metadata_names_the_endpoint_as_it_was_called(modes: Mapping[str, St
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("mode", ["COGNITO", "JWT"])
-def test_the_metadata_names_the_public_url_where_there_is_one(stack: MakeStack, mode: str, place: str) -> None:
-    chosen = stack(**MODES[mode], PublicUrl="https://mcp.example.com/team")
-
-    assert metadata(chosen, f"/v1{place}", place)["resource"] == "https://mcp.example.com/team/mcp"
-
-
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
     ("mode", "issuer"),
     [("JWT", "https://issuer.example.com/"), ("COGNITO", "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_Ab1")],
 )
-def test_the_metadata_names_the_issuer(modes: Mapping[str, Stack], mode: str, issuer: str, place: str) -> None:
-    document = metadata(modes[mode], place, place)
+def test_the_metadata_names_the_issuer_the_scopes_and_the_public_url(
+    stack: MakeStack, mode: str, issuer: str, place: str
+) -> None:
+    public = stack(**MODES[mode], RequiredScopes="read,write", PublicUrl="https://mcp.example.com/team")
 
-    assert document["authorization_servers"] == [issuer]
-    assert document["scopes_supported"] == ["openid"]
-    assert document["bearer_methods_supported"] == ["header"]
+    assert metadata(public, f"/v1{place}", place) == {
+        "resource": "https://mcp.example.com/team/mcp",
+        "authorization_servers": [issuer],
+        "scopes_supported": ["read", "write"],
+        "bearer_methods_supported": ["header"],
+    }
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_metadata_names_every_scope_or_none(stack: MakeStack, place: str) -> None:
-    several = metadata(stack(**MODES["JWT"], RequiredScopes="read,write"), place, place)
-
-    assert several["scopes_supported"] == ["read", "write"]
+def test_the_metadata_names_no_scope_where_none_is_required(stack: MakeStack, place: str) -> None:
     assert "scopes_supported" not in metadata(stack(**MODES["JWT"], RequiredScopes=""), place, place)
 
 
@@ -216,7 +187,7 @@ def metadata(stack: Stack, path: str, place: str, *, domain: str = "mcp.example.
 def test_the_authorizer_gets_the_operators_settings(stack: MakeStack) -> None:
     chosen = stack(**MODES["JWT"], RequiredScopes="read,write", PublicUrl="https://mcp.example.com")
 
-    assert chosen.resources["AuthorizerFunction"]["Properties"]["Environment"]["Variables"] == {
+    assert variables(chosen, "AuthorizerFunction") == {
         "JWT_ISSUER": "https://issuer.example.com/",
         "JWT_AUDIENCES": "https://mcp.example.com/mcp other",
         "JWT_ALGORITHMS": "RS256 ES256",

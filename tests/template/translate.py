@@ -17,7 +17,6 @@ class NoManagedPolicies:
     """SAM asks for the names of managed policies when a template uses one by its short name; ours does not."""
 
     def load(self) -> dict[str, str]:
-        """Nothing."""
         return {}
 
 
@@ -36,7 +35,6 @@ def packaged(text: str, content: dict[str, str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Translate what standard input asks for, until it ends."""
     os.environ.setdefault("AWS_DEFAULT_REGION", "eu-central-1")
     transform = module("samtranslator.translator.transform").transform
     for line in sys.stdin:

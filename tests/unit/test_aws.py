@@ -67,7 +67,6 @@ def table() -> Any:
 
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What clients cannot be made without."""
     for name in ("AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "eu-west-1")
 
@@ -140,12 +139,6 @@ def test_a_misspelt_setting_is_warned_of_with_the_first_request(
     assert [text for text in warnings(caplog) if "BATON_SHARD" in text] == [said]
 
 
-def test_the_settings_come_from_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BATON_MAX_BODY_BYTES", "10")
-    monkeypatch.delenv("BATON_TABLE", raising=False)
-    assert handler(server)(post("ping"), FunctionContext())["statusCode"] == 413
-
-
 def test_a_bad_environment_is_reported_when_the_handler_is_made(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,18 +152,14 @@ def test_the_client_is_created_with_the_handler_or_at_first_use(
     server: Server, table: Any, connect: str, at_once: int
 ) -> None:
     with patch("mcp_baton.aws.dynamodb_client", return_value=table) as create:
+        handler(Server("plain"), settings=Settings(table="tasks"))
+        assert create.call_count == 0, "a server without tasks needs no client"
         lambda_handler = handler(server, settings=Settings(table="tasks", connect=connect))
         lambda_handler(post("tools/list"), FunctionContext())
         assert create.call_count == at_once
         assert counted(lambda_handler)["_meta"]["task_status"] == "completed"
         handler(server, settings=Settings(connect=connect))
         assert create.call_count == 1, "without a table no client is needed"
-
-
-def test_auto_creates_no_client_for_a_server_without_tasks(table: Any) -> None:
-    with patch("mcp_baton.aws.dynamodb_client", return_value=table) as create:
-        handler(Server("plain"), settings=Settings(table="tasks"))
-        assert create.call_count == 0
 
 
 @mock_aws

@@ -20,39 +20,31 @@ WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
         ({"BATON_TABLE": "tasks"}, replace(DEFAULT, table="tasks")),
         ({"BATON_TABLE": "  "}, DEFAULT),
         ({"BATON_OVERFLOW_BUCKET": "large-results"}, replace(DEFAULT, overflow_bucket="large-results")),
-        ({"BATON_OVERFLOW_BUCKET": ""}, DEFAULT),
         ({"BATON_ALLOW_ANONYMOUS": "on"}, replace(DEFAULT, allow_anonymous=True)),
         ({"BATON_ALLOW_ANONYMOUS": "True"}, replace(DEFAULT, allow_anonymous=True)),
         ({"BATON_ALLOW_ANONYMOUS": "0"}, DEFAULT),
-        ({"BATON_ALLOW_ANONYMOUS": ""}, DEFAULT),
         ({"BATON_STREAMING": "off"}, replace(DEFAULT, streaming=False)),
-        ({"BATON_STREAMING": "ON"}, DEFAULT),
         ({"BATON_TRUST_SESSION_NAMES": "on"}, replace(DEFAULT, trust_session_names=True)),
         ({"AWS_SAM_LOCAL": "true"}, SAM_LOCAL),
         ({"AWS_SAM_LOCAL": "true", "BATON_STREAMING": "on"}, SAM_LOCAL),
         ({"AWS_SAM_LOCAL": "true", "BATON_ALLOW_ANONYMOUS": ""}, SAM_LOCAL),
         ({"AWS_SAM_LOCAL": "true", "BATON_ALLOW_ANONYMOUS": "off"}, replace(SAM_LOCAL, allow_anonymous=False)),
-        ({"AWS_SAM_LOCAL": ""}, DEFAULT),
         ({"BATON_DEFAULT_TTL_MS": "60000"}, replace(DEFAULT, default_ttl_ms=60_000)),
         ({"BATON_MAX_TTL_MS": "3600000"}, replace(DEFAULT, max_ttl_ms=3_600_000)),
         ({"BATON_MAX_TASKS_PER_OWNER": "5"}, replace(DEFAULT, max_tasks_per_owner=5)),
-        ({"BATON_MAX_TASKS_PER_OWNER": ""}, DEFAULT),
         ({"BATON_WRITE_RESERVE_MS": " 2500 "}, replace(DEFAULT, write_reserve_ms=2_500)),
         ({"BATON_QUESTION_MS": "60000"}, replace(DEFAULT, question_ms=60_000)),
         ({"BATON_CONNECT": " Init "}, replace(DEFAULT, connect="init")),
-        ({"BATON_CONNECT": "first"}, replace(DEFAULT, connect="first")),
         ({"BATON_MAX_BODY_BYTES": "1024"}, replace(DEFAULT, max_body_bytes=1024)),
         (
             {"BATON_ALLOWED_ORIGINS": "https://App.example.com, http://localhost:6274,"},
             replace(DEFAULT, allowed_origins=frozenset({"https://app.example.com", "http://localhost:6274"})),
         ),
-        ({"BATON_ALLOWED_ORIGINS": " , "}, DEFAULT),
         ({"BATON_STATE_KEY_SECRET": SECRET}, replace(DEFAULT, state_key_secret=SECRET)),
         ({"BATON_STATE_KEY_SECRET": "", "BATON_STATE_KEY": KEY}, replace(DEFAULT, state_key=KEY.encode())),
         ({"BATON_STATE_KEY_SECRET": "StateKey", "AWS_SAM_LOCAL": "true"}, SAM_LOCAL),
         ({"BATON_WORKER": WORKER}, replace(DEFAULT, worker=WORKER)),
         ({"BATON_WORKER": " baton-worker:live "}, replace(DEFAULT, worker="baton-worker:live")),
-        ({"BATON_WORKER": ""}, DEFAULT),
         ({"BATON_WORKER": WORKER, "AWS_SAM_LOCAL": "true"}, SAM_LOCAL),
         ({"PATH": "/bin", "TABLE": "other"}, DEFAULT),
     ],
@@ -65,13 +57,10 @@ def test_a_variable_sets_its_field(env: dict[str, str], expected: Settings) -> N
     ("env", "remedy"),
     [
         ({"BATON_ALLOW_ANONYMOUS": "maybe"}, "set it to one of"),
-        ({"BATON_STREAMING": "2"}, "set it to one of"),
         ({"BATON_CONNECT": "later"}, "set it to one of auto, first, init"),
         ({"BATON_DEFAULT_TTL_MS": "1h"}, "whole number"),
-        ({"BATON_MAX_TTL_MS": "-1"}, "whole number"),
         ({"BATON_MAX_TASKS_PER_OWNER": "0"}, "whole number"),
         ({"BATON_WRITE_RESERVE_MS": "1_000"}, "whole number"),
-        ({"BATON_MAX_BODY_BYTES": "1e6"}, "whole number"),
         ({"BATON_MAX_BODY_BYTES": "٣"}, "whole number"),
         ({"BATON_ALLOWED_ORIGINS": "*"}, "no wildcard"),
         ({"BATON_ALLOWED_ORIGINS": "https://ok.example,https://example.com/"}, "without a path"),
@@ -98,12 +87,6 @@ def test_a_bad_value_names_the_variable_the_value_and_the_remedy(env: dict[str, 
 def test_a_key_and_a_secret_with_the_key_cannot_both_be_set(other: str) -> None:
     with pytest.raises(SettingsError, match=f"BATON_STATE_KEY_SECRET and {other} are both set: keep"):
         Settings.from_environment({"BATON_STATE_KEY_SECRET": SECRET, other: KEY})
-
-
-def test_defaults() -> None:
-    assert (DEFAULT.default_ttl_ms, DEFAULT.max_ttl_ms) == (3_600_000, 86_400_000)
-    assert (DEFAULT.table, DEFAULT.allow_anonymous, DEFAULT.max_tasks_per_owner) == (None, False, None)
-    assert (DEFAULT.streaming, DEFAULT.write_reserve_ms, DEFAULT.allowed_origins) == (True, 5_000, frozenset())
 
 
 def test_the_largest_body_fits_into_a_lambda_event() -> None:

@@ -9,25 +9,16 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.protocol.state import ForgedState, KeyUnavailable, Seal, binding_of
 from mcp_baton.state_keys import MAX_AGE_S, MIN_READ_INTERVAL_S, SecretKeys
 from mcp_baton.telemetry import INTERNAL_ERRORS, Collector
+from tests.fakes import Pauses
 from tests.vault import Vault, new_vault
 
 FIRST, SECOND, THIRD = "1" * 32, "2" * 32, "3" * 32
 BINDING, NOW_S = binding_of("kim", "tools/call", "ask", {}), 1_000_000
 
 
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> Pauses:
+    return Pauses()
 
 
 @pytest.fixture
@@ -36,9 +27,9 @@ def vault() -> Vault:
     return new_vault(FIRST)
 
 
-def keys_in(vault: Vault, clock: Clock, collector: Collector | None = None) -> SecretKeys:
+def keys_in(vault: Vault, clock: Pauses, collector: Collector | None = None) -> SecretKeys:
     """The keys as a process of its own reads them."""
-    return SecretKeys(vault.arn, lambda: vault.client, telemetry=collector or Collector(), clock=clock)
+    return SecretKeys(vault.arn, lambda: vault.client, telemetry=collector or Collector(), clock=clock.monotonic)
 
 
 def sealed(keys: SecretKeys, answer: str = "yes") -> str:
@@ -49,7 +40,7 @@ def opened(keys: SecretKeys, state: str) -> Any:
     return Seal(keys).open(state, BINDING, NOW_S)
 
 
-def test_nothing_is_read_before_a_key_is_needed_and_then_once(vault: Vault, clock: Clock) -> None:
+def test_nothing_is_read_before_a_key_is_needed_and_then_once(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     assert vault.take() == []
 
@@ -60,7 +51,7 @@ def test_nothing_is_read_before_a_key_is_needed_and_then_once(vault: Vault, cloc
     assert vault.take() == ["AWSCURRENT"]
 
 
-def test_what_was_sealed_before_the_last_rotation_is_accepted_and_before_that_not(vault: Vault, clock: Clock) -> None:
+def test_what_was_sealed_before_the_last_rotation_is_accepted_and_before_that_not(vault: Vault, clock: Pauses) -> None:
     oldest = sealed(keys_in(vault, clock))
     vault.put(SECOND)
     old = sealed(keys_in(vault, clock))
@@ -74,7 +65,7 @@ def test_what_was_sealed_before_the_last_rotation_is_accepted_and_before_that_no
 
 
 def test_a_process_that_knows_the_old_key_takes_what_another_sealed_with_the_new_one(
-    vault: Vault, clock: Clock
+    vault: Vault, clock: Pauses
 ) -> None:
     keys = keys_in(vault, clock)
     sealed(keys)
@@ -87,19 +78,19 @@ def test_a_process_that_knows_the_old_key_takes_what_another_sealed_with_the_new
     assert sealed(keys) == state
 
 
-def test_a_key_is_used_for_its_age_and_then_read_again(vault: Vault, clock: Clock) -> None:
+def test_a_key_is_used_for_its_age_and_then_read_again(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     old = sealed(keys)
     vault.put(SECOND)
-    clock.seconds = MAX_AGE_S - 1
+    clock.s = MAX_AGE_S - 1
     assert sealed(keys) == old
-    clock.seconds = MAX_AGE_S + 1
+    clock.s = MAX_AGE_S + 1
 
     assert sealed(keys) != old
     assert opened(keys, old) == {"name": "yes"}
 
 
-def test_forged_states_have_the_secret_read_no_more_often_than_now_and_then(vault: Vault, clock: Clock) -> None:
+def test_forged_states_have_the_secret_read_no_more_often_than_now_and_then(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     forged = Seal(lambda: (b"f" * 32,)).seal({}, BINDING, NOW_S)
 
@@ -110,19 +101,19 @@ def test_forged_states_have_the_secret_read_no_more_often_than_now_and_then(vaul
         return vault.take()
 
     assert refused(5) == ["AWSCURRENT", "AWSCURRENT", "AWSPREVIOUS"]
-    clock.seconds = MIN_READ_INTERVAL_S - 1
+    clock.s = MIN_READ_INTERVAL_S - 1
     assert refused(5) == []
-    clock.seconds = MIN_READ_INTERVAL_S
+    clock.s = MIN_READ_INTERVAL_S
     assert refused(5) == ["AWSCURRENT", "AWSPREVIOUS"]
 
 
 def test_a_secret_that_cannot_be_read_fails_what_needs_it_is_logged_and_counted_and_heals(
-    vault: Vault, clock: Clock, caplog: pytest.LogCaptureFixture
+    vault: Vault, clock: Pauses, caplog: pytest.LogCaptureFixture
 ) -> None:
     collector = Collector()
     keys = keys_in(vault, clock, collector)
     with vault.hushed():
-        for clock.seconds in (0, MIN_READ_INTERVAL_S):
+        for clock.s in (0, MIN_READ_INTERVAL_S):
             with pytest.raises(KeyUnavailable, match="send the request again") as caught:
                 sealed(keys)
             assert caught.value.code == INTERNAL_ERROR
@@ -131,11 +122,11 @@ def test_a_secret_that_cannot_be_read_fails_what_needs_it_is_logged_and_counted_
     assert first.exc_info
     assert [(note.metric, note.value) for note in collector.take().measurements] == [(INTERNAL_ERRORS, 1)] * 2
 
-    clock.seconds = 2 * MIN_READ_INTERVAL_S
+    clock.s = 2 * MIN_READ_INTERVAL_S
     assert opened(keys, sealed(keys)) == {"name": "yes"}
 
 
-def test_after_a_failure_the_secret_is_not_read_by_each_request(vault: Vault, clock: Clock) -> None:
+def test_after_a_failure_the_secret_is_not_read_by_each_request(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     with vault.hushed():
         for _ in range(20):
@@ -145,7 +136,7 @@ def test_after_a_failure_the_secret_is_not_read_by_each_request(vault: Vault, cl
     assert vault.take() == ["AWSCURRENT"]
 
 
-def test_known_keys_are_used_for_ten_more_minutes_while_the_secret_cannot_be_read(vault: Vault, clock: Clock) -> None:
+def test_known_keys_are_used_for_ten_more_minutes_while_the_secret_cannot_be_read(vault: Vault, clock: Pauses) -> None:
     oldest = sealed(keys_in(vault, clock))
     vault.put(SECOND)
     keys = keys_in(vault, clock)
@@ -153,20 +144,20 @@ def test_known_keys_are_used_for_ten_more_minutes_while_the_secret_cannot_be_rea
     assert opened(keys, oldest) == {"name": "yes"}
 
     with vault.hushed():
-        clock.seconds = MAX_AGE_S + 599
+        clock.s = MAX_AGE_S + 599
         assert sealed(keys) == state
         assert [opened(keys, known) for known in (state, oldest)] == [{"name": "yes"}] * 2
-        clock.seconds = MAX_AGE_S + 600
+        clock.s = MAX_AGE_S + 600
         for _ in range(2):
             with pytest.raises(KeyUnavailable):
                 sealed(keys)
         with pytest.raises(KeyUnavailable):
             opened(keys, state)
-    clock.seconds += MIN_READ_INTERVAL_S
+    clock.s += MIN_READ_INTERVAL_S
     assert sealed(keys) == state
 
 
-def test_a_signature_that_cannot_be_checked_is_not_called_forged(vault: Vault, clock: Clock) -> None:
+def test_a_signature_that_cannot_be_checked_is_not_called_forged(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     old = sealed(keys_in(vault, clock))
     vault.put(SECOND)
@@ -174,13 +165,13 @@ def test_a_signature_that_cannot_be_checked_is_not_called_forged(vault: Vault, c
     with vault.hushed(), pytest.raises(KeyUnavailable):
         opened(keys, old)
 
-    clock.seconds = MIN_READ_INTERVAL_S
+    clock.s = MIN_READ_INTERVAL_S
     assert opened(keys, old) == {"name": "yes"}
 
 
 @pytest.mark.parametrize("value", ["k" * 31, b"k" * 31])
 def test_a_key_too_short_to_sign_with_is_refused_and_the_log_says_so(
-    value: str | bytes, clock: Clock, caplog: pytest.LogCaptureFixture
+    value: str | bytes, clock: Pauses, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(KeyUnavailable):
         sealed(keys_in(new_vault(value), clock))
@@ -188,7 +179,7 @@ def test_a_key_too_short_to_sign_with_is_refused_and_the_log_says_so(
     assert "32 characters or more" in caplog.text
 
 
-def test_a_binary_secret_is_a_key_as_well(clock: Clock) -> None:
+def test_a_binary_secret_is_a_key_as_well(clock: Pauses) -> None:
     keys = keys_in(new_vault(bytes(range(32))), clock)
 
     assert opened(keys, sealed(keys)) == {"name": "yes"}

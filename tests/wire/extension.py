@@ -1,6 +1,6 @@
 """The results of the tasks extension `io.modelcontextprotocol/tasks`, for which there are no official models.
 
-Written from SEP-2663. No published package carries the extension's schema, so these models stand for both judges.
+Written from SEP-2663, because no published package carries the extension's schema.
 """
 
 from typing import Annotated, Literal

@@ -32,7 +32,6 @@ class Sent:
 
     @property
     def result(self) -> JsonDict | None:
-        """The result of a request that went well."""
         found: JsonDict | None = self.message.get("result")
         return found
 

@@ -1,4 +1,4 @@
-"""Messages against the official JSON schema of their revision.
+"""Messages against the official JSON schema of their revision, and those of the tasks extension against its models.
 
 The schemas are read out of the installed conformance suite: no other published package carries them.
 """
@@ -6,23 +6,32 @@ The schemas are read out of the installed conformance suite: no other published 
 import json
 import os
 import subprocess
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jsonschema_rs
+from pydantic import TypeAdapter, ValidationError
 
+from tests.wire import extension
 from tests.wire.message import JsonDict, Sent
 
 HERE = Path(__file__).parent
 CONFORMANCE = HERE.parent / "conformance"
 BUNDLE = CONFORMANCE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 
-EXTENSION = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
-"""Not in any revision's own schema after 2025-11-25: `models` judges them."""
+EXTENSION: Mapping[str, TypeAdapter[Any]] = MappingProxyType(
+    {
+        "tasks/get": TypeAdapter(extension.Told),
+        "tasks/update": TypeAdapter(extension.Acknowledgement),
+        "tasks/cancel": TypeAdapter(extension.Acknowledgement),
+    }
+)
+"""The results of the extension's methods."""
 
 EXTENSION_NOTIFICATION = "notifications/tasks"
-"""Nor is this: the schema judges its envelope."""
 
 
 class Schema:
@@ -86,36 +95,64 @@ def complaints(sent: Sent) -> list[str]:
     schemas = official()
     if schemas is None:
         return []
-    schema = schemas[sent.revision]
-    return [f"schema {sent.revision}: {complaint}" for complaint in _complaints(schema, sent)]
+    return [f"{sent.revision}: {complaint}" for complaint in _complaints(schemas[sent.revision], sent)]
 
 
-def _complaints(schema: Schema, sent: Sent) -> list[str]:
+def _complaints(schema: Schema, sent: Sent) -> Iterator[str]:
     message = sent.message
     if "method" in message:
-        unknown = f"no method {message['method']}"
-        name = schema.messages.get(message["method"])
-        if sent.stateless and message["method"] == EXTENSION_NOTIFICATION:
-            name = "JSONRPCNotification"
-        return schema.complaints(name, message) if name else [unknown]
-    if "error" in message:
-        name = schema.errors.get(message["error"].get("code")) or schema.first_of(
-            "JSONRPCErrorResponse", "JSONRPCError"
-        )
-        # The definitions of single errors say nothing of the envelope's `id`.
-        return schema.complaints(name, message)
-    envelope = schema.first_of("JSONRPCResultResponse", "JSONRPCResponse")
-    return schema.complaints(envelope, message) + schema.complaints(_result_name(schema, sent), message["result"])
+        yield from _of_method(schema, sent, message["method"])
+    elif "error" in message:
+        general = schema.first_of("JSONRPCErrorResponse", "JSONRPCError")
+        # JSON-RPC 2.0 (section 5) demands `id: null` if the request could not be read. The schemas do not allow null.
+        judged = {name: value for name, value in message.items() if (name, value) != ("id", None)}
+        yield from schema.complaints(schema.errors.get(message["error"].get("code")) or general, judged)
+        if "id" not in message:
+            yield "an error without an id"
+    else:
+        yield from schema.complaints(schema.first_of("JSONRPCResultResponse", "JSONRPCResponse"), message)
+        yield from _of_result(schema, sent, message["result"])
 
 
-def _result_name(schema: Schema, sent: Sent) -> str:
-    assert sent.result is not None
-    if sent.stateless and sent.result.get("resultType") == "input_required":
-        return "InputRequiredResult"
-    if sent.makes_task:
-        return "Result" if sent.stateless else "CreateTaskResult"
-    request = schema.messages.get(sent.method or "", "")
-    return schema.first_of(f"{request.removesuffix('Request')}Result", "EmptyResult", "Result")
+def _of_method(schema: Schema, sent: Sent, method: str) -> Iterator[str]:
+    """Complaints about a notification or about a question to the client."""
+    if sent.stateless and "id" in sent.message:
+        yield f"this revision has no requests of servers: {method}"
+    elif sent.stateless and method == EXTENSION_NOTIFICATION:
+        yield from schema.complaints("JSONRPCNotification", sent.message)
+        # A task as `tasks/get` returns it, without what makes that a result.
+        params = sent.message["params"]
+        yield from _of_extension(EXTENSION["tasks/get"], {**params, "resultType": "complete"})
+        if "resultType" in params:
+            yield "a notification with a resultType"
+    elif method in schema.messages:
+        yield from schema.complaints(schema.messages[method], sent.message)
+    else:
+        yield f"no method {method}"
+
+
+def _of_result(schema: Schema, sent: Sent, result: JsonDict) -> Iterator[str]:
+    method = sent.method or ""
+    if sent.stateless and result.get("resultType") == "input_required":
+        yield from schema.complaints("InputRequiredResult", result)
+    elif sent.makes_task and sent.stateless:
+        yield from _of_extension(TypeAdapter(extension.Created), result)
+    elif sent.makes_task:
+        yield from schema.complaints("CreateTaskResult", result)
+    elif sent.stateless and method in EXTENSION:
+        yield from _of_extension(EXTENSION[method], result)
+    elif method in schema.messages:
+        name = f"{schema.messages[method].removesuffix('Request')}Result"
+        yield from schema.complaints(schema.first_of(name, "EmptyResult"), result)
+    else:
+        yield f"no method {method}"
+
+
+def _of_extension(model: TypeAdapter[Any], value: JsonDict) -> Iterator[str]:
+    try:
+        model.validate_python(value)
+    except ValidationError as error:
+        yield from (f"extension: {found['loc']}: {found['msg']}" for found in error.errors())
 
 
 def _codes(definition: JsonDict) -> list[int]:

@@ -215,7 +215,6 @@ def dynamodb_store(
     from mcp_baton.tasks.dynamodb.items import Limits, values_ms
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
     from mcp_baton.tasks.dynamodb.table import Connection, TaskTable, system_ms
-    from mcp_baton.tasks.dynamodb.task_items import TaskItems
     from mcp_baton.tasks.store import random_fraction
 
     limits = Limits(
@@ -235,7 +234,7 @@ def dynamodb_store(
         rng=random_fraction if random is None else random,
     )
     objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
-    return DynamoDBTaskStore(TaskItems(requests, limits, objects))
+    return DynamoDBTaskStore(requests, limits, objects)
 
 
 def _connected() -> "Connect":

@@ -13,7 +13,6 @@ def meant(name: object, known: Iterable[str]) -> str:
 
 
 def closest(name: object, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar, or `None`."""
     from difflib import get_close_matches
 
     if not isinstance(name, str):

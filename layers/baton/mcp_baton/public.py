@@ -30,7 +30,7 @@ from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.reference import first_of, or_default
-from mcp_baton.workflow.sources import constant, exists, is_in, not_, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import constant, exists, is_in, item, not_, prompt_arg, step_output, task_variable
 
 __all__ = [
     "Argument",
@@ -69,6 +69,7 @@ __all__ = [
     "fetch",
     "first_of",
     "is_in",
+    "item",
     "not_",
     "or_default",
     "prompt_arg",

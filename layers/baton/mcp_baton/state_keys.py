@@ -51,11 +51,8 @@ class SecretKeys:
         self._failed_at: float | None = None
 
     def __call__(self) -> Iterator[bytes]:
-        """Yield the key that signs, then the other accepted keys, then those of a recent rotation.
-
-        Raises:
-            KeyUnavailable: the secret cannot be read, or contains no key.
-        """
+        """Yield the key that signs, then the other accepted keys, then those of a recent rotation. Raises
+        `KeyUnavailable` if the secret cannot be read, or contains no key."""
         yield self._signing()
         now = self._clock()
         if self._read_at is None or now - self._read_at >= MIN_READ_INTERVAL_S:

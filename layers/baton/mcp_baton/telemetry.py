@@ -63,8 +63,6 @@ class Span(Struct):
 
 
 class Notes(Struct, frozen=True):
-    """All measurements and spans of an invocation."""
-
     measurements: tuple[Measurement, ...]
     spans: tuple[Span, ...]
 
@@ -161,7 +159,6 @@ class Collector(Telemetry):
         self.add(STORE_LATENCY, 1000 * took_s, of=operation)
 
     def take(self) -> Notes:
-        """Return and remove everything that was recorded."""
         with self._lock:
             notes = Notes(tuple(self._measurements), tuple(self._spans))
             self._measurements.clear()

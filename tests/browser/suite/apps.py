@@ -1,12 +1,10 @@
 """The page as an App, framed by a host that the extension's own `AppBridge` drives. Its calls reach the real server."""
 
-import json
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 from playwright.sync_api import Browser
 
 from tests.browser.suite.conftest import HERE, WATCH, new_page, watched
@@ -14,12 +12,9 @@ from tests.browser.suite.wire import JsonDict, Wire
 
 HOST = "https://host.example"
 RESOURCE = "ui://baton/tasks"
-EXT_APPS = HERE / "node_modules/@modelcontextprotocol/ext-apps/dist/src"
 ALL: JsonDict = {"serverTools": {}, "serverResources": {}, "openLinks": {}, "updateModelContext": {"text": {}}}
 SHOWS_PAGES: JsonDict = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
 """What a host declares that shows Apps."""
-CORE = {"tools/call", "resources/read", "ping"}
-"""Requests that are MCP's own: the extension's schema leaves them to it."""
 
 
 def bundled(node: Path, to: Path) -> str:
@@ -28,12 +23,6 @@ def bundled(node: Path, to: Path) -> str:
     options = ["--bundle", "--format=iife", "--log-level=warning", f"--outfile={to}"]
     subprocess.run([node, esbuild, HERE / "suite/host.mjs", *options], check=True, cwd=HERE)
     return to.read_text()
-
-
-def schemas() -> dict[str, JsonDict]:
-    """The extension's own definitions, by name."""
-    definitions: dict[str, JsonDict] = json.loads((EXT_APPS / "generated/schema.json").read_text())["$defs"]
-    return definitions
 
 
 @dataclass(slots=True)
@@ -63,7 +52,6 @@ class App:
         return reported
 
     def messages(self) -> list[JsonDict]:
-        """Every message so far, in both directions."""
         found: list[JsonDict] = self.page.evaluate("window.messages")
         return found
 
@@ -100,40 +88,3 @@ def shown(browser: Browser, wire: Wire, script: str, **options: Any) -> App:
     )
     app.frame = page.frame_locator("iframe")
     return app
-
-
-def not_as_the_schema_says(messages: list[JsonDict]) -> list[str]:
-    """What is wrong with messages: each is held against the extension's definition of its method, and each answer
-    against that of what it answers."""
-    definitions = schemas()
-    by_method = {
-        properties["method"]["const"]: name
-        for name, definition in definitions.items()
-        if "const" in (properties := definition.get("properties", {})).get("method", {})
-    }
-    requests: dict[tuple[str, Any], str] = {}
-    wrong = []
-    for entry in messages:
-        sender, message = entry["from"], entry["message"]
-        if message.get("jsonrpc") != "2.0":
-            wrong.append(f"{sender}: not JSON-RPC: {message}")
-        elif "method" in message:
-            requests[sender, message.get("id")] = message["method"]
-            bare = {name: message[name] for name in ("method", "params") if name in message}
-            if message["method"] in by_method:
-                wrong += _errors(sender, definitions, by_method[message["method"]], bare)
-            elif message["method"] not in CORE:
-                wrong.append(f"{sender}: unknown method {message['method']}")
-        elif "result" in message:
-            asker = "app" if sender == "host" else "host"
-            name = by_method.get(requests.get((asker, message["id"]), ""), "").removesuffix("Request") + "Result"
-            if name in definitions:
-                wrong += _errors(sender, definitions, name, message["result"])
-        else:
-            wrong.append(f"{sender}: {message}")
-    return wrong
-
-
-def _errors(sender: str, definitions: dict[str, JsonDict], name: str, value: Any) -> list[str]:
-    found = jsonschema_rs.validator_for(definitions[name]).iter_errors(value)
-    return [f"{sender}: {name}: {error.message} at {list(error.instance_path)}" for error in found]

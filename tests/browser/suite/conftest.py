@@ -57,7 +57,6 @@ class Console:
         self.page.wait_for_selector("main[aria-busy='false'] " + (".steps, .facts" if task_id else ".tasks, .empty"))
 
     def heading(self) -> str:
-        """The page's first heading."""
         text: str = self.page.locator("h1").inner_text()
         return text
 
@@ -70,7 +69,6 @@ def chromium_path() -> Path | None:
 
 @pytest.fixture(scope="session")
 def chromium() -> Path:
-    """The machine's Chromium."""
     found = chromium_path()
     if found is None:
         missing("there is no Chromium; on Debian: apt-get install chromium")
@@ -79,7 +77,6 @@ def chromium() -> Path:
 
 @pytest.fixture(scope="session")
 def browser(chromium: Path) -> Iterator[Browser]:
-    """The browser."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=FLAGS)
         yield browser

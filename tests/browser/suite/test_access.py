@@ -17,7 +17,6 @@ LONG = "a-value-without-any-break-" * 12
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """axe-core, as a script."""
     path = HERE / "node_modules/axe-core/axe.min.js"
     if not path.exists():
         missing("axe is not installed; `make test` does it")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.suite.apps import ALL, App, bundled, not_as_the_schema_says, schemas, shown
+from tests.browser.suite.apps import ALL, App, bundled, shown
 from tests.browser.suite.conftest import HERE, PHONE
 from tests.browser.suite.wire import Wire
 from tests.processes import missing
@@ -19,7 +19,6 @@ type Show = Callable[..., App]
 
 @pytest.fixture(scope="session")
 def script(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The host's script."""
     node = next(HERE.glob(NODE), None)
     if node is None or not (HERE / "node_modules/.package-lock.json").exists():
         missing("the host half of MCP Apps is not installed; `make test` does it")
@@ -28,7 +27,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def show(browser: Browser, wire: Wire, script: str) -> Iterator[Show]:
-    """Shows the App in a host. When the test ends every message must have been as the schema says."""
+    """Shows the App in a host, which refuses messages that are not as the extension says."""
     apps: list[App] = []
 
     def made(**options: Any) -> App:
@@ -37,10 +36,8 @@ def show(browser: Browser, wire: Wire, script: str) -> Iterator[Show]:
 
     yield made
     for app in apps:
-        messages = app.messages()
         app.page.close()
         assert app.wrong == []
-        assert not_as_the_schema_says(messages) == []
 
 
 def test_the_app_introduces_itself_then_waits_for_the_tool(show: Show) -> None:
@@ -161,8 +158,7 @@ def test_links_are_opened_by_the_host_if_it_can(show: Show) -> None:
 
 
 def test_the_app_follows_the_hosts_theme_and_colours(show: Show) -> None:
-    names = schemas()["McpUiHostStyles"]["properties"]["variables"]["required"]
-    colours = dict.fromkeys(names, "") | {"--color-background-primary": "rgb(1, 2, 3)"}
+    colours = {"--color-background-primary": "rgb(1, 2, 3)"}
     app = show(context={"theme": "dark", "styles": {"variables": colours}})
     body = app.frame.locator("body")
     expect(body).to_have_css("background-color", "rgb(1, 2, 3)")

@@ -15,7 +15,6 @@ HOSTILE = '<img src=x onerror="document.title=1"></script><script>document.title
 
 
 def field(page: Any, name: str) -> Any:
-    """The field of a form."""
     return page.locator("form").get_by_label(name)
 
 
@@ -64,6 +63,11 @@ def test_a_board_shows_steps_arguments_results_and_the_pause_reason(console: Con
         "total": 240,
     }
     expect(page.get_by_text("2 of 4 steps done")).to_be_visible()
+
+
+def test_the_progress_of_a_list_is_shown_beside_its_step(console: Console) -> None:
+    console.open(console.wire.begin("pack_all"))
+    expect(console.page.locator(".steps > li").first).to_contain_text("2 of 3 elements")
 
 
 def test_missing_values_are_filled_in_and_the_server_continues(console: Console) -> None:
@@ -166,7 +170,6 @@ def test_a_secret_is_requested_again_and_not_stored(console: Console) -> None:
 
 
 def fill_in(page: Any) -> None:
-    """Fill in every field of the form for a room."""
     field(page, "guest").fill("Kim")
     field(page, "nights").fill("3")
     field(page, "price").fill("19.90")

@@ -17,12 +17,9 @@ from mcp.client.streamable_http import streamable_http_client
 TIMEOUT_S = 120
 ORDER = {"order_id": "A-17"}
 APPROVED = {**ORDER, "approved_by": "supervisor@example.com"}
-BY_HAND = {"by": "hand"}
 
 
 async def prompt(session: ClientSession, progress: list[str | None], **meta: Any) -> types.GetPromptResult:
-    """Run the refund's prompt, noting its progress."""
-
     async def progressed(_progress: float, _total: float | None, message: str | None) -> None:
         progress.append(message)
 
@@ -32,17 +29,8 @@ async def prompt(session: ClientSession, progress: list[str | None], **meta: Any
     return await session.send_request(request, types.GetPromptResult, progress_callback=progressed)
 
 
-async def complete_by_hand(session: ClientSession, task_id: str) -> dict[str, Any]:
-    """Complete a task with a result, and read that."""
-    params = types.CancelTaskRequestParams.model_validate({"taskId": task_id, "result": BY_HAND})
-    request = types.ClientRequest(types.CancelTaskRequest(params=params))
-    task = await session.send_request(request, types.CancelTaskResult)
-    result = await session.experimental.get_task_result(task_id, types.GetTaskPayloadResult)
-    return {"status": task.status, "result": (result.model_extra or {}).get("result")}
-
-
 async def converse(session: ClientSession) -> dict[str, Any]:
-    """List, run into the pause, continue, resume, complete another by hand."""
+    """List, run into the pause, continue, resume."""
     initialized = await session.initialize()
     paused_at: list[str | None] = []
     resumed_at: list[str | None] = []
@@ -50,7 +38,6 @@ async def converse(session: ClientSession) -> dict[str, Any]:
     task_id = (paused.meta or {})["task_id"]
     continued = await session.call_tool("issue_refund", APPROVED, meta={"_task_id": task_id})
     resumed = await prompt(session, resumed_at, _task_id=task_id)
-    another = ((await prompt(session, [])).meta or {})["task_id"]
     return {
         "revision": initialized.protocolVersion,
         "tools": [tool.name for tool in (await session.list_tools()).tools],
@@ -59,13 +46,11 @@ async def converse(session: ClientSession) -> dict[str, Any]:
         "continued": {"value": continued.structuredContent, "meta": continued.meta},
         "resumed": {"progress": resumed_at, "meta": resumed.meta},
         "task": (await session.experimental.get_task(task_id)).status,
-        "by_hand": await complete_by_hand(session, another),
-        "tasks": [task.taskId for task in (await session.experimental.list_tasks()).tasks][:2] == [another, task_id],
+        "tasks": [task.taskId for task in (await session.experimental.list_tasks()).tasks][:1] == [task_id],
     }
 
 
 async def main(url: str, headers: str) -> None:
-    """The session."""
     async with (
         httpx.AsyncClient(headers=json.loads(headers), timeout=TIMEOUT_S) as http,
         streamable_http_client(url, http_client=http) as (read, write, _),

@@ -38,7 +38,6 @@ class Shop:
     point: Callable[[], None] = lambda: None
 
     def at(self, number: int, act: Callable[[], object]) -> None:
-        """Have this happen within one step."""
         self.meanwhile = lambda step: act() if step == number else None
 
     def server(self, pass_s: Callable[[float], None], *, steps: int = STEPS, step_s: float = STEP_S) -> Server:
@@ -86,7 +85,6 @@ def state(client: Client, task_id: str) -> JsonDict:
 
 
 def own_task(client: Client, call: str) -> str:
-    """The workflow's own task."""
     return str(state(client, call)["_meta"]["_workflow.task_id"])
 
 
@@ -96,7 +94,6 @@ def steps_of(client: Client, task_id: str) -> list[str]:
 
 
 def returned(client: Client, call: str) -> JsonDict:
-    """What the call's task ended with."""
     ended = state(client, call)
     assert ended["status"] == "completed", ended
     result: JsonDict = ended["result"]

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from msgspec import structs
 
-from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable
 from mcp_baton.server.background import workflow_worker as hops
 from mcp_baton.server.workflows.runs import run_workflow
@@ -39,8 +39,6 @@ def table(kills: Kills) -> Table:
 
 @pytest.fixture
 def make_cloud(table: Table, kills: Kills) -> Callable[..., Cloud]:
-    """Makes clouds over the test's table."""
-
     def make(server: Server, *, lives_s: float = 10.0, **settings: Any) -> Cloud:
         return cloud_of(server, table, kills, lives_s=lives_s, **settings)
 
@@ -54,7 +52,6 @@ def shop() -> Shop:
 
 @pytest.fixture
 def cloud(make_cloud: Callable[..., Cloud], shop: Shop) -> Cloud:
-    """The long workflow."""
     made = make_cloud(Server("none"))
     made.deploy(shop.server(made.time.pass_s))
     return made
@@ -176,7 +173,6 @@ class Order:
     """A workflow of three steps, `fetch`, `pay` and `send`, in the background.
 
     Attributes:
-        paid: How often `pay` was called.
         refuse: The error with which it fails; `None` where it does not.
     """
 
@@ -411,29 +407,6 @@ def test_a_workflow_that_is_deployed_no_more_fails_its_call(order: Order) -> Non
 # One at a time
 
 
-def test_a_worker_holds_both_tasks_while_a_step_takes_long(make_cloud: Callable[..., Cloud]) -> None:
-    server = Server("slow")
-
-    @server.tool
-    def grind(ctx: Context) -> None:
-        for part in range(3):
-            cloud.time.pass_s(LEASE_MS / 1000 - 5)
-            assert any(looked_around(ctx, part + look / LOOKS) for look in range(LOOKS))
-
-    def looked_around(ctx: Context, progress: float) -> bool:
-        ctx.report_progress(progress)  # wakes the worker's thread
-        Event().wait(0.02)
-        cloud.time.pass_s(0.1)
-        return cloud.held(call) and cloud.held(own)
-
-    grinding = Workflow(name="mill", description="grind", steps=[Step("grind", tool="grind")], background=True)
-    server.add_workflow(grinding)
-    cloud = make_cloud(server, lives_s=900)
-    client, call, own = started(cloud, workflow="mill")
-    assert cloud.work() == ["completed"]
-    assert returned(client, call)["structuredContent"]["task_status"] == "completed"
-
-
 @pytest.mark.parametrize(
     ("lives_s", "held_s", "outcomes"),
     [(900, 40, ["completed"]), (10, 30, ["TaskHeld", "handed over", "handed over", "completed"])],
@@ -509,7 +482,6 @@ def test_a_workflow_that_another_run_holds_for_long_ends_the_call_and_says_until
 
 
 def hold(order: Order, own: str, seconds: float) -> None:
-    """Have another run hold a task."""
     item = order.cloud.table.item(own)
     until_ms = order.cloud.time.ms + round(seconds * 1000)
     run = {"id": {"S": "other"}, "number": {"N": "1"}, "until": {"N": str(until_ms)}}

@@ -1,26 +1,23 @@
 """A tool in the background: events that are lost, doubled and late, and workers that die (docs/background.md)."""
 
 import json
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from mcp_baton import Context, ProtocolError, Server, ToolError
-from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.background import job
 from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.texts import VALUE_BYTES
-from tests.e2e.background_support import WORKER_MS, Background, MakeBackground, away, call, created
+from tests.e2e.background_support import WORKER_MS, Background, MakeBackground, call, created
 from tests.e2e.support import Era, Script, Table
 
 LEASE_S = LEASE_MS / 1000
 
 
 def job_server(script: Script) -> Server:
-    """Tools that a worker calls."""
     server = Server("s")
 
     @server.tool(task="optional")
@@ -70,51 +67,12 @@ def test_a_worker_makes_the_call_and_every_era_gets_what_it_would_have_returned(
     assert result == whole
 
 
-def test_an_event_that_was_lost_is_sent_again_by_a_poll_once_it_is_due(jobs: Background, script: Script) -> None:
-    task = jobs.begin("report")
-    jobs.queue.lose()
-    jobs.time.s += 30
-    assert jobs.status(task) == "working"
-    assert jobs.queue.events == []
-    jobs.time.s += 1
-    assert jobs.status(task) == "working"
-    assert (jobs.head(task)[1], len(jobs.queue.events)) == (2, 1)
-    assert jobs.work() == "completed"
-    assert (script.take(), jobs.status(task)) == (["report"], "completed")
-
-
 def test_an_update_of_a_task_looks_after_it_as_well(jobs: Background) -> None:
     task = jobs.begin("report")
     jobs.queue.lose()
     jobs.time.s += 31
     jobs.client().task("update", task, inputResponses={})
     assert len(jobs.queue.events) == 1
-
-
-def test_an_event_that_comes_twice_is_worked_on_once(jobs: Background, script: Script) -> None:
-    task = jobs.begin("report")
-    (event,) = jobs.queue.events
-    assert jobs.work(event) == "completed"
-    assert jobs.work(event) == "over: completed"
-    assert script.take() == ["report"]
-    assert jobs.head(task) == ("completed", 1, 1)
-
-
-def test_an_event_that_comes_again_while_it_is_worked_on_is_sent_back_to_come_later(
-    jobs: Background, script: Script
-) -> None:
-    jobs.begin("report")
-    (event,) = jobs.queue.events
-    refused = list[type[BaseException]]()
-
-    def doubled() -> None:
-        with pytest.raises(StillHeld) as caught:
-            jobs.work(event)
-        refused.append(caught.type)
-
-    script.meanwhile["report"] = doubled
-    assert jobs.work(event) == "completed"
-    assert (refused, script.take()) == ([StillHeld], ["report"])
 
 
 def test_a_later_dispatch_leaves_a_task_alone_that_a_worker_holds(jobs: Background, script: Script) -> None:
@@ -126,33 +84,6 @@ def test_a_later_dispatch_leaves_a_task_alone_that_a_worker_holds(jobs: Backgrou
     script.meanwhile["report"] = lambda: outcomes.append(jobs.work(second))
     assert jobs.work(first) == "completed"
     assert (outcomes, script.take()) == (["held by another worker"], ["report"])
-
-
-@pytest.mark.parametrize(
-    ("tool", "request_number", "landed", "ends", "runs"),
-    [
-        ("report", 0, False, "completed", 1),
-        ("report", 0, True, "completed", 1),
-        ("report", 1, False, "completed", 2),
-        ("report", 1, True, "completed", 1),
-        # After its claim, `pay` may have run, so it is not run again.
-        ("pay", 0, False, "completed", 1),
-        ("pay", 0, True, "failed", 0),
-        ("pay", 1, False, "failed", 1),
-        ("pay", 1, True, "completed", 1),
-    ],
-)
-def test_a_worker_that_dies_before_or_after_a_request_is_replaced_if_the_tool_may_run_again(
-    jobs: Background, script: Script, tool: str, request_number: int, landed: bool, ends: str, runs: int
-) -> None:
-    task = jobs.begin(tool)
-    jobs.kill(at=request_number, landed=landed)
-    jobs.time.s += LEASE_S + 1
-    jobs.status(task)
-    while jobs.queue.events:
-        assert jobs.work() == "completed"
-    assert jobs.status(task) == ends
-    assert len(script.take()) == runs
 
 
 def test_a_worker_that_stood_still_changes_nothing_once_another_has_taken_its_task(
@@ -195,30 +126,6 @@ def test_a_worker_finds_out_as_well_that_no_attempt_is_left(jobs: Background, sc
     found = jobs.client().task("get", task).result
     assert (script.take(), found["status"]) == (["pay"], "failed")
     assert "it is not run again" in found["error"]["message"]
-
-
-def test_a_call_whose_event_was_not_taken_is_a_task_all_the_same(jobs: Background, script: Script) -> None:
-    jobs.queue.refuses = True
-    task = jobs.begin("report")
-    jobs.time.s += 31
-    assert jobs.status(task) == "working"
-    jobs.queue.refuses = False
-    jobs.time.s += 61
-    assert (jobs.status(task), jobs.work(), script.take()) == ("working", "completed", ["report"])
-
-
-def test_a_worker_that_cannot_write_its_result_fails_so_that_lambda_delivers_again(
-    jobs: Background, table: Table, script: Script
-) -> None:
-    task = jobs.begin("report")
-    (event,) = jobs.queue.events
-    with ExitStack() as meanwhile:
-        script.meanwhile["report"] = lambda: meanwhile.enter_context(away(table.client, "UpdateItem"))
-        with pytest.raises(StoreUnavailable):
-            jobs.work(event)
-    assert jobs.head(task)[0] == "working"
-    jobs.time.s += LEASE_S + 1
-    assert (jobs.work(event), jobs.status(task)) == ("completed", "completed")
 
 
 @pytest.mark.parametrize(

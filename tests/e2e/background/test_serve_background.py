@@ -31,10 +31,8 @@ class Served:
     client: httpx.Client
     began: Path
     gate: Path
-    log: Path
 
     def start(self) -> str:
-        """Call the tool; its task's id."""
         arguments = {"began": str(self.began), "gate": str(self.gate)}
         return str(self.request("tools/call", "wait", name="wait", arguments=arguments)["taskId"])
 
@@ -53,30 +51,24 @@ class Served:
 @pytest.fixture
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
     """A running `baton serve`; no process outlives the test."""
-    began, gate, log = tmp_path / "began", tmp_path / "gate", tmp_path / "log"
+    began, gate, where = tmp_path / "began", tmp_path / "gate", "embedded"
     os.mkfifo(began)
     os.mkfifo(gate)
     with ExitStack() as stack:
-        errors = stack.enter_context(log.open("w"))
-
-        def run(*arguments: str) -> subprocess.Popen[str]:
-            process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True)
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            return process
-
-        where = "embedded"
         if request.param == "URL":
             database = loopback_server(MemoryDynamoDB())
             stack.callback(database.close)
             where = f"http://{database.address}"
         options = ("--port", "0", "--dynamodb", where, "--worker-retries", "0.1,0.1", "--owner-header", "X-User")
-        process = run("serve", str(SERVED), *options)
+        process = stack.enter_context(
+            subprocess.Popen([*COMMAND, "serve", SERVED, *options], stdout=subprocess.PIPE, text=True)
+        )
+        stack.callback(process.kill)
         assert process.stdout is not None
         url = process.stdout.readline().split()[-1]
         client = httpx.Client(base_url=url.removesuffix("/mcp"), timeout=BOUND_S)
         stack.callback(client.close)
-        yield Served(process, client, began, gate, log)
+        yield Served(process, client, began, gate)
 
 
 @pytest.mark.parametrize(
@@ -101,19 +93,6 @@ def test_a_worker_process_makes_the_call_and_does_not_outlive_its_server(
     served.process.send_signal(number)
     assert served.process.wait(BOUND_S) == code
     wait_for(lambda: not is_running(worker) and not is_running(at_work))
-
-
-@pytest.mark.parametrize("served", ["URL"], indirect=True)
-def test_a_killed_worker_is_logged_and_its_event_is_delivered_again(served: Served) -> None:
-    served.start()
-    worker = served.worker()
-    os.kill(worker, signal.SIGKILL)
-    # Its claim lasts for 45 s; until then each delivery finds the task held, and a poll sends the next event.
-    wait_for(lambda: "an event was discarded after 3 attempts" in served.log.read_text())
-    log = served.log.read_text()
-    assert f"worker {worker} ended unexpectedly with exit code -9" in log
-    assert "attempt 1 of an event failed (the worker ended with exit code -9)" in log
-    assert "another delivery of this event holds it" in log
 
 
 @pytest.mark.parametrize("option", ["--worker-timeout=5", "--worker-retries=soon", "--worker-timeout=0"])

@@ -94,16 +94,6 @@ def test_a_checkpoint_that_the_task_refuses_stops_the_run(baton: Connect, how: s
     assert run.meta["persisted"] is False
 
 
-def test_a_task_that_is_ended_in_the_last_step_stays_as_it_was_ended(baton: Connect) -> None:
-    client = baton(three_steps())
-    client.during("three", ending(client, "cancelled", 0.0))
-    run = client.get_prompt("flow")
-    assert (run.meta["task_status"], run.meta["persisted"]) == ("cancelled", False)
-    assert run.steps == dict.fromkeys(STEPS, "completed")
-    task = client.task(run.task_id)
-    assert (task.status, "_workflow.result.one" in task.variables) == ("cancelled", False)
-
-
 def test_what_a_checkpoint_has_kept_is_not_said_to_be_lost(
     make_client: MakeClient, requests: Requests, table: Table
 ) -> None:
@@ -124,18 +114,6 @@ def test_what_a_checkpoint_has_kept_is_not_said_to_be_lost(
     assert (answer.meta["task_status"], answer.statuses) == ("cancelled", ["completed", "pending", "pending"])
     assert "persisted" not in answer.meta
     assert "_workflow.result.one" in client.variables(answer.task_id)
-
-
-def test_a_run_that_is_cancelled_in_a_step_that_fails_hands_nothing_off(baton: Connect) -> None:
-    client = baton(three_steps())
-    client.tool_raises("two", "no")
-    client.during("two", ending(client, "cancelled", 0.0))
-    run = client.get_prompt("flow")
-    assert run.meta["task_status"] == "cancelled"
-    assert not any("make these tool calls" in message.text for message in run.messages)
-    assert run.messages[-1].text == (
-        "The task was cancelled while this run was under way. Step 'two' ran last. These steps were not run: 'three'."
-    )
 
 
 @pytest.mark.parametrize("takes_s", [0.0, 2.0], ids=["at its end", "before a step"])
@@ -159,16 +137,6 @@ def test_a_run_that_was_stopped_is_no_run_that_completed_paused_or_was_lost(
     assert answer.meta["task_status"] == "cancelled"
     noted = [(measured.metric, measured.value) for measured in collector.take().measurements]
     assert noted == [(STEPS_RUN, len(ran))]
-
-
-def test_a_resumed_run_stops_too(baton: Connect) -> None:
-    client = baton(three_steps())
-    client.remaining_s(3)
-    task = client.get_prompt("flow").task_id
-    client.remaining_s(120)
-    client.during("one", ending(client, "cancelled", 3.0))
-    run = client.resume(task)
-    assert (ran(client), run.meta["task_status"]) == (["one"], "cancelled")
 
 
 def test_the_first_progress_of_a_resume_names_its_task_and_that_of_a_run_without_one_none(

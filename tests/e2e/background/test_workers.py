@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,17 +21,16 @@ import pytest
 
 from mcp_baton import Server, Step, Workflow, constant
 from mcp_baton.aws import dynamodb_store
-from mcp_baton.exceptions import EventError, NotDispatched
+from mcp_baton.exceptions import NotDispatched
 from mcp_baton.local import worker_pool
 from mcp_baton.local.worker_pool import Pool
 from mcp_baton.local.worker_process import Launch
 from mcp_baton.protocol.http import HttpRequest
-from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
 from mcp_baton.telemetry import Collector
 from tests.e2e.background_support import Queue
-from tests.e2e.support import Table
+from tests.e2e.support import Table, about_task
 from tests.fakes import Line, services_of
 
 BOUND_S = 60
@@ -41,8 +41,6 @@ LAUNCH = Launch("probe.py", "t", "http://127.0.0.1:1", allow_anonymous=True)
 
 @dataclass
 class Held:
-    """One invocation that waits."""
-
     connection: socket.socket
     reported: dict[str, Any]
 
@@ -54,7 +52,6 @@ class Held:
         return held
 
     def read(self) -> Any:
-        """What the invocation says next."""
         with self.connection.makefile() as lines:
             return json.loads(lines.readline())
 
@@ -70,8 +67,6 @@ class Held:
 
 
 class Probe:
-    """Where invocations report."""
-
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.listener.settimeout(BOUND_S)
@@ -297,7 +292,6 @@ def is_running(pid: int) -> bool:
 
 
 def wait_for(happened: Callable[[], bool]) -> None:
-    """Ask until it has happened."""
     from time import monotonic, sleep
 
     end = monotonic() + BOUND_S
@@ -306,96 +300,41 @@ def wait_for(happened: Callable[[], bool]) -> None:
         sleep(0.01)
 
 
-class Shop:
-    """A server with a tool for the background, and what becomes of the requests to it."""
+def test_each_hand_over_is_counted_and_all_invocations_have_the_id_of_one_request(table: Table) -> None:
+    server, left_ms = Server("shop", version="1.0.0"), [0]
 
-    def __init__(self, table: Table) -> None:
-        server = Server("shop", version="1.0.0")
+    @server.tool
+    def step(number: int) -> int:
+        """Take eight seconds of the function's time."""
+        left_ms[0] -= 8_000
+        return number
 
-        @server.tool(task="required")
-        def count() -> int:
-            """Count."""
-            return 1
-
-        @server.tool
-        def step(number: int) -> int:
-            """Take eight seconds of the function's time."""
-            self.left_ms -= 8_000
-            return number
-
-        steps = [Step(f"step_{number}", tool=step, arguments={"number": constant(number)}) for number in range(4)]
-        server.add_workflow(Workflow(name="long", description="take four steps", steps=steps, background=True))
-        self.left_ms = 0
-        settings = Settings(table=table.name, worker="baton-worker:live")
-        self.telemetry = Collector()
-        self.queue = Queue()
-        self.heard: list[str] = []
-        self.telemetry.begin(self.heard.append)
-        store = dynamodb_store(table.name, settings, lambda: table.client)
-        services = services_of(server, store, settings, telemetry=self.telemetry, dispatcher=self.queue)
-        self.endpoint = Endpoint(services)
-
-    def call(self, request_id: str, tool: str = "count") -> None:
-        params = {"name": tool, "arguments": {}, "task": {"ttl": 60_000}}
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-        headers = {"content-type": "application/json", "mcp-protocol-version": "2025-11-25"}
-        request = HttpRequest("POST", "/mcp", headers, body.encode(), "kim")
-        response = self.endpoint(request, Line(request_id=request_id, can_stream=False))
-        assert response
-        assert "taskId" in response.body.decode()
-
-    def work(self, event: Any) -> JsonObject:
-        self.left_ms = 20_000
-        line = Line(request_id="invocation-1", can_stream=False, left_ms=lambda: self.left_ms)
-        return self.endpoint.work(event["batonTask"], line)
-
-    def counted(self) -> dict[str, float]:
-        """How often each thing was counted since the last time."""
-        counts: dict[str, float] = {}
-        for measurement in self.telemetry.take().measurements:
-            counts[measurement.metric.name] = counts.get(measurement.metric.name, 0) + measurement.value
-        return counts
-
-
-@pytest.fixture
-def shop(table: Table) -> Shop:
-    return Shop(table)
-
-
-def test_a_workers_logs_have_the_id_of_the_request_that_created_the_task(shop: Shop) -> None:
-    shop.call("gateway-7")
-    shop.call("gateway-8")
-    assert shop.heard == []
-
-    for event in reversed(shop.queue.events):
-        assert shop.work(event)["outcome"] == "completed"
-
-    assert shop.heard == ["gateway-8", "gateway-7"]
-
-
-def test_a_worker_without_a_task_has_no_request_id(shop: Shop) -> None:
-    shop.call("gateway-7")
-    [event] = shop.queue.events
-    named: Any = event["batonTask"]
-
-    assert shop.work({"batonTask": {**named, "owner": "mallory"}})["outcome"] == "not found"
-    with pytest.raises(EventError, match="`dispatch`, a number"):
-        shop.work({"batonTask": {"owner": "kim", "taskId": named["taskId"]}})
-
-    assert shop.heard == []
-
-
-def test_each_hand_over_is_counted_and_all_invocations_have_the_id_of_one_request(shop: Shop) -> None:
-    shop.call("gateway-7", "long")
-    shop.counted()
+    steps = [Step(f"step_{number}", tool=step, arguments={"number": constant(number)}) for number in range(4)]
+    server.add_workflow(Workflow(name="long", description="take four steps", steps=steps, background=True))
+    settings = Settings(table=table.name, worker="baton-worker:live")
+    telemetry, queue, correlated = Collector(), Queue(), list[str]()
+    telemetry.begin(correlated.append)
+    store = dynamodb_store(table.name, settings, lambda: table.client)
+    endpoint = Endpoint(services_of(server, store, settings, telemetry=telemetry, dispatcher=queue))
+    message, headers = about_task("tools/call", "long", {"name": "long", "arguments": {}})
+    lower = {name.lower(): value for name, value in headers.items()}
+    request = HttpRequest(
+        "POST", "/mcp", {"content-type": "application/json", **lower}, json.dumps(message).encode(), "kim"
+    )
+    endpoint(request, Line(request_id="gateway-7", can_stream=False))
+    telemetry.take()
+    assert correlated == []
 
     outcomes = []
-    while shop.queue.events:
-        outcomes.append(shop.work(shop.queue.events.pop())["outcome"])
+    while queue.events:
+        left_ms[0] = 20_000
+        line = Line(request_id="invocation-1", can_stream=False, left_ms=lambda: left_ms[0])
+        event: Any = queue.events.pop()
+        outcomes.append(endpoint.work(event["batonTask"], line)["outcome"])
 
     hops = outcomes.count("handed over")
     assert outcomes == ["handed over"] * hops + ["completed"]
     assert hops >= 1
-    counts = shop.counted()
+    counts = Counter(measured.metric.name for measured in telemetry.take().measurements)
     assert (counts["TasksHandedOver"], counts["TasksDispatched"]) == (hops, hops)
-    assert shop.heard == ["gateway-7"] * (hops + 1)
+    assert correlated == ["gateway-7"] * (hops + 1)

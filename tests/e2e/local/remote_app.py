@@ -13,6 +13,7 @@ from mcp_baton import (
     ToolError,
     Workflow,
     ask_model,
+    item,
     prompt_arg,
     step,
     step_output,
@@ -117,6 +118,20 @@ def tell(order: str) -> None:
     """Tell a customer."""
     copies = ask_model("copies", "How many copies of {order}?", returns=int)
     step(notify)(email="a@example.com", text=order, copies=copies)
+
+
+@server.tool
+def pack(article: str) -> str:
+    """Pack an article."""
+    if article == "desk":
+        raise ToolError("too large")
+    return f"packed {article}"
+
+
+@server.workflow
+def pack_all() -> None:
+    """Pack all articles."""
+    step(pack, each=["lamp", "desk", "book"])(article=item())
 
 
 @server.tool

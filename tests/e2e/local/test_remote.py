@@ -84,6 +84,12 @@ def test_a_workflow_is_continued_by_a_call_and_a_resume(baton: Run) -> None:
     )
 
 
+def test_the_progress_of_a_list_is_shown_beside_its_step(baton: Run) -> None:
+    task = baton("run", "pack_all")[1]["taskId"]
+    assert baton("show", task)[1]["steps"][0]["elements"] == {"done": 2, "total": 3}
+    assert re.search(r"^ +pack +failed .* 2 of 3 elements$", baton("show", task, json_=False)[1], re.MULTILINE)
+
+
 def test_tasks_are_listed_newest_first_and_ended_once(baton: Run) -> None:
     first, second = (baton("run", "paused", "order=A-1")[1]["taskId"] for _ in range(2))
     code, listed = baton("tasks")

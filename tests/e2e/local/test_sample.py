@@ -77,14 +77,26 @@ def test_a_repeated_refund_is_paid_once(baton: Connect) -> None:
     assert len(orders.PAYMENTS) == paid + 3
 
 
-def test_an_unknown_order_or_month_is_named(baton: Connect) -> None:
+def test_an_unknown_order_month_or_region_is_named(baton: Connect) -> None:
     client = baton(shop.server)
 
     assert client.call_tool("fetch_order", {"order_id": "A-99"}).text == "there is no order 'A-99'"
     sales_of = client.call_tool("extract_sales", {"month": "1999-01"})
     assert sales_of.text == "there are no sales for '1999-01'; there are for 2026-09"
+    regions = client.call_tool("find_regions", {"month": "1999-01"})
+    assert regions.text == "there are no regions for '1999-01'; there are for 2026-09, 2026-10"
+    counted = client.call_tool("count_orders", {"month": "2026-10", "region": "Porto"})
+    assert counted.text == "there was no shop in 'Porto' in '2026-10'"
     with pytest.raises(JsonRpcError, match="no policy for 'toys'; there is one for books, electronics, furniture"):
         client.read_resource("policy://refunds/toys")
+
+
+@pytest.mark.parametrize(("month", "news"), [("2026-09", "Berlin"), ("2026-10", "no orders")])
+def test_the_best_region_is_announced_if_there_are_orders(baton: Connect, month: str, news: str) -> None:
+    structure: Any = baton(shop.server).call_workflow("regional_report", {"month": month}).structured
+
+    messages = [structure["results"][name] for name in ("tell_managers", "tell_shops")]
+    assert [message["subject"] for message in messages] == [f"News from the shop ({news})"] * 2
 
 
 def test_returns_are_rejected_and_the_other_rows_added() -> None:

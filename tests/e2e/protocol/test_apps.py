@@ -38,14 +38,12 @@ def server_of(*, tool: bool = True) -> Server:
 
 
 def ask(client: Client, method: str, able: JsonDict, params: JsonDict | None = None) -> Any:
-    """The result of a request by a client that has declared this."""
     if client.era == "2026":
         return client.request(method, params, {CAPABILITIES_KEY: able}).result
     return client.request(method, params, headers=handshake(client, able)).result
 
 
 def announced(client: Client, able: JsonDict) -> JsonDict:
-    """The capabilities that a client with these is told of."""
     if client.era == "2026":
         return dict(client.request("server/discover", {}, {CAPABILITIES_KEY: able}).result["capabilities"])
     params = {"protocolVersion": "2025-11-25", "capabilities": able, "clientInfo": {"name": "c", "version": "1"}}
@@ -57,17 +55,20 @@ def twin(client: Client, able: JsonDict) -> JsonDict:
     return dict(found)
 
 
-def test_a_client_that_shows_pages_gets_the_page(make_client: MakeClient, era: Era) -> None:
-    reported = announced(make_client(server_of(), era=era), SHOWS_PAGES)
+@pytest.fixture
+def client(make_client: MakeClient, era: Era) -> Client:
+    return make_client(server_of(), era=era)
+
+
+def test_a_client_that_shows_pages_gets_the_page(client: Client) -> None:
+    reported = announced(client, SHOWS_PAGES)
 
     assert reported["extensions"][EXTENSION] == {"mimeTypes": [MIME]}
     assert reported["resources"] == {}
 
 
 @pytest.mark.parametrize("able", OTHERS)
-def test_other_clients_get_no_notification(make_client: MakeClient, era: Era, able: JsonDict) -> None:
-    client = make_client(server_of(), era=era)
-
+def test_other_clients_get_no_notification(client: Client, able: JsonDict) -> None:
     assert EXTENSION not in announced(client, able).get("extensions", {})
     assert "task_action" not in twin(client, able)["inputSchema"]["properties"]
 
@@ -79,18 +80,13 @@ def test_a_server_without_a_workflow_that_is_a_tool_has_no_page(make_client: Mak
     assert client.request("resources/read", {"uri": URI}).error["code"] == (-32002 if era == "2025" else -32602)
 
 
-def test_a_workflows_tool_names_the_page_to_every_client_and_other_tools_do_not(
-    make_client: MakeClient, era: Era
-) -> None:
-    client = make_client(server_of(), era=era)
-
+def test_a_workflows_tool_names_the_page_to_every_client_and_other_tools_do_not(client: Client) -> None:
     for able in (SHOWS_PAGES, {}):
         named = {tool["name"]: tool.get("_meta") for tool in ask(client, "tools/list", able)["tools"]}
         assert named == {"one": None, "flow": {"ui": {"resourceUri": URI}}}
 
 
-def test_the_page_is_read_whole_and_reaches_nothing_but_its_host(make_client: MakeClient, era: Era) -> None:
-    client = make_client(server_of(), era=era)
+def test_the_page_is_read_whole_and_reaches_nothing_but_its_host(client: Client) -> None:
     assert client.request("resources/list").result["resources"] == []
     [contents] = client.request("resources/read", {"uri": URI}).result["contents"]
 
@@ -100,8 +96,8 @@ def test_the_page_is_read_whole_and_reaches_nothing_but_its_host(make_client: Ma
     assert contents["_meta"] == {"ui": {"prefersBorder": True}}
 
 
-def test_what_the_page_calls_the_tool_for_is_listed_for_clients_that_show_it(make_client: MakeClient, era: Era) -> None:
-    found = twin(make_client(server_of(), era=era), SHOWS_PAGES)
+def test_what_the_page_calls_the_tool_for_is_listed_for_clients_that_show_it(client: Client) -> None:
+    found = twin(client, SHOWS_PAGES)
 
     assert list(found["inputSchema"]["properties"]) == ["task_id", "task_action", "task_result"]
     assert found["inputSchema"]["properties"]["task_action"]["enum"] == ["show", "list", "cancel", "complete"]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Server, Step, Workflow, prompt_arg
-from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.tasks.ids import new_task_id
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era, Script, Table
@@ -24,7 +23,6 @@ REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
 
 @pytest.fixture
 def client(make_client: MakeClient, script: Script) -> Client:
-    """A client of a server with one of each."""
     server = Server("s")
 
     @server.tool
@@ -124,33 +122,10 @@ def test_an_unknown_method_is_no_method(client: Client, era: Era, method: str) -
 
 
 @pytest.mark.usefixtures("untouched")
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("tools/call", {"name": "work", "arguments": {"amount": 1.0}}),
-        ("prompts/get", {"name": "flow", "arguments": {"amount": "1"}}),
-    ],
-)
-def test_a_request_that_names_two_tasks_is_refused_before_anything_runs(
-    client: Client, era: Era, method: str, params: dict[str, Any]
-) -> None:
-    answer = client.in_era(era).request(method, params, {TASK_ID_KEY: NOBODYS, RELATED_TASK_KEY: {"taskId": OTHER}})
-    assert answer.refusal == (wire_status(era), INVALID_PARAMS)
-    assert "_meta" in answer.error["message"]
-
-
-@pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("ttl", ["soon", 0, -1, 1.5, True, []])
 def test_an_invalid_ttl_is_refused(client: Client, ttl: Any) -> None:
     params = {"name": "flow", "arguments": {"amount": "1"}, "task": {"ttl": ttl}}
     assert client.request("prompts/get", params).refusal == (200, INVALID_PARAMS)
-
-
-@pytest.mark.usefixtures("untouched")
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_a_batch_is_refused_by_every_revision_but_the_first(client: Client, revision: str) -> None:
-    batch = json.dumps([message(), message("prompts/get", name="flow", arguments={"amount": "1"})])
-    assert client.post(batch, {"MCP-Protocol-Version": revision}).refusal == (400, INVALID_REQUEST)
 
 
 def test_a_batch_of_the_first_revision_is_answered_message_by_message(client: Client, script: Script) -> None:

@@ -10,9 +10,8 @@ from mcp_baton import Context, ProtocolError, Server, ToolError, elicitation
 from mcp_baton.testing import Client, Era, connect
 from mcp_baton.testing.answers import Unanswered
 from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.protocol.test_questions import FORM
 from tests.e2e.support import Sink
-
-FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
 def with_tool(function: Any) -> Server:
@@ -97,7 +96,6 @@ def test_a_page_has_an_id_of_its_own_up_to_2025_11_25(make_client: MakeClient, s
 
 
 def library() -> Server:
-    """Resources of each kind, and tools of each kind that read them."""
     server = Server("library")
 
     @server.resource("docs://{topic}", mime_type="text/markdown")
@@ -130,8 +128,6 @@ def library() -> Server:
 
 
 def add_readers(server: Server) -> None:
-    """Tools of each kind."""
-
     @server.tool
     def read(uri: str, ctx: Context) -> list[Any]:
         (item,) = ctx.read_resource(uri)

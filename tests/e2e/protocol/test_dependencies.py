@@ -108,6 +108,18 @@ def server_of(log: Log, *, is_async: bool) -> Server:
     return server
 
 
+def asking(*factories: Callable[..., object], **options: Any) -> Server:
+    """A server with the tool `ask`, which depends on these factories and returns what the last one makes."""
+    server = Server("shop")
+    first, last = Depends(factories[0], **options), Depends(factories[-1], **options)
+
+    def ask(before: Any = first, it: Any = last) -> Any:
+        return it
+
+    server.add_tool(ask, name="ask")
+    return server
+
+
 CLOSED = ["close manager", "close async generator", "close generator"]
 OPENED = ["open generator", "open async generator", "make plain", "open manager"]
 
@@ -206,13 +218,7 @@ def test_a_factory_that_fails_is_masked_and_tried_again(scope: Any) -> None:
             raise ToolError("the database is down")
         return "up"
 
-    server = Server("shop")
-
-    @server.tool
-    def ask(db: Annotated[str, Depends(database, scope=scope)]) -> str:
-        return db
-
-    with connect(server) as client:
+    with connect(asking(database, scope=scope)) as client:
         first, second, third = (client.call_tool("ask") for _ in range(3))
     assert "internal error in ask" in first.text
     assert "secret" not in first.text
@@ -226,13 +232,7 @@ def test_what_was_opened_is_closed_when_a_later_factory_fails() -> None:
     def broken() -> str:
         raise ToolError("no")
 
-    server = Server("shop")
-
-    @server.tool
-    def ask(first: Annotated[str, Depends(log.async_generator)], then: Annotated[str, Depends(broken)]) -> None:
-        log.events.append("run")
-
-    with connect(server) as client:
+    with connect(asking(log.async_generator, broken)) as client:
         assert client.call_tool("ask").text == "no"
     assert log.events == ["open async generator", "close async generator"]
 
@@ -247,13 +247,7 @@ def test_a_close_that_fails_is_logged_and_changes_nothing(
         yield "value"
         raise fails
 
-    server = Server("shop")
-
-    @server.tool
-    def ask(first: Annotated[str, Depends(log.generator)], then: Annotated[str, Depends(broken)]) -> str:
-        return then
-
-    with connect(server) as client, caplog.at_level(logging.ERROR):
+    with connect(asking(log.generator, broken)) as client, caplog.at_level(logging.ERROR):
         assert client.call_tool("ask").value == "value"
     assert log.events == ["open generator", "close generator"]
     assert [record.message for record in caplog.records if "broken" in record.message]
@@ -383,13 +377,7 @@ def overridden() -> tuple[Server, Callable[[], str], list[str]]:
     def orders(db: Annotated[str, Depends(database, scope="process")]) -> str:
         return f"orders of {db}"
 
-    server = Server("shop")
-
-    @server.tool
-    def ask(it: Annotated[str, Depends(orders, scope="process")]) -> str:
-        return it
-
-    return server, database, events
+    return asking(orders, scope="process"), database, events
 
 
 def test_an_override_replaces_a_factory_wherever_it_is_needed_and_leaves_nothing_behind(

@@ -19,8 +19,11 @@ FUNCTION = ROOT / "examples" / "sample"
 MODULES = ("app", "shop", "orders", "sales")
 PATHS = {path.stem: path for path in EVENTS.rglob("*.json")}
 FILES = sorted(PATHS)
-TOOLS = ["send_message", "fetch_order", "issue_refund", "extract_sales", "validate_sales", "publish_report"]
-WORKFLOWS = ["refund_order", "monthly_report"]
+TOOLS = [
+    *("send_message", "fetch_order", "issue_refund", "extract_sales", "validate_sales", "publish_report"),
+    *("find_regions", "count_orders", "add_orders", "best_region"),
+]
+WORKFLOWS = ["refund_order", "monthly_report", "regional_report"]
 PAGE = "https://app.example.com"
 STARTERS = "prompts-get-borrow-pauses"
 """The event that begins a task of the server in functions/mcp, which is deployed unless another one is named."""
@@ -157,17 +160,3 @@ def test_an_event_that_does_not_need_the_sample_succeeds_in_the_default_deployme
     expected = OUTCOMES[name]
     assert (answer["status"], at(answer, "error/code")) == (expected.get("status", 200), expected.get("error/code"))
     assert at(answer, PAUSE) == expected.get(PAUSE)
-
-
-def test_the_continuation_and_a_resume_complete_the_refund(lambda_handler: Handler) -> None:
-    task_id = paused_task(lambda_handler)
-    run(lambda_handler, "tools-call-continuation", task_id)
-
-    resumed = run(lambda_handler, "prompts-get-resume", task_id)
-
-    assert at(resumed, "result/_meta/task_status") == "completed"
-    assert at(resumed, "result/_meta/steps/*/status") == ["completed"] * 4
-    assert at(run(lambda_handler, "tasks-result", task_id), "result/result") == {
-        "completed": True,
-        "steps_completed": 4,
-    }

@@ -22,7 +22,6 @@ FORBIDDEN = (403, INVALID_REQUEST)
 
 @pytest.fixture
 def server(script: Script) -> Server:
-    """A tool, and a workflow of it."""
     made = Server("s")
 
     @made.tool
@@ -35,7 +34,6 @@ def server(script: Script) -> Server:
 
 @pytest.fixture
 def client(server: Server, make_client: MakeClient) -> Client:
-    """Nobody in particular."""
     return make_client(server, owner=None, allowed_origins=frozenset({PAGE}))
 
 

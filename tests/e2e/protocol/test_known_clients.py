@@ -8,11 +8,10 @@ import pytest
 
 from mcp_baton import Context, Server, Step, Workflow
 from tests.e2e.conftest import MakeClient, Streaming
-from tests.e2e.protocol.test_questions import questions_in
+from tests.e2e.protocol.test_questions import FORM, questions_in
 from tests.e2e.support import BOUND_S, Client, JsonDict, Sink, Table
 
 HEADER = "Mcp-Session-Id"
-FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
 def asking_server() -> Server:
@@ -107,15 +106,6 @@ def test_in_a_workflow_that_is_the_steps_failure_and_no_call_by_itself_is_sugges
     pause = answer.meta["pause_reason"]
     assert (pause["type"], pause["retryable"]) == ("toolError", False)
     assert "has not declared" in pause["error"]
-    assert "asks the client" not in answer.handoff
-
-
-def test_in_the_2026_era_the_reply_to_a_client_without_elicitation_does_not_suggest_a_call_of_the_tool(
-    make_client: MakeClient,
-) -> None:
-    answer = make_client(asking_server(), era="2026").get_prompt("flow")
-
-    assert "has not declared" in answer.meta["pause_reason"]["error"]
     assert "asks the client" not in answer.handoff
 
 

@@ -52,8 +52,6 @@ def shop_server() -> Server:
 
 
 def complete_shop(server: Server) -> None:
-    """Complete some of its arguments."""
-
     @server.completion("ask", "tone")
     def tones(value: str) -> list[str]:
         return [tone for tone in ("kind", "keen", "curt") if tone.startswith(value)]
@@ -73,7 +71,6 @@ def complete_shop(server: Server) -> None:
 
 @pytest.fixture
 def client(make_client: MakeClient, era: Era) -> Client:
-    """A client in each era."""
     return make_client(shop_server(), era=era)
 
 
@@ -204,17 +201,6 @@ def sell(client: Client, region: Any, **headers: str) -> Answer:
     return client.request("tools/call", {"name": "sell", "arguments": {"region": region}}, headers=headers)
 
 
-@pytest.mark.parametrize(
-    ("region", "sent"), [("us-west1", "us-west1"), ("世", "=?base64?5LiW?="), (" x", "=?base64?IHg=?=")]
-)
-def test_a_mirrored_header_says_what_the_body_says(make_client: MakeClient, region: str, sent: str) -> None:
-    client = make_client(shop_server(), era="2026")
-
-    assert sell(client, region, **{"MCP-PARAM-REGION": sent}).result["structuredContent"] == {
-        "result": f"{region} None"
-    }
-
-
 @pytest.mark.parametrize("headers", [{}, {"Mcp-Param-Region": "us-west2"}, {"Mcp-Param-Region": "=?base64?!?="}])
 def test_a_mirrored_header_that_does_not_is_refused(make_client: MakeClient, headers: dict[str, str]) -> None:
     client = make_client(shop_server(), era="2026")
@@ -234,13 +220,3 @@ def test_a_result_said_in_full_arrives_in_full_and_its_structure_is_the_steps_va
     assert answer.result["structuredContent"] == {"size": "m"}
     assert answer.meta == {"example.com/cost": 3}
     assert client.variables(run.task_id)["_workflow.result.show"] == {"size": "s"}
-
-
-def test_a_continuation_keeps_the_tools_own_meta(make_client: MakeClient, era: Era) -> None:
-    client = make_client(shop_server(), era=era)
-    client_without_time = make_client(shop_server(), era=era, remaining_ms=lambda: 2_000)
-    task = client_without_time.get_prompt("flow", {"size": "s"}).task_id
-
-    answer = client.call_tool("show", {"size": "m"}, task=task)
-
-    assert (answer.meta["recorded"], answer.meta["example.com/cost"]) == (True, 3)

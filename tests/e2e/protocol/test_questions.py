@@ -1,16 +1,13 @@
 """Asking the client in the 2025 era: the question on one invocation's stream, the answer with another's request."""
 
 import json
-from threading import Event
 from typing import Any
 
 import pytest
 
 from mcp_baton import Context, Server, Step, Workflow, elicitation, sampling
-from mcp_baton.exceptions import Abandoned
-from mcp_baton.server.running.runner import TIMED_OUT
 from tests.e2e.conftest import MakeClient, Streaming
-from tests.e2e.support import BOUND_S, Answer, Client, Clock, JsonDict, Sink, Table
+from tests.e2e.support import BOUND_S, Answer, Client, JsonDict, Sink, Table
 
 HEADERS = {"MCP-Protocol-Version": "2025-11-25"}
 FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -20,7 +17,6 @@ RESERVE_MS = 5_000
 
 
 def asking_server() -> Server:
-    """Tools that ask, one of them a workflow's step."""
     server = Server("asking")
 
     @server.tool
@@ -47,7 +43,6 @@ def asking_server() -> Server:
 
 
 def respond(client: Client, question: JsonDict, **message: Any) -> Answer:
-    """Answer a question, with a request of its own."""
     return client.post(json.dumps({"jsonrpc": "2.0", "id": question["id"], **message}), HEADERS)
 
 
@@ -115,46 +110,6 @@ def test_only_the_asked_owner_can_answer_and_only_once(make_client: MakeClient, 
 
     assert sink.next()["result"]["structuredContent"] == {"result": ["Kim", "blue"]}
     assert respond(client, second, result=SAMPLED).refusal == (400, -32600)
-
-
-class Deadline(Sink):
-    """A client's end of a stream; the function's time is over with the first message."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def write(self, data: bytes) -> None:
-        """Take what was sent."""
-        super().write(data)
-        self._clock.ms = RESERVE_MS
-
-
-def test_a_tool_that_still_waits_at_the_deadline_is_abandoned(make_client: MakeClient, streaming: Streaming) -> None:
-    server, clock, over, raised = Server("s"), Clock(), Event(), list[type[BaseException]]()
-
-    @server.tool
-    def who(ctx: Context) -> str:
-        try:
-            return str(ctx.elicit("name", "Who?", FORM).content)
-        except BaseException as error:
-            raised.append(type(error))
-            raise
-        finally:
-            over.set()
-
-    client = make_client(server, remaining_ms=clock, write_reserve_ms=RESERVE_MS)
-    sink = Deadline(clock)
-    streaming(sink, lambda: client.call_tool("who"))
-    question = sink.next()
-    assert question["method"] == "elicitation/create"
-    message = sink.next()
-
-    assert message["result"]["isError"] is True
-    assert text_of(message).startswith(TIMED_OUT)
-    assert over.wait(BOUND_S)
-    assert raised == [Abandoned]
-    assert respond(client, question, result=ACCEPTED).refusal == (400, -32600)
 
 
 def test_a_step_of_a_workflow_and_a_continuation_may_ask(make_client: MakeClient, streaming: Streaming) -> None:

@@ -88,16 +88,6 @@ def test_a_continuation_is_one_get_and_one_update(
     assert requests.take() == ["GetItem", "UpdateItem"]
 
 
-def test_a_continuation_of_a_long_workflow_is_one_get_and_one_update(
-    make_client: MakeClient, requests: Requests
-) -> None:
-    client = make_client(flows_server())
-    task = client.get_prompt("long_paused").task_id
-    requests.take()
-    assert client.call_tool("work", {"text": "again"}, task=task).meta["recorded"] is True
-    assert requests.take() == ["GetItem", "UpdateItem"]
-
-
 def test_a_call_that_cannot_be_recorded_is_one_get(make_client: MakeClient, requests: Requests) -> None:
     client, task = paused(make_client, requests)
     client.call_tool("work", task=new_task_id(0))

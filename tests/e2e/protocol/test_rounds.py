@@ -12,12 +12,11 @@ import pytest
 from mcp_baton import Context, ProtocolError, Server, Step, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from tests.e2e.conftest import MakeClient
+from tests.e2e.protocol.test_questions import ACCEPTED, FORM
 from tests.e2e.support import Answer, Client, JsonDict
 
 OLD, NEW = b"o" * 32, b"n" * 32
 INVALID_PARAMS, MISSING_CAPABILITY = -32602, -32021
-FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
-ACCEPTED = {"action": "accept", "content": {"name": "Kim"}}
 CAPABLE: JsonDict = {"elicitation": {}, "sampling": {}, "roots": {}, "extensions": {TASKS_EXTENSION: {}}}
 
 
@@ -48,8 +47,6 @@ def asking_server(runs: list[str] | None = None) -> Server:
 
 
 def ask_elsewhere(server: Server) -> None:
-    """A prompt, resources and workflows that ask."""
-
     @server.prompt
     def greet(ctx: Context, tone: str = "kind") -> str:
         return f"{tone} {ctx.elicit('name', 'Who?', FORM).content['name']}"
@@ -70,8 +67,6 @@ def ask_elsewhere(server: Server) -> None:
 
 @dataclass
 class Talk:
-    """One request that goes through rounds."""
-
     client: Client
     method: str
     params: JsonDict
@@ -89,7 +84,6 @@ def talk(client: Client, method: str = "tools/call", meta: JsonDict | None = Non
 
 @pytest.fixture
 def client(make_client: MakeClient) -> Client:
-    """A client of the 2026 era."""
     return make_client(asking_server(), era="2026", state_key=NEW)
 
 
@@ -99,7 +93,6 @@ def text_of(answer: Answer) -> str:
 
 
 def asked(answer: Answer) -> tuple[JsonDict, str]:
-    """What a round asks for, and its state."""
     result = answer.result
     assert result["resultType"] == "input_required"
     return result["inputRequests"], result["requestState"]
@@ -167,49 +160,6 @@ def test_without_a_key_a_state_is_good_for_one_process_which_says_so_once(
     assert [record.levelname for record in caplog.records if "BATON_STATE_KEY" in record.message] == ["WARNING"]
     assert text_of(one.round(state, {"name": ACCEPTED})) == "Hello Kim"
     assert other.round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
-
-
-def test_a_state_is_valid_only_for_its_caller_and_request(make_client: MakeClient) -> None:
-    runs: list[str] = []
-    client = make_client(asking_server(runs), era="2026", state_key=NEW)
-    _, state = asked(talk(client, name="who", arguments={"greeting": "Hi"}).round())
-    runs.clear()
-
-    hi = {"greeting": "Hi"}
-    refused = [
-        talk(client.as_owner("mallory"), name="who", arguments=hi),
-        talk(client, name="who", arguments={"greeting": "Ho"}),
-        talk(client, name="who"),
-        talk(client, name="marked", arguments=hi),
-        talk(client, "prompts/get", name="greet"),
-        talk(client, "resources/read", uri="docs://mine"),
-    ]
-
-    for request in refused:
-        assert request.round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
-    assert runs == []
-
-
-def test_a_state_that_was_tampered_with_is_refused(client: Client) -> None:
-    who = talk(client, name="who")
-    _, state = asked(who.round())
-    changed = ("A" if state[0] != "A" else "B") + state[1:]
-
-    assert who.round(changed, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
-
-
-def test_a_step_that_asks_pauses_and_its_tool_can_be_called_directly(make_client: MakeClient) -> None:
-    client = make_client(asking_server(), era="2026", state_key=NEW)
-    paused = client.get_prompt("who-flow")
-    assert paused.statuses == ["failed"]
-    assert paused.meta["pause_reason"]["type"] == "toolError"
-    assert paused.meta["pause_reason"]["suggestedTool"] == "who"
-
-    who = talk(client, name="who", arguments={}, meta={"_task_id": paused.task_id})
-    _, state = asked(who.round())
-    answer = who.round(state, {"name": ACCEPTED})
-
-    assert (text_of(answer), answer.meta["recorded"], answer.statuses) == ("Hello Kim", True, ["completed"])
 
 
 def test_a_continuation_that_asks_is_recorded_once_and_only_after_its_last_round(make_client: MakeClient) -> None:

@@ -18,8 +18,6 @@ class Work:
     """What tools have done that are to be cancelled.
 
     Attributes:
-        begun: One of them has begun.
-        ended: It was ended from outside.
         released: It is to end by itself: the test is over.
         meanwhile: What happens in the tool that does not look at its context.
     """

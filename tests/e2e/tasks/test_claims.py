@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Server, Step, Workflow
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, Claim, TaskRecord, TaskStanding, timestamp
+from mcp_baton.tasks.record import LEASE_MS, timestamp
 from mcp_baton.testing import JsonRpcError, connect
 from tests.e2e.background_support import Time
 from tests.e2e.conftest import ON_MINISTACK, MakeClient
@@ -103,39 +102,6 @@ def test_a_late_run_whose_task_another_one_holds_is_superseded(
     stored = client.variables(task_in(table))
     assert "_workflow.result.two" not in stored
     assert stored["_workflow.pause_reason"]["failedStep"] == "one"
-
-
-def test_a_run_that_learns_just_before_a_call_that_another_one_has_its_task_does_not_make_the_call(
-    script: Script, make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wall, looked, renewed = Time(), list[str](), list[str]()
-    server = three_steps(script)
-    times: dict[str, Any] = {"now_ms": wall.now_ms, "remaining_ms": lambda: 600_000}
-    late, client = make_client(server, clock=wall.monotonic, **times), make_client(server, **times)
-    read_status, renew = DynamoDBTaskStore.read_status, DynamoDBTaskStore.renew
-
-    def slow_look(store: DynamoDBTaskStore, owner: str, task_id: str) -> TaskStanding:
-        looked.append(task_id)
-        wall.pass_s(1)
-        return read_status(store, owner, task_id)
-
-    def slow_renewal(store: DynamoDBTaskStore, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Another run takes over before the request arrives, and fails at the first step."""
-        if not renewed:
-            renewed.append(task.task_id)
-            wall.pass_s(LEASE_MS / 1000)
-            script.errors = {"one": "no"}
-            client.get_prompt("flow", task=task.task_id)
-            script.errors = {}
-        return renew(store, task, claim)
-
-    monkeypatch.setattr(DynamoDBTaskStore, "read_status", slow_look)
-    monkeypatch.setattr(DynamoDBTaskStore, "renew", slow_renewal)
-    script.meanwhile["one"] = lambda: wall.pass_s(RENEW_MS / 1000 - 0.5)
-    answer = late.get_prompt("flow")
-    assert looked == renewed == [task_in(table)]
-    assert script.called == ["one", "one"]
-    assert answer.meta["superseded"] is True
 
 
 @pytest.mark.parametrize("paused_before", [False, True])

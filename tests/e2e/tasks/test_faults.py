@@ -61,9 +61,7 @@ class Fault:
 
     Attributes:
         call: The call that it begins with, counted from 1.
-        kind: How it fails.
         extent: That call's first attempt alone, all its attempts, or those and every later call.
-        struck: Whether anything has failed.
     """
 
     call: int
@@ -102,8 +100,6 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A workflow of three steps, its tools and its table."""
-
     client: Client
     script: Script
     table: Table
@@ -155,7 +151,6 @@ def flow(make_client: MakeClient, script: Script, table: Table) -> Flow:
 
 
 def reported(answer: Answer) -> tuple[str, list[str]]:
-    """The same, as the reply has it."""
     return answer.meta["task_status"], answer.statuses
 
 
@@ -241,36 +236,6 @@ def test_a_run_whose_last_write_was_not_made_counts_as_lost(flow: Flow, call: in
     assert sum(counted) == lost
 
 
-@pytest.mark.parametrize("stored", [True, False])
-def test_a_task_is_named_and_its_results_are_linked_where_the_last_write_was_made(
-    make_client: MakeClient, script: Script, monkeypatch: pytest.MonkeyPatch, stored: bool
-) -> None:
-    start = Engine.start
-
-    def unsure(engine: Engine, workflow: Workflow, invocation: RunInput) -> EndedRun:
-        return replace(start(engine, workflow, invocation), persisted="unknown", stored=stored)
-
-    monkeypatch.setattr(Engine, "start", unsure)
-    server = Server("text", task_ids="text")
-
-    @server.tool
-    def write() -> str:
-        return "x" * 3_000
-
-    @server.tool
-    def send() -> str:
-        return script.play("send", "")
-
-    script.errors = {"send": "no"}
-    server.add_workflow(Workflow(name="flow", description="d", steps=[Step("a", tool=write), Step("b", tool=send)]))
-    client = make_client(server)
-    prompt = client.get_prompt("flow")
-    go_on = f'Then call flow with {{"task_id": "{prompt.task_id}"}} to let the server continue.'
-    assert any(go_on in text for _, text in prompt.conversation) is stored
-    called = client.call_tool("flow").result["structuredContent"]
-    assert ("uri" in called["results"]["a"] if isinstance(called["results"]["a"], dict) else False) is stored
-
-
 def test_a_run_whose_last_write_succeeded_shows_the_stored_task_even_if_an_earlier_write_is_unknown(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,17 +297,6 @@ def test_a_continuations_result_is_the_same_whatever_becomes_of_its_record(
 
 
 @kinds
-def test_a_call_that_is_made_again_after_its_record_was_lost_does_no_harm(flow: Flow, kind: Kind) -> None:
-    task = flow.paused()
-    with flow.broken_at(2, kind):
-        assert flow.client.call_tool("second", task=task).meta["recorded"] == written(kind)
-    answer = flow.client.call_tool("second", task=task)
-    assert answer.meta["recorded"] is True
-    assert reported(answer) == flow.stored() == ("working", ["completed", "completed", "pending"])
-    assert "pause_reason" not in answer.meta
-
-
-@kinds
 def test_a_resume_whose_task_cannot_be_read_runs_nothing(flow: Flow, kind: Kind) -> None:
     task = flow.paused()
     before = flow.table.item(task)
@@ -352,20 +306,6 @@ def test_a_resume_whose_task_cannot_be_read_runs_nothing(flow: Flow, kind: Kind)
     assert ("retryAfterMs" in answer.error.get("data", {})) is (kind == "throttled")
     assert flow.script.take() == []
     assert kind == "lost" or flow.table.item(task) == before
-
-
-@kinds
-def test_a_resume_whose_batch_cannot_be_written_answers_all_the_same(flow: Flow, kind: Kind) -> None:
-    task = flow.paused()
-    before = flow.table.item(task)
-    with flow.broken_at(2, kind):
-        answer = flow.client.get_prompt("flow", task=task)
-    assert flow.script.take() == ["second", "third"]
-    assert ("user", "Result from third: 3") in answer.conversation[-2:]
-    assert answer.statuses == ["completed"] * 3
-    assert (answer.meta["persisted"], answer.meta["task_status"]) == (written(kind), "working")
-    # The claim was taken, and is not given up.
-    assert kind == "lost" or flow.table.item(task)["variables"] == before["variables"]
 
 
 @pytest.mark.parametrize("kind", ["unreachable", "throttled"])
@@ -390,3 +330,33 @@ def test_a_run_whose_task_was_not_created_does_not_speak_of_it(flow: Flow) -> No
     text = answer.result["content"][0]["text"]
     assert text.endswith("This run has no task, so the server cannot continue it: make the calls yourself.")
     assert "recorded" not in text
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_task_is_named_and_its_results_are_linked_where_the_last_write_was_made(
+    make_client: MakeClient, script: Script, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    start = Engine.start
+
+    def unsure(engine: Engine, workflow: Workflow, invocation: RunInput) -> EndedRun:
+        return replace(start(engine, workflow, invocation), persisted="unknown", stored=stored)
+
+    monkeypatch.setattr(Engine, "start", unsure)
+    server = Server("text", task_ids="text")
+
+    @server.tool
+    def write() -> str:
+        return "x" * 3_000
+
+    @server.tool
+    def send() -> str:
+        return script.play("send", "")
+
+    script.errors = {"send": "no"}
+    server.add_workflow(Workflow(name="flow", description="d", steps=[Step("a", tool=write), Step("b", tool=send)]))
+    client = make_client(server)
+    prompt = client.get_prompt("flow")
+    go_on = f'Then call flow with {{"task_id": "{prompt.task_id}"}} to let the server continue.'
+    assert any(go_on in text for _, text in prompt.conversation) is stored
+    called = client.call_tool("flow").result["structuredContent"]
+    assert ("uri" in called["results"]["a"] if isinstance(called["results"]["a"], dict) else False) is stored

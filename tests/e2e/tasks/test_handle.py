@@ -3,11 +3,11 @@
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import jsonschema_rs
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import BaseModel
 
 from mcp_baton import (
     Argument,
@@ -31,8 +31,6 @@ NOBODYS = new_task_id(0)
 
 @dataclass
 class Refund:
-    """A refund."""
-
     id: str
     amount: float
 
@@ -71,19 +69,16 @@ class Shop:
         )
 
     def fetch_order(self, order_id: str) -> dict[str, Any]:
-        """Fetch an order."""
         self.calls.append(("fetch_order", {"order_id": order_id}))
         return {"total": 30.0, "email": "kim@example.com", "note": "n" * 600}
 
     def refund(self, order_id: str, amount: float) -> Refund:
-        """Refund an order."""
         self.calls.append(("refund", {"order_id": order_id, "amount": amount}))
         if not self.bank_is_open:
             raise ToolError("the bank is closed")
         return Refund(f"R-{order_id}", amount)
 
     def send_mail(self, to: str, text: str) -> str:
-        """Send a mail."""
         self.calls.append(("send_mail", {"to": to, "text": text}))
         return f"sent to {to}"
 
@@ -105,7 +100,6 @@ class Begun:
     task: str
 
     def call(self, tool: str, **arguments: Any) -> Answer:
-        """Call a tool with the task's id among its arguments."""
         return self.client.call_tool(tool, {"task_id": self.task, **arguments})
 
 
@@ -269,35 +263,19 @@ def test_only_tools_of_durable_workflows_take_it(make_client: MakeClient) -> Non
     assert unknown.result["isError"]
 
 
-class Closed(BaseModel):
-    """Nothing but its fields."""
-
-    model_config = ConfigDict(extra="forbid")
-    id: str
-
-
 class Taken(BaseModel):
     """Has the property itself."""
 
     baton_next: int
 
 
-class Few(RootModel[Annotated[dict[str, int], Field(max_length=1)]]):
-    """One number at most, so that nothing can be added."""
-
-
 VALUES: dict[str, tuple[Any, Any, str | None]] = {
     "text": (str, "a", "baton_next"),
     "none": (None, None, None),
-    "rows": (list[int], [1], "baton_next"),
     "data": (dict[str, Any], {"a": 1}, "baton_next"),
     "same": (dict[str, Any], {"baton_next": 1}, "baton_next_"),
-    "closed": (Closed, Closed(id="a"), "baton_next"),
     "taken": (Taken, Taken(baton_next=5), "baton_next_"),
-    "few": (Few, Few({"a": 1}), None),
-    "image": (Image, Image(b"x"), None),
     "full": (ToolResult, ToolResult(["a", Image(b"x")], {"a": 1}, {"own": 1}), "baton_next"),
-    "list": (ToolResult, ToolResult(["a"], [1, 2]), None),  # type: ignore[arg-type]
     "undeclared": (Any, {"a": 1}, None),
 }
 """Tools by name: what each declares to return, what it returns, and the property that its structure gets."""

@@ -6,9 +6,10 @@ import pytest
 
 from emulators.s3 import SLOW_DOWN, Bucket
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.server.workflows.task_view import variables_in
 from mcp_baton.workflow.sources import task_variable
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Client, Era, JsonDict, Table
+from tests.e2e.support import Client, Era, Table
 from tests.noise import noise
 from tests.sent import Requests
 
@@ -59,7 +60,6 @@ def large_server() -> Server:
     stop = Step("stop", tool="approve")
     add("flow", Step("make", tool="make"), stop, Step("use", tool="measure", arguments={"text": step_output("make")}))
     use = Step("use", tool="measure", arguments={"text": task_variable("big")})
-    add("variable", Step("keep", tool="keep", checkpoint=True), use)
     add("paused_variable", Step("keep", tool="keep", checkpoint=True), stop, use)
     given = Step("use", tool="measure", arguments={"text": prompt_arg("text")})
     add("argument", stop, given, arguments=(Argument("text", required=True),))
@@ -79,7 +79,6 @@ def client(request: pytest.FixtureRequest, make_client: MakeClient, bucket: Buck
 
 
 def paused(client: Client, requests: Requests | None = None) -> str:
-    """A task that waits behind its large value."""
     task = client.get_prompt("flow").task_id
     if requests:
         requests.take()
@@ -87,7 +86,6 @@ def paused(client: Client, requests: Requests | None = None) -> str:
 
 
 def approve(client: Client, task: str) -> None:
-    """Complete the step that a task waits for, by a continuation."""
     assert client.call_tool("approve", {"by": "kim"}, task=task).meta["recorded"] is True
 
 
@@ -138,34 +136,38 @@ def test_a_tool_reads_a_large_variable_once_and_removes_it_unread(client: Client
     assert "big" not in client.variables(task)
 
 
-def test_a_step_takes_a_large_variable_as_its_argument(client: Client, requests: Requests) -> None:
-    answer = client.get_prompt("variable")
-    assert requests.take() == ["PutItem", "PutObject", "UpdateItem", "GetObject", "UpdateItem"]
-    assert answer.conversation[-1] == ("user", "Result from measure: 600000")
-
-
-def test_large_arguments_are_kept_for_the_resume(client: Client, requests: Requests, table: Table) -> None:
+def test_large_arguments_are_kept_for_the_resume_which_runs_nothing_without_them(
+    client: Client, requests: Requests, bucket: Bucket, table: Table
+) -> None:
     task = client.get_prompt("argument", {"text": BIG}).task_id
     assert requests.take() == ["PutObject", "PutItem", "UpdateItem"]
     approve(client, task)
+    [key] = bucket.keys
+    content, before = bucket.content(key), table.item(task)["variables"]
+    bucket.expire(key)
+    refused = client.get_prompt("argument", task=task).error
+    assert (refused["code"], "arguments are gone" in refused["message"]) == (-32603, True)
+    assert table.item(task)["variables"] == before
+    bucket.replace(key, content)
     requests.take()
     assert client.get_prompt("argument", task=task).conversation[-1] == ("user", "Result from measure: 600000")
     assert requests.take() == ["UpdateItem", "GetObject", "UpdateItem"]
 
 
 @IN_EACH_ERA
-def test_a_task_is_completed_with_a_large_result(client: Client, requests: Requests) -> None:
-    task, final = paused(client, requests), {"text": noise(700_000, 5)}
+def test_a_task_is_completed_with_a_large_result(client: Client, requests: Requests, bucket: Bucket) -> None:
+    task, final = client.get_prompt("argument", {"text": "short"}).task_id, {"text": BIG}
+    requests.take()
     assert client.task("cancel", task, result=final).status == 200
     assert requests.take() == ["GetItem", "PutObject", "UpdateItem"]
-    assert final_result(client, task) == final
-
-
-def final_result(client: Client, task: str) -> JsonDict:
-    """The task's result, in the words of the client's era."""
-    answer = client.task("result" if client.era == "2025" else "get", task)
-    result: JsonDict = answer.result["result"]
-    return result
+    method = "result" if client.era == "2025" else "get"
+    with bucket.refusing("GetObject", SLOW_DOWN):
+        unreadable = client.task(method, task).error
+    assert (unreadable["code"], "same request again" in unreadable["message"]) == (-32603, True)
+    assert client.task(method, task).result["result"] == final
+    bucket.expire(bucket.keys[-1])
+    assert client.task("get", task).result["status"] == "completed"
+    assert client.task(method, task).result["result"]["error"].endswith("is lost: its object is missing in S3")
 
 
 def test_a_resume_that_cannot_read_what_it_needs_runs_nothing_and_can_be_repeated(
@@ -203,18 +205,7 @@ def test_a_resume_without_a_lost_value_pauses_where_it_is_needed(client: Client,
     assert client.get_prompt("flow", task=task).statuses == ["completed"] * 3
 
 
-def test_tasks_get_shows_the_rest_beside_a_value_that_is_lost(client: Client, bucket: Bucket) -> None:
-    task = client.get_prompt("two").task_id
-    whole = client.task_with("all", task)
-    bucket.expire(bucket.keys[0])
-    answer = client.task_with("all", task)
-    assert answer.result["status"] == "working"
-    differing = {name: value for name, value in answer.meta.items() if whole.meta[name] != value}
-    assert list(differing.values()) == [LOST]
-    assert answer.meta.keys() == whole.meta.keys()
-
-
-def test_tasks_get_shows_the_rest_beside_values_that_cannot_be_read_now(
+def test_tasks_get_shows_the_rest_beside_values_that_cannot_be_read_now_or_are_lost(
     client: Client, bucket: Bucket, requests: Requests, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = client.get_prompt("two").task_id
@@ -226,41 +217,12 @@ def test_tasks_get_shows_the_rest_beside_values_that_cannot_be_read_now(
     assert [answer.meta[f"_workflow.result.make{seed}"] for seed in range(2)] == [UNREADABLE] * 2
     assert answer.meta["_workflow.pause_reason"]["failedStep"] == "stop"
     assert "_workflow.result.make0" in caplog.text
-    assert client.variables(task)["_workflow.result.make0"] == BIG
-
-
-@IN_EACH_ERA
-def test_a_final_result_that_is_lost_does_not_hide_that_the_task_is_over(client: Client, bucket: Bucket) -> None:
-    task = client.get_prompt("argument", {"text": "short"}).task_id
-    client.task("cancel", task, result={"text": BIG})
-    [key] = bucket.keys
-    bucket.expire(key)
-    assert client.task("get", task).result["status"] == "completed"
-    assert final_result(client, task)["error"].endswith("bytes is lost: its object is missing in S3")
-
-
-@IN_EACH_ERA
-def test_a_final_result_that_cannot_be_read_now_is_asked_for_again(client: Client, bucket: Bucket) -> None:
-    task = client.get_prompt("argument", {"text": "short"}).task_id
-    client.task("cancel", task, result={"text": BIG})
-    with bucket.refusing("GetObject", SLOW_DOWN):
-        answer = client.task("result" if client.era == "2025" else "get", task)
-    assert answer.error["code"] == -32603
-    assert "same request again" in answer.error["message"]
-    assert final_result(client, task) == {"text": BIG}
-
-
-def test_a_resume_whose_arguments_are_lost_says_so_and_runs_nothing(
-    client: Client, bucket: Bucket, table: Table
-) -> None:
-    task = client.get_prompt("argument", {"text": BIG}).task_id
-    before = table.item(task)["variables"]
-    [key] = bucket.keys
-    bucket.expire(key)
-    answer = client.get_prompt("argument", task=task)
-    assert answer.error["code"] == -32603
-    assert "arguments are gone" in answer.error["message"]
-    assert table.item(task)["variables"] == before
+    whole = client.task_with("all", task)
+    assert variables_in(whole.meta)["_workflow.result.make0"] == BIG
+    bucket.expire(bucket.keys[0])
+    answer = client.task_with("all", task)
+    assert [value for name, value in answer.meta.items() if whole.meta[name] != value] == [LOST]
+    assert answer.meta.keys() == whole.meta.keys()
 
 
 @pytest.mark.parametrize("fault", ["lost", "unreadable"])
@@ -288,23 +250,6 @@ def test_a_step_whose_variable_cannot_be_had_pauses_and_nothing_takes_its_place(
     assert f'Call measure with {{"text": "{offered}"}}' in resumed.handoff
     bucket.replace(key, content)
     assert client.get_prompt("paused_variable", task=task).statuses == ["completed"] * 3
-
-
-def test_a_step_whose_variable_was_not_kept_pauses_instead_of_taking_the_note(make_client: MakeClient) -> None:
-    server = large_server()
-
-    @server.tool
-    def keep_more(ctx: Context) -> str:
-        assert ctx.task is not None
-        ctx.task["big"] = "x" * 6_000_001
-        return "kept"
-
-    use = Step("use", tool="measure", arguments={"text": task_variable("big")})
-    steps = [Step("keep", tool="keep_more", checkpoint=True), use]
-    server.add_workflow(Workflow(name="more", description="measure", steps=steps))
-    answer = make_client(server).get_prompt("more")
-    assert answer.meta["oversized"] == ["big"]
-    assert answer.meta["pause_reason"]["type"] == "unresolvableParams"
 
 
 def test_a_tool_that_reads_a_lost_variable_fails_and_the_log_says_why(

@@ -1,6 +1,5 @@
 """Request states that are signed with a secret of AWS Secrets Manager, through the handler."""
 
-import logging
 import time
 from collections.abc import Callable
 from unittest.mock import patch
@@ -8,10 +7,10 @@ from unittest.mock import patch
 import pytest
 
 from mcp_baton import Step, Workflow
-from mcp_baton.state_keys import MIN_READ_INTERVAL_S
 from tests.e2e.background_support import MakeBackground
 from tests.e2e.conftest import MakeClient
-from tests.e2e.protocol.test_rounds import ACCEPTED, Talk, asked, asking_server, talk, text_of
+from tests.e2e.protocol.test_questions import ACCEPTED
+from tests.e2e.protocol.test_rounds import Talk, asked, asking_server, talk, text_of
 from tests.e2e.support import Client
 from tests.e2e.tasks.test_task_questions import asked as asked_task
 from tests.e2e.tasks.test_task_questions import asking_server as task_server
@@ -57,16 +56,6 @@ def test_another_process_takes_the_answer_also_after_one_rotation_and_not_after_
     assert who(process()).round(state, {"name": ACCEPTED}).refusal == (400, -32602)
 
 
-def test_the_secret_is_read_by_the_first_question_and_by_nothing_before_it(process: Process, vault: Vault) -> None:
-    client = process()
-    client.request("tools/list", {})
-    assert client.call_tool("refusing").refusal == (200, -32099)
-    assert vault.take() == []
-
-    who(client).round()
-    assert vault.take() == ["AWSCURRENT"]
-
-
 def test_the_worker_needs_no_key(background: MakeBackground, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_baton.aws.secrets_client", lambda: vault.client)
     server = task_server([])
@@ -82,22 +71,3 @@ def test_the_worker_needs_no_key(background: MakeBackground, vault: Vault, monke
         # A step cannot ask in the 2026 era, so the workflow pauses.
         assert jobs.work() == "completed"
     assert vault.take() == []
-
-
-def test_a_secret_that_cannot_be_read_refuses_the_request_that_needs_it_and_no_other(
-    process: Process, vault: Vault, caplog: pytest.LogCaptureFixture
-) -> None:
-    seconds = [0.0]
-    client = process(lambda: seconds[0])
-    _, state = asked(who(process()).round())
-    with vault.hushed():
-        for sent in ((), (state, {"name": ACCEPTED})):
-            answer = who(client).round(*sent)
-            assert answer.refusal == (200, -32603)
-            assert "send the request again" in answer.error["message"]
-            assert vault.arn not in answer.body
-            seconds[0] += MIN_READ_INTERVAL_S
-        assert client.request("tools/list", {}).result["tools"]
-    assert [record.exc_info is not None for record in caplog.records if record.levelno == logging.ERROR] == [True, True]
-
-    assert text_of(who(client).round(state, {"name": ACCEPTED})) == "Hello Kim"

@@ -22,7 +22,6 @@ from tests.sent import Requests
 
 
 def act(client: Client, action: str | None, task: str | None = None, **arguments: Any) -> Run:
-    """Call the workflow's tool as its page does."""
     named = {"task_id": task} if task else {}
     return client.call_workflow("refund_order", {"task_action": action, **named, **arguments})
 
@@ -36,7 +35,6 @@ def complete(client: Client, task: str | None, workflow: str = "refund_order", *
 
 
 def shown(client: Client, task: str | None, workflow: str = "refund_order") -> Any:
-    """The structure that the page is shown of a task."""
     run = client.call_workflow(workflow, {"task_action": "show", "task_id": task})
     assert not run.is_error
     return run.structured
@@ -139,16 +137,6 @@ def test_missing_and_refused_arguments_are_named_and_can_be_filled_in(baton: Con
     assert shown(client, run.task_id, "flow")["board"]["calls"][0]["arguments"]["by"] == "2.0 by kim"
 
 
-def test_a_task_that_is_over_is_shown_with_its_results_and_nothing_to_do(baton: Connect, era: Era) -> None:
-    client = baton(orders_server(), era=era)
-    run = client.call_workflow("refund_order", ORDER)
-    board = shown(client, run.task_id)["board"]
-
-    assert (board["task"]["status"], board["pause"], board["calls"]) == ("completed", None, [])
-    assert board["can"] == {"go_on": False, "complete": False, "cancel": False}
-    assert act(client, "show", run.task_id).text == "This task of refund_order is completed; 4 of 4 steps done."
-
-
 def test_a_task_that_a_run_holds_says_until_when(baton: Connect) -> None:
     client = baton(orders_server())
     seen: list[Run] = []
@@ -174,17 +162,6 @@ def test_the_suggestions_of_a_shown_task_complete_it(baton: Connect, era: Era) -
             assert client.call_workflow("refund_order", task=run.task_id).completed
         else:
             assert client.call_tool(call["tool"], arguments, task=run.task_id).recorded is True
-
-
-def test_with_every_step_done_the_next_call_is_the_workflows_own(baton: Connect) -> None:
-    client = baton(orders_server())
-    run = paused(client)
-    client.call_tool("refund", {"order_id": "A-17", "amount": 30.0}, task=run.task_id)
-    client.call_tool("send_mail", {"to": "kim@example.com", "text": "Refunded A-17"}, task=run.task_id)
-    structure = shown(client, run.task_id)
-
-    assert structure["next"] == [{"tool": "refund_order", "arguments": {"task_id": run.task_id}}]
-    assert client.call_workflow("refund_order", structure["next"][0]["arguments"]).completed
 
 
 def test_a_workflow_whose_completed_steps_have_changed_cannot_continue(baton: Connect) -> None:
@@ -244,22 +221,13 @@ def test_a_task_can_be_cancelled(baton: Connect, era: Era) -> None:
     assert client.task(run.task_id).status == "cancelled"
 
 
-@pytest.mark.parametrize("given", [{"task_result": {"refunded": 30}}, {}])
-def test_a_task_can_be_completed_with_a_result_or_without(baton: Connect, given: dict[str, Any]) -> None:
-    client = baton(orders_server(), era="2026")
-    run = paused(client)
-    completed = complete(client, run.task_id, **given)
-
-    assert (completed.is_error, client.task(run.task_id).status) == (False, "completed")
-    assert client.task(run.task_id).result == given.get("task_result", {})
-
-
 def test_a_result_that_a_client_supplied_is_marked_and_no_other(baton: Connect) -> None:
     client = baton(orders_server(), era="2026")
     # What a client supplies is marked although it reads as what a run ends with.
     by_client, by_run = paused(client).task_id, client.call_workflow("refund_order", ORDER).task_id
     completed = complete(client, by_client, task_result={"completed": True, "steps_completed": 4})
 
+    assert client.task(by_client).result == {"completed": True, "steps_completed": 4}
     assert completed.text == "This task of refund_order is completed; 2 of 4 steps done. A client supplied its result."
     assert completed.meta["result_by"] == shown(client, by_client)["board"]["task"]["result_by"] == "client"
     over = client.call_workflow("refund_order", task=by_client)
@@ -272,26 +240,6 @@ def test_a_result_that_a_client_supplied_is_marked_and_no_other(baton: Connect) 
         assert read["contents"][0].get("_meta", {}) == mark
         assert ("result_by" in shown(client, task)["board"]["task"]) is bool(mark)
         assert ("client supplied" in act(client, "show", task).text) is bool(mark)
-
-
-@pytest.mark.parametrize("era", ["2025", "2026"])
-def test_a_tools_result_that_a_client_supplied_is_marked_where_it_stands_for_the_tools_own(
-    baton: Connect, era: Era
-) -> None:
-    client = baton(stock_server(), era=era)
-    client.dispatch_fails()  # so that the first one's worker does not come before the client
-    by_client = client.start_task("count")
-    client.request("tasks/cancel", {"taskId": by_client.task_id, "result": FORGED})
-    by_tool = client.start_task("count")
-    by_tool.wait()
-
-    for task, mark in ((by_client.task_id, "client"), (by_tool.task_id, None)):
-        reported: Any = client.request("tasks/get", {"taskId": task})
-        result: Any = reported["result"] if era == "2026" else client.request("tasks/result", {"taskId": task})
-        assert [meta.get("mcp-baton/result_by") for meta in (reported["_meta"], result.get("_meta", {}))] == [
-            mark,
-            mark,
-        ]
 
 
 def test_no_workflows_tool_completes_a_call_in_the_background_or_another_workflows_task(baton: Connect) -> None:
@@ -350,13 +298,17 @@ def stock_server() -> Server:
     return server
 
 
-def test_nothing_changes_a_task_that_is_over(baton: Connect) -> None:
+def test_a_task_that_is_over_is_shown_with_its_results_and_nothing_changes_it(baton: Connect) -> None:
     client = baton(orders_server(), era="2026")
-    run = client.call_workflow("refund_order", ORDER)
+    task = client.call_workflow("refund_order", ORDER).task_id
+    board = shown(client, task)["board"]
 
-    for refused in (act(client, "cancel", run.task_id), complete(client, run.task_id)):
+    assert (board["task"]["status"], board["pause"], board["calls"]) == ("completed", None, [])
+    assert board["can"] == {"go_on": False, "complete": False, "cancel": False}
+    assert act(client, "show", task).text == "This task of refund_order is completed; 4 of 4 steps done."
+    for refused in (act(client, "cancel", task), complete(client, task)):
         assert (refused.is_error, refused.text) == (True, "This task is completed: nothing changes it.")
-    assert client.task(run.task_id).result == {"completed": True, "steps_completed": 4}
+    assert client.task(task).result == {"completed": True, "steps_completed": 4}
 
 
 def test_anothers_task_is_answered_as_one_that_never_was(baton: Connect) -> None:

@@ -9,8 +9,9 @@ import pytest
 from mcp_baton import Context, Server, Step, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from tests.e2e.background_support import Background, MakeBackground, call
+from tests.e2e.protocol.test_questions import FORM
 from tests.e2e.support import BOUND_S, Answer, Era, JsonDict, proxy_event
-from tests.e2e.tasks.test_task_questions import ALL, FORM, named
+from tests.e2e.tasks.test_task_questions import ALL, named
 from tests.fakes import FunctionContext
 
 SECRET = "eyJhbGciOiJSUzI1NiJ9.secret.signature"

@@ -1,8 +1,6 @@
 """Questions of tools that run in the background (docs/background.md, Asking the client)."""
 
-import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
@@ -17,16 +15,14 @@ from mcp_baton.protocol.envelope import (
     TASKS_EXTENSION,
     session_id,
 )
-from mcp_baton.tasks.ids import new_task_id, new_task_question
+from mcp_baton.tasks.ids import new_task_question
 from tests.e2e.background_support import Background, MakeBackground, created
 from tests.e2e.conftest import Streaming
+from tests.e2e.protocol.test_questions import FORM, SAMPLED, respond
 from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Sink
 from tests.e2e.tasks.test_task_status import streamed_to
 
-HEADERS = {"MCP-Protocol-Version": "2025-11-25"}
-FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 ALL: JsonDict = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
-SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "blue"}, "model": "m-1"}
 INVALID_PARAMS, INVALID_REQUEST = -32602, -32600
 
 
@@ -99,7 +95,6 @@ def begin(jobs: Background, tool: str, era: Era = "2026", able: JsonDict | None 
 
 
 def asked(jobs: Background, tool: str, era: Era = "2026") -> str:
-    """A task that waits for its first answers."""
     task = begin(jobs, tool, era)
     assert jobs.work() == "asked"
     return task
@@ -110,7 +105,6 @@ def update(jobs: Background, task: str, **answers: object) -> Answer:
 
 
 def open_in(jobs: Background, task: str) -> JsonDict:
-    """The questions that `tasks/get` shows."""
     shown = jobs.client().task("get", task).result
     assert shown["status"] == "input_required"
     questions: JsonDict = shown["inputRequests"]
@@ -118,7 +112,6 @@ def open_in(jobs: Background, task: str) -> JsonDict:
 
 
 def value_of(jobs: Background, task: str) -> Any:
-    """What the tool has returned."""
     shown = jobs.client().task("get", task).result
     assert shown["status"] == "completed", shown
     return shown["result"]["structuredContent"]["result"]
@@ -186,15 +179,6 @@ def test_an_answer_that_is_no_object_is_refused_by_its_name_and_nothing_of_the_u
         assert list(open_in(jobs, task)) == ["who", "where"]
 
 
-def test_an_unknown_task_cannot_be_answered_and_neither_can_anothers(jobs: Background) -> None:
-    task = asked(jobs, "one")
-
-    for client, task_id in ((jobs.client(), new_task_id(0)), (jobs.client(owner="mallory"), task)):
-        refused = client.task("update", task_id, inputResponses={"who": named("Kim")})
-        assert (refused.refusal, refused.error["message"]) == ((400, INVALID_PARAMS), "Unknown task")
-    assert list(open_in(jobs, task)) == ["who"]
-
-
 def test_an_update_of_a_task_that_is_over_is_acknowledged_and_changes_nothing(jobs: Background) -> None:
     completed, cancelled = asked(jobs, "one"), asked(jobs, "one")
     update(jobs, completed, who=named("Kim"))
@@ -216,19 +200,6 @@ def test_a_task_that_waits_for_answers_can_be_cancelled_and_shows_no_questions_a
     shown = jobs.client(era).task("get", task).result
     assert (shown["status"], "inputRequests" in shown) == ("cancelled", False)
     assert jobs.client(era).task("result", task).error["code"] == (INVALID_REQUEST if era == "2025" else -32601)
-
-
-def test_no_answer_is_lost_where_two_are_given_at_once(jobs: Background) -> None:
-    answers: list[JsonDict] = [{"who": named("Kim")}, {"where": named("Oslo")}]
-    for _ in range(5):
-        task = asked(jobs, "two_rounds")
-        with ThreadPoolExecutor(2) as pool:
-            for answer in [pool.submit(update, jobs, task, **answer) for answer in answers]:
-                assert answer.result(BOUND_S).meta == {}
-        assert jobs.head(task)[0] == "working"
-        # The one that came last has sent for the worker.
-        assert jobs.work() == "asked"
-        assert (jobs.queue.events, len(open_in(jobs, task))) == ([], 1)
 
 
 def test_an_answer_whose_dispatch_failed_is_processed_after_a_poll(jobs: Background) -> None:
@@ -320,11 +291,6 @@ def test_questions_that_are_too_long_to_store_end_the_task_with_an_error(jobs: B
     assert jobs.work() == "completed"
     result = jobs.client().task("get", task).result["result"]
     assert (result["isError"], "questions cannot be stored" in result["content"][0]["text"]) == (True, True)
-
-
-def respond(client: Client, question: JsonDict, **message: Any) -> Answer:
-    """Answer a question of the handshake era, with a request of its own."""
-    return client.post(json.dumps({"jsonrpc": "2.0", "id": question["id"], **message}), HEADERS)
 
 
 def streamed(client: Client, method: str, task: str, **headers: str) -> list[JsonDict]:

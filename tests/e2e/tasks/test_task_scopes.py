@@ -7,14 +7,17 @@ from collections.abc import Callable
 import pytest
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow
+from mcp_baton.protocol.json import Json
 from mcp_baton.server.definitions.resource import value_uri
-from mcp_baton.server.view import CHECKED
+from mcp_baton.server.view import CHECKED, may_use
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.jobs import JobStore
+from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from tests.e2e.background_support import Background, MakeBackground
+from tests.e2e.protocol.test_questions import FORM, respond
 from tests.e2e.support import Answer, Client, JsonDict
-from tests.e2e.tasks.test_task_questions import FORM, named, respond, streamed
+from tests.e2e.tasks.test_task_questions import named, streamed
 from tests.e2e.tasks.test_task_status import listen
 from tests.sent import Requests
 
@@ -55,7 +58,6 @@ def jobs(background: MakeBackground) -> Background:
 
 
 def clerk(client: Client) -> Client:
-    """The owner's client with a token that has the scope."""
     return client.with_claims(scope=PAYROLL)
 
 
@@ -73,14 +75,12 @@ def paused(jobs: Background) -> str:
 
 
 def cancelled(jobs: Background) -> str:
-    """The same, over."""
     task = paused(jobs)
     clerk(jobs.client("2025")).task("cancel", task)
     return task
 
 
 def act(client: Client, action: str, task: str) -> Answer:
-    """Call the harmless workflow's tool with `task_action`."""
     return client.call_tool("harmless", {"task_id": task, "task_action": action})
 
 
@@ -164,16 +164,6 @@ def test_a_caller_with_the_scopes_uses_the_task_with_any_token(jobs: Background)
     assert client.task("get", over).result["status"] == "cancelled"
 
 
-def test_a_caller_without_some_scopes_can_use_tasks_that_need_no_scope(jobs: Background) -> None:
-    client = jobs.client("2025")
-    task = client.get_prompt("harmless").task_id
-
-    assert client.call_tool("note", {"text": "more"}, task=task).meta["recorded"] is True
-    assert client.get_prompt("harmless", task=task).meta["task_status"] == "working"
-    assert client.task("cancel", task).result["status"] == "cancelled"
-    assert client.task("get", task).result["status"] == "cancelled"
-
-
 def test_a_task_keeps_the_scopes_of_tools_that_an_earlier_definition_ran(jobs: Background) -> None:
     task = paused(jobs)
     jobs.server = payroll_server(payday=False)
@@ -192,6 +182,18 @@ def test_a_task_needs_the_scopes_of_each_call_that_is_recorded_in_it(jobs: Backg
 
     assert client.task("get", task).error["message"] == "Unknown task"
     assert "5000" in json.dumps(clerk(client).task("get", task).result)
+
+
+@pytest.mark.parametrize("has_results", [False, True])
+def test_a_list_that_has_not_ended_needs_the_scopes_of_its_tool_if_it_has_results(has_results: bool) -> None:
+    seen = payroll_server(payday=False).visible_to({})
+    pay = {"name": "pay", "tool": "pay", "status": "pending"}
+    results: dict[str, Json] = {"_workflow.items.pay": {"elements": [1, 2], "results": {"0": 5000}}}
+    items = results if has_results else {}
+    variables: dict[str, Json] = {PROGRESS: {"goal": "", "steps": [pay], "schemaVersion": 1}, **items}
+    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables, workflow="payday")
+
+    assert may_use(seen, task) is not has_results
 
 
 def test_a_task_of_a_workflow_that_is_gone_needs_every_scope(jobs: Background) -> None:

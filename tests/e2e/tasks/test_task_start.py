@@ -8,8 +8,9 @@ from mcp_baton import Context, Server, Step, ToolError, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY, TASKS_EXTENSION
 from tests.e2e.background_support import Background, MakeBackground, created
 from tests.e2e.conftest import Streaming
+from tests.e2e.protocol.test_questions import FORM, respond
 from tests.e2e.support import BOUND_S, Answer, Era, JsonDict, Sink
-from tests.e2e.tasks.test_task_questions import FORM, named, respond
+from tests.e2e.tasks.test_task_questions import named
 
 TASKS: JsonDict = {"elicitation": {}, "extensions": {TASKS_EXTENSION: {}}}
 KEY = b"k" * 32
@@ -79,7 +80,6 @@ def jobs(background: MakeBackground, runs: list[str]) -> Background:
 
 
 def call(jobs: Background, tool: str, able: JsonDict = TASKS, task: str | None = None, **params: Any) -> Answer:
-    """Call a tool in the 2026 era."""
     meta = {CAPABILITIES_KEY: able, **({TASK_ID_KEY: task} if task else {})}
     return jobs.client().request("tools/call", {"name": tool, "arguments": {"amount": 2}, **params}, meta)
 

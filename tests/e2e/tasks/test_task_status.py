@@ -18,12 +18,7 @@ from tests.sent import Requests
 
 
 class Reports:
-    """What the tool does that reports.
-
-    Attributes:
-        each: Happens before each report.
-        last: Happens after the last one.
-    """
+    """What the tool does that reports."""
 
     def __init__(self) -> None:
         self.each: Callable[[], object] = lambda: None
@@ -32,7 +27,6 @@ class Reports:
 
 @contextmanager
 def streamed_to(sink: Sink) -> Iterator[None]:
-    """Answers go to this sink where they are streamed."""
     token = stream_opener.set(sink.open)
     try:
         yield

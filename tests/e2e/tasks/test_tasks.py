@@ -7,12 +7,10 @@ import pytest
 
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
-from mcp_baton.server.workflows.task_view import variables_in
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PAUSED
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, JsonDict, Table, related
-from tests.sent import Requests
 
 NOBODYS = new_task_id(0)
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -71,31 +69,6 @@ def test_tasks_get_shows_the_task_in_the_words_of_its_era_and_in_2026_with_its_r
     assert {**result, "_meta": None} == {"taskId": task, "status": status, **WORDS[era], **inlined, "_meta": None}
     if (era, workflow) == ("2025", "done"):
         assert client.task("result", task).result == {"result": DONE, "_meta": related("2025", task)}
-
-
-def test_tasks_get_gives_every_variable_in_meta(make_client: MakeClient, era: Era) -> None:
-    client, task = begin(make_client, era)
-    meta = client.task("get", task).meta
-    assert set(meta["mcp-baton/timings"]) == {"one", "two"}
-    assert variables_in(meta) == {
-        "_workflow.progress": {
-            "goal": "paused: work",
-            "steps": [
-                {"name": "one", "tool": "work", "status": "completed"},
-                {"name": "two", "tool": "fails", "status": "failed"},
-            ],
-            "schemaVersion": 1,
-        },
-        "_workflow.result.one": 1,
-        "_workflow.result.two": {"error": "no"},
-        "_workflow.pause_reason": {
-            "type": "toolError",
-            "failedStep": "two",
-            "error": "no",
-            "retryable": False,
-            "suggestedTool": "fails",
-        },
-    }
 
 
 def test_tasks_result_of_a_paused_workflow_is_refused_at_once_with_its_progress(make_client: MakeClient) -> None:
@@ -179,20 +152,6 @@ def test_tasks_list_is_the_owners_newest_first_without_those_that_expired(
     assert [task["_meta"] for task in (result["tasks"][0], result["tasks"][2])] == [{"workflow": "done"}] * 2
 
 
-def test_tasks_list_goes_on_from_its_cursor_by_one_query_a_page_and_no_task_is_left_out_or_repeated(
-    make_client: MakeClient, requests: Requests
-) -> None:
-    client = make_client(flow_server())
-    made = [client.get_prompt("done").task_id for _ in range(51)]
-    requests.take()
-    first = client.request("tasks/list").result
-    second = client.request("tasks/list", {"cursor": first["nextCursor"]}).result
-    assert requests.take() == ["Query", "Query"]
-    assert [task["taskId"] for page in (first, second) for task in page["tasks"]] == made[::-1]
-    assert len(first["tasks"]) == 50
-    assert "nextCursor" not in second
-
-
 @pytest.mark.parametrize(
     "cursor", ["nonsense", "", 5, {"a": 1}, NOBODYS], ids=["text", "empty", "number", "object", "a task's id"]
 )
@@ -257,9 +216,3 @@ def test_what_the_server_can_do_with_tasks_is_advertised_in_each_eras_words(make
     assert shaken["tasks"]["cancel"] == {}
     discovered = client.in_era("2026").request("server/discover").result["capabilities"]
     assert TASKS_EXTENSION in discovered["extensions"]
-
-
-def test_a_store_that_is_not_there_is_an_error_of_its_own(make_client: MakeClient, era: Era) -> None:
-    client = make_client(flow_server(), era=era, table_name="nowhere")
-    for method in METHODS[era]:
-        assert ask(client, method, NOBODYS).error["code"] == -32603

@@ -20,25 +20,21 @@ COSTLY = ("aws_lambda_powertools", "aws_xray_sdk")
 
 @server.tool
 def add(left: int, right: int) -> int:
-    """Add two numbers."""
     return left + right
 
 
 @server.tool
 def refuse(why: str) -> str:
-    """Fail."""
     raise ToolError(why)
 
 
 @server.tool
 def loaded() -> list[str]:
-    """Which costly packages this process has loaded."""
     return [name for name in COSTLY if name in sys.modules]
 
 
 @server.tool
 def say(text: str) -> str:
-    """Log a text with a Logger of Powertools."""
     from aws_lambda_powertools import Logger
 
     Logger().info(text)
@@ -47,7 +43,6 @@ def say(text: str) -> str:
 
 @server.resource("broken://{name}")
 def broken(name: str) -> str:
-    """Return what nobody can read."""
     raise KeyError(name)
 
 

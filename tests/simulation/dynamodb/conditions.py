@@ -1,15 +1,14 @@
 """Condition, filter and key condition expressions (AWS: Condition and filter expressions, operators, and functions)."""
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from tests.simulation.dynamodb.paths import Attribute, Item, found, read_path, resolved
 from tests.simulation.dynamodb.refusals import Invalid
-from tests.simulation.dynamodb.sizes import length_of
 from tests.simulation.dynamodb.tokens import Tokens, tokens_of
 
 
@@ -21,11 +20,7 @@ class Given:
     values: Mapping[str, Attribute]
 
     def value(self, placeholder: str) -> Attribute:
-        """The value of a placeholder.
-
-        Raises:
-            Invalid: it has none.
-        """
+        """The value of a placeholder."""
         if placeholder not in self.values:
             raise Invalid(
                 "An expression attribute value used in expression is not defined; attribute value: " + placeholder
@@ -46,11 +41,7 @@ COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 
 @lru_cache(maxsize=4096)
 def compiled(expression: str, kind: str = "ConditionExpression") -> tuple[Test, frozenset[str]]:
-    """A condition as a function, and the placeholders that it uses.
-
-    Raises:
-        Invalid: it is not one.
-    """
+    """A condition as a function, and the placeholders that it uses."""
     tokens = tokens_of(expression, kind)
     test = _either(tokens)
     if tokens.next:
@@ -59,30 +50,19 @@ def compiled(expression: str, kind: str = "ConditionExpression") -> tuple[Test, 
 
 
 def _either(tokens: Tokens) -> Test:
-    tests = [_both(tokens)]
-    while tokens.took("OR"):
-        tests.append(_both(tokens))
-    return tests[0] if len(tests) == 1 else partial(_any, tests)
+    return _joined(tokens, "OR", _both, any)
 
 
 def _both(tokens: Tokens) -> Test:
-    tests = [_negated(tokens)]
-    while tokens.took("AND"):
-        tests.append(_negated(tokens))
-    return tests[0] if len(tests) == 1 else partial(_all, tests)
+    return _joined(tokens, "AND", _negated, all)
 
 
-# Every operand is evaluated, as DynamoDB does: a placeholder without a value is refused wherever it stands.
-def _any(tests: list[Test], item: Item, given: Given) -> bool:
-    return any(list(_each(tests, item, given)))
-
-
-def _all(tests: list[Test], item: Item, given: Given) -> bool:
-    return all(list(_each(tests, item, given)))
-
-
-def _each(tests: list[Test], item: Item, given: Given) -> Iterator[bool]:
-    return (test(item, given) for test in tests)
+def _joined(tokens: Tokens, word: str, part: Callable[[Tokens], Test], holds: Callable[[list[bool]], bool]) -> Test:
+    tests = [part(tokens)]
+    while tokens.took(word):
+        tests.append(part(tokens))
+    # Every operand is evaluated, as DynamoDB does: a placeholder without a value is refused wherever it stands.
+    return tests[0] if len(tests) == 1 else lambda item, given: holds([test(item, given) for test in tests])
 
 
 def _negated(tokens: Tokens) -> Test:
@@ -153,23 +133,12 @@ def _check_distinct(tokens: Tokens, first: list[str], other: list[str]) -> None:
 
 
 def operand(tokens: Tokens) -> Operand:
-    """A path, a value's placeholder, or `size(path)`."""
-    if tokens.word == "SIZE" and tokens.left[tokens.at + 1 : tokens.at + 2] == ["("]:
-        tokens.take()
-        tokens.take("(")
-        inner = operand(tokens)
-        tokens.take(")")
-        return lambda item, given: _size(inner(item, given))
+    """A path or a value's placeholder."""
     if tokens.next.startswith(":"):
         placeholder = tokens.take()
         return lambda _item, given: given.value(placeholder)
     path = read_path(tokens)
     return lambda item, given: found(item, resolved(path, given.names))
-
-
-def _size(attribute: Attribute | None) -> Attribute | None:
-    length = None if attribute is None else length_of(attribute)
-    return None if length is None else {"N": str(length)}
 
 
 def _is_in(attribute: Attribute | None, choices: list[Attribute | None]) -> bool:
@@ -178,76 +147,50 @@ def _is_in(attribute: Attribute | None, choices: list[Attribute | None]) -> bool
 
 def compare(sign: str, left: Attribute | None, right: Attribute | None) -> bool:
     """Whether a comparison holds. What is not there equals nothing; values of two types have no order."""
-    if sign == "<>":
-        return not equal(left, right)
+    if sign in {"=", "<>"}:
+        return equal(left, right) is (sign == "=")
     if left is None or right is None:
         return False
-    if sign == "=":
-        return equal(left, right)
-    (kind, one), (other_kind, other) = next(iter(left.items())), next(iter(right.items()))
+    (kind, one), (other_kind, other) = _plain(left), _plain(right)
     if kind != other_kind or kind not in {"S", "N", "B"}:
         return False
-    if kind == "N":
-        return COMPARED[sign](Decimal(one), Decimal(other))
-    if kind == "S":
-        return COMPARED[sign](one.encode(), other.encode())
-    return COMPARED[sign](bytes(one), bytes(other))
+    return COMPARED[sign](one.encode(), other.encode()) if kind == "S" else COMPARED[sign](one, other)
 
 
 def equal(left: Attribute | None, right: Attribute | None) -> bool:
     """Whether two values are of one type and the same; what is not there is the same as nothing."""
-    if left is None or right is None:
-        return False
-    if left == right:
-        return True
-    (kind, one), (other_kind, other) = next(iter(left.items())), next(iter(right.items()))
-    if kind != other_kind:
-        return False
+    return left is not None and right is not None and (left == right or _plain(left) == _plain(right))
+
+
+def _plain(attribute: Attribute) -> tuple[str, Any]:
+    """The type and the value, which equal those of an equal attribute."""
+    ((kind, value),) = attribute.items()
     match kind:
         case "N":
-            return Decimal(one) == Decimal(other)
-        case "SS" | "BS":
-            return set(one) == set(other)
-        case "NS":
-            return set(map(Decimal, one)) == set(map(Decimal, other))
+            return kind, Decimal(value)
+        case "BS":
+            return kind, frozenset(value)
         case "M":
-            return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+            return kind, {name: _plain(element) for name, element in value.items()}
         case "L":
-            return len(one) == len(other) and all(map(equal, one, other))
+            return kind, [_plain(element) for element in value]
         case _:
-            return False
+            return kind, value
 
 
 def _contains(where: Attribute | None, what: Attribute | None) -> bool:
-    if where is None or what is None:
+    if where is None or what is None or "B" not in what:
         return False
-    (kind, value), (of, sought) = next(iter(where.items())), next(iter(what.items()))
-    match kind:
-        case "S":
-            return of == "S" and sought in value
-        case "B":
-            return of == "B" and bytes(sought) in bytes(value)
-        case "SS" | "NS" | "BS":
-            return of == kind[0] and any(equal({of: element}, what) for element in value)
-        case "L":
-            return any(equal(element, what) for element in value)
-        case _:
-            return False
-
-
-def _begins_with(where: Attribute | None, what: Attribute | None) -> bool:
-    if where is None or what is None:
-        return False
-    (kind, value), (of, sought) = next(iter(where.items())), next(iter(what.items()))
-    return kind == of and kind in {"S", "B"} and value.startswith(sought)
+    if "L" in where:
+        return any(equal(element, what) for element in where["L"])
+    held: Any = where.get("BS", where.get("B", ()))
+    return what["B"] in held
 
 
 FUNCTIONS: dict[str, tuple[int, Callable[..., bool]]] = {
     "attribute_exists": (1, lambda attribute: attribute is not None),
     "attribute_not_exists": (1, lambda attribute: attribute is None),
-    "attribute_type": (2, lambda attribute, kind: attribute is not None and kind["S"] in attribute),
     "contains": (2, _contains),
-    "begins_with": (2, _begins_with),
 }
 
 

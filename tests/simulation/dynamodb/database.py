@@ -11,7 +11,6 @@ from typing import Any
 from tests.simulation.dynamodb.conditions import Given, compiled
 from tests.simulation.dynamodb.paths import Attribute, Item, Path, found, read_path, resolved
 from tests.simulation.dynamodb.refusals import ConditionFalse, Invalid
-from tests.simulation.dynamodb.sizes import ITEM_BYTES, item_bytes
 from tests.simulation.dynamodb.tokens import tokens_of
 from tests.simulation.dynamodb.updates import check, updated
 
@@ -19,6 +18,7 @@ type Key = tuple[str, str]
 type Answer = dict[str, Any]
 
 PAGE_BYTES = 1_048_576
+ITEM_BYTES = 409_600
 MAX_KEY_BYTES = {"pk": 2048, "sk": 1024}
 
 
@@ -52,21 +52,14 @@ class Database:
     changed: Callable[[Change], None] = lambda _change: None
 
     def request(self, operation: str, request: Mapping[str, Any]) -> Answer:
-        """Make a request of this name.
-
-        Raises:
-            Refusal: it is refused.
-        """
+        """Make a request of this name."""
         return OPERATIONS[operation](self, **{name: value for name, value in request.items() if name != "TableName"})
 
     def put_item(self, **request: Any) -> Answer:
-        """`PutItem`."""
         item: Item = fresh(request.pop("Item"))
         key = key_of(item)
         before = self.items.get(key)
         self._check(before, request)
-        if request:
-            raise Invalid(f"not understood: {', '.join(request)}")
         _check_values(item.values())
         if item_bytes(item) > ITEM_BYTES:
             raise Invalid("Item size has exceeded the maximum allowed size")
@@ -74,15 +67,12 @@ class Database:
         return {}
 
     def update_item(self, **request: Any) -> Answer:
-        """`UpdateItem`."""
         key_item: Item = request.pop("Key")
         key = key_of(key_item)
         expression, returned = request.pop("UpdateExpression"), request.pop("ReturnValues", "NONE")
         given = Given(request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {}))
         before = self.items.get(key)
         self._check(before, request, check(expression, given))
-        if request:
-            raise Invalid(f"not understood: {', '.join(request)}")
         changed = updated(before or dict(key_item), expression, given)
         if any(path[0] in MAX_KEY_BYTES for path in changed.put):
             raise Invalid(
@@ -97,15 +87,12 @@ class Database:
             case "UPDATED_NEW":
                 parts = [(path, value) for path in changed.put if (value := found(changed.item, path)) is not None]
                 return {"Attributes": projected(parts)} if parts else {}
-            case "ALL_OLD":
-                return {"Attributes": fresh(before)} if before else {}
             case "NONE":
                 return {}
             case _:
                 raise Invalid(f"not understood: ReturnValues={returned}")
 
     def get_item(self, **request: Any) -> Answer:
-        """`GetItem`."""
         key, expression = key_of(request.pop("Key")), request.pop("ProjectionExpression", None)
         names = request.pop("ExpressionAttributeNames", {})
         items = self.seen(consistent=request.pop("ConsistentRead", False))
@@ -117,18 +104,14 @@ class Database:
         return {"Item": fresh(item) if expression is None else projection(item, expression, names)}
 
     def delete_item(self, **request: Any) -> Answer:
-        """`DeleteItem`."""
         key = key_of(request.pop("Key"))
         before = self.items.get(key)
         self._check(before, request)
-        if request:
-            raise Invalid(f"not understood: {', '.join(request)}")
         if before is not None:
             self._write("DeleteItem", key, before, None, {})
         return {}
 
     def query(self, **request: Any) -> Answer:
-        """`Query`."""
         names, values = request.pop("ExpressionAttributeNames", {}), request.pop("ExpressionAttributeValues", {})
         given = Given(names, values)
         matches, _ = compiled(request.pop("KeyConditionExpression"), "KeyConditionExpression")
@@ -173,6 +156,8 @@ class Database:
         names, values = request.pop("ExpressionAttributeNames", {}), request.pop("ExpressionAttributeValues", {})
         on_failure = request.pop("ReturnValuesOnConditionCheckFailure", "NONE")
         condition = request.pop("ConditionExpression", None)
+        if request:
+            raise Invalid(f"not understood: {', '.join(request)}")
         test, named = compiled(condition) if condition is not None else (None, frozenset())
         _check_values(values.values())
         unused = {*names, *values}.difference(used, named)
@@ -201,11 +186,7 @@ OPERATIONS: dict[str, Callable[..., Answer]] = {
 
 
 def key_of(item: Item) -> Key:
-    """An item's primary key.
-
-    Raises:
-        Invalid: it has none.
-    """
+    """An item's primary key."""
     for name, most in MAX_KEY_BYTES.items():
         value = item.get(name, {}).get("S")
         if not value or len(value.encode()) > most:
@@ -224,7 +205,7 @@ def _fresh(attribute: Attribute) -> Attribute:
             return {"M": {name: _fresh(element) for name, element in value.items()}}
         if kind == "L":
             return {"L": [_fresh(element) for element in value]}
-        return {kind: list(value)} if kind in {"SS", "NS", "BS"} else {kind: value}
+        return {kind: list(value) if kind == "BS" else value}
     raise Invalid("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
 
 
@@ -271,6 +252,34 @@ def _check_values(values: Iterable[Attribute]) -> None:
     for value in values:
         if len(value) != 1:
             raise Invalid("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
-        for kind in ("SS", "NS", "BS"):
-            if kind in value and not value[kind]:
-                raise Invalid("One or more parameter values were invalid: An string set  may not be empty")
+        if value.get("BS") == []:
+            raise Invalid("One or more parameter values were invalid: An string set  may not be empty")
+
+
+def item_bytes(item: Item) -> int:
+    return sum(len(name.encode()) + value_bytes(value) for name, value in item.items())
+
+
+def value_bytes(attribute: Attribute) -> int:
+    ((kind, value),) = attribute.items()
+    match kind:
+        case "S":
+            return len(value) if value.isascii() else len(value.encode())
+        case "B":
+            return len(value)
+        case "N":
+            return number_bytes(value)
+        case "BS":
+            return sum(map(len, value))
+        case "M":
+            return 3 + sum(1 + len(name.encode()) + value_bytes(element) for name, element in value.items())
+        case "L":
+            return 3 + sum(1 + value_bytes(element) for element in value)
+        case _:
+            return 1
+
+
+def number_bytes(number: str) -> int:
+    """About: a byte for two significant digits, one more, and one for a sign."""
+    digits = number.lstrip("-").replace(".", "").strip("0")
+    return 1 + (len(digits) + 1) // 2 + number.startswith("-")

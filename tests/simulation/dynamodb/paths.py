@@ -38,11 +38,7 @@ def _name(tokens: Tokens) -> str:
 
 
 def resolved(path: Path, names: Mapping[str, str]) -> Path:
-    """The path with stored names in the place of placeholders.
-
-    Raises:
-        Invalid: a placeholder has no name.
-    """
+    """The path with stored names in the place of placeholders."""
     made: list[str | int] = []
     for part in path:
         if not isinstance(part, str) or part[0] != "#":
@@ -58,8 +54,8 @@ def resolved(path: Path, names: Mapping[str, str]) -> Path:
 
 def found(item: Item, path: Path) -> Attribute | None:
     """What is at a path; `None` where nothing is."""
-    here = item.get(str(path[0]))
-    for part in path[1:]:
+    here: Attribute | None = {"M": item}
+    for part in path:
         if here is None:
             return None
         here = _inside(here, part)
@@ -75,22 +71,8 @@ def _inside(attribute: Attribute, part: str | int) -> Attribute | None:
 
 
 def with_value(item: Item, path: Path, value: Attribute | None) -> Item:
-    """A copy of an item with this value at a path, or with nothing there. What is not on the path is shared.
-
-    Raises:
-        Invalid: what the path leads through is not there.
-    """
-    first, rest = path[0], path[1:]
-    assert isinstance(first, str)
-    changed = dict(item)
-    if rest:
-        if first not in item:
-            raise Invalid(NO_SUCH_PATH)
-        changed[first] = _changed(item[first], rest, value)
-    elif value is None:
-        changed.pop(first, None)
-    else:
-        changed[first] = value
+    """A copy of an item with this value at a path, or with nothing there. What is not on the path is shared."""
+    changed: Item = _changed({"M": item}, path, value)["M"]
     return changed
 
 
@@ -130,11 +112,7 @@ def _elements(attribute: Attribute, place: int, rest: Path, value: Attribute | N
 
 
 def check_apart(paths: list[Path]) -> None:
-    """Refuse an update of two places one of which is, or lies in, the other, or that take one value for list and map.
-
-    Raises:
-        Invalid: it is one.
-    """
+    """Refuse an update of two places if one contains the other, or if they take one value for list and map."""
     seen: set[Path] = set()
     kinds: dict[Path, type] = {}
     for path in sorted(paths, key=len):

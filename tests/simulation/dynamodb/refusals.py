@@ -7,8 +7,6 @@ class Refusal(Exception):
     """A request that is refused. Nothing was changed.
 
     Args:
-        code: DynamoDB's error code.
-        message: What it says.
         item: The item that a condition failed on, where the request asked for it.
     """
 
@@ -20,14 +18,10 @@ class Refusal(Exception):
 
 
 class Invalid(Refusal):
-    """A request that makes no sense."""
-
     def __init__(self, message: str) -> None:
         super().__init__("ValidationException", message)
 
 
 class ConditionFalse(Refusal):
-    """A condition that does not hold."""
-
     def __init__(self, item: dict[str, Any] | None = None) -> None:
         super().__init__("ConditionalCheckFailedException", "The conditional request failed", item)

@@ -34,11 +34,7 @@ class Tokens:
         return self.next.upper()
 
     def take(self, expected: str | None = None) -> str:
-        """The next token.
-
-        Raises:
-            Invalid: it is not the one that is expected, or there is none.
-        """
+        """The next token."""
         token = self.next
         if not token or (expected is not None and token.upper() != expected):
             raise Invalid(f'Invalid {self.kind}: Syntax error; token: "{token or "<EOF>"}", expected: {expected}')
@@ -56,11 +52,7 @@ class Tokens:
 
 
 def tokens_of(expression: str, kind: str) -> Tokens:
-    """An expression's tokens.
-
-    Raises:
-        Invalid: it is empty, too long, or has a character that no expression has.
-    """
+    """An expression's tokens."""
     if not expression:
         raise Invalid(f"Invalid {kind}: The expression can not be empty;")
     if len(expression.encode()) > EXPRESSION_BYTES:

@@ -14,7 +14,6 @@ from tests.simulation.dynamodb.tokens import Tokens, tokens_of
 KIND = "UpdateExpression"
 MISSING = "The provided expression refers to an attribute that does not exist in the item"
 WRONG_TYPE = "An operand in the update expression has an incorrect data type"
-SETS = ("SS", "NS", "BS")
 
 type Value = Callable[[Attribute | None, Item, Given], Attribute | None]
 """From what is at an action's path, the item and what was given to what is to be there."""
@@ -39,11 +38,7 @@ class Changed:
 
 @lru_cache(maxsize=4096)
 def parsed(expression: str) -> tuple[tuple[Action, ...], frozenset[str]]:
-    """The actions of an update expression, and the placeholders that they use.
-
-    Raises:
-        Invalid: it is not one.
-    """
+    """The actions of an update expression, and the placeholders that they use."""
     tokens = tokens_of(expression, KIND)
     actions: list[Action] = []
     clauses: set[str] = set()
@@ -61,22 +56,14 @@ def parsed(expression: str) -> tuple[tuple[Action, ...], frozenset[str]]:
 
 
 def check(expression: str, given: Given) -> frozenset[str]:
-    """Check an update as far as that can be done without an item; returns the placeholders that it uses.
-
-    Raises:
-        Invalid: two of its paths overlap, or a placeholder means nothing.
-    """
+    """Check an update as far as that can be done without an item; returns the placeholders that it uses."""
     actions, used = parsed(expression)
     check_apart([resolved(action.path, given.names) for action in actions])
     return used
 
 
 def updated(item: Item, expression: str, given: Given) -> Changed:
-    """An item with an update made.
-
-    Raises:
-        Invalid: the update cannot be made.
-    """
+    """An item with an update made."""
     actions, _ = parsed(expression)
     paths = [resolved(action.path, given.names) for action in actions]
     put = {path: action.value(found(item, path), item, given) for path, action in zip(paths, actions, strict=True)}
@@ -95,18 +82,14 @@ def _set(tokens: Tokens) -> Action:
     path = read_path(tokens)
     tokens.take("=")
     left = _operand(tokens)
-    if tokens.next not in {"+", "-"}:
+    if not tokens.took("+"):
         return Action("SET", path, lambda _here, item, given: _needed(left(item, given)))
-    sign = 1 if tokens.take() == "+" else -1
     right = _operand(tokens)
-    return Action("SET", path, lambda _here, item, given: _sum(left(item, given), right(item, given), sign))
+    return Action("SET", path, lambda _here, item, given: _sum(left(item, given), right(item, given)))
 
 
 def _operand(tokens: Tokens) -> Operand:
-    word = tokens.next.lower()
-    if word not in {"if_not_exists", "list_append"} or tokens.left[tokens.at + 1 : tokens.at + 2] != ["("]:
-        if tokens.word == "SIZE":
-            raise Invalid(f"Invalid {KIND}: The function is not allowed in an update expression; function: size")
+    if tokens.word != "IF_NOT_EXISTS" or tokens.left[tokens.at + 1 : tokens.at + 2] != ["("]:
         return plain_operand(tokens)
     tokens.take()
     tokens.take("(")
@@ -114,9 +97,7 @@ def _operand(tokens: Tokens) -> Operand:
     tokens.take(",")
     second = _operand(tokens)
     tokens.take(")")
-    if word == "if_not_exists":
-        return lambda item, given: second(item, given) if (here := first(item, given)) is None else here
-    return lambda item, given: _joined(first(item, given), second(item, given))
+    return lambda item, given: second(item, given) if (here := first(item, given)) is None else here
 
 
 def _needed(attribute: Attribute | None) -> Attribute:
@@ -125,24 +106,16 @@ def _needed(attribute: Attribute | None) -> Attribute:
     return attribute
 
 
-def _sum(left: Attribute | None, right: Attribute | None, sign: int) -> Attribute:
+def _sum(left: Attribute | None, right: Attribute | None) -> Attribute:
     one, other = _needed(left), _needed(right)
     if "N" not in one or "N" not in other:
         raise Invalid(WRONG_TYPE)
-    return {"N": number_text(Decimal(one["N"]) + sign * Decimal(other["N"]))}
+    return {"N": number_text(Decimal(one["N"]) + Decimal(other["N"]))}
 
 
 def number_text(number: Decimal) -> str:
-    """A number as DynamoDB gives it out."""
     text = f"{number:f}"
     return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
-
-
-def _joined(left: Attribute | None, right: Attribute | None) -> Attribute:
-    one, other = _needed(left), _needed(right)
-    if "L" not in one or "L" not in other:
-        raise Invalid(WRONG_TYPE)
-    return {"L": [*one["L"], *other["L"]]}
 
 
 def _remove(tokens: Tokens) -> Action:
@@ -156,7 +129,7 @@ def _add(tokens: Tokens) -> Action:
 
 def _added(here: Attribute | None, value: Attribute) -> Attribute:
     ((kind, added),) = value.items()
-    if kind not in {"N", *SETS}:
+    if kind not in {"N", "BS"}:
         raise Invalid("Invalid UpdateExpression: Incorrect operand type for operator or function; operator: ADD")
     if here is None:
         return value
@@ -167,21 +140,4 @@ def _added(here: Attribute | None, value: Attribute) -> Attribute:
     return {kind: [*here[kind], *(element for element in added if element not in here[kind])]}
 
 
-def _delete(tokens: Tokens) -> Action:
-    path, placeholder = read_path(tokens), tokens.take()
-    return Action("DELETE", path, lambda here, _item, given: _without(here, given.value(placeholder)))
-
-
-def _without(here: Attribute | None, value: Attribute) -> Attribute | None:
-    ((kind, gone),) = value.items()
-    if kind not in SETS:
-        raise Invalid("Invalid UpdateExpression: Incorrect operand type for operator or function; operator: DELETE")
-    if here is None:
-        return None
-    if kind not in here:
-        raise Invalid(WRONG_TYPE)
-    left = [element for element in here[kind] if element not in gone]
-    return {kind: left} if left else None
-
-
-CLAUSES: dict[str, Callable[[Tokens], Action]] = {"SET": _set, "REMOVE": _remove, "ADD": _add, "DELETE": _delete}
+CLAUSES: dict[str, Callable[[Tokens], Action]] = {"SET": _set, "REMOVE": _remove, "ADD": _add}

@@ -27,10 +27,7 @@ class VersionedDatabase(Database):
     """The table of a simulation.
 
     Attributes:
-        now_ms: The time, epoch milliseconds.
         lag_ms: Draws how old the data of a read is that is not consistent.
-        versions: The versions of each item, oldest first.
-        writes: How many writes there were.
     """
 
     now_ms: Callable[[], float]
@@ -57,6 +54,5 @@ class VersionedDatabase(Database):
         return [before[-1] if before else Version(-1, float("-inf"), None), *made[len(before) :]]
 
     def keep(self, change: Change) -> None:
-        """Keep the version that a write has made."""
         self.versions.setdefault(change.key, []).append(Version(self.writes, self.now_ms(), change.after))
         self.writes += 1

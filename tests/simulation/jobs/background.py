@@ -5,7 +5,6 @@ Of the call's task must hold what holds of a job's, of the workflow's what holds
 holds the workflow calls no tool whose step is completed. 5. What the call's result says of the steps is so.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from random import Random
 from typing import ClassVar, cast
@@ -13,17 +12,16 @@ from typing import ClassVar, cast
 from mcp_baton import Argument, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
-from tests.simulation.answers import check_answer
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of
 from tests.simulation.invariants import TASK, Judge
-from tests.simulation.invocations import Ask
+from tests.simulation.invocations import Ask, task_message
 from tests.simulation.jobs.heads import Head
 from tests.simulation.jobs.judge import JobJudge
 from tests.simulation.jobs.tools import JobPlan
 from tests.simulation.jobs.world import DELAYS_MS, JobWorld
 from tests.simulation.journal import Called, Process
-from tests.simulation.servers import constants_of, look, mail, pay, weigh
+from tests.simulation.servers import Plan, constants_of, look, mail, pay, weigh
 from tests.simulation.world import Rewrite
 
 ATTEMPTS = 3
@@ -33,7 +31,6 @@ OTHERS = ("call",) * 3 + ("cancel own", "complete own", "poll own", "poll own", 
 
 @cache
 def background_server() -> Server:
-    """The server."""
     made = Server("simulated workflows")
     for tool in (look, pay, mail, weigh):
         made.add_tool(tool)
@@ -62,8 +59,6 @@ WORKFLOWS = {
 
 
 class BackgroundWorld(JobWorld):
-    """A simulation of one seed. Arguments as `World`."""
-
     runs = frozenset({"work", "resume"})
     arguments: ClassVar[JsonObject] = {"key": "A"}
 
@@ -71,6 +66,7 @@ class BackgroundWorld(JobWorld):
         super().__init__(seed, rewrite=rewrite, strict=strict)
         rng: Random = self.rng
         self.job = JobPlan(rng.choice(NAMES), ATTEMPTS)
+        self.plan = Plan(self.job.tool, ())
         self._meddling = rng.choice((0, 0, 1, 3, 6))
 
     def _judge(self, *, strict: bool) -> JobJudge:
@@ -78,7 +74,6 @@ class BackgroundWorld(JobWorld):
         return self.both
 
     def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
-        """What is deployed."""
         return background_server()
 
     def run(self) -> None:
@@ -86,36 +81,19 @@ class BackgroundWorld(JobWorld):
         super().run()
         flow = self.both.flow
         if flow.head is not None and status_of(flow.head) not in TERMINAL:
-            self.scheduler.now_ms += 2 * flow.lease_ms + self.fast_ms
-            self._invoke(Ask("poll own", last=True))
-            self.scheduler.run()
-            self._invoke(Ask("resume", last=True))
-            head = flow.head
-            self.scheduler.run()
-            flow.ended(head)
+            self._resume_in_the_end(flow, "poll own")
 
     def created(self, task_id: str) -> None:
-        """The call's task was created: clients can name it now, and the workflow's."""
         if self.task_id is None:
             for _ in range(self._meddling):
                 self._invoke(Ask(self.rng.choice(OTHERS)), self.rng.choice(DELAYS_MS))
         super().created(task_id)
 
-    def steps(self) -> Sequence[Step]:
-        """The steps of the workflow."""
-        return background_server().workflows[self.job.tool].steps
-
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
-        """The method and the params of what a client asks for."""
-        own: dict[str, Json] = {"taskId": self.both.flow.task_id}
         named: dict[str, Json] = {"_meta": {TASK_ID_KEY: self.both.flow.task_id}}
         match ask.kind:
-            case "poll own":
-                return "tasks/get", own
-            case "cancel own":
-                return "tasks/cancel", own
-            case "complete own":
-                return "tasks/cancel", {**own, "result": {"done": True}}
+            case "poll own" | "cancel own" | "complete own":
+                return task_message(self.both.flow.task_id, ask.kind.removesuffix(" own"))
             case "resume":
                 return "prompts/get", {"name": self.job.tool, "arguments": {}, **named}
             case "call":
@@ -130,8 +108,6 @@ class BackgroundWorld(JobWorld):
 
 
 class FlowJudge(Judge):
-    """Looks at the workflow's own task."""
-
     def __init__(self, world: BackgroundWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.completed: dict[str, Process] = {}
@@ -151,8 +127,6 @@ class FlowJudge(Judge):
 
 
 class BackgroundJudge(JobJudge):
-    """Looks at everything that happens to both tasks."""
-
     def __init__(self, world: BackgroundWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.flow = FlowJudge(world, strict=strict)
@@ -178,7 +152,7 @@ class BackgroundJudge(JobJudge):
         match value:
             case {"structuredContent": {"steps": list()} as structure}:
                 process.answer = cast("JsonObject", value)
-                check_answer(self.flow, process)
+                self.flow.check_answer(process)
                 state = cast("JsonObject", structure)
                 self.world.replies.check_state(process, state, certain="persisted" not in process.meta)
             case {"isError": True} if not process.calls:
@@ -187,7 +161,6 @@ class BackgroundJudge(JobJudge):
                 self.wrong(5, f"the call's result says nothing of the workflow: {str(value)[:200]}")
 
     def began(self, call: Called) -> None:
-        """A tool begins."""
         self.flow.began(call)
         process, head = call.process, self.flow.head
         if process.kind != "work" or not self._check_holder(call):
@@ -203,7 +176,6 @@ class BackgroundJudge(JobJudge):
                 self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which {by.name} has completed")
 
     def answered(self, process: Process) -> None:
-        """A process answered its client."""
         if process.kind in {"resume", "call"}:
             self.flow.answered(process)
         elif process.kind not in {"cancel own", "complete own"}:
@@ -215,7 +187,6 @@ class BackgroundJudge(JobJudge):
         super().stopped(process)
 
     def settled(self) -> None:
-        """Everybody has ended."""
         super().settled()
         self.flow.settled()
 
@@ -225,6 +196,5 @@ class BackgroundJudge(JobJudge):
 
 
 def is_workflows(change: Change) -> bool:
-    """Whether a write is to the workflow's own task."""
     item = change.after or change.before or {}
     return change.key[1].startswith(TASK) and "workflow" in item

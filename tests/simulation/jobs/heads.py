@@ -12,14 +12,9 @@ class Head:
     """A job's head.
 
     Attributes:
-        holder: Who has claimed it last.
-        begun: How often it was begun.
         until_ms: When the claim ends, epoch milliseconds; 0 once it was given up.
         allowed: How often it may be begun.
-        dispatches: How often it was dispatched.
         due_ms: From when on it may be dispatched again, epoch milliseconds.
-        asked: Its questions.
-        answers: Their answers.
     """
 
     status: str
@@ -34,12 +29,10 @@ class Head:
 
     @property
     def open(self) -> frozenset[str]:
-        """The questions without an answer."""
         return frozenset(self.asked.keys() - self.answers.keys())
 
 
 def head_in(item: Item) -> Head:
-    """A job's head as the item has it."""
     claim = claim_of(item)
     assert claim is not None
     return Head(
@@ -54,6 +47,5 @@ def head_in(item: Item) -> Head:
 
 
 def asked_in(item: Item) -> Mapping[str, Attribute]:
-    """A job's questions."""
     asked: Mapping[str, Attribute] = item["asked"]["M"]
     return asked

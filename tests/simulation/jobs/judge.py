@@ -23,6 +23,7 @@ from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import TERMINAL, status_of
 from tests.simulation.invariants import TASK, Judge
+from tests.simulation.invocations import OWNER
 from tests.simulation.jobs.heads import Head, head_in
 from tests.simulation.journal import Called, Process
 
@@ -33,8 +34,6 @@ _SERIAL = re.compile(r'(?:"serial\\*": *|failed #)(\d+)')
 
 
 class JobJudge(Judge):
-    """Looks at everything that happens in the simulation of a job."""
-
     def __init__(self, world: "JobWorld", *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.jobs = world
@@ -132,7 +131,8 @@ class JobJudge(Judge):
         if after.status != "completed" or process.kind == "complete":
             return
         try:
-            result = self.jobs.result(item["sk"]["S"].removeprefix(TASK))
+            with self.world.undisturbed() as store:
+                result = store.get(OWNER, item["sk"]["S"].removeprefix(TASK)).result
         except StoreError as error:
             self.wrong(7, f"the result cannot be read as it is written: {error}")
             return
@@ -150,7 +150,6 @@ class JobJudge(Judge):
     # Calls and answers.
 
     def began(self, call: Called) -> None:
-        """A tool begins."""
         super().began(call)
         if self._check_holder(call):
             answered = self.started[call.process.name][1]
@@ -179,7 +178,6 @@ class JobJudge(Judge):
             super().stopped(process)
 
     def answered(self, process: Process) -> None:
-        """A process answered its client."""
         if not isinstance(process.answer, Mapping):
             return
         match process.kind:
@@ -193,7 +191,6 @@ class JobJudge(Judge):
                     self.wrong(5, f"{process.name} is told that its answers are taken, and {sorted(lost)} have none")
 
     def settled(self) -> None:
-        """Everybody has ended."""
         for process in self.world.processes.values():
             answer = process.answer
             not_run = isinstance(answer, ProtocolError) and "nothing was run" in answer.message

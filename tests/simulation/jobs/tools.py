@@ -6,7 +6,7 @@ from functools import cache
 from mcp_baton import Context, Server
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.asking.questions import elicitation
-from tests.simulation.servers import STAGE
+from tests.simulation.servers import STAGE, weigh
 
 FORM: dict[str, Json] = {"type": "object", "properties": {"by": {"type": "string"}}}
 
@@ -16,7 +16,6 @@ class JobPlan:
     """A call that becomes a task.
 
     Attributes:
-        tool: The tool's name.
         attempts: How often it is begun at most, until the client answers it.
     """
 
@@ -34,18 +33,11 @@ PLANS = (
 
 
 def report(of: int, ctx: Context) -> dict[str, Json]:
-    """Do something that may be done again."""
     return STAGE.call("report", {"of": of}, ctx)
 
 
 def charge(of: int, ctx: Context) -> dict[str, Json]:
-    """Do something that must not be done twice."""
     return STAGE.call("charge", {"of": of}, ctx)
-
-
-def weigh(of: int, ctx: Context) -> dict[str, Json]:
-    """Give back something large."""
-    return STAGE.call("weigh", {"of": of}, ctx)
 
 
 def survey(of: int, ctx: Context) -> dict[str, Json]:
@@ -65,7 +57,6 @@ def order(of: int, ctx: Context) -> dict[str, Json]:
 
 @cache
 def job_server() -> Server:
-    """The server."""
     made = Server("simulated jobs")
     for tool in (report, weigh, survey):
         made.add_tool(tool, task="required")

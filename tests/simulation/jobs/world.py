@@ -1,8 +1,9 @@
 """The simulation of one job: a call that becomes a task, events that may never come, workers that die, a client that
 polls, answers and cancels meanwhile."""
 
+from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -10,22 +11,16 @@ from mcp_baton import Server
 from mcp_baton.exceptions import NotDispatched, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.background.worker import StillHeld
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
-from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
-from tests.simulation.bucket import PlainBucket
-from tests.simulation.client import PlainClient, Sent
+from tests.simulation.client import Sent
 from tests.simulation.faults import Fault
 from tests.simulation.heads import TERMINAL, status_of
-from tests.simulation.invocations import OTHER_OWNER, OWNER, Ask, invoke
-from tests.simulation.jobs.heads import head_in
+from tests.simulation.invocations import Ask, invoke
+from tests.simulation.jobs.heads import asked_in, head_in
 from tests.simulation.jobs.judge import JobJudge
-from tests.simulation.jobs.queue import AGAIN_AFTER_S, LATE_S, Queue
-from tests.simulation.jobs.requests import message
 from tests.simulation.jobs.tools import PLANS, JobPlan, job_server
 from tests.simulation.journal import Process
-from tests.simulation.scheduler import Actor, Killed
+from tests.simulation.scheduler import Actor, Killed, here
 from tests.simulation.world import Rewrite, World
 
 DELAYS_MS = (
@@ -55,13 +50,17 @@ POLLS_AFTER_MS = (-1_000, 1, 1, 5, 100, 500, 1_000, 3_000)
 SLOW_S = (1.1, 3.0, 3.0)
 FREEZES_S = (45.1, 45.5, 46.0, 46.5, 60.0)
 MOST_ROUNDS = 8
+AGAIN_AFTER_S = (60.0, 120.0)
+"""How long Lambda waits before it delivers an event again whose invocation failed."""
+
+LATE_S = (0.0, 0.0, 0.05, 1.0, 20.0, 46.0, 100.0, 400.0)
+SILENCE_S = 1.0
 
 
 class JobWorld(World):
-    """A simulation of one seed. Arguments as `World`."""
-
     runs = frozenset[str]()
     stateless = True
+    delays_ms = DELAYS_MS
     arguments: ClassVar[JsonObject] = {"of": 1}
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
@@ -71,6 +70,7 @@ class JobWorld(World):
         ttl_ms = rng.choice(TTLS_MS)
         self.limits = replace(self.limits, default_ttl_ms=ttl_ms or 3_600_000)
         self.dispatcher = Queue(self)
+        self.kinds = KINDS
         self.losing = rng.choice((0.0, 0.0, 0.3, 0.7))
         self.doubling = rng.choice((0.0, 0.0, 0.3, 0.7))
         self.retries = rng.choice((0, 2, 2))
@@ -89,12 +89,23 @@ class JobWorld(World):
         return JobJudge(self, strict=strict)
 
     def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - jobs have no definitions
-        """What is deployed."""
         return job_server()
 
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
-        """The method and the params of what a client asks for."""
-        return message(self, process, ask)
+        match ask.kind:
+            case "start":
+                return "tools/call", {"name": self.job.tool, "arguments": self.arguments}
+            case "update":
+                return "tasks/update", {"taskId": self.task_id, "inputResponses": self._answers(process, ask)}
+            case _:
+                return super().message(process, ask)
+
+    def _answers(self, process: Process, ask: Ask) -> dict[str, Json]:
+        """Answers to some of what the job has asked, the answered questions included, and to an unknown question."""
+        asked = sorted(asked_in(self.judge.head)) if self.judge.head else []
+        chosen = [key for key in asked if ask.every or self.rng.random() < 0.6] or asked[:1]
+        self.given[process.name] = frozenset(chosen)
+        return {key: {"action": "accept", "content": {"by": process.name}} for key in [*chosen, "nobody's"]}
 
     # What simulations do.
 
@@ -145,14 +156,6 @@ class JobWorld(World):
     def _times_s(self, ask: Ask) -> float | None:
         return self.rng.choice(TIMES_S) if ask.event else super()._times_s(ask)
 
-    def created(self, task_id: str) -> None:
-        """The task was created: clients can name it now."""
-        if self.task_id is None:
-            self.task_id = task_id
-            for _ in range(self._others):
-                owner = OTHER_OWNER if self.rng.random() < 0.1 else OWNER
-                self._invoke(Ask(self.rng.choice(KINDS), owner=owner), self.rng.choice(DELAYS_MS))
-
     def sending(self, operation: str, partition: str) -> Sent:
         """A request begins. A poll may be slow, and what it has read is then old."""
         sent = super().sending(operation, partition)
@@ -178,7 +181,6 @@ class JobWorld(World):
                 self._invoke(Ask("poll"), max(wait_ms, 0.0))
 
     def asked(self) -> None:
-        """The job asks its client, who may answer."""
         if not self.weather.over:
             for _ in range(self._answering):
                 self._invoke(Ask("update"), self.rng.choice(ANSWERS_AFTER_MS))
@@ -186,7 +188,6 @@ class JobWorld(World):
     # What Lambda does.
 
     def deliver(self, event: JsonObject) -> None:
-        """Lambda has taken an event."""
         if self.weather.over:
             self._invoke(Ask("work", last=True, event=event))
             return
@@ -209,18 +210,35 @@ class JobWorld(World):
             self.stall(actor, self.rng.choice(FREEZES_S))
         super()._takes_time(actor)
 
-    def result(self, task_id: str) -> Json:
-        """The final result, read by a process that nothing can happen to, whose clock stands at 0.
 
-        Raises:
-            StoreError: it cannot be read.
-        """
-        client: Any = PlainClient(self.database)
-        objects = None if self.bucket is None else PlainBucket(self.bucket)
-        table = TaskTable("tasks", Connection(cast("Any", lambda: client)), clock_ms=lambda: 0)
-        store = DynamoDBTaskStore(TaskItems(table, objects=objects))
-        self.judging = True
-        try:
-            return store.get(OWNER, task_id).result
-        finally:
-            self.judging = False
+@dataclass(slots=True)
+class Queue:
+    """Lambda's queue (a `Dispatcher`). It may refuse an event."""
+
+    world: "JobWorld"
+
+    def dispatch(self, event: JsonObject) -> None:
+        """Hand an event over."""
+        world, actor = self.world, here()
+        fault = world.weather.strikes()
+        if fault is not None:
+            world.processes[actor.process.name].faults.append(fault)
+            world.struck.add(f"as an event was sent: {fault.reported}")
+        if fault is Fault.STALLED_BEFORE:
+            world.stall(actor)
+        world.point(actor)
+        if fault is Fault.KILLED_BEFORE:
+            world.kill(actor, "killed before its event is sent")
+        if fault in {Fault.LOST_REQUEST, Fault.THROTTLED}:
+            world.note(actor, f"{event} is not taken")
+            world.sleep(SILENCE_S)
+            raise NotDispatched("simulated")
+        world.note(actor, f"sends {event}")
+        world.deliver(event)
+        if fault is Fault.KILLED_AFTER:
+            world.kill(actor, "killed after its event was sent")
+        if fault is Fault.STALLED_AFTER:
+            world.stall(actor)
+        if fault in {Fault.LOST_REPLY, Fault.LATE, Fault.BROKEN}:
+            world.sleep(SILENCE_S)
+            raise NotDispatched("simulated, and it was taken")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Retry, Step, Workflow, constant, prompt_arg, step_output, task_variable
+from mcp_baton import Argument, Retry, Step, Workflow, constant, item, prompt_arg, step_output, task_variable
 from mcp_baton.cli.workflow_graph import Graph, StepNode, graph_of, mermaid, to_json
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -102,6 +102,7 @@ def test_an_optional_argument_in_a_uri_is_a_pause() -> None:
         ({"durable": False}, ("not durable: no task", "prompt only")),
         ({"ask": True, "tool": False}, ("asks for what is missing", "prompt only")),
         ({"background": True}, ("runs in the background", "prompt and tool")),
+        ({"parallel": 8}, ("up to 8 steps at the same time", "prompt and tool")),
     ],
 )
 def test_the_notes_describe_how_the_workflow_runs(changes: dict[str, Any], notes: tuple[str, ...]) -> None:
@@ -144,6 +145,20 @@ def test_as_mermaid_a_graph_is_a_flowchart() -> None:
     assert drawn.splitlines()[9] == '    n2 -.->|"lang"| n5'
     apart = mermaid(graph(steps=[Step("one", tool="fetch"), Step("two", tool="fetch")], arguments=[]))
     assert "n0 ~~~ n1" in apart  # they keep their order without data between them
+
+
+def test_lists_conditions_and_the_order_of_steps_are_drawn() -> None:
+    each = Step("mail", {"to": item("email")}, tool="mail", each=step_output("fetch", "people"), parallel=8)
+    steps = [Step("fetch", tool="fetch"), each, Step("last", tool="fetch", after=("mail",))]
+
+    drawn = mermaid(graph(steps=steps, arguments=[], parallel=2))
+
+    assert [line.strip() for line in drawn.splitlines()[2:-4]] == [
+        'n1["2. mail<br/>calls mail<br/>once for each element of fetch.people, 8 at the same time"]:::step',
+        'n2["3. last<br/>calls fetch<br/>pauses for order_id"]:::pauses',
+        'n0 -->|"people → each"| n1',
+        'n1 -.->|"after"| n2',
+    ]
 
 
 HOSTILE = 'a"b]c#d;e<script>f&g`h\\i\nj'

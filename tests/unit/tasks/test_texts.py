@@ -8,16 +8,7 @@ from itertools import count
 import pytest
 
 from mcp_baton.exceptions import ValueLost, ValueTooLarge
-from mcp_baton.tasks.texts import (
-    VALUE_BYTES,
-    ZipWithin,
-    decoded,
-    unzipped,
-    unzipped_pieces,
-    unzipped_stream,
-    zipped,
-    zipped_length,
-)
+from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin, unzipped, zipped, zipped_length
 
 TEXT = ("é\u4e00🎉" * 5000).encode()
 
@@ -26,13 +17,6 @@ def test_a_compressed_text_comes_back_and_states_its_length() -> None:
     data = zipped(TEXT)
     assert unzipped(data) == TEXT
     assert zipped_length(data) == len(TEXT)
-
-
-@pytest.mark.parametrize("size", [1, 7, 4096, 10**7])
-def test_a_text_is_read_in_pieces_of_limited_size(size: int) -> None:
-    pieces = list(unzipped_pieces(zipped(TEXT), size))
-    assert max(map(len, pieces)) <= size
-    assert "".join(decoded(pieces)) == TEXT.decode()
 
 
 def test_a_text_over_the_limit_is_not_read() -> None:
@@ -76,19 +60,6 @@ def test_a_gzip_bomb_uses_no_memory() -> None:
         finally:
             tracemalloc.stop()
         assert peak < 3 * VALUE_BYTES, stated
-
-
-@pytest.mark.parametrize("cut", [1, 50, 10**6])
-def test_a_gzip_stream_in_parts_is_read_alike(cut: int) -> None:
-    def parts(data: bytes) -> list[bytes]:
-        return [data[place : place + cut] for place in range(0, len(data), cut)]
-
-    assert b"".join(unzipped_stream(parts(zipped(TEXT)), len(TEXT))) == TEXT
-    for damaged in (b"", zipped(TEXT)[:-9], zipped(TEXT) + b"?", zipped(TEXT)[:50] + b"?" + zipped(TEXT)[51:]):
-        with pytest.raises(ValueLost):
-            list(unzipped_stream(parts(damaged), len(TEXT)))
-    with pytest.raises(ValueLost):
-        list(unzipped_stream(parts(zipped(TEXT)), len(TEXT) - 1))
 
 
 def test_a_text_that_cannot_be_compressed_in_time_stays_uncompressed() -> None:

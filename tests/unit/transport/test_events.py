@@ -79,24 +79,11 @@ def test_every_kind_of_event_tells_the_same_request(event: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("event", [REST, HTTP_API])
-def test_base64_bodies_are_decoded(event: dict[str, Any]) -> None:
-    encoded = base64.b64encode(b"\xff\x00raw").decode()
-    assert parse_event(event | {"body": encoded, "isBase64Encoded": True}).body == b"\xff\x00raw"
-
-
-@pytest.mark.parametrize("event", [REST, HTTP_API])
 @pytest.mark.parametrize(
     ("body", "encoded"), [("%%%", True), ("Zm9v\n", True), ("ü", True), ("YQ", True), ("\ud800", False)]
 )
 def test_a_body_that_is_not_what_the_event_says_is_none(event: dict[str, Any], body: str, encoded: bool) -> None:
     assert parse_event(event | {"body": body, "isBase64Encoded": encoded}).body is None
-
-
-@pytest.mark.parametrize("event", [REST, HTTP_API])
-def test_a_missing_body_is_empty(event: dict[str, Any]) -> None:
-    without = {name: value for name, value in event.items() if name != "body"}
-    assert parse_event(without).body == b""
-    assert parse_event(event | {"body": None}).body == b""
 
 
 def test_repeated_headers_are_joined_and_win_over_the_single_ones() -> None:

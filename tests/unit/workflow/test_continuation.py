@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus, steps_of
+from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import ContinuationCall, attempts_for, continuation_batch
@@ -120,8 +120,8 @@ def test_variables_of_the_tool_are_written() -> None:
 
 
 def test_a_continuation_has_enough_attempts_for_all_changes_of_others() -> None:
-    assert attempts_for(steps_of(task("pppp")), "mail") > 2 * 2
-    assert attempts_for(steps_of(task("pppp")), "other") > 1
+    assert attempts_for(plan_of(task("pppp"), WORKFLOW), "mail") > 2 * 2
+    assert attempts_for(plan_of(task("pppp"), WORKFLOW), "other") > 1
 
 
 STATUSES = st.text("cfps", min_size=4, max_size=4)

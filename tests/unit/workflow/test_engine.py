@@ -17,7 +17,6 @@ from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUna
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.table import Connection, TaskTable
-from mcp_baton.tasks.dynamodb.task_items import TaskItems
 from mcp_baton.tasks.record import (
     LEASE_MS,
     RENEW_MS,
@@ -68,7 +67,7 @@ def client() -> Any:
 
 @pytest.fixture
 def store(client: Any) -> DynamoDBTaskStore:
-    return DynamoDBTaskStore(TaskItems(TaskTable(TABLE, Connection(lambda: client))))
+    return DynamoDBTaskStore(TaskTable(TABLE, Connection(lambda: client)))
 
 
 def workflow(*steps: Step, durable: bool = True) -> Workflow:

@@ -21,6 +21,7 @@ from mcp_baton.workflow.pause import (
     REASONS,
     AnswersRequired,
     DeadlineExceeded,
+    FailedItem,
     Interrupted,
     PauseReason,
     Question,
@@ -130,7 +131,8 @@ def sample(kind: type[Reason]) -> PauseReason:
     values: dict[object, Json] = {str: "text", bool: False, tuple[str, ...]: ["a", "b"], str | None: "optional"}
     question: Json = {"name": "reader", "question": "Who?", "schema": {"type": "string"}, "of": "user"}
     values[tuple[Question, ...]] = [question]
-    values[tuple[InvalidField, ...]] = [{"field": "c", "problem": "no"}]
+    values |= {tuple[InvalidField, ...]: [{"field": "c", "problem": "no"}], int: 1}
+    values[tuple[FailedItem, ...]] = [{"index": 2, "error": "no"}]
     members = {it.encode_name: values[it.type] for it in structs.fields(kind)}
     members |= dict.fromkeys(members.keys() & PAUSED_STEP, "pay")
     made = parse_pause({"type": str(kind.__struct_config__.tag), **members})

@@ -13,7 +13,7 @@ from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import random_fraction
 from mcp_baton.workflow.engine import Tried, attempt
-from mcp_baton.workflow.host import Attempt, Failed, Failure, Host, Outcome, Prepared, Succeeded
+from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Host, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.lease import Lease, TaskOver
 
 EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)
@@ -55,7 +55,7 @@ class Scene:
     def tried(self, retry: Retry | None, *, retryable: bool = False, drawn: Callable[[], float] = lambda: 0.5) -> Tried:
         step = Step("s", tool="t", retry=retry, retryable=retryable)
         call = Prepared("t", {}, {})
-        return attempt(step, cast("Host", self), call, None, None, cast("Lease", self), drawn)
+        return attempt(step, cast("Host", self), call, FIRST, None, cast("Lease", self), drawn)
 
     def is_safe(self) -> bool:
         return self.sure

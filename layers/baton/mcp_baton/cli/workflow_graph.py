@@ -11,6 +11,7 @@ from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.sources import (
     Constant,
     FirstOf,
+    Item,
     PromptArg,
     Source,
     StepOutput,
@@ -22,8 +23,9 @@ from mcp_baton.workflow.sources import (
 )
 
 type Kind = Literal["argument", "variable", "step"]
-type Flow = Literal["value", "path", "text", "variable"]
-"""A whole value; a field of a value; a prompt argument's text in a constant or a URI; a task variable."""
+type Flow = Literal["value", "path", "text", "variable", "order"]
+"""A whole value; a field of a value; a prompt argument's text in a constant or a URI; a task variable; no value, only
+the order of two steps."""
 
 
 class Pause(Struct, frozen=True):
@@ -176,6 +178,9 @@ def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
         notes.append(f"asks the {step.ask.of}: {step.ask.question}")
     if step.when is not None:
         notes.append(f"only if {step.when}")
+    if step.each is not None:
+        beside = f", {step.parallel} at the same time" if step.parallel > 1 else ""
+        notes.append(f"once for each element of {written(step.each)}{beside}")
     if step.checkpoint:
         notes.append("checkpoint: written before the next step")
     if step.retry:
@@ -203,7 +208,7 @@ def _input(name: str, of: Literal["tool", "resource"], source: Source) -> Input:
             text = argument
         case StepOutput(binding, path):
             text = ".".join(filter(None, (binding, path)))
-        case FirstOf():
+        case FirstOf() | Item():
             text = written(source)
         case _:
             text = f"task variable {'.'.join(filter(None, (source.name, source.path)))}"
@@ -213,11 +218,12 @@ def _input(name: str, of: Literal["tool", "resource"], source: Source) -> Input:
 def _edges(step: Step, workflow: Workflow, given: Mapping[str, Argument], setters: Mapping[str, str]) -> Iterator[Edge]:
     target = f"step:{step.name}"
     of_condition = [("when", source) for it in step.comparisons for source in sources_of(it)]
-    given_sources = (*step.arguments.items(), *step.template_bindings.items(), *of_condition)
+    listed = [] if step.each is None else [("each", step.each)]
+    given_sources = (*step.arguments.items(), *step.template_bindings.items(), *of_condition, *listed)
     for name, source in ((name, part) for name, whole in given_sources for part in parts_of(whole)):
         match source:
-            case FirstOf():
-                pass  # its parts are here
+            case FirstOf() | Item():
+                pass  # the parts of the one, and the list of the other, are here
             case PromptArg(argument):
                 yield Edge(f"argument:{argument}", target, "value", name)
             case Constant(value):
@@ -231,6 +237,7 @@ def _edges(step: Step, workflow: Workflow, given: Mapping[str, Argument], setter
                 yield _variable_edge(source, target, name, setters)
     for argument in in_texts(step, given):
         yield Edge(f"argument:{argument}", target, "text", argument)
+    yield from (Edge(f"step:{name}", target, "order", "after") for name in step.after)
 
 
 def _variable_edge(source: TaskVariable, target: str, name: str, setters: Mapping[str, str]) -> Edge:
@@ -245,6 +252,8 @@ def _notes(workflow: Workflow) -> Iterator[str]:
         yield "not durable: no task"
     if workflow.background:
         yield "runs in the background"
+    if workflow.parallel > 1:
+        yield f"up to {workflow.parallel} steps at the same time"
     if workflow.ask:
         yield "asks for what is missing"
     yield "prompt and tool" if workflow.has_workflow_tool else "prompt only"
@@ -278,7 +287,7 @@ def mermaid(graph: Graph) -> str:
         if (one, other) not in arrows:
             lines.append(f"{ids[one]} ~~~ {ids[other]}")
     for (source, target), edges in arrows.items():
-        arrow = "-.->" if all(edge.flow == "text" for edge in edges) else "-->"
+        arrow = "-.->" if all(edge.flow in ("text", "order") for edge in edges) else "-->"
         label = "<br/>".join(dict.fromkeys(_escaped(_label(edge)) for edge in edges))
         lines.append(f'{ids[source]} {arrow}|"{label}"| {ids[target]}')
     return "\n    ".join((*lines, *_STYLES)) + "\n"
@@ -301,7 +310,7 @@ def _lines(node: Node) -> Iterator[str]:
 def _label(edge: Edge) -> str:
     """Return `email → to`, or one name if both are equal."""
     name = edge.path or edge.source.partition(":")[2]
-    if name == edge.argument or (edge.flow == "value" and edge.source.startswith("step:")):
+    if name == edge.argument or (edge.flow in ("value", "order") and edge.source.startswith("step:")):
         return edge.argument
     return f"{name} → {edge.argument}"
 

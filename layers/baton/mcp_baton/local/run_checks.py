@@ -16,6 +16,7 @@ from mcp_baton.hints import meant
 from mcp_baton.local.faults import Definitions, Fault, Site, function_site
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.server import Server
+from mcp_baton.workflow.checking import output_of
 from mcp_baton.workflow.definition import Step, ToolFunction, Workflow
 from mcp_baton.workflow.resolve import kinds_at
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, as_text, placeholders
@@ -149,7 +150,7 @@ class WorkflowChecks:
             return _kinds(lambda: _schema_of(ask.returns), source.path)
         tool = self._tools[producer.name]
         output = tool.output if tool else None
-        return None if output is None else _kinds(lambda: output.value_schema, source.path)
+        return None if output is None else _kinds(lambda: output_of(producer, output.value_schema), source.path)
 
     def _missing(self, step: Step, tool: Tool) -> Iterator[Fault]:
         """Yield required parameters without a value. Guidance shows that the model is meant to fill them in."""

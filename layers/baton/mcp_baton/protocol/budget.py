@@ -39,11 +39,9 @@ class Budget(Struct):
         return min(self.left, self.unread)
 
     def read(self, size: int) -> None:
-        """Count stored values that are read, bytes."""
         self.unread -= size
 
     def take(self, size: int) -> None:
-        """Count a part of the answer, bytes."""
         self.left -= size
 
     def refuses(self, method: str, size: int) -> bool:

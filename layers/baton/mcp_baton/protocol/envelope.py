@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import (
     HEADER_MISMATCH,
@@ -120,24 +121,17 @@ class Envelope(Struct, frozen=True):
         return shows_apps(self.capabilities)
 
 
-class Refusal(Struct, frozen=True):
-    """The first problem of a request's options, as the fields of a JSON-RPC error."""
-
-    code: int
-    message: str
-    data: Json = None
-
-
-def classify(message: Request | Notification, headers: Mapping[str, str]) -> Envelope | Refusal:
-    """Determine the era of a message and check its options. Names of headers are in lower case."""
+def classify(message: Request | Notification, headers: Mapping[str, str]) -> Envelope:
+    """Determine the era of a message and check its options. Names of headers are in lower case. Raises
+    `ProtocolError`."""
     meta = message.params.get("_meta", {})
     if not isinstance(meta, Mapping):
-        return Refusal(INVALID_PARAMS, "Invalid params: `_meta` must be an object")
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `_meta` must be an object")
     header = headers.get(VERSION_HEADER)
     if _is_stateless(message.method, meta, header):
         return _stateless(message, meta, headers)
     if header is not None and header not in HANDSHAKE_REVISIONS:
-        return _unsupported(header)
+        raise _unsupported(header)
     session = headers.get(_SESSION_HEADER)
     declared = None if session is None else capabilities_in(session)
     known = declared is not None
@@ -150,20 +144,20 @@ def _is_stateless(method: str, meta: JsonObject, header: str | None) -> bool:
     return header in STATELESS_REVISIONS and method != "initialize"
 
 
-def _stateless(message: Request | Notification, meta: JsonObject, headers: Mapping[str, str]) -> Envelope | Refusal:
+def _stateless(message: Request | Notification, meta: JsonObject, headers: Mapping[str, str]) -> Envelope:
     if isinstance(message, Notification):
         # The revision defines no client notifications over HTTP, and no headers or `_meta` for them.
         return Envelope(Era.STATELESS, STATELESS_REVISIONS[0], meta, {}, None, None)
     revision, capabilities = meta.get(VERSION_KEY), meta.get(CAPABILITIES_KEY)
     if not isinstance(revision, str):
-        return Refusal(INVALID_PARAMS, f"Invalid params: `_meta` needs {VERSION_KEY!r}, a string")
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta` needs {VERSION_KEY!r}, a string")
     if not isinstance(capabilities, Mapping):
-        return Refusal(INVALID_PARAMS, f"Invalid params: `_meta` needs {CAPABILITIES_KEY!r}, an object")
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta` needs {CAPABILITIES_KEY!r}, an object")
     mismatch = _header_mismatch(message, revision, headers)
     if mismatch:
-        return Refusal(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
+        raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
     if revision not in STATELESS_REVISIONS:
-        return _unsupported(revision)
+        raise _unsupported(revision)
     return _envelope(Era.STATELESS, revision, meta, capabilities)
 
 
@@ -195,18 +189,18 @@ def decode_header(value: str) -> str | None:
 
 def _envelope(
     era: Era, revision: str, meta: JsonObject, capabilities: JsonObject, *, is_known: bool = True
-) -> Envelope | Refusal:
+) -> Envelope:
     token, level = meta.get("progressToken"), meta.get(LOG_LEVEL_KEY)
     if token is not None and (isinstance(token, bool) or not isinstance(token, str | int)):
-        return Refusal(INVALID_PARAMS, "Invalid params: `_meta.progressToken` must be a string or an integer")
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `_meta.progressToken` must be a string or an integer")
     if level is not None and level not in LOG_LEVELS:
-        return Refusal(INVALID_PARAMS, f"Invalid params: {LOG_LEVEL_KEY!r} must be one of {', '.join(LOG_LEVELS)}")
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: {LOG_LEVEL_KEY!r} must be one of {', '.join(LOG_LEVELS)}")
     return Envelope(era, revision, meta, capabilities, token, None if level is None else str(level), is_known)
 
 
-def _unsupported(revision: str) -> Refusal:
+def _unsupported(revision: str) -> ProtocolError:
     data: Json = {"supported": list(REVISIONS), "requested": revision}
-    return Refusal(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
+    return ProtocolError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
 
 
 def session_id(declared: Collection[str], random: bytes) -> str:

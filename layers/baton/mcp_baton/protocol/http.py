@@ -35,8 +35,6 @@ class HttpRequest(Struct, frozen=True):
 
 
 class HttpResponse(Struct, frozen=True):
-    """A whole response."""
-
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
@@ -46,11 +44,7 @@ class StreamSink(Protocol):
     """A streamed response. Used by one thread. The caller of the application closes it."""
 
     def write(self, data: bytes) -> None:
-        """Send these bytes now.
-
-        Raises:
-            ClientGone: the client disconnected.
-        """
+        """Send these bytes now. Raises `ClientGone` if the client disconnected."""
 
 
 class ClientGone(Exception):

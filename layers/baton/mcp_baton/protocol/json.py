@@ -48,12 +48,9 @@ def dumps_spaced(value: object) -> str:
 
 
 def loads(text: str | bytes, levels: int | None = None) -> Json:
-    """Return the value of a JSON text, in which lists and objects are nested up to `levels` deep.
-
-    Raises:
-        ValueError: the text is not JSON (RFC 8259, so `NaN` and infinities are invalid), is nested too deep
-            (`TooDeep`), or contains a number that is too large for a float.
-    """
+    """Return the value of a JSON text, in which lists and objects are nested up to `levels` deep. Raises `ValueError`
+    if the text is not JSON (RFC 8259, so `NaN` and infinities are invalid), is nested too deep (`TooDeep`), or contains
+    a number that is too large for a float."""
     if not isinstance(text, str):
         text = text.decode()
     try:

@@ -48,16 +48,12 @@ type RequestId = str | int
 
 
 class Request(Struct, frozen=True):
-    """A message that requires a response."""
-
     id: RequestId
     method: str
     params: JsonObject
 
 
 class Notification(Struct, frozen=True):
-    """A message without a response."""
-
     method: str
     params: JsonObject
 

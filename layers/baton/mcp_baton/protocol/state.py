@@ -47,11 +47,8 @@ class Seal(Struct, frozen=True):
     """Whether the key was created by this process, so that other processes reject its states."""
 
     def seal(self, content: JsonObject, binding: str, now_s: int, lifetime_s: int = LIFETIME_S) -> str:
-        """Return a signed state, bound to the caller and the request (`binding_of`). `now_s` are epoch seconds.
-
-        Raises:
-            KeyUnavailable: no key is available.
-        """
+        """Return a signed state, bound to the caller and the request (`binding_of`). `now_s` are epoch seconds. Raises
+        `KeyUnavailable` if no key is available."""
         payload = dumps({"content": content, "binding": binding, "expires": now_s + lifetime_s}).encode()
         return f"{to_base64url(payload)}.{to_base64url(_sign(next(iter(self.keys())), payload))}"
 
@@ -102,11 +99,8 @@ def to_base64url(data: bytes) -> str:
 
 
 def from_base64url(text: str) -> bytes:
-    """Decode a text of `to_base64url`. Each value has exactly one valid text.
-
-    Raises:
-        ValueError: the text is invalid.
-    """
+    """Decode a text of `to_base64url`. Each value has exactly one valid text. Raises `ValueError` if the text is
+    invalid."""
     padded = text.translate(_FROM_URL) + "=" * (-len(text) % 4)
     data = binascii.a2b_base64(padded, strict_mode=True)
     if to_base64url(data) != text:  # the other alphabet, or unused bits in the last character

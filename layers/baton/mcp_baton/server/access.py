@@ -106,7 +106,6 @@ def is_local_host(host: str) -> bool:
 
 
 def is_preflight(request: HttpRequest) -> bool:
-    """Whether a request is a preflight of a browser."""
     return request.method == "OPTIONS" and "access-control-request-method" in request.headers
 
 
@@ -124,7 +123,6 @@ NO_HEADER: Final = (
 
 
 def forbidden(owner: str | None, *, local: bool) -> str | None:
-    """Why a caller is refused; `None` if it is not."""
     if owner is None:
         return NO_HEADER if local else NO_IDENTITY
     size = len(to_text(owner).encode())

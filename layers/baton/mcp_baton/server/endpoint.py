@@ -6,7 +6,7 @@ from typing import Final
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget, batch_budget, no_room
-from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, Envelope, Era, Refusal, classify
+from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, Envelope, Era, classify
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import (
@@ -121,9 +121,9 @@ class Endpoint:
         if isinstance(message, Response):
             _, tasks = self._services.for_caller(request.claims, exchange)
             return take_answer(tasks, request.owner, message, self._services)
-        envelope = classify(message, request.headers)
-        if isinstance(envelope, Refusal):
-            error = ProtocolError(envelope.code, envelope.message, envelope.data)
+        try:
+            envelope = classify(message, request.headers)
+        except ProtocolError as error:
             known = message.id if isinstance(message, jsonrpc.Request) else None
             return whole(HTTP_STATUS[error.code], error_message(known, error))
         if isinstance(message, Notification):

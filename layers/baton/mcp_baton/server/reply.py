@@ -6,12 +6,13 @@ Streamable HTTP.
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from mcp_baton.protocol.http import ClientGone, Exchange, HttpResponse, StreamSink
 from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
 from mcp_baton.protocol.jsonrpc import notification_message, request_message
+from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +24,9 @@ STREAM_HEADERS: Mapping[str, str] = MappingProxyType(
         "X-Accel-Buffering": "no",
     }
 )
+
+PIECE_CHARACTERS = 65_536
+"""How much of a long text is written at once."""
 
 
 class Reply:
@@ -41,11 +45,12 @@ class Reply:
     ) -> None:
         self._exchange = exchange
         self._takes_stream = takes_stream
-        self._long: tuple[str, Iterable[str]] | None = None
+        self._long: tuple[str, str] | None = None
         self._streams = streams
         self._may_stream = may_stream
         self._sink: StreamSink | None = None
         self._gone = False
+        self._quiet_s = 0.0
 
     @property
     def silent(self) -> bool:
@@ -59,14 +64,10 @@ class Reply:
     def can_stream(self) -> bool:
         return self._takes_stream and self._exchange.can_stream
 
-    def in_pieces(self, pieces: Iterable[str]) -> str:
-        """Keep a long text out of memory: its pieces are read once, while the result is written.
-
-        Returns:
-            The placeholder for the text in the result.
-        """
+    def in_pieces(self, text: str) -> str:
+        """Write a long text in pieces, as a part of the result. Returns the placeholder for it in the result."""
         mark = os.urandom(16).hex()
-        self._long = (mark, pieces)
+        self._long = (mark, text)
         return mark
 
     @property
@@ -85,10 +86,19 @@ class Reply:
         if self._streams or self._sink is not None:
             self._write(b": keep-alive\n\n")
 
-    def keep_open(self) -> None:
-        """Send a comment line, and open the stream for it if the client accepts one."""
-        if self._sink is not None or ((self._streams or self._may_stream) and self._exchange.can_stream):
-            self._write(b": keep-alive\n\n")
+    def pause(self, seconds: float, sleep: Callable[[float], None]) -> None:
+        """Wait, unless the client is gone. Sends a comment line after each `KEEP_ALIVE_S`, and opens the stream for it
+        if the client accepts one."""
+        while seconds > 0 and not self._gone:
+            part_s = min(seconds, KEEP_ALIVE_S - self._quiet_s)
+            sleep(part_s)
+            seconds -= part_s
+            self._quiet_s += part_s
+            if self._quiet_s < KEEP_ALIVE_S:
+                continue
+            self._quiet_s = 0.0
+            if self._sink is not None or ((self._streams or self._may_stream) and self._exchange.can_stream):
+                self._write(b": keep-alive\n\n")
 
     def result(self, message: Mapping[str, Json]) -> HttpResponse | None:
         if self._long is not None:
@@ -105,11 +115,11 @@ class Reply:
         self._write(_event(message))
         return None
 
-    def _write_long(self, message: str, mark: str, pieces: Iterable[str]) -> None:
+    def _write_long(self, message: str, mark: str, text: str) -> None:
         head, _, tail = message.partition(mark)
         self._write(f"event: message\ndata: {head}".encode())
-        for piece in pieces:
-            self._write(escaped(piece).encode())
+        for start in range(0, len(text), PIECE_CHARACTERS):
+            self._write(escaped(text[start : start + PIECE_CHARACTERS]).encode())
         self._write(f"{tail}\n\n".encode())
 
     def _write(self, data: bytes) -> None:

@@ -73,6 +73,9 @@ class Request(Execution, frozen=True, kw_only=True):
     def elapsed_s(self) -> float:
         return self.services.clock() - self.began_s
 
+    def pause(self, seconds: float) -> None:
+        self.reply.pause(seconds, self.services.sleep)
+
     def reply_due_s(self) -> float:
         """When the client stops waiting for the reply, on `Services.clock` (docs/workflows.md, As a tool)."""
         return self.began_s + self.server.options.reply_budget_s

@@ -22,6 +22,7 @@ from mcp_baton.server.definitions.labels import (
     required,
     scopes_in,
     variables_set,
+    workflow_names,
 )
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import APP_URI, SCHEME, Resource, is_own
@@ -125,6 +126,7 @@ class Server:
         input_schema: JsonObject | None = None,
         requires: Sequence[str] = (),
         sets: Sequence[str] = (),
+        only_in: Sequence[str] = (),
         **options: Unpack[ToolOptions],
     ) -> Registrar: ...
     def tool(self, function: Any = None, **options: Any) -> Any:
@@ -143,6 +145,7 @@ class Server:
         input_schema: JsonObject | None = None,
         requires: Sequence[str] = (),
         sets: Sequence[str] = (),
+        only_in: Sequence[str] = (),
         **options: Unpack[ToolOptions],
     ) -> F:
         """Publish a function as a tool.
@@ -159,6 +162,8 @@ class Server:
                 signature.
             requires: Scopes. For a caller who lacks one of them, the tool does not exist.
             sets: The task variables that it sets. If one of them is missing, a handoff names the tool.
+            only_in: The names of workflows. The tool runs only as a step of them, when it is that step's turn
+                (docs/tools.md, Only in a workflow).
             options: Its labels, and how it may run as a task: see `ToolOptions`.
 
         Returns:
@@ -173,7 +178,8 @@ class Server:
             what, labels = f"tool {name!r}", dict[str, Any](options)
             scopes, variables, tasks = required(requires, what), variables_set(sets, what), task_support(labels, what)
             own = labels_of(labels, what, TOOL_OPTIONS)
-            self._add("tool", name, Tool(function, name, own, input_schema, scopes, variables, tasks), self.tools)
+            made = Tool(function, name, own, input_schema, scopes, variables, tasks, workflow_names(only_in, what))
+            self._add("tool", name, made, self.tools)
         return function
 
     def resource(
@@ -339,7 +345,7 @@ class Server:
             tools, resources, prompts = {**self.tools}, {**self.resources}, {**self.prompts}
             workflows, completions = {**self.workflows}, {**self.completions}
             for tool in list(other.tools.values()):
-                self._add("tool", prefix + tool.name, tool.renamed(prefix + tool.name), tools)
+                self._add("tool", prefix + tool.name, tool.renamed(prefix), tools)
             for resource in list(other.resources.values()):
                 self._add("resource", resource.uri, resource, resources)
             for prompt in list(other.prompts.values()):
@@ -369,7 +375,7 @@ class Server:
         """
         if (listener := collector()) is not None and listener.collects:
             return  # `baton check` checks the server itself, once its file is loaded
-        if in_full or self.workflows:
+        if in_full or self.workflows or any(tool.only_in for tool in self.tools.values()):
             from mcp_baton.server.definitions.workflow_checks import checked_workflows, undescribed
 
             if in_full and (refused := next(undescribed(self.tools, self.resources, self.prompts), None)):

@@ -17,7 +17,7 @@ from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import TO_GO_ON, WorkflowTool
-from mcp_baton.tasks.record import EXTRA_PREFIX, StepStatus, TaskPage, TaskRecord, steps_of
+from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.definition import TASK_ID, Argument, Workflow
 
@@ -87,7 +87,6 @@ class ServerView(Struct, frozen=True):
         return made
 
     def required(self, tool: str) -> frozenset[str]:
-        """The names of a tool's required arguments."""
         return self.tools[tool].signature.required
 
     def carries(self, size: int) -> bool:
@@ -130,7 +129,13 @@ def may_use(seen: ServerView, task: TaskRecord) -> bool:
     called = None if task.job is None else task.job.work.tool
     if called is not None and called not in seen.tools and called not in seen.workflow_tool_names:
         return False
-    ran = {step["tool"] for step in steps_of(task) if "tool" in step and step["status"] != StepStatus.PENDING}
+    ran = {
+        step["tool"]
+        for step in steps_of(task)
+        if "tool" in step
+        # The elements of a list may have results before the step has ended.
+        and (step["status"] != StepStatus.PENDING or f"{ITEMS_PREFIX}{step['name']}" in task.variables)
+    }
     extra = {name.removeprefix(EXTRA_PREFIX) for name in task.variables if name.startswith(EXTRA_PREFIX)}
     return ran | extra <= seen.tools.keys()
 

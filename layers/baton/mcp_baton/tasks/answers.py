@@ -4,8 +4,7 @@ A client of a handshake revision answers a question with a POST of its own, whic
 passes the answer to the invocation that waits for it.
 """
 
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Protocol
 
 from mcp_baton.protocol.json import JsonObject
@@ -35,23 +34,9 @@ class AnswerStore(Protocol):
         """Close a question, answered or not: one `DeleteItem`."""
 
 
-def wait_for_answer(
-    store: AnswerStore,
-    owner: str,
-    question: str,
-    *,
-    waiting: Callable[[], None],
-    sleep: Callable[[float], None] = time.sleep,
-) -> JsonObject:
-    """Poll for an answer, with growing pauses. `waiting` is called before each poll, and raises an exception to
-    stop."""
-    from random import uniform
-
-    pause = FIRST_WAIT_S
+def growing_pauses() -> Iterator[float]:
+    """How long to wait between two looks for an answer, seconds."""
+    pause_s = FIRST_WAIT_S
     while True:
-        waiting()
-        found = store.answered(owner, question)
-        if found is not None:
-            return found
-        sleep(uniform(pause / 2, pause))
-        pause = min(pause * 1.5, LONGEST_WAIT_S)
+        yield pause_s
+        pause_s = min(pause_s * 1.5, LONGEST_WAIT_S)

@@ -20,15 +20,12 @@ class Dispatcher(Protocol):
     """Invokes the worker asynchronously, on AWS with Lambda's `InvocationType=Event`."""
 
     def dispatch(self, event: JsonObject) -> None:
-        """Hand the event over. When this returns, it was accepted, but the job may not have begun.
-
-        Raises:
-            NotDispatched: it was not accepted, or that is unknown.
-        """
+        """Hand the event over. When this returns, it was accepted, but the job may not have begun. Raises
+        `NotDispatched` if it was not accepted, or that is unknown."""
 
 
 class JobStore(Protocol):
-    """The operations on jobs. Each is one conditional write.
+    """The operations on jobs. Each is one conditional write, if nothing else is said.
 
     `TaskStore` creates, reads, renews, completes and cancels jobs as any other task. The errors that are common to all
     methods are those of `TaskStore`.
@@ -96,6 +93,5 @@ class JobStore(Protocol):
         """
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
-        """Release the claim for a new worker: the job has all its attempts again, one more dispatch is noted, and the
-        task lives for at least this much longer, if its maximum allows. Raises `ClaimLost`.
-        """
+        """Release the claim for a new worker, after `extend`: the job has all its attempts again, and one more dispatch
+        is noted. Raises `ClaimLost`."""

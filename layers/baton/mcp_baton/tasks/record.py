@@ -15,6 +15,7 @@ PAUSE_REASON = "_workflow.pause_reason"
 RESULT_PREFIX = "_workflow.result."
 CALL_PREFIX = "_workflow.call."
 EXTRA_PREFIX = "_workflow.extra."
+ITEMS_PREFIX = "_workflow.items."
 SCHEMA_VERSION = 1
 
 PAUSED = "paused: waits for the model"

@@ -34,15 +34,13 @@ class Timing(Struct, frozen=True):
 
 
 class StepWrite(Struct, frozen=True):
-    """One step's new status and result.
+    """One step's new status and result. `None` as `call` or `timing` does not change what is stored.
 
     Attributes:
         index: The step's place in `_workflow.progress.steps`.
         expected: The status that must still be stored. Otherwise the whole write fails.
-        status: The new status; equal to `expected` if only the result changes.
         result: The value to store. A skipped step has none.
-        call: The arguments of the continuation that made the result. `None` does not change them.
-        timing: When the step ran; `None` does not change the stored timing.
+        call: The arguments of the continuation that made the result.
     """
 
     index: int
@@ -72,17 +70,14 @@ class Batch(Struct, frozen=True):
     """Everything that one `UpdateItem` writes.
 
     Attributes:
-        steps: The steps to write. Each requires its expected status.
         unchanged: Other steps, by their place, that must still have these statuses.
-        pause: The change of the pause reason.
+        same_version: Whether the task must be exactly as it was read: no other writer has changed it.
         variables: Other task variables to set. The last writer wins.
-        removed: Names of task variables to remove.
         result: The task's final result. With one, the task becomes `completed`.
         by_client: Whether a client supplied the result.
         definition: The task's new definition. The new progress is among `variables`.
-        claim: The claim of the run that writes. The write requires it, and renews it. `None` for a continuation, which
-            needs no claim.
-        release: Whether the write releases the claim.
+        claim: The claim of the run that writes. The write requires it, and renews or releases it. `None` for a
+            continuation, which needs no claim.
         message: The task's new status message; `None` does not change it.
         token: Identifies the write, with the time when it was created (epoch milliseconds). Of all writes with the same
             token, one is applied. So an attempt that arrives late is not applied after a later one. `None` creates one.
@@ -99,6 +94,7 @@ class Batch(Struct, frozen=True):
     release: bool = False
     message: str | None = None
     unchanged: Mapping[int, StepStatus] = field(default_factory=dict)
+    same_version: bool = False
     token: tuple[str, int] | None = None
 
 
@@ -129,8 +125,7 @@ class TaskStore(Protocol):
         """The same store for one request: nothing is retried that the function has no time for (`None`: no limit)."""
 
     def now_ms(self) -> int:
-        """The time by which claims end, epoch milliseconds. It is the wall clock, which runs while a function is
-        frozen."""
+        """The wall clock, epoch milliseconds. It runs while a function is frozen."""
 
     def create(self, task: NewTask) -> TaskRecord:
         """Create a `working` task: one `PutItem`; before it, the requests for large values and for the owner's limit.
@@ -152,11 +147,7 @@ class TaskStore(Protocol):
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         """Read one page of the owner's tasks, newest first, without expired ones: one or more `Query` requests for each
-        shard.
-
-        Raises:
-            ValueError: this store did not create the cursor.
-        """
+        shard. Raises `ValueError` if this store did not create the cursor."""
 
     def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
         """Claim a task of this workflow that has no live claim, and read it: one `UpdateItem`.
@@ -168,23 +159,14 @@ class TaskStore(Protocol):
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
         """Renew a claim until its new end, or release it (an end of 0): one `UpdateItem`, sent once. Only the claim of
-        the returned task is new.
-
-        Raises:
-            ClaimLost: another run has taken the task over.
-        """
+        the returned task is new. Raises `ClaimLost` if another run has taken the task over."""
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
-        """Write a batch to a live task: the end of a run, a checkpoint, or a continuation. One `UpdateItem`; before it,
-        the requests for large values.
-
-        Args:
-            task: The task as it was last read, created or returned by a `Conflict`.
-            batch: What to write, and what must still be true.
+        """Write a batch to a live task, as it was last read: the end of a run, a checkpoint, or a continuation. One
+        `UpdateItem`; before it, the requests for large values.
 
         Raises:
-            Conflict: a step or the pause reason is not as expected, or the task has another definition than when it was
-                read. Nothing was written.
+            Conflict: the task is not as the batch expects. Nothing was written.
             ClaimLost: the batch has a claim, and another run has taken the task over. Nothing was written.
             StoreError: the batch does not fit, even if its values are replaced.
         """
@@ -194,11 +176,8 @@ class TaskStore(Protocol):
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
         """Make a live task `completed`: one `UpdateItem`. A large result takes a `GetItem` and the requests for its
-        value before. `by_client`, whether a client supplied the result, is stored and shown with it.
-
-        Raises:
-            TooLarge: the result does not fit.
-        """
+        value before. `by_client`, whether a client supplied the result, is stored and shown with it. Raises `TooLarge`
+        if the result does not fit."""
 
 
 def timings_of(task: TaskRecord) -> dict[str, Timing]:

@@ -4,10 +4,9 @@ A compressed text is a gzip stream (RFC 1952). Its last four bytes are the lengt
 without decompressing. It is verified when the text is decompressed.
 """
 
-import codecs
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from mcp_baton.exceptions import ValueLost, ValueTooLarge
@@ -42,9 +41,6 @@ def from_text(stored: str) -> str:
 
 VALUE_BYTES: Final = 6_000_000
 """The longest JSON text that is read back, bytes. A request's body has the same limit."""
-
-PIECE_BYTES: Final = 65_536
-"""The size of pieces in which a text is passed on, bytes."""
 
 ZIPPED_AT_ONCE: Final = 262_144
 """How much is compressed before the time is checked again, bytes."""
@@ -95,44 +91,15 @@ def check_readable(text_bytes: int) -> None:
 
 
 def unzipped(data: bytes) -> bytes:
-    """The whole text in a gzip stream. Raises `ValueLost` if it is damaged, `ValueTooLarge` if it states more than is
+    """The text in a gzip stream. Raises `ValueLost` if it is damaged, `ValueTooLarge` if it states more than is
     read."""
-    return b"".join(unzipped_pieces(data, VALUE_BYTES))
-
-
-def unzipped_pieces(data: bytes, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The text in a gzip stream, in pieces. Raises as `unzipped`: then discard the pieces before."""
-    return unzipped_stream((data,), zipped_length(data), piece_bytes)
-
-
-def unzipped_stream(parts: Iterable[bytes], length: int, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The text of this length, bytes, in a gzip stream that comes in parts, cut anywhere. Raises as
-    `unzipped_pieces`."""
+    length = zipped_length(data)
     check_readable(length)
     unzip = zlib.decompressobj(_GZIP)
-    came = 0
     try:
-        for part in parts:
-            rest = part
-            while not unzip.eof:
-                piece = unzip.decompress(rest, min(piece_bytes, length - came + 1))
-                rest, came = unzip.unconsumed_tail, came + len(piece)
-                if came > length:
-                    raise ValueLost(length, _DAMAGED)
-                if not piece:
-                    break
-                yield piece
-            if unzip.eof and (unzip.unused_data or rest):
-                raise ValueLost(length, _DAMAGED)
+        text = unzip.decompress(data, length + 1)
     except zlib.error as error:
         raise ValueLost(length, _DAMAGED) from error
-    if not unzip.eof or came != length:
+    if not unzip.eof or unzip.unused_data or len(text) != length:
         raise ValueLost(length, _DAMAGED)
-
-
-def decoded(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Pieces of UTF-8, cut anywhere, as text. Raises `UnicodeDecodeError`."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for piece in pieces:
-        yield decoder.decode(piece)
-    yield decoder.decode(b"", final=True)
+    return text

@@ -1,7 +1,7 @@
 """The values of a task: decoded or fetched when they are read, and measured without reading them."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -21,7 +21,7 @@ class Weight(Struct, frozen=True):
 
 
 class StoredValues(Mapping[str, Json]):
-    """Stored values by name. The store can measure them, and return them in pieces, without decoding."""
+    """Stored values by name. The store can measure them, and return their texts, without decoding."""
 
     __slots__ = ()
 
@@ -33,8 +33,8 @@ class StoredValues(Mapping[str, Json]):
         """Whether a value has this JSON text, by its stored length and digest; `None` if only reading it can tell."""
 
     @abstractmethod
-    def text(self, name: str) -> Iterator[str]:
-        """A value's JSON text, in pieces. Raises `StoreError`: then discard the pieces before."""
+    def text(self, name: str) -> str:
+        """A value's JSON text. Raises `StoreError`."""
 
     @abstractmethod
     def read_ahead(self, names: Iterable[str]) -> None:
@@ -73,11 +73,10 @@ def holds(task: TaskRecord, name: str, text: bytes) -> bool | None:
     return values.holds(name, text) if isinstance(values, StoredValues) and name in values else None
 
 
-def text_of(task: TaskRecord, name: str) -> Iterator[str]:
-    """The JSON text of a task's variable, or of its `FINAL_RESULT`, in pieces. Raises `KeyError`, or `StoreError` as
-    `StoredValues.text`."""
+def text_of(task: TaskRecord, name: str) -> str:
+    """The JSON text of a task's variable, or of its `FINAL_RESULT`. Raises `KeyError` or `StoreError`."""
     values, key = _place(task, name)
-    return values.text(key) if isinstance(values, StoredValues) else iter((dumps(values[key]),))
+    return values.text(key) if isinstance(values, StoredValues) else dumps(values[key])
 
 
 def _place(task: TaskRecord, name: str) -> tuple[JsonObject, str]:

@@ -20,8 +20,9 @@ class TaskVariables(MutableMapping[str, Json]):
     `_workflow.` belong to the engine and can only be read (docs/workflows.md).
     """
 
-    def __init__(self, stored: Mapping[str, Json]) -> None:
+    def __init__(self, stored: Mapping[str, Json], names: set[str] | None = None) -> None:
         self._stored = stored
+        self._names: set[str] = set() if names is None else names
         # As texts, so that a tool cannot change a value after it has set it.
         self._changed: dict[str, str] = {}
         self._removed: set[str] = set()
@@ -56,6 +57,22 @@ class TaskVariables(MutableMapping[str, Json]):
         if name in self._stored:
             self._removed.add(name)
 
+    def branch(self) -> "TaskVariables":
+        """The same variables for a call that runs beside others. Its changes are added by `merge` when it has ended.
+        Branches share the limit on changes."""
+        self._names |= self._changed.keys() | self._removed
+        return TaskVariables(self, self._names)
+
+    def merge(self, branch: "TaskVariables") -> None:
+        """Add the changes of a branch."""
+        for name in branch.removed:
+            self._changed.pop(name, None)
+            if name in self._stored:
+                self._removed.add(name)
+        for name, value in branch.changed.items():
+            self._changed[name] = dumps(value)
+            self._removed.discard(name)
+
     def close(self) -> None:
         """Refuse further changes: the tool was abandoned, and its changes are being written."""
         self._closed = True
@@ -79,9 +96,10 @@ class TaskVariables(MutableMapping[str, Json]):
         for prefix, whose in ((ENGINE_PREFIX, "the engine"), (MCP_PREFIX, "MCP")):
             if name.startswith(prefix):
                 raise ValueError(f"task variable {name!r}: names beginning with {prefix!r} belong to {whose}")
-        changes = self._changed.keys() | self._removed
+        changes = self._changed.keys() | self._removed | self._names
         if name not in changes and len(changes) >= MAX_VARIABLES:
             raise ValueError(f"task variable {name!r}: at most {MAX_VARIABLES} variables can change at once")
+        self._names.add(name)
 
 
 def _text(name: str, value: Json) -> str:

@@ -108,7 +108,7 @@ class LambdaExchange:
     def __init__(self, request_id: str, context: object, opener: StreamOpener | None = None) -> None:
         clock = getattr(context, "get_remaining_time_in_millis", None)
         self.request_id = request_id
-        self.remaining_ms = clock if callable(clock) else _unlimited
+        self.remaining_ms = clock if callable(clock) else lambda: None
         self.streamed = False
         self._added: Mapping[str, str] = {}
         self._opener = opener
@@ -116,7 +116,6 @@ class LambdaExchange:
 
     @property
     def can_stream(self) -> bool:
-        """Whether the client receives a stream while it is written."""
         return self._opener is not None
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
@@ -124,7 +123,6 @@ class LambdaExchange:
         self._added = {**self._added, **headers}
 
     def with_added_headers(self, response: HttpResponse) -> HttpResponse:
-        """Return the response with the added headers."""
         return replace(response, headers={**self._added, **response.headers}) if self._added else response
 
     def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
@@ -151,10 +149,6 @@ class _CollectedStream(Struct):
 
     def write(self, data: bytes) -> None:
         self.body += data
-
-
-def _unlimited() -> None:
-    return None
 
 
 def _error(status: int, error: str, request_id: str) -> HttpResponse:

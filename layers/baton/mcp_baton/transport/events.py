@@ -37,11 +37,7 @@ class HttpEvent(Protocol):
 
 
 def parse_event(event: object) -> HttpEvent:
-    """Read an event.
-
-    Raises:
-        EventError: the event has an unknown format, or a member with a wrong type.
-    """
+    """Read an event. Raises `EventError` if the event has an unknown format, or a member with a wrong type."""
     if not isinstance(event, Mapping):
         raise EventError(f"the event is a {type(event).__name__}: {EXPECTED}")
     if event.get("version") == "2.0":
@@ -67,7 +63,6 @@ class RestApiEvent:
         self.request_context = _mapping(event, "requestContext")
 
     def result(self, response: HttpResponse) -> dict[str, Any]:
-        """Return a response in format 1.0."""
         return {"statusCode": response.status, "headers": dict(response.headers), **_encoded_body(response.body)}
 
 
@@ -86,7 +81,6 @@ class HttpApiEvent:
         self.body = _body(event)
 
     def result(self, response: HttpResponse) -> dict[str, Any]:
-        """Return a response in format 2.0, in which cookies are separate from the other headers."""
         headers = {name: value for name, value in response.headers.items() if name.lower() != "set-cookie"}
         cookies = [value for name, value in response.headers.items() if name.lower() == "set-cookie"]
         result = {"statusCode": response.status, "headers": headers, **_encoded_body(response.body)}

@@ -1,11 +1,13 @@
 """The batch that a run writes, decided on the task's present state. Pure: it is decided again after a lost race."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import cast
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
+    ITEMS_PREFIX,
     PROGRESS,
     RESULT_PREFIX,
     Claim,
@@ -19,6 +21,7 @@ from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepW
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition_changes import Move, carried, left_behind
 from mcp_baton.workflow.host import Succeeded, status_of, stored_result
+from mcp_baton.workflow.items import Items, stored_items
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.run import StepTrace
 
@@ -33,6 +36,8 @@ def run_batch(
     move: Move | None = None,
     claim: Claim | None = None,
     release: bool = False,
+    items: Mapping[str, Items] = MappingProxyType({}),
+    same_version: bool = False,
 ) -> Batch:
     """The batch of a run, or of the part of it that has not been written yet.
 
@@ -43,26 +48,56 @@ def run_batch(
         traces: The steps that ran and have not been written.
         move: The move to the run's definition, if the task was read with another one. If another request has moved the
             task meanwhile, it is not moved back: only the steps that it still has are written.
+        items: The lists to write, with the results that the task has by now (`merged_items`).
+        same_version: Whether the task must be as it was read, because the batch depends on more than statuses.
     """
     moving = move if move and move.concerns(task) else None
     statuses = carried(task, moving.workflow) if moving else statuses_of(task)
-    writes = tuple(_writes(traces, statuses))
+    writes = tuple(_writes(traces, statuses, items))
     written = {write.name for write in writes}
     used = {user for trace in traces if trace.step.name in written for user in trace.users} - written
     places = {name: index for index, name in enumerate(statuses)}
     after = statuses | {write.name: write.status for write in writes}
     completed = finished and all(status.settled for status in after.values())
+    names = {name: f"{ITEMS_PREFIX}{name}" for name in items}
+    open_items = {names[name]: it.to_json() for name, it in items.items() if not _is_settled(after, name)}
+    ended_items = {it for name, it in names.items() if _is_settled(after, name) and it in task.variables}
     return Batch(
         steps=writes,
         unchanged={places[name]: statuses[name] for name in sorted(used & places.keys())},
         pause=_pause_write(task, pause, after, finished=finished),
-        variables=variables.changed | (_progress(moving, statuses) if moving else {}),
-        removed=variables.removed | outdated(writes) | (left_behind(task, statuses) if moving else frozenset()),
+        variables=variables.changed | open_items | (_progress(moving, statuses) if moving else {}),
+        removed=variables.removed
+        | outdated(writes)
+        | ended_items
+        | (left_behind(task, moving.workflow, statuses) if moving else frozenset()),
+        same_version=same_version,
         result=run_result(after) if completed else None,
         definition=moving.workflow.fingerprint if moving else None,
         claim=claim,
         release=release,
     )
+
+
+def merged_items(task: TaskRecord, items: Mapping[str, Items]) -> dict[str, Items]:
+    """The lists of a run with the results that continuations have stored meanwhile. Stored results are kept.
+
+    Raises:
+        StoreError: the stored results cannot be read.
+    """
+    return {name: it if it.version == task.version else _merged(task, name, it) for name, it in items.items()}
+
+
+def _merged(task: TaskRecord, name: str, own: Items) -> Items:
+    stored = stored_items(task.variables, name)
+    if stored is None or len(stored.elements) != len(own.elements):
+        return own
+    same = {at: it for at, it in stored.results.items() if stored.elements[at] == own.elements[at]}
+    return Items(own.elements, own.results | same)
+
+
+def _is_settled(statuses: Mapping[str, StepStatus], name: str) -> bool:
+    return statuses.get(name, StepStatus.COMPLETED).settled
 
 
 def _progress(move: Move, statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
@@ -83,7 +118,9 @@ def outdated(writes: Iterable[StepWrite]) -> frozenset[str]:
     return frozenset(f"{CALL_PREFIX}{write.name}" for write in rewritten).union(errors)
 
 
-def _writes(traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus]) -> list[StepWrite]:
+def _writes(
+    traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus], items: Mapping[str, Items]
+) -> list[StepWrite]:
     places = {name: index for index, name in enumerate(statuses)}
     ran = {trace.step.name for trace in traces}
     writes = []
@@ -96,7 +133,12 @@ def _writes(traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus]) -> 
         ):
             continue  # a later call has used the answer that this one would replace
         result = stored_result(trace.outcome)
+        if name in items and status is StepStatus.FAILED and not items[name].open:
+            status, result = StepStatus.COMPLETED, items[name].in_order  # continuations have supplied the rest
         writes.append(StepWrite(places[name], name, stored, status, result, trace.kept, trace.timing))
+    for name, it in items.items():
+        if name not in ran and not it.open and not _is_settled(statuses, name):
+            writes.append(StepWrite(places[name], name, statuses[name], StepStatus.COMPLETED, it.in_order))
     return writes
 
 

@@ -27,6 +27,7 @@ from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.sources import (
     Condition,
     Constant,
+    Item,
     PromptArg,
     Source,
     StepOutput,
@@ -46,6 +47,13 @@ MAX_STEPS = 100
 """Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
 
 
+MAX_LISTS = 20
+"""Steps with `each` that one workflow may have: their items fit into the same expression."""
+
+MAX_PARALLEL = 100
+"""The most calls that may run at the same time."""
+
+
 def faults_of(workflow: Workflow) -> Iterator[str]:
     """The errors of a workflow that do not depend on tools, each with the correction."""
     if workflow.has_workflow_tool and not hosts_take(workflow.name):
@@ -54,10 +62,7 @@ def faults_of(workflow: Workflow) -> Iterator[str]:
         yield "ask=True needs a task to go on with; leave out durable=False"
     if workflow.background:
         yield from _background_faults(workflow)
-    if not workflow.steps:
-        yield "it has no steps; give it at least one"
-    if len(workflow.steps) > MAX_STEPS:
-        yield f"it has {len(workflow.steps)} steps; at most {MAX_STEPS} are possible"
+    yield from _size_faults(workflow)
     names = [argument.name for argument in workflow.arguments]
     for argument in workflow.arguments:
         if names.count(argument.name) > 1:
@@ -68,6 +73,17 @@ def faults_of(workflow: Workflow) -> Iterator[str]:
         if owner:
             yield f"the argument {argument.name!r}: this name is taken, {owner}; give it another"
         yield from _default_faults(argument)
+
+
+def _size_faults(workflow: Workflow) -> Iterator[str]:
+    if not workflow.steps:
+        yield "it has no steps; give it at least one"
+    if len(workflow.steps) > MAX_STEPS:
+        yield f"it has {len(workflow.steps)} steps; at most {MAX_STEPS} are possible"
+    if sum(step.each is not None for step in workflow.steps) > MAX_LISTS:
+        yield f"more than {MAX_LISTS} steps have each=…; make two workflows"
+    if not _is_width(workflow.parallel):
+        yield f"parallel={workflow.parallel!r}: give a whole number from 1 to {MAX_PARALLEL}"
 
 
 def _taken(workflow: Workflow) -> dict[str, str]:
@@ -315,6 +331,8 @@ def errors_in(
             _placeholder_faults(step, arguments),
             _question_faults(step, workflow, arguments) if step.ask else (),
             _secret_faults(step, workflow.secrets),
+            _list_faults(step, workflow, before, tools),
+            _order_faults(step, before),
             _reference_faults(workflow, step, before, tools),
         ):
             for cause in faults:
@@ -380,7 +398,8 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Contai
 
 
 def _source_faults(step: Step, arguments: list[str], before: Mapping[str, Step]) -> Iterator[str]:
-    for name, source in (*step.arguments.items(), *step.template_bindings.items()):
+    listed = [] if step.each is None else [("each", step.each)]
+    for name, source in (*step.arguments.items(), *step.template_bindings.items(), *listed):
         for part in parts_of(source):
             yield from _value_faults(name, part, arguments, before)
     for comparison in step.comparisons:
@@ -397,7 +416,7 @@ def _value_faults(name: str, source: object, arguments: list[str], before: Mappi
             cause = not_json(value)
             if cause:
                 yield no_json(name, value, cause)
-        case StepOutput() | TaskVariable():
+        case StepOutput() | TaskVariable() | Item():
             pass
         case _:
             yield no_source(name, source, arguments, before)
@@ -408,6 +427,62 @@ def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
     for uri in step.resources:
         for name in sorted(placeholders(uri).difference(known)):
             yield f"the resource placeholder {{{name}}} has no template binding{meant(name, known)}"
+
+
+def _list_faults(
+    step: Step, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
+) -> Iterator[str]:
+    """The errors of a step with `each`, and of `item()` where there is no current element."""
+    outside = [*step.template_bindings.values(), *([] if step.each is None else [step.each])]
+    outside += [source for it in step.comparisons for source in it.operands]
+    outside += step.arguments.values() if step.each is None else []
+    if any(isinstance(part, Item) for source in outside for part in parts_of(source)):
+        yield "item() is the current element of a list, for the arguments of a step with each=…"
+    if not _is_width(step.parallel) or (step.parallel > 1 and step.each is None):
+        yield f"parallel={step.parallel!r}: give a whole number from 1 to {MAX_PARALLEL}, to a step with each=…"
+    if step.each is not None:
+        yield from _each_faults(step, step.each, workflow, before, tools)
+
+
+def _each_faults(
+    step: Step, each: Source, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
+) -> Iterator[str]:
+    if step.tool is None or step.resources:
+        yield "each=… calls a tool for each element, so the step has a tool and no resources; make two steps"
+    if mentions(each, workflow.secrets):
+        yield "each=… is a secret argument, and the elements of a list are stored; give it another source"
+    kinds = _kinds(each, workflow, before, tools)
+    if kinds is not None and "array" not in kinds:
+        yield f"each={written(each)} is {' or '.join(sorted(kinds))}, and not a list; give it a list"
+    if isinstance(each, StepOutput) and each.binding in before:
+        parts = [part for source in step.arguments.values() for part in parts_of(source) if isinstance(part, Item)]
+        paths = [".".join(filter(None, (each.path, "0", part.path))) for part in parts]
+        for path in paths:
+            yield from _path_faults(StepOutput(each.binding, path), before[each.binding], tools)
+
+
+def _order_faults(step: Step, before: Mapping[str, Step]) -> Iterator[str]:
+    names = [it.name for it in before.values()]
+    for name in step.after:
+        if name not in names:
+            yield f"after={name!r} names no earlier step{meant(name if isinstance(name, str) else None, names)}"
+
+
+def _is_width(value: object) -> bool:
+    return type(value) is int and 1 <= value <= MAX_PARALLEL
+
+
+def _output_of(step: Step, tools: Mapping[str, Callee]) -> Schema | None:
+    """The JSON Schema of a step's output; `None` if it is not known."""
+    if step.tool is None:
+        return _NULL
+    schema = tools[step.tool].output() if step.tool in tools else None
+    return schema if schema is None else output_of(step, schema)
+
+
+def output_of(step: Step, schema: Schema) -> Schema:
+    """The JSON Schema of a step's output, from that of its tool's output."""
+    return schema if step.each is None else {"type": "array", "items": schema, "$defs": schema.get("$defs", {})}
 
 
 def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> Iterator[str]:
@@ -443,6 +518,7 @@ def _reference_faults(
         (step.arguments.values(), before),
         (step.template_bindings.values(), in_uris),
         (compared, before),
+        ([] if step.each is None else [step.each], before),
     ):
         for source in sources_in(sources):
             if source.binding not in known:
@@ -456,6 +532,7 @@ def _reference_faults(
         *step.arguments.values(),
         *step.template_bindings.values(),
         *(s for it in sure for s in it.operands),
+        *([] if step.each is None else [step.each]),
     ):
         if isinstance(source, StepOutput) and source.binding in before and before[source.binding].when is not None:
             yield (
@@ -497,7 +574,7 @@ def _kinds(
             if kinds and argument and not argument.required and argument.default is None:
                 kinds.add("null")
         case StepOutput(binding, path) if (step := before.get(binding)) and step.tool in tools:
-            schema = tools[step.tool or ""].output()
+            schema = _output_of(step, tools)
             kinds = kinds_at(schema, path) if schema else None
     return None if kinds is None else frozenset("number" if kind == "integer" else kind for kind in kinds)
 
@@ -517,7 +594,7 @@ KINDS: Final[Mapping[object, str]] = {
 def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee]) -> Iterator[str]:
     if not source.path or producing.ask or (producing.tool and producing.tool not in tools):
         return
-    schema = tools[producing.tool].output() if producing.tool else _NULL
+    schema = _output_of(producing, tools)
     wrong = None if schema is None else astray(schema, source.path)
     if wrong is not None:
         yield no_field(source, producing, wrong)

@@ -3,7 +3,7 @@
 The plan does not restrict calls: each call is recorded as the step that it matches best, in any order.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import takewhile
 from typing import Final
@@ -12,15 +12,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of, paused_step
+from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepProgress, StepStatus, pause_of, paused_step
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.handoff import Handle
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded, status_of, stored_result
-from mcp_baton.workflow.pause import StepFailed, parse_pause, pause_after
+from mcp_baton.workflow.items import Items, failed_items, item_name, stored_items
+from mcp_baton.workflow.pause import FailedItem, StepFailed, parse_pause, pause_after
 from mcp_baton.workflow.plan import Comparison, Plan
 from mcp_baton.workflow.quoting import one_line
 from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
+from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.stored_calls import stored_call
 
 
@@ -45,17 +47,18 @@ class Rank(IntEnum):
 
 
 class Candidate(Struct, frozen=True):
-    """A step that may match a call."""
+    """A step, or an element of a step's list, that may match a call."""
 
     index: int
     step: StepProgress
     rank: Rank
     equal: int = 0
+    item: int | None = None
 
     @property
     def name(self) -> str:
-        """The step's name."""
-        return self.step["name"]
+        """The step's name, with the index of the element."""
+        return self.step["name"] if self.item is None else item_name(self.step["name"], self.item)
 
     @property
     def standing(self) -> tuple[int, int]:
@@ -63,24 +66,31 @@ class Candidate(Struct, frozen=True):
         return self.rank, -self.equal
 
     @property
-    def order(self) -> tuple[int, int, int]:
+    def order(self) -> tuple[int, int, int, int]:
         """Sorts the best candidate first. Of equal completed steps, the last one is the best."""
-        return *self.standing, -self.index if self.rank in {Rank.REPEAT, Rank.LAST} else self.index
+        place = -self.index if self.rank in {Rank.REPEAT, Rank.LAST} else self.index
+        return *self.standing, place, self.item or 0
 
 
 def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> list[Candidate]:
     """The steps that may match a call, the best one first. `exact` as in `Comparison`.
 
-    If only one step uses the tool, its arguments are not compared.
+    If only one step uses the tool, its arguments are not compared. An element of a list matches only a call whose
+    arguments equal all that is known of its own.
     """
     steps = [
         (index, step) for index, step in enumerate(plan.steps) if step.get("tool") == tool and not plan.is_skipped(step)
     ]
-    if len(steps) == 1:
+    if len(steps) == 1 and not plan.has_list(steps[0][1]["name"]):
         [(index, step)] = steps
         return [Candidate(index, step, Rank.LAST if _is_completed(step) else Rank.PENDING)]
     call = plan.comparison(tool, arguments, exact)
-    ranked = [_ranked(plan, tool, call, index, step) for index, step in steps]
+    ranked: list[Candidate] = []
+    for index, step in steps:
+        if not plan.has_list(step["name"]):
+            ranked.append(_ranked(plan, tool, call, index, step))
+        elif not _is_completed(step):
+            ranked += _ranked_items(plan, tool, call, index, step)
     return sorted(ranked, key=lambda candidate: candidate.order)
 
 
@@ -98,6 +108,16 @@ def choose(ranked: Sequence[Candidate], rng: Callable[[], float] | None = None) 
         return best
     equals = [candidate for candidate in ranked if candidate.standing == best.standing]
     return equals[int(rng() * len(equals))]
+
+
+def turn_of(plan: Plan, ranked: Sequence[Candidate]) -> str | None:
+    """The name of the task's workflow, if the step that a call matches can run now; otherwise `None`."""
+    chosen = choose(ranked)
+    if chosen is None or plan.workflow is None or plan.known is None:
+        return None
+    turn = plan.workflow.ready(plan.known.statuses)
+    step = next((step for step in turn if step.name == chosen.step["name"]), None)
+    return plan.workflow.name if step is not None and plan.known.decide_condition(step) is True else None
 
 
 def meant(ranked: Sequence[Candidate]) -> str | None:
@@ -136,6 +156,15 @@ def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgr
     return Candidate(index, step, Rank.EQUAL, len(planned.known))
 
 
+def _ranked_items(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgress) -> Iterator[Candidate]:
+    """The elements of a step's list without a result that a call matches."""
+    items = plan.items_of(step["name"])
+    for at in items.open if items else ():
+        planned = plan.planned(step["name"], tool, call, Found(items.elements[at]) if items else None)
+        if (planned.known or planned.whole) and not (planned.changed | call.changed_by(planned.known)):
+            yield Candidate(index, step, Rank.EQUAL, len(planned.known), at)
+
+
 def _other(step: StepProgress) -> Rank:
     """The rank of a step whose arguments differ from the call's."""
     if _is_completed(step):
@@ -161,9 +190,12 @@ class ContinuationCall(Struct, frozen=True):
     exact: tuple[str, ...] = ()
 
 
-def attempts_for(steps: Sequence[StepProgress], tool: str) -> int:
-    """How often a continuation tries to write: others change each step of its tool at most twice, and the pause."""
-    return 2 * sum(step.get("tool") == tool for step in steps) + 8
+def attempts_for(plan: Plan, tool: str) -> int:
+    """How often a continuation tries to write: others change each step of its tool at most twice, and the pause. The
+    call of an element loses each race with another call of the task."""
+    own = [step["name"] for step in plan.steps if step.get("tool") == tool]
+    lists = [plan.items_of(name) for name in own if plan.has_list(name)]
+    return 2 * len(own) + 8 + sum(len(items.elements) for items in lists if items)
 
 
 def continuation_batch(
@@ -185,6 +217,8 @@ def continuation_batch(
     """
     place = _place(plan, call, rng, ranked)
     outcome = _without_secrets(plan, place, call, outcome)
+    if place is not None and place.item is not None:
+        return _item_batch(plan, place, place.item, call.tool, outcome, variables, timing)
     write = _step_write(plan, place, call, outcome, timing) if place else None
     extra: dict[str, Json] = {} if write else {f"{EXTRA_PREFIX}{call.tool}": stored_result(outcome)}
     return Batch(
@@ -195,29 +229,92 @@ def continuation_batch(
     )
 
 
+def _item_batch(
+    plan: Plan,
+    place: Candidate,
+    item: int,
+    tool: str,
+    outcome: Outcome,
+    variables: TaskVariables,
+    timing: Timing | None,
+) -> Batch:
+    """The batch that records the call of one element. It requires the task as it was read: other calls write the same
+    variable."""
+    name, before = place.step["name"], StepStatus(place.step["status"])
+    items = plan.items_of(name) or Items([], {})
+    stored_name, failed = f"{ITEMS_PREFIX}{name}", _failed_items(plan, name)
+    if isinstance(outcome, Succeeded):
+        items = replace(items, results={**items.results, item: outcome.value})
+        failed.pop(item, None)
+    else:
+        failed[item] = outcome.error
+    # A step is failed only when all its calls have been made. So each element without a result has failed.
+    count = len(items.open) if before is StepStatus.FAILED else len(failed)
+    error = failed_items(failed, count, len(items.elements))
+    write = None
+    if not items.open:
+        write = StepWrite(place.index, name, before, StepStatus.COMPLETED, items.in_order, timing=timing)
+    elif failed and before is StepStatus.PENDING:
+        write = StepWrite(place.index, name, before, StepStatus.FAILED, {"error": error})
+    return Batch(
+        steps=(write,) if write else (),
+        pause=_pause_of_list(plan, name, tool, outcome, failed, count, error),
+        variables=variables.changed | ({stored_name: items.to_json()} if items.open else {}),
+        removed=variables.removed | (set() if items.open else {stored_name} & plan.task.variables.keys()),
+        same_version=True,
+    )
+
+
+def _failed_items(plan: Plan, name: str) -> dict[int, str]:
+    """The failed calls of a list that the pause reason names."""
+    if not isinstance(plan.pause, StepFailed) or plan.pause.step != name:
+        return {}
+    return {it.index: it.error for it in plan.pause.failed_items}
+
+
+def _pause_of_list(
+    plan: Plan, name: str, tool: str, outcome: Outcome, failed: Mapping[int, str], count: int, error: str
+) -> PauseWrite:
+    """The change of the pause reason. It names the calls that have failed and not succeeded since."""
+    stored = pause_of(plan.task)
+    named = stored is not None and paused_step(stored) == name
+    if not count:
+        return ClearPause(stored) if stored is not None and named else None
+    if isinstance(outcome, Failed):
+        outcome = replace(outcome, error=error)
+        step = plan.workflow.step(name) if plan.workflow else None
+        pause = pause_after(outcome, step, name, tool)
+    elif named and isinstance(plan.pause, StepFailed):
+        pause = replace(plan.pause, error=error)
+    else:
+        return None
+    shown = tuple(FailedItem(index, error) for index, error in sorted(failed.items()))
+    return SetPause(replace(pause, failed_items=shown, failed_count=count).to_json())
+
+
 def _place(
     plan: Plan, call: ContinuationCall, rng: Callable[[], float] | None, ranked: Sequence[Candidate] | None
-) -> tuple[int, StepProgress] | None:
-    if call.step is not None:
-        places = ((index, step) for index, step in enumerate(plan.steps) if step["name"] == call.step)
-        return next(places, None)
-    chosen = choose(candidates(plan, call.tool, call.arguments, call.exact) if ranked is None else ranked, rng)
-    return (chosen.index, chosen.step) if chosen else None
+) -> Candidate | None:
+    if call.step is None:
+        return choose(candidates(plan, call.tool, call.arguments, call.exact) if ranked is None else ranked, rng)
+    for index, step in enumerate(plan.steps):
+        if step["name"] == call.step and not plan.has_list(call.step):
+            return Candidate(index, step, Rank.EQUAL)
+    found = candidates(plan, call.tool, call.arguments, call.exact)
+    return next((it for it in found if it.name == call.step), None)
 
 
-def _without_secrets(
-    plan: Plan, place: tuple[int, StepProgress] | None, call: ContinuationCall, outcome: Outcome
-) -> Outcome:
+def _without_secrets(plan: Plan, place: Candidate | None, call: ContinuationCall, outcome: Outcome) -> Outcome:
     """The outcome to store. An error may quote the call's arguments."""
     if place is None or isinstance(outcome, Succeeded):
         return outcome
-    return replace(outcome, error=plan.without_secrets(place[1]["name"], call.arguments, outcome.error))
+    return replace(outcome, error=plan.without_secrets(place.step["name"], call.arguments, outcome.error))
 
 
 def _step_write(
-    plan: Plan, place: tuple[int, StepProgress], call: ContinuationCall, outcome: Outcome, timing: Timing | None
+    plan: Plan, place: Candidate, call: ContinuationCall, outcome: Outcome, timing: Timing | None
 ) -> StepWrite | None:
-    index, step = place
+    index, step = place.index, place.step
     before = StepStatus(step["status"])
     if before is StepStatus.SKIPPED or (before is StepStatus.COMPLETED and isinstance(outcome, Failed)):
         return None
@@ -298,6 +395,11 @@ def _statuses(plan: Plan) -> list[StepStatus]:
 
 
 def _position(batch: Batch) -> str:
+    listed = next((name for name in batch.variables if name.startswith(ITEMS_PREFIX)), None)
+    if listed is not None:
+        items = stored_items(batch.variables, listed.removeprefix(ITEMS_PREFIX)) or Items([], {})
+        done = f"{len(items.results)} of its {len(items.elements)} elements have results"
+        return f"Recorded as a call of step '{listed.removeprefix(ITEMS_PREFIX)}': {done}"
     if not batch.steps:
         return EXTRA
     [write] = batch.steps

@@ -3,8 +3,9 @@
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
@@ -21,10 +22,12 @@ from mcp_baton.workflow.sources import (
     PromptArg,
     Source,
     StepOutput,
+    TaskVariable,
+    as_source,
     condition_of,
     described,
+    parts_of,
     placeholders,
-    sources_in,
 )
 
 NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
@@ -198,10 +201,12 @@ class Ask(Struct, frozen=True):
 class _Kept:
     """Cached values. They are not fields, so copies compute them again."""
 
-    __slots__ = ("_by_binding", "_by_name", "_fingerprint")
+    __slots__ = ("_by_binding", "_by_name", "_fingerprint", "_is_parallel", "_needs")
     _fingerprint: str
     _by_binding: "Mapping[str, Step]"
     _by_name: "Mapping[str, Step]"
+    _is_parallel: bool
+    _needs: "Mapping[str, frozenset[str]]"
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -225,6 +230,11 @@ class Step(_Kept):
         ask: A question to the model or the user, for a step that has neither a tool nor resources. The answer is the
             step's output.
         when: The step runs only if this condition holds; otherwise it is skipped (docs/workflows.md, Conditions).
+        each: A source of a list. The tool is called once for each element, which is `item()` in `arguments`; the output
+            is the list of results (docs/workflows.md, Lists).
+        parallel: How many of these calls run at the same time: 1 to 100.
+        after: The names of earlier steps, or references to them, that must be settled before this step starts, even if
+            it uses nothing of them. Matters only with `Workflow.parallel`.
 
     Raises:
         RegistrationError: an argument has the wrong type. The message names the step and the correction.
@@ -242,6 +252,9 @@ class Step(_Kept):
     retry: Retry | None
     ask: Ask | None
     when: Condition | None
+    each: Source | None
+    parallel: int
+    after: tuple[str, ...]
 
     def __init__(
         self,
@@ -258,6 +271,9 @@ class Step(_Kept):
         retry: Retry | None = None,
         ask: Ask | None = None,
         when: object = None,
+        each: Any = None,
+        parallel: int = 1,
+        after: Sequence[Any] = (),
     ) -> None:
         if callable(name) and tool is None:
             name, tool = getattr(name, "__name__", ""), name
@@ -281,6 +297,9 @@ class Step(_Kept):
             retry=retry,
             ask=ask,
             when=_condition(str(name), when),
+            each=None if each is None else as_source(_source(each)),
+            parallel=parallel,
+            after=tuple(map(_step_name, [after] if isinstance(after, str) else after)),
         )
         if (listener := collector()) is not None:
             listener.made(self)
@@ -307,20 +326,36 @@ class Step(_Kept):
         return [] if self.when is None else list(self.when.comparisons)
 
     @property
+    def sources(self) -> list[Source]:
+        """All data sources that the step uses, those of its condition included."""
+        of_condition = [source for it in self.comparisons for source in it.operands]
+        listed = [] if self.each is None else [self.each]
+        whole = [*self.arguments.values(), *self.template_bindings.values(), *of_condition, *listed]
+        return [part for source in whole for part in parts_of(source)]
+
+    @property
     def inputs(self) -> list[StepOutput]:
         """The outputs of earlier steps, and of its own tool, that the step uses."""
-        of_condition = [source for it in self.comparisons for source in it.operands]
-        return sources_in([*self.arguments.values(), *self.template_bindings.values(), *of_condition])
+        return [source for source in self.sources if isinstance(source, StepOutput)]
 
     def uses(self, binding: str) -> bool:
         """Whether one of the step's sources is the output of the step with this binding."""
         return any(source.binding == binding for source in self.inputs)
 
+    def follows(self, other: "Step") -> bool:
+        """Whether the step needs something of an earlier step."""
+        if other.name in self.after or self.uses(other.binding):
+            return True
+        variables = [source for source in self.sources if isinstance(source, TaskVariable)]
+        return other.tool is not None and any(not it.set_by or other.tool in it.set_by for it in variables)
+
     def __eq__(self, other: object) -> bool:
         """Whether another step does the same. Sources cannot be compared by `==`: that makes a condition."""
         if not isinstance(other, Step):
             return NotImplemented
-        texts = [(it.guidance, it.retryable, it.checkpoint, it.retry, it.ask) for it in (self, other)]
+        texts = [
+            (it.guidance, it.retryable, it.checkpoint, it.retry, it.ask, it.parallel, it.after) for it in (self, other)
+        ]
         return texts[0] == texts[1] and self._parts == other._parts
 
     __hash__ = object.__hash__
@@ -337,6 +372,8 @@ class Step(_Kept):
             parts.append(str(self.ask.returns))
         if self.when is not None:
             parts.append({"when": described(self.when)})
+        if self.each is not None:
+            parts.append({"each": described(self.each)})
         return parts
 
     @property
@@ -363,6 +400,8 @@ class Workflow(_Kept):
         tool: Whether a durable workflow is also published as a tool (docs/workflows.md, As a tool).
         ask: Whether the client's user is asked for missing arguments (docs/workflows.md).
         background: Whether workers run it, if a client that supports tasks calls it as a tool (docs/background.md).
+        parallel: How many steps that need nothing of each other run at the same time: 1 to 100 (docs/workflows.md,
+            Parallel steps).
 
     Raises:
         WorkflowError: `arguments` or `steps` has a member of another type.
@@ -377,6 +416,7 @@ class Workflow(_Kept):
     tool: bool = True
     ask: bool = False
     background: bool = False
+    parallel: int = 1
 
     def __post_init__(self) -> None:
         arguments = _members(self.name, "arguments", self.arguments, Argument)
@@ -418,6 +458,45 @@ class Workflow(_Kept):
             _freeze(self, _by_name={step.name: step for step in reversed(self.steps)})
         return self._by_name.get(name)
 
+    @property
+    def is_parallel(self) -> bool:
+        """Whether several calls may run at the same time."""
+        if not hasattr(self, "_is_parallel"):
+            _freeze(self, _is_parallel=max(self.parallel, *(step.parallel for step in self.steps)) > 1)
+        return self._is_parallel
+
+    def needs(self, step: Step) -> frozenset[str]:
+        """The names of the earlier steps that must be settled before a step starts.
+
+        With `parallel=1` these are all earlier steps. Otherwise they are those whose outputs it uses, those in `after`,
+        and those whose tools may set a task variable that it uses.
+        """
+        if not hasattr(self, "_needs"):
+            before: list[Step] = []
+            found: dict[str, frozenset[str]] = {}
+            for it in self.steps:
+                needed = before if self.parallel == 1 else [other for other in before if it.follows(other)]
+                found[it.name] = frozenset(other.name for other in needed)
+                before.append(it)
+            _freeze(self, _needs=found)
+        return self._needs[step.name]
+
+    def ready(self, statuses: Mapping[str, StepStatus], started: Container[str] = (), first: int = 0) -> Iterator[Step]:
+        """The steps that can run now, in order: all that they need is settled, and they were not started.
+
+        Steps that run one after the other are the case that each step needs all steps before it.
+
+        Args:
+            first: The place of the first step that is not settled, or an earlier place.
+        """
+        for step in islice(self.steps, first, None):
+            if not statuses[step.name].settled:
+                needs = self.needs(step) if self.parallel > 1 else ()
+                if step.name not in started and all(statuses[name].settled for name in needs):
+                    yield step
+                if self.parallel == 1:
+                    return  # all later steps need this one
+
     def progress(self, statuses: Sequence[StepStatus]) -> Progress:
         """The value of `_workflow.progress` for these statuses, in the order of the steps."""
         return {
@@ -458,6 +537,14 @@ def _source(value: Any) -> Any:
     if isinstance(value, Step):
         return StepOutput(value.binding)
     return PromptArg(value.name) if isinstance(value, Argument) else source_of(value)
+
+
+def _step_name(given: Any) -> Any:
+    """The name of a step that is given as its name, as the step, or as a reference to its output."""
+    if isinstance(given, Step):
+        return given.name
+    source = source_of(given)
+    return source.binding if isinstance(source, StepOutput) else source
 
 
 def _condition(step: str, when: object) -> Condition | None:

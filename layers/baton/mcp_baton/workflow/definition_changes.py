@@ -10,7 +10,15 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepStatus, TaskRecord, statuses_of, steps_of
+from mcp_baton.tasks.record import (
+    CALL_PREFIX,
+    ITEMS_PREFIX,
+    RESULT_PREFIX,
+    StepStatus,
+    TaskRecord,
+    statuses_of,
+    steps_of,
+)
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.secrets import is_hidden
 
@@ -50,15 +58,18 @@ def carried(task: TaskRecord, workflow: Workflow) -> dict[str, StepStatus]:
     return {step.name: stored.get(step.name, StepStatus.PENDING) for step in workflow.steps}
 
 
-def left_behind(task: TaskRecord, after: Mapping[str, StepStatus]) -> frozenset[str]:
+def left_behind(task: TaskRecord, workflow: Workflow, after: Mapping[str, StepStatus]) -> frozenset[str]:
     """The results and calls of steps that the definition has removed. Steps that a continuation has completed keep
-    them.
+    them. Also the items of steps that have no list any more.
     """
     gone = [
         name for name, status in statuses_of(task).items() if name not in after and status is not StepStatus.COMPLETED
     ]
     results = frozenset(f"{RESULT_PREFIX}{name}" for name in gone)
-    return results | {call for call in (f"{CALL_PREFIX}{name}" for name in gone) if call in task.variables}
+    lists = {step.name for step in workflow.steps if step.each is not None}
+    items = {f"{ITEMS_PREFIX}{name}" for name in statuses_of(task).keys() - lists}
+    others = {f"{CALL_PREFIX}{name}" for name in gone} | items
+    return results | {name for name in others if name in task.variables}
 
 
 def declared_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:

@@ -1,12 +1,14 @@
-"""The engine: runs the steps of a workflow in order and then writes all results at once (docs/workflows.md).
+"""The engine: runs the steps of a workflow and then writes all results at once (docs/workflows.md).
 
 Read it from top to bottom: start or resume, the steps, the write, then repeated calls and resources. Decisions are pure
-functions (`decide`, `run_batch`). The effects are here: create or claim the task, fetch, call, announce, write.
+functions (`Workflow.ready`, `Known.decide`, `run_batch`). The effects are here: create or claim the task, fetch, call,
+write.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -15,11 +17,11 @@ from msgspec import Struct, structs
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreBusy, StoreError, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord
+from mcp_baton.tasks.record import ITEMS_PREFIX, RESULT_PREFIX, Claim, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.batch import run_batch
+from mcp_baton.workflow.batch import merged_items, run_batch
 from mcp_baton.workflow.definition import Step, Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import carried, move_to
 from mcp_baton.workflow.handoff import RemainingCalls, uris_of
@@ -34,14 +36,18 @@ from mcp_baton.workflow.host import (
     ResourceUnavailable,
     Skipped,
     Succeeded,
+    Threads,
 )
+from mcp_baton.workflow.items import Items, item_name
 from mcp_baton.workflow.keys import Key, own_key, step_key
-from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver, lease_end
+from mcp_baton.workflow.lease import Began, Lease, LeaseOfThread, Over, Superseded, TaskOver, lease_end
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, pause_after
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import (
     Blocked,
+    Call,
+    CallEnded,
     Content,
     EndedRun,
     Run,
@@ -52,6 +58,7 @@ from mcp_baton.workflow.run import (
     new_task,
 )
 from mcp_baton.workflow.secrets import hidden_in
+from mcp_baton.workflow.sources import Source
 from mcp_baton.workflow.stored_calls import shown_call, stored_call
 
 logger = logging.getLogger(__name__)
@@ -144,7 +151,12 @@ class Engine:
         statuses = carried(task, workflow)
         run = Run(workflow, run_input, lease, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
         completed = [step for step in workflow.steps if statuses[step.name] is StepStatus.COMPLETED]
-        read_ahead(task.variables, [f"{RESULT_PREFIX}{step.name}" for step in completed])
+        lists = [f"{ITEMS_PREFIX}{step.name}" for step in workflow.steps if not statuses[step.name].settled]
+        lists = [name for name in lists if name in task.variables]
+        read_ahead(task.variables, [*(f"{RESULT_PREFIX}{step.name}" for step in completed), *lists])
+        for name in lists:
+            with suppress(ValueLost):  # `decide_items` reports it
+                task.variables[name]
         for step in completed:
             self._replay(run, step)
         skipped = (step for step in workflow.steps if statuses[step.name] is StepStatus.SKIPPED)
@@ -162,7 +174,7 @@ class Engine:
             run.lost[step.name] = str(lost)
         else:
             run.outputs[step.name] = value
-        arguments = self._replayed_arguments(run, step) if step.tool else None
+        arguments = self._replayed_arguments(run, step) if step.tool and step.each is None else None
         resources = () if step.tool else fetch_all(step.resources, step, run.known, self._host)
         run.traces.append(StepTrace(step, arguments, resources, Succeeded(value), replayed=True))
 
@@ -196,118 +208,232 @@ class Engine:
         return self._with_repeats(run, run.ended(stop))
 
     def _run_steps(self, run: Run) -> Stop | None:
-        """Run the open steps in order; return why the run stops before the last one, if it does."""
-        for number, step in enumerate(run.workflow.steps, 1):
-            if run.statuses[step.name].settled:
+        """Make all calls that can be made; return why the run stops before every step is settled, if it does."""
+        threads = self._host.beside() if run.workflow.is_parallel else None
+        try:
+            while True:
+                call = self._next_call(run)
+                if call is not None and threads is not None and call.step.ask is None:
+                    self._start(run, call, threads)
+                elif call is not None:
+                    self._end(run, self._make(run, call, self._host, run.lease))
+                elif threads is not None and run.running:
+                    self._end(run, threads.next())
+                else:
+                    return run.stop
+        finally:
+            if threads is not None:
+                threads.close()
+
+    def _next_call(self, run: Run) -> Call | None:
+        """The next call, whether of a step or of an element of a list; `None` if none can start now."""
+        while not run.is_over:
+            step = run.list_with_room() if run.lists else None
+            if step is None and run.running_steps < run.workflow.parallel:
+                step = next(run.workflow.ready(run.statuses, run.started, run.first_open()), None)
+            if step is None:
+                return None
+            try:
+                call = self._begin(run, step) if step.name not in run.lists else self._begin_item(run, step)
+            except Exception as error:  # noqa: BLE001 - `_internal_error` logs it
+                self._end(run, self._internal_error(run, Call(step), error))
                 continue
-            stop = self._run_step(run, number, step)
-            if stop is None and step.checkpoint:
-                stop = self._write(run, None, finished=False, last=False)
-            if stop:
-                return stop
+            if call is not None:
+                return call
         return None
 
-    def _run_step(self, run: Run, number: int, step: Step) -> Stop | None:
-        """Run one step. Even an error of Baton itself becomes a pause reason, and earlier results are still written."""
-        try:
-            return self._begin(run, number, step)
-        except Exception as error:
-            text = run.secrets.hide_text(self._host.words(step.tool or step.name, error))
-            logger.exception("workflow %s: step %s: %s", run.workflow.name, step.name, text)
-            return self._failed(run, step, Failed(text, error_id=self._host.error_id(error)), step.tool or "")
-
-    def _begin(self, run: Run, number: int, step: Step) -> Stop | None:
-        tool, lease = step.tool or "", run.lease
-        run.began = None
+    def _begin(self, run: Run, step: Step) -> Call | None:
+        """The call of a step; `None` if the step is skipped, cannot start, or has a list."""
+        run.started.add(step.name)
         runs = run.known.decide_condition(step)
         if runs is False:
             run.settle(StepTrace(step, None, (), Skipped()))
             return None
         if runs is not True:
-            run.blocked = Blocked(step, (), frozenset())
-            return runs
-        if stop := self._check_start(run, step):
-            return stop
-        if self._host.announces:
-            self._host.announce(number, len(run.workflow.steps), step.name, lease.task.task_id if lease else None)
-        fetched = fetch_before(step, run.known, self._host) if step.resources else NOTHING_FETCHED
-        if fetched.error is not None:
-            return self._failed(run, step, Failed(fetched.error, error_id=fetched.error_id), tool, fetched=fetched)
-        decision: Ready | Stop = run.known.decide(step, self._host)
-        if step.resources and lease is not None and not lease.is_safe():
-            # Reading the resources took so long that the claim may have ended. The tool starts only if it is renewed.
-            decision = self._check_start(run, step) or decision
-        if isinstance(decision, TaskOver | Superseded):
-            return decision
-        if not isinstance(decision, Ready):
-            run.blocked = Blocked(step, fetched.contents, fetched.read)
-            return decision.without_secrets(run.secrets.hide_text)
-        return self._perform(run, step, decision.call, fetched)
-
-    def _check_start(self, run: Run, step: Step) -> Stop | None:
-        """Why a step cannot start now: too little time is left, or another run has the task or could take it soon."""
-        if not self._host.may_start():
-            return DeadlineExceeded(step.name, step.tool or "")
-        if run.lease is None:
+            run.stop_at(step, runs, Blocked(step, (), frozenset()))
             return None
-        began = run.lease.begin()
-        if began is None:
-            return DeadlineExceeded(step.name, step.tool or "")
-        if not isinstance(began, Began):
-            return began
-        run.began = run.began or began
+        began = self._check_start(step, self._host, run.lease)
+        if not isinstance(began, Began | None):
+            run.stop_at(step, began)
+            return None
+        if self._host.announces:
+            number = sum(status.settled for status in run.statuses.values()) + run.running_steps + 1
+            task_id = run.lease.task.task_id if run.lease else None
+            self._host.announce(number, len(run.workflow.steps), step.name, task_id)
+        if step.each is None:
+            return Call(step, began)
+        self._begin_list(run, Call(step, began), step.each)
         return None
 
-    def _perform(self, run: Run, step: Step, call: Prepared | None, fetched: "Fetched") -> Stop | None:
-        if call is None:
-            run.settle(StepTrace(step, None, fetched.contents, Succeeded(None), timing=self._timing(run)))
+    def _begin_list(self, run: Run, call: Call, source: Source) -> None:
+        step = call.step
+        items = run.known.decide_items(step, source)
+        if isinstance(items, str):
+            self._end(run, self._failed(run, call, Failed(items), step.tool or ""))
+        elif isinstance(items, Items):
+            run.begin_list(call, items)
+            self._end_list(run, step)
+        else:
+            run.stop_at(step, items.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset()))
+
+    def _begin_item(self, run: Run, step: Step) -> Call | None:
+        """The call of the next element of a list; `None` if it cannot start, or if a continuation has its result."""
+        listed = run.lists[step.name]
+        if listed.waiting[0] in listed.items.results:
+            del listed.waiting[0]
+            self._end_list(run, step)
             return None
-        variables = run.variables if run.lease else None
-        tried = attempt(step, self._host, call, self._key(run, step, call), variables, run.lease, self._rng)
+        began = self._check_start(step, self._host, run.lease)
+        if isinstance(began, Began | None):
+            return Call(step, began, listed.waiting.pop(0))
+        run.stop_at(step, began)
+        return None
+
+    def _check_start(self, step: Step, host: Host, lease: Lease | LeaseOfThread | None) -> Began | Stop | None:
+        """When a call begins; `None` without a task. Or why it cannot start now: too little time is left, or another
+        run has the task or could take it soon."""
+        if not host.may_start():
+            return DeadlineExceeded(step.name, step.tool or "")
+        if lease is None:
+            return None
+        return lease.begin() or DeadlineExceeded(step.name, step.tool or "")
+
+    def _start(self, run: Run, call: Call, threads: Threads) -> None:
+        """Make a call in another thread."""
+        run.running[call.step.name] = run.running.get(call.step.name, 0) + 1
+        if run.lease is None:
+            threads.start(lambda host: self._make(run, call, host, None), None)
+            return
+        call = structs.replace(call, variables=run.variables.branch())
+        lease = LeaseOfThread(run.lease, threads.ask)
+        threads.start(lambda host: self._make(run, call, host, lease), lease.pulse)
+
+    def _make(self, run: Run, call: Call, host: Host, lease: Lease | LeaseOfThread | None) -> CallEnded:
+        """Make a call, perhaps in another thread: it changes nothing of the run. Even an error of Baton itself becomes
+        a pause reason, and earlier results are still written."""
+        try:
+            return self._perform(run, call, host, lease)
+        except Exception as error:  # noqa: BLE001 - `_internal_error` logs it
+            return self._internal_error(run, call, error)
+
+    def _internal_error(self, run: Run, call: Call, error: Exception) -> CallEnded:
+        step = call.step
+        text = run.secrets.hide_text(self._host.words(step.tool or step.name, error))
+        logger.error("workflow %s: step %s: %s", run.workflow.name, step.name, text, exc_info=error)
+        return self._failed(run, call, Failed(text, error_id=self._host.error_id(error)), step.tool or "")
+
+    def _perform(self, run: Run, call: Call, host: Host, lease: Lease | LeaseOfThread | None) -> CallEnded:
+        step, known = call.step, run.known_at(call)
+        fetched = fetch_before(step, known, host) if step.resources else NOTHING_FETCHED
+        if fetched.error is not None:
+            failed = Failed(fetched.error, error_id=fetched.error_id)
+            return self._failed(run, call, failed, step.tool or "", fetched=fetched)
+        decision: Ready | Stop = known.decide(step, host)
+        if step.resources and lease is not None and not lease.is_safe():
+            # Reading the resources took so long that the claim may have ended. The tool starts only if it is renewed.
+            began = self._check_start(step, host, lease)
+            decision = decision if isinstance(began, Began | None) else began
+        if isinstance(decision, TaskOver | Superseded):
+            return CallEnded(call, stop=decision)
+        if not isinstance(decision, Ready):
+            decision = decision.without_secrets(run.secrets.hide_text)
+            if call.index is not None:
+                return CallEnded(call, failed=Failed(decision.cause()))
+            return CallEnded(call, stop=decision, blocked=Blocked(step, fetched.contents, fetched.read))
+        if decision.call is None:
+            trace = StepTrace(step, None, fetched.contents, Succeeded(None), timing=self._timing(call))
+            return CallEnded(call, trace)
+        prepared, rng = decision.call, self._rng
+        variables = call.variables or (run.variables if lease else None)
+        first = Attempt(1, self._key(run, call, prepared), run.workflow.name)
+        tried = attempt(step, host, prepared, first, variables, lease, rng)
         if tried.over and not tried.attempts:
-            return tried.over
+            return CallEnded(call, stop=tried.over)
         if isinstance(tried.outcome, Failed):
-            failed = tried.outcome
-            pause = self._failed(run, step, failed, call.name, call.arguments, fetched, tried.attempts)
-            return tried.over or pause
-        kept, timing = _kept(run, step, call.arguments), self._timing(run)
-        run.settle(StepTrace(step, call.arguments, fetched.contents, tried.outcome, tried.attempts, kept, timing))
+            arguments, over = prepared.arguments, tried.over
+            return self._failed(run, call, tried.outcome, prepared.name, arguments, fetched, tried.attempts, over)
+        kept, timing = _kept(run, step, prepared.arguments), self._timing(call)
+        outcome, attempts = tried.outcome, tried.attempts
+        trace = StepTrace(step, prepared.arguments, fetched.contents, outcome, attempts, kept, timing)
         if step.resources:
             # The tool has run. A resource that cannot be fetched now must not cause a second call.
             later = [it for it in step.resources if step.read_after(it)]
-            after = fetch_all(later, step, run.known, self._host)
-            run.traces[-1] = structs.replace(run.traces[-1], after=after, timing=self._timing(run))
-        return None
+            after = fetch_all(later, step, known.after(step, outcome.value), host)
+            trace = structs.replace(trace, after=after, timing=self._timing(call))
+        return CallEnded(call, trace)
 
     def _failed(
         self,
         run: Run,
-        step: Step,
+        call: Call,
         failed: Failed,
         tool: str,
         arguments: Mapping[str, Json] | None = None,
         fetched: "Fetched | None" = None,
         attempts: int = 0,
-    ) -> PauseReason:
-        fetched = fetched or NOTHING_FETCHED
+        over: Over | None = None,
+    ) -> CallEnded:
+        step, fetched = call.step, fetched or NOTHING_FETCHED
         # The error is stored, and it may quote the arguments.
         failed = structs.replace(failed, error=run.secrets.hide_text(failed.error))
-        kept, timing, outcome = _kept(run, step, arguments), self._timing(run), Failed(failed.error)
+        kept, timing, outcome = _kept(run, step, arguments), self._timing(call), Failed(failed.error)
         contents, read, unread = fetched.contents, fetched.read, fetched.uri
-        run.settle(StepTrace(step, arguments, contents, outcome, attempts, kept, timing, read=read, unread=unread))
-        return pause_after(failed, step, step.name, tool, unread)
+        trace = StepTrace(step, arguments, contents, outcome, attempts, kept, timing, read=read, unread=unread)
+        pause = None if call.index is not None else pause_after(failed, step, step.name, tool, unread)
+        return CallEnded(call, trace, over or pause, failed=failed)
 
-    def _timing(self, run: Run) -> Timing | None:
-        """The timing of the present step, which has ended; `None` for a run without a task."""
-        began = run.began
+    def _end(self, run: Run, ended: CallEnded) -> None:
+        """Note how a call ended. A checkpoint is written."""
+        step = ended.call.step
+        if step.name in run.running:
+            run.running[step.name] -= 1
+            if not run.running[step.name]:
+                del run.running[step.name]
+        if ended.call.variables is not None:
+            run.variables.merge(ended.call.variables)
+        if ended.call.index is not None:
+            run.end_item(ended)
+            self._end_list(run, step)
+            return
+        if ended.trace is not None:
+            run.settle(ended.trace)
+        if ended.stop is not None:
+            run.stop_at(step, ended.stop, ended.blocked)
+        elif step.checkpoint:
+            self._checkpoint(run, step)
+
+    def _end_list(self, run: Run, step: Step) -> None:
+        """Settle a step whose calls have all ended. A list with a checkpoint is also written from time to time."""
+        listed = run.lists[step.name]
+        if listed.waiting or step.name in run.running or step.name in run.stops:
+            # The results of a list grow, so not each of them is written at once.
+            if step.checkpoint and listed.unwritten >= step.parallel:
+                self._checkpoint(run, step)
+            return
+        timing = self._timing(listed.call)
+        attempts, calls = listed.attempts, listed.calls
+        trace = StepTrace(step, None, (), listed.outcome(), attempts, timing=timing, calls=calls)
+        stop = listed.pause()
+        self._end(run, CallEnded(Call(step), trace, stop))
+
+    def _checkpoint(self, run: Run, step: Step) -> None:
+        over = self._write(run, None, finished=False, last=False)
+        if over is not None:
+            run.stop_at(step, over)
+
+    def _timing(self, call: Call) -> Timing | None:
+        """The timing of a call that has ended; `None` for a run without a task."""
+        began = call.began
         return None if began is None else Timing(began.at_ms, round((self._clock() - began.at_s) * 1000))
 
-    def _key(self, run: Run, step: Step, call: Prepared) -> Key | None:
-        """The idempotency key of all attempts of a step; `None` for a single call of a run without a task, which gets
+    def _key(self, run: Run, call: Call, prepared: Prepared) -> Key | None:
+        """The idempotency key of all attempts of a call; `None` for a single call of a run without a task, which gets
         a key of its own."""
+        step = call.step
         if run.lease is None:
             return own_key() if step.retry else None
-        return step_key(run.lease.task.task_id, step.name, partial(self._host.canonical, call.name, call.arguments))
+        name = step.name if call.index is None else item_name(step.name, call.index)
+        return step_key(run.lease.task.task_id, name, partial(self._host.canonical, prepared.name, prepared.arguments))
 
     def _with_repeats(self, run: Run, ended: EndedRun) -> EndedRun:
         """The ended run, with the steps that it may have repeated and those that another run may repeat."""
@@ -340,18 +466,32 @@ class Engine:
             return None
 
         traces: list[StepTrace] = []
+        items: dict[str, Items] = {}
 
         def decided(task: TaskRecord) -> Batch:
             # The last write releases the claim, so it need not renew it.
             claim = lease.held if last else lease.claim()
             traces[:] = run.unwritten(task)
+            items.clear()
+            items.update(merged_items(task, run.unwritten_items()))
             return run_batch(
-                task, traces, pause, run.variables, finished=finished, move=run.move, claim=claim, release=last
+                task,
+                traces,
+                pause,
+                run.variables,
+                finished=finished,
+                move=run.move,
+                claim=claim,
+                release=last,
+                items=items,
+                same_version=bool(items or run.unsure),
             )
 
+        # A continuation can change each element once.
+        attempts = WRITE_ATTEMPTS + sum(len(it.elements) for it in run.unwritten_items().values())
         try:
             written = write_decided(
-                self._store, lease.task, decided, attempts=WRITE_ATTEMPTS, sleep=self._sleep, rng=self._rng
+                self._store, lease.task, decided, attempts=attempts, sleep=self._sleep, rng=self._rng
             )
         except StoreError as error:
             return self._not_written(run, lease, error)
@@ -359,7 +499,7 @@ class Engine:
             lease.task, lease.released = written.task, True
         else:
             lease.written(written.task)
-        run.wrote(written.task, traces)
+        run.wrote(written.task, traces, items)
         run.not_kept(written.task, written.oversized)
         return None
 
@@ -409,9 +549,9 @@ def attempt(
     step: Step,
     host: Host,
     call: Prepared,
-    key: Key | None,
+    first: Attempt,
     variables: TaskVariables | None,
-    lease: Lease | None,
+    lease: Lease | LeaseOfThread | None,
     rng: Callable[[], float] = random_fraction,
 ) -> Tried:
     """Call a step's tool until it succeeds, or must not or cannot be called again.
@@ -419,7 +559,7 @@ def attempt(
     Args:
         variables: The task's variables; `None` without a task.
     """
-    outcome = host.run(call, variables, Attempt(1, key))
+    outcome = host.run(call, variables, first)
     if _did_not_begin(outcome):
         # The claim is renewed just before a call. The renewal may show that the task is over or has another run.
         return Tried(outcome, 0, lease.over if lease else None)
@@ -432,7 +572,7 @@ def attempt(
         over = lease.check() if lease else None
         if over or not host.may_start() or (lease and not lease.is_safe()):
             return Tried(tried.outcome, tried.attempts, over)
-        again = host.run(call, variables, Attempt(tried.attempts + 1, key))
+        again = host.run(call, variables, structs.replace(first, number=tried.attempts + 1))
         if _did_not_begin(again):
             break
         tried = Tried(again, tried.attempts + 1)

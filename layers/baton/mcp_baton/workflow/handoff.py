@@ -6,19 +6,21 @@ Models trust the assistant's messages, so all values in the handoff are quoted (
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, Step, Workflow
+from mcp_baton.workflow.host import MAX_FIELDS
 from mcp_baton.workflow.pause import PauseReason, Remedy, UnresolvedDependency, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import LONGEST, encoded_uri, is_long, one_line, quoted_guidance
-from mcp_baton.workflow.resolve import Known, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
+from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
 from mcp_baton.workflow.secrets import stand_in
 from mcp_baton.workflow.sources import (
     Constant,
     Found,
+    Item,
     PromptArg,
     Source,
     StepOutput,
@@ -31,6 +33,10 @@ from mcp_baton.workflow.sources import (
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
+
+
+SHOWN_CALLS: Final = 5
+"""The most calls of one list that a text shows."""
 
 
 class Requirements(Protocol):
@@ -185,14 +191,28 @@ class RemainingCalls(Struct, frozen=True):
         uris = uris_of(step, self.known)
         yield from ({"resource": uri} for it, uri in uris.items() if not step.read_after(it))
         go_on = self.go_on.going_on() if self.go_on else []
-        if step.tool is not None and go_on and self._is_too_long(step):
+        if step.each is not None:
+            items = self.known.items_of(step)
+            for index in items.open[:MAX_FIELDS] if items else ():
+                yield from self.at(items.elements[index]).entry_of(step) if items else ()
+        elif step.tool is not None and go_on and self._is_too_long(step):
             yield from go_on
-        elif step.tool is not None:
-            entry: dict[str, Json] = {"tool": step.tool, "arguments": self._arguments(step, step.tool)}
-            if step.guidance:
-                entry["guidance"] = quoted_guidance(step.guidance, self.known.shown_texts)
-            yield entry
+        else:
+            yield from self.entry_of(step)
         yield from ({"resource": uri} for it, uri in uris.items() if step.read_after(it))
+
+    def entry_of(self, step: Step) -> Iterator[JsonObject]:
+        """The call of a step's tool, as in `entries`."""
+        if step.tool is None:
+            return
+        entry: dict[str, Json] = {"tool": step.tool, "arguments": self.call_of(step, step.tool)}
+        if step.guidance:
+            entry["guidance"] = quoted_guidance(step.guidance, self.known.shown_texts)
+        yield entry
+
+    def at(self, element: Json) -> "RemainingCalls":
+        """The same for one element of a step's list."""
+        return structs.replace(self, known=self.known.at(element))
 
     # As texts
 
@@ -230,10 +250,12 @@ class RemainingCalls(Struct, frozen=True):
         uris = {it: f"read the resource {uri}" for it, uri in uris_of(step, self.known).items() if it not in read}
         if step.tool is None:
             lines = [_capitalized(reading) for reading in uris.values()]
+        elif step.each is not None:
+            lines = self._texts_of_list(step, step.each, step.tool, longest)
         elif self._is_too_long(step):
             lines = [f"Let the server call {step.tool}: the values of its arguments are too long for a call of yours"]
         else:
-            call = f"call {step.tool} with {one_line(self._arguments(step, step.tool, longest))}"
+            call = f"call {step.tool} with {one_line(self.call_of(step, step.tool, longest))}"
             first = [reading for it, reading in uris.items() if not step.read_after(it)]
             lines = [_capitalized(", then ".join([*first, call]))]
             lines += [f"Then: {_capitalized(reading)}" for it, reading in uris.items() if step.read_after(it)]
@@ -241,9 +263,21 @@ class RemainingCalls(Struct, frozen=True):
             lines.append(f"Note: {quoted_guidance(step.guidance, self.known.shown_texts)}")
         return "\n   ".join(lines)
 
+    def _texts_of_list(self, step: Step, each: Source, tool: str, longest: int) -> list[str]:
+        """One line for each element that has no result; or one line for all, if the elements are not known."""
+        items = self.known.items_of(step)
+        if items is None:
+            source = self.known.placeholder(each) or "the list"
+            return [f"For each element of {source}: call {tool} with {one_line(self.call_of(step, tool, longest))}"]
+        calls = [self.at(items.elements[index]).call_of(step, tool, longest) for index in items.open[:SHOWN_CALLS]]
+        more = len(items.open) - len(calls)
+        lines = [f"Call {tool} with {one_line(arguments)}" for arguments in calls]
+        return [*lines, *([f"And {more} more calls of {tool}, one for each element"] if more else [])]
+
     # Arguments and URIs
 
-    def _arguments(self, step: Step, tool: str, longest: int = LONGEST) -> dict[str, Json]:
+    def call_of(self, step: Step, tool: str, longest: int = LONGEST) -> dict[str, Json]:
+        """The arguments of a call that names the task, if it has to."""
         arguments = self.arguments(step, longest)
         return self.handle.on(tool, arguments) if self.handle else arguments
 
@@ -254,6 +288,9 @@ class RemainingCalls(Struct, frozen=True):
         arguments: dict[str, Json] = {}
         for name, source in step.arguments.items():
             if name in answers:
+                continue
+            if isinstance(source, Item) and known.item is None:
+                arguments[name] = known.placeholder(source)
                 continue
             if known.shows_placeholder(source):
                 arguments[name] = known.placeholder(source)
@@ -278,7 +315,7 @@ class RemainingCalls(Struct, frozen=True):
             case NoOutput(producer):
                 # A result that cannot be read now may be readable later.
                 return known.statuses[producer.name] is not StepStatus.SKIPPED and producer.name not in known.lost
-            case NoField():
+            case NoField() | NoElement():
                 return False
             case NoVariable() if isinstance(source, TaskVariable):
                 if resolution.later or source.set_by:

@@ -72,10 +72,12 @@ class Attempt(Struct, frozen=True):
 
     Attributes:
         key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
+        workflow: The workflow, if the call is one of its steps and it is that step's turn.
     """
 
     number: int = 1
     key: Key | None = None
+    workflow: str | None = None
 
 
 FIRST = Attempt()
@@ -194,8 +196,31 @@ class Host(Protocol):
     """The thread that answers the request calls it while a tool runs or a wait lasts. It returns the seconds until the
     next call. The engine sets it."""
 
+    def beside(self) -> "Threads":
+        """Runs calls in other threads."""
+
     def words(self, name: str, error: Exception) -> str:
         """The text of an exception for the client. `name` is the tool or step that raised it."""
 
     def error_id(self, error: Exception) -> str | None:
         """The id of an exception in the server's log, if its text is hidden from clients."""
+
+
+class Threads(Protocol):
+    """Runs calls in other threads, while the request's thread delivers their notifications and renews claims."""
+
+    def start(self, call: Callable[[Host], Any], pulse: Callable[[], float] | None) -> None:
+        """Begin a call in another thread. It gets a host of its own.
+
+        Args:
+            pulse: The pulse of that host; `None` without a claim.
+        """
+
+    def ask(self, question: Callable[[], Any]) -> Any:
+        """From another thread: call a function in the request's thread, and return its value."""
+
+    def next(self) -> Any:
+        """Wait until a call has ended; return its value or raise its exception."""
+
+    def close(self) -> None:
+        """Abandon the calls that still run."""

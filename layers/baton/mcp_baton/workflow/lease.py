@@ -7,6 +7,7 @@ meanwhile (docs/storage.md, Claims). A renewal or a status read also shows that 
 import logging
 import math
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -156,6 +157,10 @@ class Lease:
     def is_safe(self) -> bool:
         """Whether no other run can take the task in the next seconds. Asked before a call is made again."""
         self._begins = True
+        return self.lasts()
+
+    def lasts(self) -> bool:
+        """Whether no other run can take the task in the next seconds."""
         return self._is_safe_at(self._store.now_ms())
 
     def _is_safe_at(self, now_ms: int) -> bool:
@@ -265,3 +270,34 @@ class Lease:
         self.held, self._is_uncontested = claim, False
         self._read_s = self._clock()
         self._renew_at_ms = self._store.now_ms() + RENEW_MS
+
+
+class LeaseOfThread:
+    """A run's lease, as a call in another thread uses it. The request's thread renews it, and reads the status.
+
+    Args:
+        ask: Calls a function in the request's thread, and returns its value.
+    """
+
+    def __init__(self, lease: Lease, ask: Callable[[Callable[[], Any]], Any]) -> None:
+        self._lease = lease
+        self._ask = ask
+
+    @property
+    def over(self) -> Over | None:
+        return self._lease.over
+
+    def begin(self) -> Began | Over | None:
+        begun: Began | Over | None = self._ask(self._lease.begin)
+        return begun
+
+    def check(self) -> Over | None:
+        over: Over | None = self._ask(self._lease.check)
+        return over
+
+    def is_safe(self) -> bool:
+        return self._lease.lasts()
+
+    def pulse(self) -> float:
+        """As `Lease.pulse`, without a renewal."""
+        return RENEW_MS / 1000 if self.over is None and self.is_safe() else math.inf

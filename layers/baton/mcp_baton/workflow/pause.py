@@ -77,6 +77,10 @@ class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_default
         """The error or the invalid fields, after the short form."""
         return ""
 
+    def cause(self) -> str:
+        """Why the call of one element of a list was not made."""
+        return self.short_form()
+
     @property
     def is_for_the_operator(self) -> bool:
         """Whether neither the model nor the user can correct the cause, nor even read it."""
@@ -124,6 +128,9 @@ class UnresolvableParams(Reason, frozen=True, tag="unresolvableParams"):
             return f"Step '{self.step}' could not start: its condition {one_line(self.condition)} has no result{why}."
         return f"Step '{self.step}' could not start: no value was found for its argument '{self.missing_param}'{why}."
 
+    def cause(self) -> str:
+        return f"no value for '{self.missing_param}'" + (f": {self.problem}" if self.problem else "")
+
     @property
     def missing_arguments(self) -> tuple[str, ...]:
         return () if self.condition else (self.missing_param,)
@@ -169,6 +176,13 @@ class SchemaMismatch(Reason, frozen=True, tag="schemaMismatch"):
         return structs.replace(self, invalid_fields=invalid)
 
 
+class FailedItem(Struct, frozen=True):
+    """The failed call of an element of a list."""
+
+    index: int
+    error: str
+
+
 class StepFailed(Reason, frozen=True, tag="toolError"):
     """The tool reported an error, raised or timed out, or a resource could not be read. The step is `failed`.
 
@@ -176,6 +190,8 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
         asks_client: The tool asked the client for input. It can do that if the client calls it. Not stored.
         error_id: Identifies the error in the server's log, if its text is hidden from clients.
         resource: The URI of the resource that could not be read; the tool was not called.
+        failed_items: Of a step with `each`: the elements whose calls failed, the first 20 when it is stored.
+        failed_count: How many calls failed.
     """
 
     remedy = Remedy.CALLS
@@ -189,6 +205,8 @@ class StepFailed(Reason, frozen=True, tag="toolError"):
     asks_client: bool = False
     error_id: str | None = None
     resource: str | None = None
+    failed_items: tuple[FailedItem, ...] = ()
+    failed_count: int = 0
 
     def to_json(self) -> JsonObject:
         return {name: value for name, value in super().to_json().items() if name != "asksClient"}

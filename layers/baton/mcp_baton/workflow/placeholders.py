@@ -13,7 +13,7 @@ from mcp_baton.workflow.handoff import Handle
 from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import one_line, quoted_error
-from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable
+from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, Resolution
 from mcp_baton.workflow.sources import Found, PromptArg, Source, StepOutput, TaskVariable
 
 LONGEST: Final = 2_000
@@ -141,19 +141,25 @@ def _value(source: Source, plan: Plan | None, room: Room) -> tuple[Found | str, 
         return _too_long(read, plan, workflow), 0, 0
     if read > room.read:
         return f"{read} bytes must be read for it, which is more than is left to this request; send it by itself", 0, 0
-    match known.resolve(source):
-        case Found(value) as found:
-            size = len(dumps(value).encode())
-            return (found, size, read) if size <= room.put_in else (_too_long(size, plan, workflow), 0, read)
+    resolution = known.resolve(source)
+    if isinstance(resolution, Found):
+        size = len(dumps(resolution.value).encode())
+        return (resolution, size, read) if size <= room.put_in else (_too_long(size, plan, workflow), 0, read)
+    return _why_none(resolution, source, known), 0, read
+
+
+def _why_none(resolution: Resolution, source: Source, known: Known) -> str:
+    """Why a source has no value, and the remedy."""
+    match resolution:
         case NotGiven(name):
-            why = f"the workflow was started without its argument '{name}'; {GIVE}"
+            return f"the workflow was started without its argument '{name}'; {GIVE}"
         case NoOutput(step):
-            why = _no_output(step, known)
+            return _no_output(step, known)
         case NoField(step, path):
-            why = f"the result of step '{step.name}' has no '{path}'; {GIVE}"
+            return f"the result of step '{step.name}' has no '{path}'; {GIVE}"
         case NoVariable(name):
-            why = f"the task has no such value in its variable '{name}' now; {_call_first(source)}{GIVE}"
-    return why, 0, read
+            return f"the task has no such value in its variable '{name}' now; {_call_first(source)}{GIVE}"
+    return f"it is another value for each element of the list; {GIVE}"
 
 
 def _too_long(size: int, plan: Plan, workflow: Workflow) -> str:

@@ -13,6 +13,7 @@ from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepProgress, Ste
 from mcp_baton.tasks.values import holds, outside_bytes
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import given_secrets, has_secrets
+from mcp_baton.workflow.items import Items
 from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments
 from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Canonical, Repeat, open_repeats, repeat
@@ -179,11 +180,22 @@ class Plan:
             outside=partial(outside_bytes, self.task),
         )
 
-    def planned(self, name: str, tool: str, call: Comparison) -> Planned:
-        """The planned call of a step."""
+    def items_of(self, name: str) -> Items | None:
+        """The items of a step with `each`, if its list is known."""
+        step = self._step(name)
+        return None if step is None or self.known is None else self.known.items_of(step)
+
+    def has_list(self, name: str) -> bool:
+        """Whether a step calls its tool for each element of a list."""
+        step = self._step(name)
+        return step is not None and step.each is not None
+
+    def planned(self, name: str, tool: str, call: Comparison, element: Found | None = None) -> Planned:
+        """The planned call of a step, or of an element of its list."""
         step = self._step(name)
         if step is None or step.tool != tool or self.workflow is None or self.known is None:
             return NOTHING_PLANNED
+        all_known = self.known if element is None else self.known.at(element.value)
         refused = self.refused(step)
         known: dict[str, Json] = {}
         changed: set[str] = set()
@@ -200,7 +212,7 @@ class Plan:
                 else:
                     changed.add(argument)
                 continue
-            resolution = self.known.resolve(source)
+            resolution = all_known.resolve(source)
             if argument in refused:
                 continue
             if isinstance(resolution, Found):

@@ -9,6 +9,7 @@ from mcp_baton.workflow.sources import (
     Condition,
     Constant,
     FirstOf,
+    Item,
     NoValueYet,
     Operand,
     PromptArg,
@@ -56,7 +57,7 @@ class Reference(Operand):
             NoValueYet: The field cannot be written as a path.
         """
         source = self.__baton_source__
-        if isinstance(source, PromptArg | Constant | FirstOf):
+        if isinstance(source, PromptArg | Constant | FirstOf | Item):
             raise no_value(
                 self, f"takes the field {field!r} of", "pass the whole argument; take fields and call methods in a tool"
             )
@@ -124,7 +125,7 @@ _REFUSED = {
         "bool contains",
         USE_A_CONDITION,
     ),
-    "iterates over or counts": ("iter len reversed", "pass the whole list to a tool"),
+    "iterates over or counts": ("iter len reversed", "call a tool for each element: step(tool, each=…)(x=item())"),
     "makes text from": ("str format", "pass it to the tool as an argument of its own"),
     "calls": ("call", "an attribute is a field of the result; call methods in a tool"),
     "uses as a key": ("hash", _IN_A_TOOL),

@@ -5,13 +5,14 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
-from mcp_baton.exceptions import StoreUnavailable, ValueLost
+from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Host, InvalidField, Mismatch, Prepared
+from mcp_baton.workflow.items import Items, list_of, stored_items
 from mcp_baton.workflow.pause import (
     AnswersRequired,
     PauseReason,
@@ -27,6 +28,7 @@ from mcp_baton.workflow.sources import (
     Constant,
     FirstOf,
     Found,
+    Item,
     PromptArg,
     Source,
     StepOutput,
@@ -39,6 +41,7 @@ from mcp_baton.workflow.sources import (
     fill_json,
     fill_uri,
     lookup,
+    parts_of,
     placeholders,
     written,
 )
@@ -75,6 +78,12 @@ class NoField(Struct, frozen=True):
     path: str | None
 
 
+class NoElement(Struct, frozen=True):
+    """The current element of the list does not have the path, or there is no current element."""
+
+    path: str | None
+
+
 class NoVariable(Struct, frozen=True):
     """The task variable or its field does not exist, or its value cannot be read.
 
@@ -92,7 +101,7 @@ class NoneOf(Struct, frozen=True):
     source: FirstOf
 
 
-type Resolution = Found | NotGiven | NoOutput | NoField | NoVariable | NoneOf
+type Resolution = Found | NotGiven | NoOutput | NoField | NoElement | NoVariable | NoneOf
 
 
 class Ready(Struct, frozen=True):
@@ -113,6 +122,8 @@ class Known(Struct, frozen=True):
         lost: Why the stored result of a completed step is not available, by step name. The run that made the result
             still has it in `outputs`.
         outside: The bytes that reading a task variable must fetch; 0 for one inside the item.
+        items: The items of the run's steps with `each` that have begun, by step name.
+        item: The current element of the list of a step with `each`.
     """
 
     workflow: Workflow
@@ -125,6 +136,8 @@ class Known(Struct, frozen=True):
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
     outside: Callable[[str], int] = _none_outside
+    items: Mapping[str, Items] = field(default_factory=dict)
+    item: Found | None = None
 
     @property
     def open_steps(self) -> list[Step]:
@@ -147,6 +160,9 @@ class Known(Struct, frozen=True):
             return self._output(self.workflow.bound(source.binding), source.path)
         if isinstance(source, FirstOf):
             return self._first_of(source)
+        if isinstance(source, Item):
+            found = lookup(self.item.value, source.path) if self.item else None
+            return Found(_own(found.value)) if found else NoElement(source.path)
         return self._variable(source)
 
     def _first_of(self, source: FirstOf) -> Resolution:
@@ -202,6 +218,56 @@ class Known(Struct, frozen=True):
         """Whether later calls cannot get a value that this run has in memory."""
         return isinstance(source, StepOutput) and self.workflow.bound(source.binding).name in self.lost
 
+    # Lists
+
+    def items_of(self, step: Step) -> Items | None:
+        """The items of a step with `each`: those of this run, or the stored ones, or new ones if its list is known."""
+        if step.each is None:
+            return None
+        if step.name in self.items:
+            return self.items[step.name]
+        try:
+            stored = stored_items(self.variables, step.name)
+        except StoreError:
+            logger.exception("the items of the step %r cannot be read", step.name)
+            return None
+        if stored is not None:
+            return stored
+        found = self.resolve(step.each)
+        elements = list_of(found.value) if isinstance(found, Found) else ""
+        return None if isinstance(elements, str) else Items(elements, {})
+
+    def decide_items(self, step: Step, source: Source) -> Items | PauseReason | str:
+        """The items with which a step with `each` starts; or why it cannot start, or fails (a text).
+
+        The elements of an earlier run stay, even if the list is another one now.
+        """
+        shared = {name: it for name, it in step.arguments.items() if not any(isinstance(p, Item) for p in parts_of(it))}
+        resolved = self._resolve_all(shared, step)
+        if not isinstance(resolved, dict):
+            return resolved
+        try:
+            stored = stored_items(self.variables, step.name)
+        except ValueLost as lost:
+            # The calls were made. To make them again could repeat their effects.
+            return f"each: the results of earlier calls are lost: {lost}"
+        if stored is not None:
+            return stored
+        listed = self._resolve_all({"each": source}, step)
+        if not isinstance(listed, dict):
+            return listed
+        elements = list_of(listed.get("each"))
+        return elements if isinstance(elements, str) else Items(elements, {})
+
+    def after(self, step: Step, value: Json) -> "Known":
+        """The known values when a step has this result."""
+        statuses, outputs = {**self.statuses, step.name: StepStatus.COMPLETED}, {**self.outputs, step.name: value}
+        return structs.replace(self, statuses=statuses, outputs=outputs)
+
+    def at(self, element: Json) -> "Known":
+        """The known values, with this element as the current one."""
+        return structs.replace(self, item=Found(element))
+
     # Values as texts
 
     @property
@@ -227,6 +293,8 @@ class Known(Struct, frozen=True):
                 return f"<{whole}>" if path is None else f"<field '{path}' from {whole}>"
             case FirstOf(sources):
                 return next(filter(None, map(self.placeholder, sources)), None)
+            case Item(path):
+                return "<element>" if path is None else f"<field '{path}' from element>"
             case _:
                 return None
 
@@ -244,7 +312,7 @@ class Known(Struct, frozen=True):
 
     def shortened(self, value: Json, source: Source | None, longest: int = LONGEST) -> Json:
         """A value, or its placeholder if it is long and has one."""
-        if source is None or not is_long(value, longest):
+        if source is None or isinstance(source, Item) or not is_long(value, longest):
             return value
         return self.placeholder(source) or value
 
@@ -374,6 +442,8 @@ class Known(Struct, frozen=True):
         """Where a value was expected, and what is there. It quotes no values."""
         if isinstance(resolution, NoneOf):
             return f"none of these has a value: {', '.join(map(written, resolution.source.sources))}"
+        if isinstance(resolution, NoElement):
+            return f"the element has no '{resolution.path}'"
         if isinstance(resolution, NoField) and resolution.path:
             step, path = resolution.step.name, resolution.path
             return f"'{path}' is not in the output of step '{step}': {end_of(self.outputs[step], path)}"

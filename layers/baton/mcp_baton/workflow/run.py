@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
+    ITEMS_PREFIX,
     PROGRESS,
     RESULT_PREFIX,
     Claim,
@@ -21,8 +22,9 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, Skipped, Succeeded, status_of, stored_result
+from mcp_baton.workflow.items import Items, failed_items
 from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver
-from mcp_baton.workflow.pause import PauseReason
+from mcp_baton.workflow.pause import FailedItem, PauseReason, StepFailed, pause_after
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.secrets import secrets_of, stored_arguments
@@ -85,6 +87,7 @@ class StepTrace(Struct, frozen=True):
         resources: The resources that were fetched before the tool.
         outcome: How it ended.
         attempts: How often the tool was called in this run.
+        calls: For how many elements of a list; 1 for a step without a list. The other attempts are retries.
         kept: The arguments to store with the result, if a person has supplied some of them.
         timing: When the step ran, with its fetches; `None` without a task.
         replayed: An earlier run or a continuation completed the step; this run only shows it.
@@ -106,6 +109,7 @@ class StepTrace(Struct, frozen=True):
     after: tuple[Content, ...] = ()
     unread: str | None = None
     users: tuple[str, ...] = ()
+    calls: int = 1
 
 
 class Blocked(Struct, frozen=True):
@@ -118,6 +122,80 @@ class Blocked(Struct, frozen=True):
 
 type Stop = PauseReason | Over
 """Why a run ended before every step was settled, or could not end its task."""
+
+
+class Call(Struct, frozen=True):
+    """A call of a step's tool, or what a step without a tool does instead.
+
+    Attributes:
+        began: When it began; `None` without a task.
+        index: The element of the step's list; `None` for a step without a list.
+        variables: The variables of a call in another thread; `None` for those of the run.
+    """
+
+    step: Step
+    began: Began | None = None
+    index: int | None = None
+    variables: TaskVariables | None = None
+
+
+class CallEnded(Struct, frozen=True):
+    """How a call ended.
+
+    Attributes:
+        trace: The settled step; `None` if its tool was not called.
+        stop: Why the step is not settled, or why the run has to end.
+        failed: The failure, if there was one.
+    """
+
+    call: Call
+    trace: StepTrace | None = None
+    stop: Stop | None = None
+    blocked: Blocked | None = None
+    failed: Failed | None = None
+
+
+class ListRun(Struct):
+    """The calls of a step with `each` in this run.
+
+    Attributes:
+        waiting: The elements whose calls have not begun.
+        calls: For how many elements the tool was called, with `attempts` in all.
+        unwritten: How many results were not written.
+    """
+
+    call: Call
+    items: Items
+    waiting: list[int]
+    failed: dict[int, Failed] = field(default_factory=dict)
+    calls: int = 0
+    attempts: int = 0
+    unwritten: int = 0
+
+    def outcome(self) -> Outcome:
+        if not self.failed:
+            return Succeeded(self.items.in_order)
+        return Failed(self._error())
+
+    def _error(self) -> str:
+        errors = {index: it.error for index, it in self.failed.items()}
+        return failed_items(errors, len(errors), len(self.items.elements))
+
+    def pause(self) -> StepFailed | None:
+        """The pause after all calls have ended; `None` if all of them have succeeded."""
+        if not self.failed:
+            return None
+        step, failures = self.call.step, self.failed.values()
+        failed = Failed(
+            self._error(),
+            asks_client=any(it.asks_client for it in failures),
+            cause=next((it.cause for it in failures if it.final), None),
+            error_id=next((it.error_id for it in failures if all(other.error_id for other in failures)), None),
+        )
+        pause = pause_after(failed, step, step.name, step.tool or "")
+        shown = tuple(FailedItem(index, it.error) for index, it in sorted(self.failed.items()))
+        return structs.replace(pause, failed_items=shown, failed_count=len(shown))
+
 
 type Persisted = bool | Literal["unknown"]
 """Whether the store has everything that a run did; `unknown` if a response that would show it was lost."""
@@ -135,7 +213,7 @@ class EndedRun(Struct, frozen=True):
         stored: Whether the last write was made.
         oversized: The task variables whose values were too large to store.
         refused: The answers that were not stored, because another call had used the earlier answers.
-        blocked: The step that could not run, if one could not.
+        blocked: The step that the pause names, if it could not run.
         twice: The steps of this run that an interrupted earlier run may have run, too.
         before: The open steps that an interrupted earlier run may have run.
         lost: The steps of this run that are not recorded, or may not be recorded.
@@ -163,7 +241,8 @@ class EndedRun(Struct, frozen=True):
         """Which resources of the step where the run stopped were fetched, as the step declares them."""
         if self.blocked:
             return self.blocked.read
-        return next((trace.read for trace in self.traces if isinstance(trace.outcome, Failed)), frozenset())
+        step = self.pause.step if self.pause else None
+        return next((trace.read for trace in self.traces if trace.step.name == step), frozenset())
 
     @property
     def pause(self) -> PauseReason | None:
@@ -187,7 +266,11 @@ class Run:
         persisted: Whether the store has everything that happened; `unknown` if that is not known.
         stored: Whether the last write was made.
         unsure: The steps that a write of this run may or may not have written.
-        began: When the present step began; `None` without a task.
+        started: The steps that this run has started.
+        running: How many calls of a step run in other threads, by step.
+        stops: Why steps could not be settled, by step, and what was read for them.
+        is_over: Whether the run cannot write to its task any more.
+        lists: The calls of steps with `each`, by step.
     """
 
     def __init__(
@@ -208,8 +291,13 @@ class Run:
         self.lost: dict[str, str] = {}
         self.secrets = secrets_of(workflow.secrets, run_input.texts, run_input.arguments)
         self.traces: list[StepTrace] = []
-        self.blocked: Blocked | None = None
-        self.began: Began | None = None
+        self.started: set[str] = set()
+        self.running: dict[str, int] = {}
+        self.stops: dict[str, tuple[Stop, Blocked | None]] = {}
+        self.is_over = False
+        self._first_open = 0
+        self.lists: dict[str, ListRun] = {}
+        self.items: dict[str, Items] = {}
         self.written = 0
         self.oversized: set[str] = set()
         self.refused: set[str] = set()
@@ -230,7 +318,77 @@ class Run:
             self.secrets,
             given.answers,
             self.lost,
+            items=self.items,
         )
+
+    # Which calls run
+
+    def stop_at(self, step: Step, stop: Stop, blocked: Blocked | None = None) -> None:
+        """Note why a step could not be settled."""
+        self.stops[step.name] = stop, blocked
+        self.is_over = self.is_over or isinstance(stop, TaskOver | Superseded)
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why the run stops: its task is over, or the reason of the first step that could not be settled."""
+        found = [self.stops[step.name][0] for step in self.workflow.steps if step.name in self.stops]
+        return next((stop for stop in found if isinstance(stop, TaskOver | Superseded)), found[0] if found else None)
+
+    def first_open(self) -> int:
+        """The place of the first step that is not settled."""
+        steps, place = self.workflow.steps, self._first_open
+        while place < len(steps) and self.statuses[steps[place].name].settled:
+            place += 1
+        self._first_open = place
+        return place
+
+    @property
+    def running_steps(self) -> int:
+        """How many steps have begun and not ended."""
+        if not self.lists:
+            return len(self.running)
+        return len(self.running.keys() | {name for name, it in self.lists.items() if it.waiting} - self.stops.keys())
+
+    def list_with_room(self) -> Step | None:
+        """The first step with a list of which another call can begin now."""
+        for name, listed in self.lists.items():
+            step = listed.call.step
+            if listed.waiting and name not in self.stops and self.running.get(name, 0) < step.parallel:
+                return step
+        return None
+
+    def begin_list(self, call: Call, items: Items) -> None:
+        # Elements are stored even without results: a later run uses the same ones.
+        items.is_changed = f"{ITEMS_PREFIX}{call.step.name}" not in self.variables
+        items.version = self.task.version if self.task else 0
+        self.items[call.step.name] = items
+        self.lists[call.step.name] = ListRun(call, items, items.open)
+
+    def end_item(self, ended: CallEnded) -> None:
+        """Note how the call of an element ended."""
+        listed, index = self.lists[ended.call.step.name], ended.call.index
+        if index is not None and ended.failed is not None:
+            listed.failed[index] = ended.failed
+        elif index is not None and ended.trace is not None and isinstance(ended.trace.outcome, Succeeded):
+            listed.items.results[index] = ended.trace.outcome.value
+            listed.items.is_changed = True
+            listed.unwritten += 1
+        if ended.trace is not None and ended.trace.attempts:
+            listed.calls += 1
+            listed.attempts += ended.trace.attempts
+        if ended.stop is not None:
+            self.stop_at(ended.call.step, ended.stop)
+
+    def known_at(self, call: Call) -> Known:
+        """What is known to a call: for that of an element, also the element."""
+        return self.known if call.index is None else self.known.at(self.items[call.step.name].elements[call.index])
+
+    # What is written
+
+    def unwritten_items(self) -> dict[str, Items]:
+        """The lists with results that were not written, and those whose steps were settled since the last write."""
+        settled = {trace.step.name for trace in self.traces[self.written :]}
+        return {name: it for name, it in self.items.items() if it.is_changed or name in settled}
 
     @property
     def task(self) -> TaskRecord | None:
@@ -240,23 +398,41 @@ class Run:
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """The traces that must still be written to the task in its present state.
 
-        After a write with an unknown outcome, steps that it may have written and that are completed are left out: their
-        stored results are this run's, or those of later calls, which must not be overwritten.
+        After a write with an unknown outcome, some of the steps that it may have written are left out, because their
+        stored results are this run's, or those of later calls, which must not be overwritten: completed steps, and
+        failures of this run if the step has another result than before.
         """
+        left = self.traces[self.written :]
         if not self.unsure:
-            return self.traces[self.written :]
-        completed = {name for name, status in statuses_of(task).items() if status is StepStatus.COMPLETED}
-        written = self.unsure & completed
-        return [trace for trace in self.traces[self.written :] if trace.step.name not in written]
+            return left
+        statuses = statuses_of(task)
+        return [it for it in left if it.step.name not in self.unsure or not self._may_be_stored(it, task, statuses)]
 
-    def wrote(self, task: TaskRecord, traces: Sequence[StepTrace]) -> None:
-        """Note that these traces were written.
+    def _may_be_stored(self, trace: StepTrace, task: TaskRecord, statuses: Mapping[str, StepStatus]) -> bool:
+        if statuses.get(trace.step.name) is StepStatus.COMPLETED:
+            return True
+        return isinstance(trace.outcome, Failed) and self._has_new_result(task, trace.step.name)
+
+    def _has_new_result(self, task: TaskRecord, step: str) -> bool:
+        """Whether a step has another result than when this run last read or wrote the task."""
+        name, before = f"{RESULT_PREFIX}{step}", self.task
+        try:
+            return before is not None and before.variables.get(name) != task.variables.get(name)
+        except StoreError:
+            return True
+
+    def wrote(self, task: TaskRecord, traces: Sequence[StepTrace], items: Mapping[str, Items]) -> None:
+        """Note that these traces and lists were written.
 
         A step that was left out stays unsure if the task has another result for it than this run: a later call may have
         written it, or an earlier one whose result this run never replaced.
         """
         # Write each value once only: another request may have changed it since.
         self.use_variables(TaskVariables(task.variables))
+        for name, it in items.items():
+            listed = self.lists[name]
+            listed.items.results |= {index: it.results[index] for index in it.results.keys() - listed.items.results}
+            listed.items.version, listed.items.is_changed, listed.unwritten = task.version, False, 0
         if self.unsure:
             sure = {trace.step.name for trace in traces}
             left = [trace for trace in self.traces[self.written :] if trace.step.name not in sure]
@@ -281,7 +457,7 @@ class Run:
         Args:
             over: Whether the task is over or has another run, so that only steps can be missing.
         """
-        left = {trace.step.name for trace in self.traces[self.written :]}
+        left = {trace.step.name for trace in self.traces[self.written :]} | self.unwritten_items().keys()
         if unknown:
             self.unsure |= left
         if left or not over:
@@ -315,6 +491,8 @@ class Run:
                 self.settle(StepTrace(step, None, (), Succeeded(given[name]), users=users))
 
     def ended(self, stop: Stop | None) -> EndedRun:
+        named = None if stop is None or isinstance(stop, TaskOver | Superseded) else stop.step
+        _, blocked = self.stops.get(named or "", (None, None))
         places = {step.name: place for place, step in enumerate(self.workflow.steps)}
         return EndedRun(
             known=self.known,
@@ -325,7 +503,7 @@ class Run:
             stored=self.stored,
             oversized=tuple(sorted(self.oversized)),
             refused=tuple(sorted(self.refused)),
-            blocked=self.blocked,
+            blocked=blocked,
         )
 
 

@@ -20,7 +20,7 @@ from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error, quoted_g
 from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice, named
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Content, EndedRun, Persisted, StepTrace, UnreadResource
-from mcp_baton.workflow.sources import as_text
+from mcp_baton.workflow.sources import as_text, written
 
 TAKEN_OVER = "This run was superseded: its claim expired, and another run has taken over the task."
 KEPT: Mapping[Persisted, str] = {
@@ -128,7 +128,8 @@ def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
             lines.append(f"{number}. Read {', '.join(step.resources)}")
         else:
             description = describe(step.tool)
-            lines.append(f"{number}. {step.tool}: {description}" if description else f"{number}. {step.tool}")
+            each = "" if step.each is None else f", for each element of {one_line(written(step.each))}"
+            lines.append(f"{number}. {step.tool}{each}" + (f": {description}" if description else ""))
     return "\n".join(lines)
 
 
@@ -148,14 +149,21 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
         yield Message("assistant", f"Reading {', '.join(uris_of(trace.step, run.known).values())}")
     for resource in trace.resources:
         yield _resource(resource, run)
-    if trace.arguments is not None:
-        yield Message("assistant", f"Calling {trace.step.tool} with {_arguments(trace, run.known)}")
+    yield from _calling(trace, run.known)
     if isinstance(trace.outcome, Failed):
         yield Message("user", f"{_source_of_error(trace)}: {trace.outcome.error}")
     elif trace.step.tool is not None:
         yield Message("user", f"Result from {trace.step.tool}: {as_text(trace.outcome.value)}")
     for resource in trace.after:
         yield _resource(resource, run)
+
+
+def _calling(trace: StepTrace, known: Known) -> Iterator[Message]:
+    if trace.step.each is not None:
+        elements = one_line(written(trace.step.each))
+        yield Message("assistant", f"Calling {trace.step.tool} for each element of {elements}")
+    elif trace.arguments is not None:
+        yield Message("assistant", f"Calling {trace.step.tool} with {_arguments(trace, known)}")
 
 
 def _asking(step: Step) -> str:

@@ -167,9 +167,15 @@ class FirstOf(SourceBase, Struct, frozen=True, eq=False):
     sources: tuple["Source", ...]
 
 
-type Source = PromptArg | Constant | StepOutput | TaskVariable | FirstOf
+class Item(SourceBase, Struct, frozen=True, eq=False):
+    """The current element of the list of a step with `each`, or the field of it that a dotted path leads to."""
 
-SOURCES = (PromptArg, Constant, StepOutput, TaskVariable, FirstOf)
+    path: str | None = None
+
+
+type Source = PromptArg | Constant | StepOutput | TaskVariable | FirstOf | Item
+
+SOURCES = (PromptArg, Constant, StepOutput, TaskVariable, FirstOf, Item)
 
 
 def as_source(value: object) -> Source:
@@ -229,6 +235,11 @@ def task_variable(name: str, path: str | None = None) -> TaskVariable:
     return TaskVariable(name, path)
 
 
+def item(path: str | None = None) -> Any:
+    """The current element of the list of a step with `each`, or one field of it (path as in `step_output`)."""
+    return Item(path)
+
+
 def is_in(value: object, values: Sequence[Json]) -> Condition:
     """The condition that a value is one of these. `value` is a reference or a source.
 
@@ -259,9 +270,9 @@ def compare(word: str, one: Json, other: Json) -> bool | str:
             return not _equal(one, other)
         case "in":
             return isinstance(other, list) and any(_equal(one, member) for member in other)
-    kinds = {_kind(one), _kind(other)}
+    kinds = {kind_of(one), kind_of(other)}
     if kinds not in ({"a number"}, {"a text"}):
-        return f"{word} compares two numbers or two texts, but {_kind(one)} and {_kind(other)} were given"
+        return f"{word} compares two numbers or two texts, but {kind_of(one)} and {kind_of(other)} were given"
     ordered: Callable[[Any, Any], bool] = getattr(operator, _ORDER[word])
     return ordered(one, other)
 
@@ -280,7 +291,7 @@ def _equal(one: Json, other: Json) -> bool:
     return one == other
 
 
-def _kind(value: Json) -> str:
+def kind_of(value: Json) -> str:
     match value:
         case None:
             return "null"
@@ -309,6 +320,8 @@ def described(source: "Source | Condition") -> Json:
             return ["constant", value]
         case StepOutput(binding, path):
             return ["step_output", binding, path]
+        case Item(path):
+            return ["item", path]
         case _:
             return ["task_variable", source.name, source.path]
 
@@ -430,6 +443,8 @@ def written(source: Source) -> str:
             return name
         case StepOutput(name, path) | TaskVariable(name, path):
             return f"{name}.{path}" if path else name
+        case Item(path):
+            return f"item({path!r})" if path else "item()"
         case FirstOf(sources):
             return f"first_of({', '.join(map(written, sources))})"
         case _:

@@ -10,8 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.server.definitions.resource import is_own, match, value_at, value_uri, variables_of, withheld
+from mcp_baton.server.definitions.resource import Template, is_own, value_at, value_uri, variables_of
 from mcp_baton.workflow.sources import fill_uri
+
+
+def match(template: str, uri: str) -> dict[str, str] | None:
+    return Template(template, "a template").match(uri)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +169,10 @@ def test_a_path_that_is_hidden_in_one_name_does_not_match_and_one_that_is_asked_
 ) -> None:
     assert match("files://{name}", f"files://{sent}") is None
     assert match("files://{folder}/{+path}", f"files://{sent}/x") is None
-    assert withheld("files://{folder}/{+path}", f"files://{sent}/x") == "folder"
+    assert Template("files://{folder}/{+path}", "a template").withheld(f"files://{sent}/x") == "folder"
     assert match("files://{+name}", f"files://{sent}") == {"name": decoded}
     assert match("files://{name*}", f"files://{sent}") == {"name": decoded}
-    assert withheld("files://{+name}", f"files://{sent}") is None
+    assert Template("files://{+name}", "a template").withheld(f"files://{sent}") is None
 
 
 @pytest.mark.parametrize("name", ["...", "a..b", "..a", ".hidden", "a.", "%C0%AE%C0%AE"])
@@ -177,8 +181,8 @@ def test_dots_within_a_name_are_part_of_it(name: str) -> None:
 
 
 def test_nothing_is_withheld_of_a_uri_of_another_form() -> None:
-    assert withheld("files://{name}", "other://..") is None
-    assert withheld("files://{name}.md", "files://..") is None
+    assert Template("files://{name}", "a template").withheld("other://..") is None
+    assert Template("files://{name}.md", "a template").withheld("files://..") is None
 
 
 @given(st.text(min_size=1))

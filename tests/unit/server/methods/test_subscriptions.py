@@ -10,7 +10,8 @@ from mcp_baton import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, RequestId
-from mcp_baton.server.methods import subscriptions as listening
+from mcp_baton.server import reply
+from mcp_baton.server.methods import subscriptions
 from mcp_baton.server.methods.subscriptions import SUBSCRIPTION_KEY, listen
 from mcp_baton.settings import Settings
 from tests.fakes import Line, request_of
@@ -41,8 +42,14 @@ def test_the_first_word_is_the_acknowledgement_of_nothing_and_the_last_the_resul
     ]
 
 
-def test_a_stream_is_kept_alive_until_the_functions_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "KEEP_ALIVE_S", 0.001)
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream is kept alive each millisecond."""
+    for module in (subscriptions, reply):
+        monkeypatch.setattr(module, "KEEP_ALIVE_S", 0.001)
+
+
+def test_a_stream_is_kept_alive_until_the_functions_time_is_over(fast: None) -> None:
     left = itertools.chain([RESERVE_MS + 10_000] * 5, itertools.repeat(RESERVE_MS))
     line = Line(left_ms=lambda: next(left))
 
@@ -58,8 +65,7 @@ def test_a_stream_is_ended_when_it_has_been_open_long_enough() -> None:
     assert len(line.sent) <= 2
 
 
-def test_a_client_that_goes_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "KEEP_ALIVE_S", 0.001)
+def test_a_client_that_goes_ends_it(fast: None) -> None:
     line = Line(patience=3)
 
     heard(line)

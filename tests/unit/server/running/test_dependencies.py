@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mcp_baton.server.running import dependencies
-from mcp_baton.server.running.dependencies import InItsThread, TookTooLong
+from mcp_baton.server.running.dependencies import TookTooLong, Waiting
 
 REGISTERED = """
 import sys
@@ -63,7 +63,7 @@ def test_a_function_that_is_abandoned_before_its_thread_starts_is_not_called(
     monkeypatch.setattr(dependencies, "in_a_thread", jobs.append)
 
     with pytest.raises(TookTooLong):
-        InItsThread(0.0).call(len, lambda: happened.append("called"), lambda _: None)
+        Waiting(on_loop=False, limit_s=0.0).call(len, lambda: happened.append("called"), lambda _: None)
     jobs[0](lambda: happened.append("free"))
 
     assert happened == ["free"]

@@ -22,8 +22,7 @@ from mcp_baton.server.methods.calling import call_alone, outcome_alone
 from mcp_baton.server.methods.prompts import get_prompt
 from mcp_baton.server.methods.resources import find_resource, read
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import bound_prompt
-from mcp_baton.server.running.runner import CallOptions
+from mcp_baton.server.running.runner import CallOptions, bound_prompt
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS, SILENT, Collector, Telemetry
@@ -249,12 +248,6 @@ def test_a_prompts_arguments_are_refused_where_its_function_would_refuse_them(
 
     assert caught.value.code == INVALID_PARAMS
     assert ("typo" if "typo" in arguments else "times") in caught.value.message
-
-
-def test_a_prompts_arguments_are_converted(server: Server) -> None:
-    result = get_prompt(call(server, name="ask", arguments={"times": "3"}))
-
-    assert result["messages"] == [text("you 3")]
 
 
 def test_a_runs_progress_only_grows_whatever_its_functions_report(server: Server) -> None:

@@ -13,7 +13,7 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after, fits, plan, size_after
 from mcp_baton.tasks.dynamodb.items import Limits, new_item, stays_whole
 from mcp_baton.tasks.dynamodb.outside import Fetcher, Mover, Places, without_largest
-from mcp_baton.tasks.dynamodb.values import RecentWrites, Variables, item_size, pointer_in
+from mcp_baton.tasks.dynamodb.values import Variables, item_size, pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from mcp_baton.tasks.texts import to_text
@@ -69,7 +69,7 @@ class Shelf:
 
 
 def mover(shelf: Shelf, *, bucket: bool = False) -> Mover:
-    places = Places(cast("Any", shelf), shelf if bucket else None, RecentWrites())
+    places = Places(cast("Any", shelf), shelf if bucket else None)
     return Mover(places, "owner", "task", 1, 1000.0)
 
 
@@ -78,9 +78,7 @@ def nowhere() -> Mover:
 
 
 def values(shelf: Shelf, variables: Mapping[str, Attribute]) -> dict[str, Json]:
-    return dict(
-        Variables(variables, lambda: Fetcher(Places(cast("Any", shelf), shelf, RecentWrites()), "owner", "task"))
-    )
+    return dict(Variables(variables, lambda: Fetcher(Places(cast("Any", shelf), shelf), "owner", "task")))
 
 
 def outside(changes: Changes) -> set[str]:

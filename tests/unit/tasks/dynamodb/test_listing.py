@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import shard_names, task_id_of
-from mcp_baton.tasks.dynamodb.listing import MOST_QUERIES_PER_SHARD, Merged, Read, merged_page
+from mcp_baton.tasks.dynamodb.listing import MOST_QUERIES_PER_SHARD, Page, merged_page
 
 type Table = dict[str, list[tuple[int, bool]]]
 """By shard, its tasks: when each was made, and whether it is still to be listed."""
@@ -29,14 +29,14 @@ class Shards:
         self.most = most
         self.reads = 0
 
-    def read(self, shard: str, after: str | None) -> Read:
+    def read(self, shard: str, after: str | None) -> Page:
         self.reads += 1
         below = [task for task in self.table[shard] if after is None or named(task[0]) < after]
         page = below[: self.most]
         end = named(page[-1][0]) if len(below) > self.most else None
-        return Read([item_of(number) for number, listed in page if listed], end)
+        return Page([item_of(number) for number, listed in page if listed], end)
 
-    def page(self, after: str | None, wanted: int) -> Merged:
+    def page(self, after: str | None, wanted: int) -> Page:
         return merged_page(list(self.table), after, wanted, self.read)
 
 

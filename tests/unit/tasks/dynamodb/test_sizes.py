@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import Attribute, decode, encode_text, native, text_bytes
-from mcp_baton.tasks.dynamodb.values import at_most, excess, item_size, size, text_pieces
+from mcp_baton.tasks.dynamodb.attributes import Attribute, decode, encode_text, native, text_bytes, text_in
+from mcp_baton.tasks.dynamodb.values import at_most, excess, item_size, size
 from mcp_baton.tasks.texts import to_text
 from tests.examples import JSON, TEXT
 
@@ -60,7 +60,7 @@ def test_the_size_of_an_item_includes_names() -> None:
 @pytest.mark.parametrize(
     "attribute", [encode_text('"é"', 10**9), encode_text('"' + "é" * 999 + '"', 10), native({"a": "é"})]
 )
-def test_text_length_and_pieces_are_the_same_in_every_form(attribute: Attribute) -> None:
-    text = "".join(text_pieces(attribute))
+def test_the_text_and_its_length_are_the_same_in_every_form(attribute: Attribute) -> None:
+    text = text_in(attribute)
     assert json.loads(text) == decode(attribute)
     assert text_bytes(attribute) == len(text.encode())

@@ -79,6 +79,12 @@ def size(count: int | None) -> str:
     return f"{count / 1000:.1f} KB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
 
 
+def progress_of(elements: Mapping[str, int]) -> str:
+    """Return how much of a list is done: `4 of 10 elements`."""
+    total = elements["total"]
+    return f"{elements['done']} of {total} {'element' if total == 1 else 'elements'}"
+
+
 def epoch_ms(timestamp: str) -> int | None:
     """Return a timestamp such as `2026-11-22T15:04:33.000Z` as epoch milliseconds; `None` for another text."""
     try:
@@ -116,12 +122,13 @@ def heading(task: TaskState) -> Iterator[Text]:
 
 
 def steps_table(steps: tuple[StepState, ...]) -> Padding:
-    """Return the steps with their status, start (UTC), duration, and length of the result."""
+    """Return the steps with their status, start (UTC), duration, and length of the result or progress of the list."""
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
     for name in ("step", "status", "began", "took", "result"):
         table.add_column(name, justify="right" if name in ("took", "result") else "left", no_wrap=name != "step")
     for step in steps:
-        cells = (clock(step.at_ms), duration(step.ms), size(step.bytes))
+        result = progress_of(step.elements) if step.elements else size(step.bytes)
+        cells = (clock(step.at_ms), duration(step.ms), result)
         table.add_row(Text(plain(step.name)), status_text(step.status), *cells)
     return Padding(table, (0, 0, 0, 2), expand=False)
 

@@ -7,14 +7,17 @@ from typing import Any, Final
 from msgspec import Struct, to_builtins
 
 from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED
-from mcp_baton.server.workflows.task_view import NEXT_KEY, OMITTED_KEY, RESULT_BY_KEY, TIMINGS_KEY
+from mcp_baton.server.workflows.task_view import ELEMENTS_KEY, NEXT_KEY, OMITTED_KEY, RESULT_BY_KEY, TIMINGS_KEY
 from mcp_baton.tasks.record import ENGINE_PREFIX, EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, has_value
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 class StepState(Struct, frozen=True, omit_defaults=True, rename={"at_ms": "at"}):
-    """A step. `at_ms` is its start, `ms` its duration, `bytes` the length of its result as JSON."""
+    """A step. `at_ms` is its start, `ms` its duration, `bytes` the length of its result as JSON.
+
+    `elements` has `done` and `total` of an unfinished list.
+    """
 
     name: str
     status: str
@@ -22,6 +25,7 @@ class StepState(Struct, frozen=True, omit_defaults=True, rename={"at_ms": "at"})
     at_ms: int | None = None
     ms: int | None = None
     bytes: int | None = None
+    elements: Mapping[str, int] | None = None
 
 
 _NAMES: Final = {
@@ -84,7 +88,7 @@ def state_of(result: Mapping[str, Any]) -> TaskState:
     """Return the task in a `tasks/get` result of either era."""
     meta: Mapping[str, Any] = result.get("_meta", {})
     progress, omitted = meta.get(PROGRESS) or {}, set(meta.get(OMITTED_KEY, ()))
-    timings = meta.get(TIMINGS_KEY, {})
+    timings, elements = meta.get(TIMINGS_KEY, {}), meta.get(ELEMENTS_KEY, {})
     sizes = {name: _bytes(value, omitted=name in omitted) for name, value in meta.items()}
     steps = tuple(
         StepState(
@@ -94,6 +98,7 @@ def state_of(result: Mapping[str, Any]) -> TaskState:
             timings.get(step["name"], {}).get("at"),
             timings.get(step["name"], {}).get("ms"),
             sizes.get(RESULT_PREFIX + step["name"]) if has_value(step) else None,
+            elements.get(step["name"]),
         )
         for step in progress.get("steps", ())
     )

@@ -88,14 +88,10 @@ def _check_fields(form: JsonObject, name: str) -> None:
     if form.get("type") != "object" or not isinstance(properties, Mapping):
         raise ValueError(f"{name}: a form is an object with flat fields; give it `type: object` and `properties`")
     for field, shown in properties.items():
-        if not isinstance(shown, Mapping) or not (_is_flat(shown) or is_choice_of_several(shown)):
+        if not isinstance(shown, Mapping) or not (str(shown.get("type")) in PRIMITIVES or is_choice_of_several(shown)):
             raise ValueError(
                 f"{name}: the field {field!r} is not possible in a form; use text, numbers, booleans and choices"
             )
-
-
-def _is_flat(shown: JsonObject) -> bool:
-    return isinstance(shown.get("type"), str) and shown["type"] in PRIMITIVES
 
 
 def is_choice_of_several(shown: Mapping[str, Json]) -> bool:
@@ -230,8 +226,9 @@ def _elicited(answer: JsonObject, form: Form) -> Elicited:
 def sampled(answer: JsonObject) -> Sampled:
     content = answer.get("content")
     blocks = content if isinstance(content, list) else [content]
-    if not all(isinstance(item, Mapping) and _is_whole(item) for item in blocks):
-        raise ToolError("The client's answer is not a sampling result.")
+    for item in blocks:
+        if not isinstance(item, Mapping) or (item.get("type") == "text" and not isinstance(item.get("text"), str)):
+            raise ToolError("The client's answer is not a sampling result.")
     stop = answer.get("stopReason")
     made = cast("Sequence[JsonObject]", blocks)
     return Sampled(str(answer.get("role")), made, str(answer.get("model")), stop if isinstance(stop, str) else None)
@@ -243,10 +240,6 @@ def listed_roots(answer: JsonObject) -> Roots:
         raise ToolError("The client's answer is not a list of roots.")
     items = cast("Sequence[JsonObject]", listed)
     return Roots(tuple(Root(str(item["uri"]), cast("str | None", item.get("name"))) for item in items))
-
-
-def _is_whole(block: JsonObject) -> bool:
-    return block.get("type") != "text" or isinstance(block.get("text"), str)
 
 
 def _message(said: Said) -> Json:

@@ -26,7 +26,7 @@ from mcp_baton.server.asking.asker import (
     identity_of,
     refuse_undeclared,
 )
-from mcp_baton.tasks.answers import AnswerStore, wait_for_answer
+from mcp_baton.tasks.answers import AnswerStore, growing_pauses
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +127,7 @@ class StoreAsker(Struct):
     waited_for: Callable[[], bool]
     limit_s: float = 300.0
     clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
     known: dict[str, JsonObject] = field(default_factory=dict)
     envelope: Envelope | None = None
 
@@ -164,15 +165,18 @@ class StoreAsker(Struct):
         return self.limit_s if question.limit_s is None else question.limit_s
 
     def _wait(self, identifier: str, question: Question, sent_s: float) -> JsonObject:
-        limit_s = self._limit_s(question)
+        from random import uniform
 
-        def check() -> None:
+        limit_s = self._limit_s(question)
+        for pause_s in growing_pauses():
             if not self.waited_for():
                 raise Abandoned
             if self.clock() >= sent_s + limit_s:
-                raise ToolError(f"The client did not answer {question.method} within {limit_s:g} s.", retryable=False)
-
-        return wait_for_answer(self.store, self.owner, identifier, waiting=check)
+                break
+            if (found := self.store.answered(self.owner, identifier)) is not None:
+                return found
+            self.sleep(uniform(pause_s / 2, pause_s))
+        raise ToolError(f"The client did not answer {question.method} within {limit_s:g} s.", retryable=False)
 
     def _close(self, identifiers: Iterable[str]) -> None:
         """Accept no further answers. A question that stays open expires, so a failure of the store is only logged."""

@@ -35,8 +35,7 @@ from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.methods.calling import outcome_alone, result_of
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import bound_tool
-from mcp_baton.server.running.runner import CallOptions, prepared_for
+from mcp_baton.server.running.runner import CallOptions, bound_tool, prepared_for
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_input, resumed_input
 from mcp_baton.server.workflows.task_view import options_of, task_summary

@@ -43,7 +43,6 @@ class JobMonitor:
 
     @property
     def gone(self) -> bool:
-        """Whether the running function has to stop."""
         return self.ended or self._stopped
 
     def stop(self) -> None:

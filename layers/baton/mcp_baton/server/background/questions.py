@@ -5,7 +5,7 @@ basic/utilities/tasks, Input Required Status). The id of a question names its ta
 answer to the task, also when no request waits for it any more.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ToolError
@@ -13,8 +13,7 @@ from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SESSION_HEADER, STATEL
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.asking.asker import REFUSED, InputRequired, Question, refuse_undeclared
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
-from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S
+from mcp_baton.tasks.answers import LONGEST_WAIT_S, growing_pauses
 from mcp_baton.tasks.ids import digest_of, new_task_question, sent_mark
 from mcp_baton.tasks.record import Job, JobSpec, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
@@ -26,9 +25,14 @@ def questions_open(request: Request, task: TaskRecord) -> TaskRecord | None:
     here."""
     if request.store is None or not send_questions(request, task):
         return None
-    for _ in _pauses(request):
+    began_s, pauses = request.services.clock(), growing_pauses()
+    while request.services.clock() - began_s < request.services.settings.question_ms / 1000:
+        left_s = request.left_s()
+        if request.reply.gone or (left_s is not None and left_s <= LONGEST_WAIT_S):
+            return None
         if request.store.read_status(task.owner, task.task_id).status is not TaskStatus.INPUT_REQUIRED:
             return request.store.get(task.owner, task.task_id)
+        request.pause(next(pauses))
     return None
 
 
@@ -60,7 +64,6 @@ def _is_due(request: Request, store: TaskStore, task: TaskRecord, key: str) -> b
 
 
 def _marked(store: TaskStore, owner: str, mark: str, ttl_s: int) -> bool:
-    """Set a mark. Returns whether it was new."""
     try:
         store.answers.ask(owner, mark, ttl_s)
     except StoreUnavailable:
@@ -80,25 +83,7 @@ def _params(task: TaskRecord, key: str, question: JsonObject) -> JsonObject:
     return {**params, "_meta": {RELATED_TASK_KEY: {"taskId": task.task_id}}}
 
 
-def _pauses(request: Request) -> Iterator[None]:
-    """Pause between two reads, each time longer, up to a second; until the client or the time is gone."""
-    began_s = said_s = request.services.clock()
-    pause_s = FIRST_WAIT_S
-    while request.services.clock() - began_s < request.services.settings.question_ms / 1000:
-        left_s = request.left_s()
-        if request.reply.gone or (left_s is not None and left_s <= LONGEST_WAIT_S):
-            return
-        yield
-        request.services.sleep(pause_s)
-        pause_s = min(pause_s * 1.5, LONGEST_WAIT_S)
-        if request.services.clock() - said_s >= KEEP_ALIVE_S:
-            said_s = request.services.clock()
-            request.reply.keep_open()
-
-
 class TaskAsker:
-    """The asker of a job."""
-
     def __init__(self, job: Job, envelope: Envelope) -> None:
         self._job = job
         self._envelope = envelope

@@ -92,7 +92,6 @@ class WorkerHost(ServerHost):
             raise ResourceUnavailable(STOPPED) from gone
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
-        """Set the status message of the call's task to the next step."""
         super().announce(begun, total, step, task_id)
         self._monitor.unwritten = f"Step {begun}/{total}: {step}"
 
@@ -124,6 +123,8 @@ class WorkerHost(ServerHost):
     def _both(self) -> float:
         """Renew the claims on both tasks, if due. Returns the seconds until the next renewal."""
         own_s = self.pulse()
+        if self._is_in_thread:  # the request's thread renews them
+            return own_s
         if own_s == math.inf:  # the workflow's task is over, or another run's
             self._monitor.stop()
         calls_s = self._monitor.pulse()
@@ -143,8 +144,6 @@ type Write = Callable[[str, Callable[[], object]], str]
 
 
 class WorkflowJob:
-    """An attempt at a call of a workflow."""
-
     def __init__(self, execution: JobExecution, lease: Lease, job: Job, arguments: JsonObject) -> None:
         self._execution = execution
         self._monitor = execution.monitor

@@ -68,7 +68,7 @@ def documented(function: Callable[..., object], description: str | None) -> str:
     return inspect.cleandoc(own) if own else ""
 
 
-TOOL_OPTIONS: Final = ("name", "requires", "input_schema", "sets", "task", "idempotent", "task_start")
+TOOL_OPTIONS: Final = ("name", "requires", "input_schema", "sets", "only_in", "task", "idempotent", "task_start")
 """The options of `@server.tool(…)` besides labels."""
 
 
@@ -107,6 +107,16 @@ def variables_set(names: Sequence[str], what: str) -> tuple[str, ...]:
             raise RegistrationError(f"{what}: sets has {name!r}; a task variable needs a name")
         if name.startswith((ENGINE_PREFIX, MCP_PREFIX)):
             raise RegistrationError(f"{what}: sets has {name!r}; tools cannot set variables with this prefix")
+    return tuple(dict.fromkeys(names))
+
+
+def workflow_names(names: Sequence[str], what: str) -> tuple[str, ...]:
+    """The workflows in `only_in`. `Server.check` refuses a name that no workflow has."""
+    if isinstance(names, str):
+        raise RegistrationError(f"{what}: only_in is a list of workflows; write only_in=[{names!r}]")
+    for name in names:
+        if not isinstance(name, str):
+            raise RegistrationError(f"{what}: only_in has {name!r}; give the names of workflows")
     return tuple(dict.fromkeys(names))
 
 

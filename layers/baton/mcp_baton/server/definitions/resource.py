@@ -10,7 +10,7 @@ The value of `{name}` is safe as one name in a path: a URI with an encoded slash
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import batched
 from typing import Final
 
@@ -31,7 +31,6 @@ _NOT_IN_A_NAME = frozenset("/\\\0")
 
 
 def variables_of(template: str, what: str) -> tuple[str, ...]:
-    """The names in a template, in order."""
     names = tuple(match[2] for match in _EXPRESSION.finditer(template))
     rest = _EXPRESSION.sub("", template)
     if "{" in rest or "}" in rest:
@@ -39,19 +38,6 @@ def variables_of(template: str, what: str) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise RegistrationError(f"{what}: {template!r} contains a name twice; rename one")
     return names
-
-
-def match(template: str, uri: str) -> dict[str, str] | None:
-    """The values of a template in a URI, percent-decoded; `None` if the URI does not match."""
-    form = _form(template)
-    values = _values(form, uri)
-    return None if values is None or _withheld(form, values) else values
-
-
-def withheld(template: str, uri: str) -> str | None:
-    """The first `{name}` that prevents a match because its value would be a path."""
-    form = _form(template)
-    return _withheld(form, _values(form, uri) or {})
 
 
 class _Variable(Struct, frozen=True):
@@ -62,67 +48,70 @@ class _Variable(Struct, frozen=True):
     followed_by: str
 
 
-class _Form(Struct, frozen=True):
-    begins: str
-    variables: tuple[_Variable, ...]
+class Template:
+    """A parsed URI template. Raises `RegistrationError` if it is invalid."""
 
+    def __init__(self, template: str, what: str) -> None:
+        self.names = variables_of(template, what)
+        self._begins, *rest = _EXPRESSION.split(template)
+        self._variables = [_Variable(name, bool(plus or star), text) for plus, name, star, text in batched(rest, 4)]
 
-@lru_cache(maxsize=256)
-def _form(template: str) -> _Form:
-    begins, *rest = _EXPRESSION.split(template)
-    variables = (_Variable(name, bool(plus or star), text) for plus, name, star, text in batched(rest, 4))
-    return _Form(begins, tuple(variables))
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The values in a URI, percent-decoded; `None` if the URI does not match."""
+        values = self._values(uri)
+        return None if values is None or self._withheld(values) else values
 
+    def withheld(self, uri: str) -> str | None:
+        """The first `{name}` that prevents a match because its value would be a path."""
+        return self._withheld(self._values(uri) or {})
 
-def _withheld(form: _Form, values: Mapping[str, str]) -> str | None:
-    for variable in form.variables:
-        value = values.get(variable.name, "")
-        if not variable.spans_segments and (value in _DOTS or not _NOT_IN_A_NAME.isdisjoint(value)):
-            return variable.name
-    return None
+    def _withheld(self, values: Mapping[str, str]) -> str | None:
+        for variable in self._variables:
+            value = values.get(variable.name, "")
+            if not variable.spans_segments and (value in _DOTS or not _NOT_IN_A_NAME.isdisjoint(value)):
+                return variable.name
+        return None
 
+    def _values(self, uri: str) -> dict[str, str] | None:
+        if not self._variables:
+            return {} if uri == self._begins else None
+        if not (uri.startswith(self._begins) and uri.endswith(self._variables[-1].followed_by)):
+            return None  # the usual case, decided fast
+        from urllib.parse import unquote
 
-def _values(form: _Form, uri: str) -> dict[str, str] | None:
-    if not form.variables:
-        return {} if uri == form.begins else None
-    if not (uri.startswith(form.begins) and uri.endswith(form.variables[-1].followed_by)):
-        return None  # the usual case, decided fast
-    from urllib.parse import unquote
+        values: dict[str, str] = {}
+        place = len(self._begins)
+        for variable, farthest in zip(self._variables, self._farthest_ends(uri), strict=True):
+            end = farthest[place]
+            if not end:
+                return None
+            values[variable.name] = unquote(uri[place:end])
+            place = end + len(variable.followed_by)
+        return values
 
-    values: dict[str, str] = {}
-    place = len(form.begins)
-    for variable, farthest in zip(form.variables, _farthest_ends(form, uri), strict=True):
-        end = farthest[place]
-        if not end:
-            return None
-        values[variable.name] = unquote(uri[place:end])
-        place = end + len(variable.followed_by)
-    return values
+    def _farthest_ends(self, uri: str) -> list[list[int]]:
+        """For each variable and each place in the URI: the farthest end of a value that begins there, if the rest
+        matches; otherwise 0.
 
-
-def _farthest_ends(form: _Form, uri: str) -> list[list[int]]:
-    """For each variable and each place in the URI: the farthest end of a value that begins there, if the rest matches;
-    otherwise 0.
-
-    Works from the last variable to the first, with one pass over the URI for each. So the time does not depend on the
-    number of possible splits.
-    """
-    ends: list[list[int]] = []
-    rest_matches: Sequence[int] = [0] * len(uri) + [1]
-    for variable in reversed(form.variables):
-        text = variable.followed_by
-        farthest = [0] * (len(uri) + 1)
-        for place in range(len(uri) - 1, len(form.begins) - 1, -1):
-            end = place + 1
-            if uri[place] == "/" and not variable.spans_segments:
-                continue
-            if farthest[end]:
-                farthest[place] = farthest[end]
-            elif uri.startswith(text, end) and rest_matches[end + len(text)]:
-                farthest[place] = end
-        ends.append(farthest)
-        rest_matches = farthest
-    return ends[::-1]
+        Works from the last variable to the first, with one pass over the URI for each. So the time does not depend on
+        the number of possible splits.
+        """
+        ends: list[list[int]] = []
+        rest_matches: Sequence[int] = [0] * len(uri) + [1]
+        for variable in reversed(self._variables):
+            text = variable.followed_by
+            farthest = [0] * (len(uri) + 1)
+            for place in range(len(uri) - 1, len(self._begins) - 1, -1):
+                end = place + 1
+                if uri[place] == "/" and not variable.spans_segments:
+                    continue
+                if farthest[end]:
+                    farthest[place] = farthest[end]
+                elif uri.startswith(text, end) and rest_matches[end + len(text)]:
+                    farthest[place] = end
+            ends.append(farthest)
+            rest_matches = farthest
+        return ends[::-1]
 
 
 def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedResource:
@@ -151,7 +140,10 @@ class Resource:
         self.labels = labels.of(function)
         self.mime_type = mime_type
         what = f"resource {uri!r}"
-        self.variables = variables_of(uri, what)
+        self._template = Template(uri, what)
+        self.variables = self._template.names
+        self.match = self._template.match
+        self.withheld = self._template.withheld
         self.signature = read_signature(function, what)
         if set(self.variables) != self.signature.names:
             from mcp_baton.hints import meant
@@ -172,15 +164,6 @@ class Resource:
         shown: dict[str, Json] = {"uriTemplate" if self.is_template else "uri": self.uri, "name": self.name}
         shown |= self.labels.to_json()
         return shown | ({"mimeType": self.mime_type} if self.mime_type else {})
-
-    def match(self, uri: str) -> dict[str, str] | None:
-        if self.is_template:
-            return match(self.uri, uri)
-        return {} if uri == self.uri else None
-
-    def withheld(self, uri: str) -> str | None:
-        """The `{name}` that prevents a match because its value would be a path."""
-        return withheld(self.uri, uri) if self.is_template else None
 
 
 SCHEME: Final = "baton://"

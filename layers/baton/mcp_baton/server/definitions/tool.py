@@ -97,6 +97,7 @@ class Tool:
         requires: frozenset[str] = frozenset(),
         sets: tuple[str, ...] = (),
         tasks: TaskSupport = NO_TASK,
+        only_in: tuple[str, ...] = (),
     ) -> None:
         if not hosts_take(name):
             remedy = f"give it another, as in name={allowed_name(name)!r}"
@@ -107,6 +108,7 @@ class Tool:
         self.requires = requires
         self.sets = sets
         self.tasks = tasks
+        self.only_in = only_in
         self.labels = labels.of(function)
         self._input_schema = input_schema
         self.signature: Signature = read_signature(function, f"tool {name!r}")
@@ -123,15 +125,20 @@ class Tool:
         if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
             _ = self.mirrored  # report invalid marks now, because clients would drop the tool
 
-    def renamed(self, name: str) -> "Tool":
-        """The same tool under another name."""
-        return Tool(self.function, name, self.labels, self._input_schema, self.requires, self.sets, self.tasks)
+    def renamed(self, prefix: str) -> "Tool":
+        """The same tool with a prefix before its name and before the workflows in `only_in`."""
+        only_in = tuple(prefix + name for name in self.only_in)
+        name, options = prefix + self.name, (self.requires, self.sets, self.tasks, only_in)
+        return Tool(self.function, name, self.labels, self._input_schema, *options)
 
     @cached_property
     def definition(self) -> dict[str, Json]:
         """The tool as `tools/list` shows it (MCP server/tools, Tool)."""
         try:
             shown: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
+            if self.only_in:
+                where = f"Runs only as a step of {' or '.join(self.only_in)}."
+                shown["description"] = f"{shown['description']}\n\n{where}" if shown.get("description") else where
             if self.output:
                 shown["outputSchema"] = self.output.json_schema
         except Exception as error:  # code of the author's type may raise anything
@@ -265,12 +272,9 @@ def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str |
         declared = declared_name(schema)
         if declared is None:
             return None
-        names = [declared, f"{declared}_"] if _is_open(schema) else [declared]
+        is_open = schema.get("additionalProperties", True) in (True, {})
+        names = [declared, f"{declared}_"] if is_open else [declared]
     return next((name for name in names if name not in structured), None)
-
-
-def _is_open(schema: Mapping[str, Any]) -> bool:
-    return schema.get("additionalProperties", True) in (True, {})
 
 
 def _said(schema: Mapping[str, Any]) -> dict[str, Json]:

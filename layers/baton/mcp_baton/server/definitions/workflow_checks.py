@@ -1,15 +1,17 @@
 """Checks of a server's definitions (docs/workflows.md, "What is checked"): workflows, and types without a schema."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
+from mcp_baton.hints import meant
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.schema.plain import plain_type
 from mcp_baton.server.schema.prompt_arguments import default_fault
-from mcp_baton.server.schema.schema import blamed_type, parameter_error_in, tool_error
+from mcp_baton.server.schema.schema import Blamed, blamed_type, parameter_error_in, tool_error
 from mcp_baton.server.schema.signature import answer_cause, argument_cause, undescribable
 from mcp_baton.workflow.checking import Callee, all_errors, checked, not_json
 from mcp_baton.workflow.definition import Workflow
@@ -37,23 +39,14 @@ def undescribed(
             yield item, refused
 
 
-def argument_errors(workflow: Workflow) -> Iterator[WorkflowError]:
-    for argument in workflow.arguments:
-        blamed = None if plain_type(argument.type) is not None else blamed_type(argument.type, "conversion")
-        if blamed is not None:
-            yield WorkflowError(workflow.name, argument_cause(argument.name, blamed.part, blamed.cause))
-    for question in workflow.questions:
-        blamed = None if plain_type(question.type) is not None else blamed_type(question.type, "conversion")
-        if blamed is not None:
-            yield WorkflowError(workflow.name, answer_cause(blamed.part, blamed.cause), question.name)
-
-
 def checked_workflows(
     workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str], *, in_full: bool
 ) -> dict[str, Workflow]:
     """The workflows with the name of each step's tool."""
     callees = _callees(tools, in_full)
     made = {name: checked(workflow, callees, workflow_tools) for name, workflow in workflows.items()}
+    for error in _place_errors(made, tools):
+        raise error
     for workflow in made.values():
         for error in _argument_errors(workflow, in_full):
             raise error
@@ -64,9 +57,26 @@ def all_workflow_errors(
     workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], workflow_tools: Container[str]
 ) -> Iterator[RegistrationError]:
     callees = _callees(tools, in_full=True, quiet=True)
+    yield from _place_errors(workflows, tools)
     for workflow in workflows.values():
         yield from all_errors(workflow, callees, workflow_tools)
         yield from _argument_errors(workflow, in_full=True)
+
+
+def _place_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
+    """The errors of tools that run only in some workflows."""
+    for tool in tools.values():
+        using = {name: it for name, it in workflows.items() if any(step.tool == tool.name for step in it.steps)}
+        for name in tool.only_in:
+            if name not in workflows:
+                cause = f"the tool {tool.name!r} has only_in={name!r}, which is no workflow{meant(name, workflows)}"
+                yield WorkflowError(name, cause)
+            elif not workflows[name].durable:
+                cause = f"the tool {tool.name!r} has only_in={name!r}, which has no tasks; leave out durable=False"
+                yield WorkflowError(name, cause)
+        for name in using.keys() - set(tool.only_in) if tool.only_in else ():
+            cause = f"the tool {tool.name!r} runs only in {' and '.join(tool.only_in)}; add {name!r} to its only_in"
+            yield WorkflowError(name, cause)
 
 
 def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> dict[str, Callee]:
@@ -79,22 +89,11 @@ def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> d
 
 def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowError]:
     """The errors of arguments' types and, if there are none, of their defaults."""
-    unknown = False
-    for argument in workflow.arguments:
-        part = None if argument.type is str else undescribable(argument.type)
-        if part is not None:
-            unknown = True
-            yield WorkflowError(workflow.name, argument_cause(argument.name, part))
-    for question in workflow.questions:
-        part = None if question.type is str else undescribable(question.type)
-        if part is not None:
-            unknown = True
-            yield WorkflowError(workflow.name, answer_cause(part), question.name)
-    if in_full and not unknown:
-        errors = list(argument_errors(workflow))
-        unknown = bool(errors)
-        yield from errors
-    for argument in () if unknown else workflow.arguments:
+    errors = list(_type_errors(workflow, _unknown))
+    if in_full and not errors:
+        errors = list(_type_errors(workflow, _refused))
+    yield from errors
+    for argument in () if errors else workflow.arguments:
         is_json = argument.default is not None and not_json(argument.default) is None
         fault = default_fault(argument, in_full=in_full) if is_json else None
         if fault:
@@ -102,18 +101,33 @@ def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowErro
             yield WorkflowError(workflow.name, cause)
 
 
+def _type_errors(workflow: Workflow, blame: Callable[[Any], Blamed | None]) -> Iterator[WorkflowError]:
+    for argument in workflow.arguments:
+        if blamed := blame(argument.type):
+            yield WorkflowError(workflow.name, argument_cause(argument.name, blamed.part, blamed.cause))
+    for question in workflow.questions:
+        if blamed := blame(question.type):
+            yield WorkflowError(workflow.name, answer_cause(blamed.part, blamed.cause), question.name)
+
+
+def _unknown(kind: Any) -> Blamed | None:
+    part = None if kind is str else undescribable(kind)
+    return None if part is None else Blamed(part, None)
+
+
+def _refused(kind: Any) -> Blamed | None:
+    """Why pydantic refuses a type, if it has to be asked."""
+    return None if plain_type(kind) is not None else blamed_type(kind, "conversion")
+
+
 def _output(tool: Tool, in_full: bool) -> Schema | None:
     """The schema of a tool's value; `None` if it has none, or only pydantic could make it and `in_full` is false."""
-    if tool.output is None:
-        return None
-    if tool.output.is_plain:
-        return tool.output.value_schema
-    if not in_full:
+    if tool.output is None or not (in_full or tool.output.is_plain):
         return None
     try:
         return tool.output.value_schema
     except Exception as error:  # code of the author's type may raise anything
-        raise tool_error(f"tool {tool.name!r}", tool.signature, error, has_output=tool.output is not None) from error
+        raise tool_error(f"tool {tool.name!r}", tool.signature, error, has_output=True) from error
 
 
 def _output_if_any(tool: Tool, in_full: bool) -> Schema | None:

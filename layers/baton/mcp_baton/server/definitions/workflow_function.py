@@ -34,6 +34,8 @@ class WorkflowOptions(TypedDict, total=False):
     """Whether the client's user is asked for arguments that a step lacks."""
     background: bool
     """Whether a worker runs it for clients that support tasks."""
+    parallel: int
+    """How many steps that need nothing of each other run at the same time."""
 
 
 class StepOptions(TypedDict, total=False):
@@ -53,6 +55,10 @@ class StepOptions(TypedDict, total=False):
     """How often the tool is called again within a run."""
     when: object
     """The step runs only if this condition holds: `order.total > 100`, `exists(x) & not_(y)`."""
+    parallel: int
+    """How many calls of a step with `each` run at the same time."""
+    after: Sequence[object]
+    """Earlier steps, by name or by reference, that must be settled before this step starts."""
 
 
 _MONITOR: Final = 4
@@ -95,10 +101,11 @@ class _Recording:
             )
         return as_source(value)
 
-    def values(self, values: Mapping[str, object]) -> tuple[object, dict[str, Any]]:
-        """The condition of a step, given as `when`, and the sources of the other values."""
-        sources = {name: self.source(name, value) for name, value in values.items() if name != "when"}
-        return self.condition(values.get("when")), sources
+    def options(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of a step without a tool: `when`, `after`, and the sources of the other values."""
+        sources = {name: self.source(name, value) for name, value in values.items() if name not in ("when", "after")}
+        when, after = self.condition(values.get("when")), values.get("after", ())
+        return {"template_bindings": sources, "when": when, "after": after}
 
     def condition(self, value: object) -> object:
         """The condition of a step.
@@ -138,6 +145,26 @@ def _current(function: str) -> _Recording:
 def step[**P, R](
     tool: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]],
     *,
+    each: object,
+    name: str | None = None,
+    **options: Unpack[StepOptions],
+) -> Callable[P, list[R]]: ...
+@overload
+def step[**P, R](
+    tool: Callable[Concatenate[Context, P], R], *, each: object, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[P, list[R]]: ...
+@overload
+def step[**P, R](
+    tool: Callable[P, Coroutine[Any, Any, R]], *, each: object, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[P, list[R]]: ...
+@overload
+def step[**P, R](
+    tool: Callable[P, R], *, each: object, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[P, list[R]]: ...
+@overload
+def step[**P, R](
+    tool: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]],
+    *,
     name: str | None = None,
     **options: Unpack[StepOptions],
 ) -> Callable[P, R]: ...
@@ -154,12 +181,15 @@ def step[**P, R](
     tool: Callable[P, R], *, name: str | None = None, **options: Unpack[StepOptions]
 ) -> Callable[P, R]: ...
 @overload
-def step(tool: str, *, name: str | None = None, **options: Unpack[StepOptions]) -> Callable[..., Any]: ...
-def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
+def step(
+    tool: str, *, each: object = None, name: str | None = None, **options: Unpack[StepOptions]
+) -> Callable[..., Any]: ...
+def step(tool: Any, *, each: object = None, name: str | None = None, **options: Any) -> Any:
     """Describe a step of a workflow function: `book = step(find_book)(title=title)`.
 
     Args:
         tool: The decorated function, or a tool's name.
+        each: A list: the tool is called once for each element, `item()`, and the result is the list of results.
         name: The step's name; the tool's unless given. A second step with the same tool needs one.
         options: See `StepOptions`.
 
@@ -173,8 +203,9 @@ def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
     own = name or (tool if isinstance(tool, str) else name_of(tool))
     key = len(recording.uncalled)
     recording.uncalled[key] = (own, author_line())
-    bindings = {each: recording.source(each, value) for each, value in options.pop("template_bindings", {}).items()}
+    bindings = {it: recording.source(it, value) for it, value in options.pop("template_bindings", {}).items()}
     recording.condition(options.get("when"))
+    listed = None if each is None else recording.source("each", each)
 
     def call(*values: object, **named: object) -> Reference:
         recording.uncalled.pop(key, None)
@@ -182,8 +213,10 @@ def step(tool: Any, *, name: str | None = None, **options: Any) -> Any:
         if twice := sorted(by_position.keys() & named.keys()):
             raise recording.error(f"step {own!r}: the argument {twice[0]!r} is given twice; give it once, by its name")
         arguments = {**by_position, **named}
-        sources = {each: recording.source(each, value) for each, value in arguments.items()}
-        return recording.add(Step(own, tool=tool, arguments=sources, template_bindings=bindings, **options))
+        sources = {it: recording.source(it, value) for it, value in arguments.items()}
+        return recording.add(
+            Step(own, tool=tool, arguments=sources, template_bindings=bindings, each=listed, **options)
+        )
 
     return call
 
@@ -208,14 +241,13 @@ def fetch(name: str, uri: str, /, **values: object) -> None:
     Args:
         name: The step's name.
         uri: The resource's URI; `{name}`s are replaced by `values`.
-        values: Values or references. `when` is the step's condition.
+        values: Values or references. `when` and `after` are options of the step: see `step`.
 
     Raises:
         WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
     """
     recording = _current("fetch(…)")
-    when, bindings = recording.values(values)
-    recording.add(Step(name, resources=[uri], template_bindings=bindings, when=when))
+    recording.add(Step(name, resources=[uri], **recording.options(values)))
 
 
 @overload
@@ -231,7 +263,7 @@ def ask_model(name: str, question: str, /, returns: object = str, **values: obje
         name: The step's name, and the answer's.
         question: The question; `{name}`s are replaced by `values`.
         returns: The type of the answer.
-        values: Values or references. `when` is the step's condition.
+        values: Values or references. `when` and `after` are options of the step: see `step`.
 
     Returns:
         A reference to the answer.
@@ -258,8 +290,7 @@ def ask_user(name: str, question: str, /, returns: object = str, **values: objec
 
 def _ask(function: str, name: str, ask: Ask, values: Mapping[str, object]) -> Reference:
     recording = _current(function)
-    when, bindings = recording.values(values)
-    return recording.add(Step(name, ask=ask, template_bindings=bindings, when=when))
+    return recording.add(Step(name, ask=ask, **recording.options(values)))
 
 
 def workflow_of_function(

@@ -199,8 +199,6 @@ _TASKS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}, "desc
 
 
 class WorkflowTool:
-    """A checked workflow as a tool."""
-
     def __init__(self, workflow: Workflow, tools: Mapping[str, Tool]) -> None:
         self.workflow = workflow
         self._tools = tools

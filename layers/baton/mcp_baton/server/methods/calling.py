@@ -7,8 +7,7 @@ from mcp_baton.server.asking.asker import carried_to
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.execution import Asking, Execution
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import BoundFunction, bound_tool
-from mcp_baton.server.running.runner import STANDALONE, CallOptions, call
+from mcp_baton.server.running.runner import STANDALONE, BoundFunction, CallOptions, bound_tool, call
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.workflow.host import Failed, Mismatch, Outcome
 
@@ -41,7 +40,6 @@ def _outcome(tool: Tool, ended: Outcome | Mismatch) -> Outcome:
 
 
 def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
-    """An outcome as a `CallToolResult`."""
     if isinstance(outcome, Failed):
         return {"content": [{"type": "text", "text": outcome.error}], "isError": True}
     return tool.result(outcome)

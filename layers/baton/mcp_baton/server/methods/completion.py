@@ -1,14 +1,21 @@
 """`completion/complete` (MCP server/utilities/completion)."""
 
-from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.json import JsonObject
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_baton.server.definitions.completion import requested, suggestions
+from mcp_baton.server.definitions.completion import Completion
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import bound_completion
+from mcp_baton.server.running.runner import BoundFunction
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.workflow.host import Failed, Mismatch
+
+MAX_VALUES: Final = 100
+"""The most suggestions in one reply (MCP)."""
 
 
 def complete(request: Request) -> JsonObject:
@@ -19,10 +26,48 @@ def complete(request: Request) -> JsonObject:
     completion = request.server.completions.get((of, argument))
     if completion is None:
         return suggestions(())
-    match call_alone(request, bound_completion(completion, value, known), {}):
+    match call_alone(request, _bound(completion, value, known), {}):
         case Mismatch() as mismatch:
             raise ProtocolError(INTERNAL_ERROR, f"The completion failed: {explain(mismatch)}")
         case Failed(error):
             raise ProtocolError(INTERNAL_ERROR, f"The completion failed: {error}")
         case suggested:
             return suggested
+
+
+def requested(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
+    ref, argument, context = params.get("ref"), params.get("argument"), params.get("context", {})
+    if not isinstance(ref, Mapping) or ref.get("type") not in ("ref/prompt", "ref/resource"):
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `ref.type` must be ref/prompt or ref/resource")
+    field = "name" if ref["type"] == "ref/prompt" else "uri"
+    of = ref.get(field)
+    if not isinstance(of, str):
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `ref.{field}` must be a string")
+    if not isinstance(argument, Mapping):
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `argument` must be an object with `name` and `value`")
+    name, value = argument.get("name"), argument.get("value")
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `argument.name` and `argument.value` must be strings")
+    known = context.get("arguments", {}) if isinstance(context, Mapping) else None
+    if not isinstance(known, Mapping):
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `context.arguments` must be an object")
+    return of, name, value, dict(known)
+
+
+def _bound(completion: Completion, value: str, known: dict[str, Any]) -> BoundFunction[JsonObject]:
+    """A completing function, with the text so far and, if it takes them, the known arguments."""
+    arguments = (value, known) if completion.wants_arguments else (value,)
+    function = partial(completion.function, *arguments)
+
+    def suggested(returned: object) -> JsonObject:
+        if isinstance(returned, str) or not isinstance(returned, Iterable):
+            raise ToolError(f"{completion.what} did not return suggestions")
+        return suggestions(str(suggestion) for suggestion in returned)
+
+    return BoundFunction(completion.what, "completion", function, completion.signature, dict, suggested)
+
+
+def suggestions(values: Iterable[str]) -> JsonObject:
+    found: list[Json] = list(values)
+    shown: Json = found[:MAX_VALUES]
+    return {"completion": {"values": shown, "total": len(found), "hasMore": len(found) > MAX_VALUES}}

@@ -17,7 +17,7 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_R
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import bound_prompt
+from mcp_baton.server.running.runner import bound_prompt
 from mcp_baton.server.schema.prompt_arguments import check_arguments
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.engine_host import ServerHost
@@ -41,7 +41,6 @@ logger = logging.getLogger(__name__)
 
 
 def get_prompt(request: Request) -> JsonObject:
-    """Get a prompt. A workflow is run."""
     name, given = request.called()
     if name in request.server.workflows:
         return _run_workflow(request, request.server.workflows[name], given)

@@ -10,8 +10,7 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_R
 from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_own, value_at
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.bound_function import bound_resource
-from mcp_baton.server.running.runner import CallOptions
+from mcp_baton.server.running.runner import CallOptions, bound_resource
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.view import ServerView
 from mcp_baton.server.workflows.task_view import result_mark
@@ -54,12 +53,11 @@ def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None
     if weight.text_bytes > room:
         raise _no_room(uri, weight.text_bytes)
     request.budget.read(weight.text_bytes)
-    # Read to the end once before the answer starts: a damaged value is an error and not half an answer.
-    length = sum(len(escaped(piece).encode()) for piece in text_of(task, name))
-    if length + 2 * len(dumps(uri).encode()) <= request.budget.left:
-        return "".join(text_of(task, name))
+    text = text_of(task, name)
+    if len(escaped(text).encode()) + 2 * len(dumps(uri).encode()) <= request.budget.left:
+        return text
     if request.reply.can_stream:
-        return request.reply.in_pieces(text_of(task, name))
+        return request.reply.in_pieces(text)
     raise _no_room(uri, weight.text_bytes)
 
 
@@ -74,7 +72,6 @@ def _too_long(uri: str, text_bytes: int, cause: str) -> ProtocolError:
 
 
 def read_resource(request: Request) -> JsonObject:
-    """Read a resource of the server, or a stored value of a task."""
     uri = request.text("uri")
     if uri == APP_URI and request.server.workflow_tool_names:
         return _app(request)

@@ -48,7 +48,6 @@ def listen(request: Request) -> JsonObject:
     tasks = _Subscription(request, _task_ids(request, wanted), meta)
     agreed: dict[str, Json] = {"taskIds": tasks.accepted} if tasks.accepted else {}
     request.reply.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": agreed})
-    quiet_s = 0.0
     while True:
         next_s = tasks.report()
         if request.reply.gone or not request.exchange.can_stream or tasks.ended:
@@ -56,12 +55,7 @@ def listen(request: Request) -> JsonObject:
         left_s = _left_s(request)
         if left_s <= 0:
             break
-        wait_s = min(KEEP_ALIVE_S - quiet_s, next_s, left_s)
-        request.services.sleep(wait_s)
-        quiet_s += wait_s
-        if quiet_s >= KEEP_ALIVE_S:
-            quiet_s = 0.0
-            request.reply.keep_alive()
+        request.pause(min(KEEP_ALIVE_S, next_s, left_s))
     return {"_meta": meta}
 
 
@@ -95,8 +89,6 @@ class _Reported(Struct):
 
 
 class _Subscription:
-    """The tasks that a stream reports."""
-
     def __init__(self, request: Request, ids: list[str], meta: JsonObject) -> None:
         self._request = request
         self._meta = meta

@@ -20,7 +20,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
 from mcp_baton.server.background.dispatching import Followed, dispatch, looked_after
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, CallerGone
+from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.workflows.task_view import (
     ALL,
     NEXT_KEY,
@@ -65,15 +65,12 @@ def _options(request: Request) -> ViewOptions:
             f'Invalid params: `_meta[\'{VARIABLES_KEY}\']` must be "{ALL}" or "{NONE}"; '
             "leave it out for the values that are kept with the task",
         )
+    shown = None if values is None else str(values)
     if meta.get(NEXT_KEY) is not True:
-        return options_of(request, values=None if values is None else str(values))
+        return options_of(request, values=shown)
     from mcp_baton.server.workflows.continuations import plan_of, remaining
 
-    return options_of(
-        request,
-        values=None if values is None else str(values),
-        following=lambda task: remaining(request, plan_of(request, task)),
-    )
+    return options_of(request, values=shown, following=lambda task: remaining(request, plan_of(request, task)))
 
 
 def list_tasks(request: Request) -> JsonObject:
@@ -198,10 +195,9 @@ WHOLE_S: Final = 25.0
 
 
 def _awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
-    """Wait until a task is completed, and return it."""
     from mcp_baton.server.background.questions import questions_open
 
-    followed, quiet_s, since_s = Followed(request, store, task), 0.0, request.began_s
+    followed, since_s = Followed(request, store, task), request.began_s
     while not followed.task.status.terminal:
         left_s = _left_s(request, since_s)
         if left_s <= 0:
@@ -213,12 +209,7 @@ def _awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord
             # The time that the person took does not count.
             followed.task, since_s = answered, request.services.clock()
             continue
-        wait_s = min(LOOK_S, left_s)
-        request.services.sleep(wait_s)
-        quiet_s += wait_s
-        if quiet_s >= KEEP_ALIVE_S:
-            quiet_s = 0.0
-            request.reply.keep_open()
+        request.pause(min(LOOK_S, left_s))
         if request.reply.gone:
             raise CallerGone
         followed.look()

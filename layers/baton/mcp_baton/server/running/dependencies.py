@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mcp_baton.exceptions import Abandoned, ToolError
 from mcp_baton.server.context import Call, Context
@@ -25,25 +25,32 @@ from mcp_baton.server.schema.signature import Provider, Signature, name_of
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+logger = logging.getLogger(__name__)
+
+CLOSING_S = 5.0
+"""The time limit of one asynchronous closing at the end of the process, seconds."""
+
 
 class TookTooLong(Exception):
     """A factory exceeded its time limit."""
 
 
-class OnTheLoop:
-    """Waiting in a coroutine on the process's loop."""
+class Waiting(Struct, frozen=True):
+    """How a call waits for its dependencies: in a coroutine on the process's loop, or in a thread of its own, which
+    blocks while its coroutine is never suspended. `limit_s` is the time limit of one factory."""
 
-    def __init__(self, limit_s: float | None = None) -> None:
-        self._limit_s = limit_s
-
-    def within(self, limit_s: float) -> "OnTheLoop":
-        return OnTheLoop(limit_s)
+    on_loop: bool
+    limit_s: float | None = None
 
     async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Await a coroutine."""
+        """Run a coroutine on the loop, and wait until it ends."""
+        if not self.on_loop:
+            from mcp_baton.server.running.event_loop import begin
+
+            return _result_of(begin(coroutine), self.limit_s)
         import asyncio
 
-        limit = asyncio.timeout(self._limit_s)
+        limit = asyncio.timeout(self.limit_s)
         try:
             async with limit:
                 return await coroutine
@@ -52,46 +59,21 @@ class OnTheLoop:
                 raise TookTooLong from error
             raise
 
-    def call[T](self, _factory: object, function: Callable[[], T], _undo: Callable[[T], None]) -> T:
-        """Call a plain function here, without a limit, because it may need the loop. A slow one blocks the loop."""
-        return function()
+    def call[T](self, factory: object, function: Callable[[], T], undo: Callable[[T], None]) -> T:
+        """Call a plain function. On the loop it has no limit, because it may need the loop; a slow one blocks it."""
+        if self.on_loop or self.limit_s is None:
+            return function()
+        return _in_another_thread(factory, function, undo, self.limit_s)
 
     async def wait(self, settled: "Future[None]", limit_s: float) -> bool:
         """Wait for another call that creates the same dependency. Returns whether it ended within the limit."""
-        import asyncio
+        if self.on_loop:
+            import asyncio
 
-        done, _ = await asyncio.wait([asyncio.wrap_future(settled)], timeout=limit_s)
-        return bool(done)
-
-
-class InItsThread:
-    """Waiting in a thread other than the loop's. The thread blocks; its coroutine is never suspended."""
-
-    def __init__(self, limit_s: float | None = None) -> None:
-        self._limit_s = limit_s
-
-    def within(self, limit_s: float) -> "InItsThread":
-        return InItsThread(limit_s)
-
-    async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop, and block until it ends."""
-        from mcp_baton.server.running.event_loop import begin
-
-        return _result_of(begin(coroutine), self._limit_s)
-
-    def call[T](self, factory: object, function: Callable[[], T], undo: Callable[[T], None]) -> T:
-        """Call a plain function here, or, with a limit, in another thread."""
-        return function() if self._limit_s is None else _in_another_thread(factory, function, undo, self._limit_s)
-
-    async def wait(self, settled: "Future[None]", limit_s: float) -> bool:
-        """Block until another call has created the same dependency. Returns whether it ended within the limit."""
+            return bool((await asyncio.wait([asyncio.wrap_future(settled)], timeout=limit_s))[0])
         from concurrent.futures import wait
 
         return bool(wait([settled], limit_s).done)
-
-
-type Waiting = OnTheLoop | InItsThread
-"""How a call waits for its dependencies."""
 
 
 def _in_another_thread[T](factory: object, function: Callable[[], T], undo: Callable[[T], None], limit_s: float) -> T:
@@ -147,8 +129,6 @@ def without_a_loop[T](coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Closings:
-    """The context managers that were entered."""
-
     def __init__(self) -> None:
         self._open: list[tuple[Provider, Any]] = []
 
@@ -211,12 +191,6 @@ async def _awaited(ended: Awaitable[object]) -> object:
     return await ended
 
 
-logger = logging.getLogger(__name__)
-
-CLOSING_S = 5.0
-"""The time limit of one asynchronous closing at the end of the process, seconds."""
-
-
 class _Making:
     """A process-scoped dependency that one call creates while others wait for it."""
 
@@ -250,15 +224,14 @@ class ProcessScope:
         while True:
             with self._lock:
                 known = self._known.get(provider.key)
-                mine = self._known[provider.key] = _Making(provider) if known is None else known
-            match known, mine:
-                case _Made(value), _:
-                    return value
-                case _Making() as other, _:
-                    if not await waiting.wait(other.settled, other.left_s) or other.took_too_long:
-                        raise _too_slow(provider)
-                case _, _Making() as making:
-                    return await self._make(provider, making, waiting)
+                if known is None:
+                    mine = self._known[provider.key] = _Making(provider)
+            if known is None:
+                return await self._make(provider, mine, waiting)
+            if isinstance(known, _Made):
+                return known.value
+            if not await waiting.wait(known.settled, known.left_s) or known.took_too_long:
+                raise _too_slow(provider)
 
     async def _make(self, provider: Provider, making: _Making, waiting: Waiting) -> object:
         made: _Made | None = None
@@ -266,7 +239,8 @@ class ProcessScope:
             if THREADS.has_too_many(provider.factory):
                 raise _given_up(provider)
             arguments = {name: await self.get(need, waiting) for name, need in provider.needs}
-            made = _Made(await self._closings.make(provider, arguments, waiting.within(provider.timeout_s)))
+            limited = structs.replace(waiting, limit_s=provider.timeout_s)
+            made = _Made(await self._closings.make(provider, arguments, limited))
             return made.value
         except TookTooLong as error:
             making.took_too_long = True
@@ -280,7 +254,7 @@ class ProcessScope:
             making.settled.set_result(None)
 
     def close(self) -> None:
-        without_a_loop(self._closings.close(None, InItsThread(CLOSING_S)))
+        without_a_loop(self._closings.close(None, Waiting(on_loop=False, limit_s=CLOSING_S)))
 
 
 def _too_slow(provider: Provider) -> ToolError:
@@ -311,47 +285,44 @@ atexit.register(PROCESS.close)
 def with_dependencies(function: Callable[..., object], signature: Signature, call: Call) -> Callable[..., object]:
     """A function that creates the dependencies of another, calls it, and closes them."""
 
-    async def run(arguments: dict[str, Any], waiting: Waiting) -> object:
-        opened = Opened(call, PROCESS, waiting)
+    async def run(waiting: Waiting, arguments: dict[str, Any]) -> object:
+        made = CallScope(call, waiting)
+        failure: BaseException | None = None
         try:
             for name, provider in signature.dependencies:
-                arguments[name] = await opened.get(provider)
-            made: Any = function(**arguments)
-            value = await made if signature.is_async else made
+                arguments[name] = await made.get(provider)
+            value: Any = function(**arguments)
+            return await value if signature.is_async else value
         except BaseException as error:
-            await opened.close(error)
+            failure = error
             raise
-        await opened.close(None)
-        return value
+        finally:
+            await made.closings.close(failure, waiting)
 
     def plain(**arguments: Any) -> object:
-        return without_a_loop(run(arguments, InItsThread()))
+        return without_a_loop(run(Waiting(on_loop=False), arguments))
 
     async def asynchronous(**arguments: Any) -> object:
-        return await run(arguments, OnTheLoop())
+        return await run(Waiting(on_loop=True), arguments)
 
     return asynchronous if signature.is_async else plain
 
 
-class Opened:
-    def __init__(self, call: Call, kept: ProcessScope, waiting: Waiting) -> None:
+class CallScope:
+    def __init__(self, call: Call, waiting: Waiting) -> None:
         self._call = call
-        self._kept = kept
         self._waiting = waiting
         self._made: dict[object, object] = {}
-        self._closings = Closings()
+        self.closings = Closings()
 
     async def get(self, provider: Provider) -> object:
         if provider.scope == "process":
             self._call.waits_for = name_of(provider.factory)
-            return await self._kept.get(provider, self._waiting)
+            return await PROCESS.get(provider, self._waiting)
         if provider.key not in self._made:
             arguments = {name: await self.get(need) for name, need in provider.needs}
             if provider.context is not None:
                 arguments[provider.context] = Context(self._call)
             self._call.waits_for = name_of(provider.factory)
-            self._made[provider.key] = await self._closings.make(provider, arguments, self._waiting)
+            self._made[provider.key] = await self.closings.make(provider, arguments, self._waiting)
         return self._made[provider.key]
-
-    async def close(self, error: BaseException | None) -> None:
-        await self._closings.close(error, self._waiting)

@@ -6,20 +6,21 @@ exceptions that answer or end the request are raised.
 
 import logging
 from base64 import b64decode
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired, TaskBegins
 from mcp_baton.server.content import ResourceContent
 from mcp_baton.server.context import Call, Context, ProgressMap
+from mcp_baton.server.definitions.prompt import Prompt, messages_of
 from mcp_baton.server.definitions.resource import Resource, contents_of, find_in
+from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.execution import Asking, Execution
-from mcp_baton.server.running.bound_function import BoundFunction
 from mcp_baton.server.running.event_loop import RUNNING
 from mcp_baton.server.running.tool_threads import (
     MAX_ABANDONED,
@@ -35,9 +36,10 @@ from mcp_baton.server.running.tool_threads import (
     run_and_deliver,
 )
 from mcp_baton.server.schema.schema import InvalidArguments
+from mcp_baton.server.schema.signature import Signature
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS
-from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Mismatch, Prepared
+from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, FetchedResource, Mismatch, Prepared, Succeeded
 from mcp_baton.workflow.keys import own_key
 
 logger = logging.getLogger(__name__)
@@ -50,6 +52,64 @@ NOT_BEGUN: Final = "not begun: "
 
 MAY_HAVE_HAPPENED: Final = "it may still have happened"
 UNBLOCK: Final = "write it as a plain def, or await in it"
+
+
+class BoundFunction[T](Struct, frozen=True):
+    """A function of the server's author. `bind` may raise `InvalidArguments` or the exception of a validator,
+    `shape` if the value is invalid."""
+
+    name: str
+    what: str
+    function: Callable[..., object]
+    signature: Signature
+    bind: Callable[[Mapping[str, Json]], dict[str, Any]]
+    shape: Callable[[object], T]
+    only_in: tuple[str, ...] = ()
+
+    @property
+    def own_function(self) -> Callable[..., object]:
+        """The author's function. Its abandoned threads are counted under it."""
+        return self.function.func if isinstance(self.function, partial) else self.function
+
+    def prepare(self, arguments: JsonObject) -> Prepared | Mismatch:
+        """Validate the arguments. An exception of an author's validator is raised."""
+        try:
+            return Prepared(self.name, arguments, self.bind(arguments))
+        except InvalidArguments as error:
+            return error.mismatch
+
+
+def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
+    what, bind, shape = f"tool {tool.name}", tool.input.bind, tool.outcome
+    return BoundFunction(tool.name, what, tool.function, tool.signature, bind, shape, tool.only_in)
+
+
+class BoundTools(dict[str, BoundFunction[Succeeded]]):
+    """The functions of tools by the tools' names. Each is made at its first use."""
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        super().__init__()
+        self._tools = tools
+
+    def __missing__(self, tool: str) -> BoundFunction[Succeeded]:
+        made = self[tool] = bound_tool(self._tools[tool])
+        return made
+
+    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
+        return self[tool].prepare(arguments)
+
+
+def bound_resource(resource: Resource, uri: str) -> BoundFunction[FetchedResource]:
+    """A resource's function, for a request of this URI."""
+    shape = partial(contents_of, uri, resource.mime_type)
+    what = f"resource {resource.uri}"
+    return BoundFunction(resource.name, what, resource.function, resource.signature, resource.input.bind, shape)
+
+
+def bound_prompt(prompt: Prompt) -> BoundFunction[list[Json]]:
+    return BoundFunction(
+        prompt.name, f"prompt {prompt.name}", prompt.function, prompt.signature, prompt.input.bind, messages_of
+    )
 
 
 class CallOptions(Struct, frozen=True):
@@ -95,6 +155,8 @@ def run[T](
 ) -> T | Failed:
     """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
     request."""
+    if target.only_in and options.attempt.workflow not in target.only_in:
+        return Failed(_not_its_turn(target.name, target.only_in), kind=Failure.NOT_BEGUN)
     if not target.signature.is_async and THREADS.has_too_many(target.own_function):
         logger.error("%s is not called any more: %s calls of it timed out and still run", target.what, MAX_ABANDONED)
         return Failed(
@@ -116,6 +178,14 @@ def run[T](
             return Failed(_timed_out(execution, target, had_s), kind=Failure.TIMED_OUT)
         case NotBegun(waits_for):
             return Failed(_not_begun(execution, target, waits_for), kind=Failure.NOT_BEGUN)
+
+
+def _not_its_turn(tool: str, only_in: Sequence[str]) -> str:
+    workflows = " or ".join(only_in)
+    return (
+        f"{NOT_BEGUN}{tool} runs only as a step of {workflows}, when it is that step's turn. Nothing was run. Call "
+        f"{workflows}: the server makes this call."
+    )
 
 
 def _timed_out(execution: Execution, target: BoundFunction[Any], had_s: float) -> str:

@@ -114,8 +114,6 @@ class Returned(Struct, frozen=True):
 
 
 class Raised(Struct, frozen=True):
-    """The function raised an exception of any type."""
-
     error: BaseException
 
 

@@ -94,8 +94,6 @@ class Anything:
 
 
 class Choice:
-    """One of the strings of a `Literal`."""
-
     def __init__(self, choices: tuple[str, ...]) -> None:
         self._choices = choices
 
@@ -328,7 +326,6 @@ class PlainDataclass:
 
 
 def field_types(annotation: type) -> dict[str, Any]:
-    """The types of a dataclass's fields, in order."""
     if not _is_its_fields(annotation):
         raise NotPlain
     try:

@@ -43,7 +43,8 @@ def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[di
         raise ArgumentRefused(
             f"the argument{'s' * (len(missing) > 1)} {names} {'are' if missing[1:] else 'is'} required", secrets
         )
-    given = {**_defaults(declared), **given}
+    defaults = {argument.name: as_text(argument.default) for argument in declared if argument.default is not None}
+    given = {**defaults, **given}
     converted = {name: _convert(by_name[name], value) for name, value in given.items()}
     return {name: as_text(value) for name, value in given.items()}, converted
 
@@ -75,10 +76,6 @@ def _is_placeholder(value: Json, question: str) -> bool:
         return False
     pattern = re.sub(r"\\{[^{}]+\\}", ".*", re.escape(question))
     return re.fullmatch(pattern, value[1:-1], re.DOTALL) is not None
-
-
-def _defaults(declared: Sequence[Argument]) -> dict[str, Json]:
-    return {argument.name: as_text(argument.default) for argument in declared if argument.default is not None}
 
 
 def default_fault(argument: Argument, *, in_full: bool) -> str | None:

@@ -61,6 +61,7 @@ class InputSchema:
     def __init__(self, name: str, signature: Signature) -> None:
         self._name = name
         self._signature = signature
+        self._required = signature.required
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
@@ -124,10 +125,6 @@ class InputSchema:
             return {name: plain[name].bind(value) for name, value in arguments.items()}
         except NotPlain:
             return None
-
-    @cached_property
-    def _required(self) -> frozenset[str]:
-        return self._signature.required
 
     @cached_property
     def _plain(self) -> dict[str, PlainType] | None:

@@ -28,6 +28,7 @@ from mcp_baton.workflow.continuation import (
     candidates,
     continuation_batch,
     meant,
+    turn_of,
 )
 from mcp_baton.workflow.definition import Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import declared_arguments
@@ -74,6 +75,7 @@ class Continuation(Struct, frozen=True):
         ranked: The steps that it may be, for the task as it was read.
         at_ms: When it begins, epoch milliseconds.
         began_s: The same on `Services.clock`.
+        workflow: The workflow of the task, if it is the turn of the step that the call matches.
         rng: Chooses a step after a lost race.
     """
 
@@ -86,13 +88,15 @@ class Continuation(Struct, frozen=True):
     ranked: Sequence[Candidate]
     at_ms: int
     began_s: float
+    workflow: str | None = None
     rng: Callable[[], float] = random_fraction
 
     @property
     def options(self) -> CallOptions:
         """How the tool runs. Once its task is found, it finishes even if the client goes away."""
         live = isinstance(self.task, Plan)
-        return CallOptions(self.variables if live else None, stay=live, attempt=Attempt(key=self.identity.key))
+        attempt = Attempt(key=self.identity.key, workflow=self.workflow)
+        return CallOptions(self.variables if live else None, stay=live, attempt=attempt)
 
     def record(self, outcome: Outcome) -> Recording:
         if not isinstance(self.task, Plan):
@@ -104,7 +108,7 @@ class Continuation(Struct, frozen=True):
             batches.append(self._batch(plan, current, outcome, timing))
             return batches[-1]
 
-        attempts = attempts_for(plan.steps, self.call.tool)
+        attempts = attempts_for(plan, self.call.tool)
         try:
             if request.store is None:
                 raise TaskNotFound
@@ -142,7 +146,8 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     variables = TaskVariables(found.task.variables if isinstance(found, Plan) else {})
     call = ContinuationCall(tool.name, sent.arguments, identity.step, sent.names)
     asking, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
-    return Continuation(request, found, call, identity, variables, asking, ranked, now_ms, now_s)
+    workflow = turn_of(found, ranked) if isinstance(found, Plan) and tool.only_in else None
+    return Continuation(request, found, call, identity, variables, asking, ranked, now_ms, now_s, workflow)
 
 
 def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: str) -> Identity:

@@ -1,5 +1,6 @@
 """The engine's host: it runs the server's tools, reads its resources, and reports progress."""
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 
@@ -8,9 +9,9 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.workflow_tool import argument_schemas
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
-from mcp_baton.server.running.bound_function import BoundFunction, BoundTools, bound_resource
-from mcp_baton.server.running.runner import CallOptions, call, run
-from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, no_pulse
+from mcp_baton.server.running.runner import BoundFunction, BoundTools, CallOptions, bound_resource, call, run
+from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, no_pulse
+from mcp_baton.server.workflows.parallel_calls import ParallelCalls, for_thread
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, FetchedResource, Outcome, Prepared, ResourceUnavailable
@@ -38,6 +39,7 @@ class ServerHost:
         self._tools = BoundTools(execution.server.tools)
         self.prepare = self._tools.prepare
         self.required, self.carries = execution.server.required, execution.server.carries
+        self._is_in_thread = False
         self._begun = 0
         self._total = 0
         self._shown = 0.0
@@ -108,6 +110,20 @@ class ServerHost:
             seconds -= part
             if seconds > 0:
                 self._execution.listener.keep_alive()
+
+    def beside(self) -> ParallelCalls:
+        return ParallelCalls(self._execution.listener, self._for_thread, self._options(None).pulse)
+
+    def _for_thread(self, listener: Listener, pulse: Callable[[], float] | None) -> "ServerHost":
+        """This host for a call in another thread. The call's progress is not shown: several calls share the request's
+        progress, which must increase."""
+        made = copy.copy(self)
+        made._enter_thread(listener, pulse or no_pulse)  # noqa: SLF001 - of this class
+        return made
+
+    def _enter_thread(self, listener: Listener, pulse: Callable[[], float]) -> None:
+        self._execution = for_thread(self._execution, listener)
+        self._is_in_thread, self._total, self.pulse = True, 0, pulse
 
     def words(self, name: str, error: Exception) -> str:
         return self._execution.client_error_text(name, error)

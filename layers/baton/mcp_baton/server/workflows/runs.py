@@ -239,9 +239,10 @@ def _note(execution: Execution, run: EndedRun) -> None:
     ran = [it.outcome for it in run.traces if not it.replayed and not isinstance(it.outcome, Skipped)]
     if ran:
         execution.services.telemetry.add(STEPS_RUN, len(ran))
-        if isinstance(ran[-1], Failed):  # a run stops at the first one
-            execution.services.telemetry.add(STEPS_FAILED)
-    again = sum([trace.attempts - 1 for trace in run.traces if trace.attempts])
+        failed = sum(isinstance(outcome, Failed) for outcome in ran)
+        if failed:
+            execution.services.telemetry.add(STEPS_FAILED, failed)
+    again = sum(trace.attempts - trace.calls for trace in run.traces if trace.attempts)
     if again:
         execution.services.telemetry.add(STEP_RETRIES, again)
     if run.pause:

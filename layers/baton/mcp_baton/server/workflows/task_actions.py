@@ -6,6 +6,7 @@ No tool runs here. Each action makes one request to the store; `complete` makes 
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from typing import cast
 
 from msgspec import Struct
 
@@ -222,8 +223,8 @@ class Board:
         its form comes first, then the other calls in order, then the shortest values, then the other forms
         (docs/console.md, How much is shown)."""
         facts = facts_of(self._task)
-        timings = facts.pop("timings", None)
-        steps = [self._step(step, timings if isinstance(timings, Mapping) else {}) for step in self._plan.steps]
+        timings, elements = (cast("JsonObject", facts.pop(name, {})) for name in ("timings", "elements"))
+        steps = [self._step(step, timings, elements) for step in self._plan.steps]
         results: dict[str, Json] = {}
         calls: list[Json] = []
         values = [value for step in steps for value in self._values(step, results)]
@@ -285,8 +286,8 @@ class Board:
         known = self._remaining.known if self._remaining else None
         return sorted(known.secrets.names) if known and known.open_steps else []
 
-    def _step(self, step: StepProgress, timings: JsonObject) -> dict[str, Json]:
-        """A step without its values: name, tool or question or resource, status, error, time."""
+    def _step(self, step: StepProgress, timings: JsonObject, elements: JsonObject) -> dict[str, Json]:
+        """A step without its values: name, tool or question or resource, status, error, elements, time."""
         name, timing = step["name"], timings.get(step["name"])
         made: dict[str, Json] = {"name": name}
         declared = self._tool.workflow.step(name)
@@ -302,6 +303,8 @@ class Board:
             stored = readable(self._task, f"{RESULT_PREFIX}{name}")
             if isinstance(stored, Mapping) and isinstance(stored.get("error"), str):
                 made["error"] = cut(str(stored["error"]))
+        if name in elements:
+            made["elements"] = elements[name]
         return made | (dict(timing) if isinstance(timing, Mapping) else {})
 
     def _values(self, step: dict[str, Json], results: dict[str, Json]) -> Iterator["Value"]:

@@ -19,6 +19,7 @@ from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import (
+    ITEMS_PREFIX,
     PAUSE_REASON,
     PAUSED,
     PROGRESS,
@@ -31,6 +32,7 @@ from mcp_baton.tasks.record import (
     steps_of,
 )
 from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
+from mcp_baton.workflow.items import stored_items
 from mcp_baton.workflow.pause import Interrupted
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ FACT_PREFIX: Final = "mcp-baton/"
 VARIABLES_KEY: Final = f"{FACT_PREFIX}variables"
 NEXT_KEY: Final = f"{FACT_PREFIX}next"
 TIMINGS_KEY: Final = f"{FACT_PREFIX}timings"
+ELEMENTS_KEY: Final = f"{FACT_PREFIX}elements"
 RESULT_BY_KEY: Final = f"{FACT_PREFIX}result_by"
 OMITTED_KEY: Final = "omitted"
 ALL, NONE = "all", "none"
@@ -198,9 +201,10 @@ def listed_meta(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
 
 def facts_of(task: TaskRecord) -> dict[str, Json]:
     """Facts about a task that are not variables: `timings`, when each step ran, `{"at": epoch milliseconds, "ms":
-    milliseconds}` by the step's name; `result_by`, if a client supplied the result."""
-    timings = _timings_of(task)
-    return ({"timings": timings} if timings else {}) | ({"result_by": "client"} if task.by_client else {})
+    milliseconds}` by the step's name; `elements`, how many elements of an unfinished list have results, by the step's
+    name; `result_by`, if a client supplied the result."""
+    facts = {"timings": _timings_of(task), "elements": _elements_of(task)}
+    return {name: it for name, it in facts.items() if it} | ({"result_by": "client"} if task.by_client else {})
 
 
 def marked(facts: JsonObject) -> dict[str, Json]:
@@ -222,6 +226,21 @@ def _timings_of(task: TaskRecord) -> JsonObject:
     except StoreError:
         logger.exception("task %s: its timings cannot be read", task.task_id)
         return {}
+
+
+def _elements_of(task: TaskRecord) -> JsonObject:
+    """How many elements of each stored list have results. A list is left out if reading it takes a request."""
+    made: dict[str, Json] = {}
+    for step in (name.removeprefix(ITEMS_PREFIX) for name in task.variables if name.startswith(ITEMS_PREFIX)):
+        weight = weight_of(task, f"{ITEMS_PREFIX}{step}")
+        try:
+            items = None if weight is None or weight.outside else stored_items(task.variables, step)
+        except StoreError:
+            logger.exception("task %s: the elements of step %s cannot be read", task.task_id, step)
+            continue
+        if items is not None:
+            made[step] = {"done": len(items.results), "total": len(items.elements)}
+    return made
 
 
 def result_mark(task: TaskRecord) -> dict[str, Json]:

@@ -90,14 +90,22 @@ def decode(attribute: Attribute) -> Json:
         StoreError: the attribute was not written by this module.
     """
     try:
+        return loads(text_in(attribute)) if "S" in attribute or "B" in attribute else from_native(attribute)
+    except ValueError as error:
+        raise StoreError(f"a stored value is damaged: {error}") from error
+
+
+def text_in(attribute: Attribute) -> str:
+    """The JSON text of an encoded value. Raises as `decode`."""
+    try:
         match attribute:
             case {"S": text}:
                 check_kept(text)
-                return loads(text)
+                return text
             case {"B": compressed}:
-                return loads(unzipped(bytes(compressed)))
+                return unzipped(bytes(compressed)).decode()
             case _:
-                return from_native(attribute)
+                return dumps(from_native(attribute))
     except ValueError as error:
         raise StoreError(f"a stored value is damaged: {error}") from error
 

@@ -45,6 +45,7 @@ class Changes(Struct, frozen=True):
     timings: Mapping[str, Attribute] = field(default_factory=dict)
     all_timings: bool = False
     unchanged: Mapping[int, StepStatus] = field(default_factory=dict)
+    same_version: bool = False
 
 
 def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) -> Changes:
@@ -79,7 +80,9 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
     steps, timings = batch.steps, _timings(batch.steps, stored)
     before = members(stored, "variables").get(PROGRESS, NO_PROGRESS)
     progress = variables.get(PROGRESS, before)
-    _check_places(progress, steps)
+    for step in steps:
+        if step.index >= len(progress["M"]["steps"]["L"]):
+            raise StoreError(f"the task's progress has no step {step.index} ({step.name!r})")
     in_one_piece = PROGRESS in variables or len(steps) > STEPWISE_LIMIT
     all_timings = in_one_piece or TIMINGS not in stored
     if in_one_piece:
@@ -101,6 +104,7 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
         timings=timings,
         all_timings=all_timings,
         unchanged={} if in_one_piece else batch.unchanged,
+        same_version=batch.same_version,
     )
 
 
@@ -110,13 +114,6 @@ def _timings(writes: tuple[StepWrite, ...], stored: Item) -> dict[str, Attribute
         return {}
     created_ms = round(datetime.fromisoformat(stored["created_at"]["S"]).timestamp() * 1000)
     return {to_text(name): {"S": f"{timing.at_ms - created_ms}+{timing.ms}"} for name, timing in timed}
-
-
-def _check_places(progress: Attribute, writes: tuple[StepWrite, ...]) -> None:
-    count = len(progress["M"]["steps"]["L"])
-    for write in writes:
-        if write.index >= count:
-            raise StoreError(f"the task's progress has no step {write.index} ({write.name!r})")
 
 
 def with_statuses(progress: Attribute, writes: tuple[StepWrite, ...]) -> Attribute:

@@ -45,7 +45,8 @@ class LiveTasks:
         """Count a task that is about to be created: one `GetItem` a shard, four at once, and one `UpdateItem`. Raises
         `TooManyTasks`."""
         shards, now_s = shard_names(self._limits.shards), self._table.clock_ms() // 1000
-        counts = dict(zip(shards, all_of([partial(self._count, owner, shard) for shard in shards]), strict=True))
+        items = all_of([partial(self._table.get, count_key(owner, shard), CREATE) for shard in shards])
+        counts = {shard: item or {} for shard, item in zip(shards, items, strict=True)}
         live = sum(tasks for count in counts.values() for end, tasks in _spans(count).values() if end > now_s)
         if live >= self._allowed:
             raise TooManyTasks(f"the owner has {self._allowed} live tasks, which is as many as are allowed")
@@ -95,9 +96,6 @@ class LiveTasks:
             self._table.update(count_key(owner, shard_of(task_id)), update, RENEW, whole=False)
         except (StoreError, ConditionFailed, ItemTooLarge):
             logger.warning("task %s: the owner's live tasks are miscounted until it expires", task_id, exc_info=True)
-
-    def _count(self, owner: str, shard: str) -> Item:
-        return self._table.get(count_key(owner, shard), CREATE) or {}
 
 
 def span_of(item: Item) -> str:

@@ -219,9 +219,10 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
             update.set(path, update.text(step.status))
     # Only a write of steps has such conditions, so the paths exist.
     update.conditions += [f"{steps}[{it}].{status}={update.text(kept)}" for it, kept in changes.unchanged.items()]
-    if changes.variables and "definition" in stored:
-        # The places of the steps were read from the progress of this definition.
-        update.require(f"{update.name('definition')}={update.value(stored['definition'])}")
+    # The places of the steps were read from the progress of this definition.
+    as_read = [*(["definition"] if changes.variables else []), *(["version"] if changes.same_version else [])]
+    for name in stored.keys() & as_read:
+        update.require(f"{update.name(name)}={update.value(stored[name])}")
     if changes.definition is not None:
         update.set(update.name("definition"), update.value(changes.definition))
     for name, attribute in changes.required.items():

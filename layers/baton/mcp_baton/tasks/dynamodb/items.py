@@ -109,12 +109,8 @@ def partition(owner: str, part: str) -> Attribute:
     return {"S": key}
 
 
-def sort_key(task_id: str) -> Attribute:
-    return {"S": TASK_PREFIX + task_id}
-
-
 def key_of(owner: str, task_id: str) -> Item:
-    return {"pk": partition(owner, shard_of(task_id)), "sk": sort_key(task_id)}
+    return {"pk": partition(owner, shard_of(task_id)), "sk": {"S": TASK_PREFIX + task_id}}
 
 
 def task_id_of(item: Item) -> str:
@@ -187,7 +183,7 @@ def _record(owner: str, item: Item, reader: Callable[[], Reader]) -> TaskRecord:
         kept=Variables({name: item[name] for name in KEPT if name in item}, reader),
         claim=claim_in(item),
         job=job_in(item) if is_job else None,
-        error=error_in(item) if is_job else None,
+        error=cast("JsonObject | None", decode(item["error"]) if "error" in item else None),
         by_client=BY_CLIENT in item,
         source=item,
     )
@@ -261,11 +257,6 @@ def job_in(item: Item) -> Job:
         asked=_texts(item["asked"]),
         answers=_texts(item["answers"]),
     )
-
-
-def error_in(item: Item) -> JsonObject | None:
-    error = decode(item["error"]) if "error" in item else None
-    return error if isinstance(error, dict) else None
 
 
 def _texts(attribute: Attribute) -> "Mapping[str, JsonObject]":

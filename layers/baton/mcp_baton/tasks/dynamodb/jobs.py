@@ -1,11 +1,12 @@
 """Jobs in the table of the tasks: each change is one conditional write of the task's item (docs/storage.md, Jobs)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from itertools import batched
 from typing import TYPE_CHECKING
 
-from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TaskHeld, TooLarge
+from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TooLarge
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_json
 from mcp_baton.tasks.dynamodb.changes import BOOKKEEPING_BYTES
@@ -22,7 +23,7 @@ from mcp_baton.tasks.dynamodb.expressions import (
 )
 from mcp_baton.tasks.dynamodb.items import MARGIN_S, RUN, number
 from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
-from mcp_baton.tasks.dynamodb.task_items import TaskItems, has_claim, may_claim, stored_item
+from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, size
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
@@ -42,59 +43,59 @@ RETRY_AFTER_MS = 1_000
 
 
 class DynamoDBJobStore:
-    def __init__(self, items: TaskItems) -> None:
-        self._items = items
-        self._table = items.table
-        self._limits = items.limits
+    def __init__(self, tasks: TaskItems) -> None:
+        self._tasks = tasks
+        self._table = tasks.table
+        self._limits = tasks.limits
 
     def claim(self, owner: str, task_id: str, claim: Claim, dispatch: int) -> TaskRecord:
-        now_ms = self._items.now_ms()
+        now_ms = self._tasks.now_ms()
         update = guarded_update(now_ms, new_token())
-        _require_working(update)
-        _require_attempts(update)
+        _require_startable(update)
         take_claim(update, claim, now_ms)
         update.set(update.path(RUN, "dispatch"), update.number(dispatch))
         try:
-            item = self._table.update(self._items.key(owner, task_id), update, CREATE)
+            item = self._table.update(self._tasks.key(owner, task_id), update, CREATE)
         except ConditionFailed as failure:
-            current = self._items.live(owner, failure)
+            current = self._tasks.live(owner, failure)
             if current.job is not None and current.status is TaskStatus.WORKING:
-                if current.claim is not None and not may_claim(current.claim, claim, now_ms):
-                    raise TaskHeld(current.claim.until_ms, current) from failure
+                if other := held(current, claim, now_ms):
+                    raise other from failure
                 if attempts_left(current) == 0:
                     raise NoAttemptLeft(current) from failure
-            self._table.telemetry.add(STORE_CONFLICTS)
-            raise Conflict(current) from failure
-        return self._items.claimed(owner, item, claim) or self.claim(owner, task_id, claim, dispatch)
+            raise self._tasks.conflict(current) from failure
+        return self._tasks.claimed(owner, item, claim) or self.claim(owner, task_id, claim, dispatch)
 
     def dispatch_again(self, task: TaskRecord) -> TaskRecord | None:
-        now_ms = self._items.now_ms()
+        now_ms = self._tasks.now_ms()
         if not is_unclaimed_job(task, now_ms) or attempts_left(task) == 0 or job_of(task).due_ms >= now_ms:
             return None
         update = guarded_update(now_ms, new_token())
-        _require_working(update)
-        _require_attempts(update)
+        _require_startable(update)
         _require_no_claim(update, now_ms)
         update.require(f"{update.name('due')}<{update.number(now_ms)}")
-        _dispatch(update, now_ms + again_after_ms(job_of(task).dispatches))
-        item = self._update_unless_raced(task, update, CREATE)
-        return None if item is None else self._items.record(task.owner, item)
+        again_ms = min(FIRST_DISPATCH_MS << min(job_of(task).dispatches, 16), LONGEST_DISPATCH_MS)
+        _dispatch(update, now_ms + again_ms)
+        with suppress(Conflict):
+            return self._tasks.record(task.owner, self._tasks.update(task.owner, task.task_id, update, CREATE))
+        return None
 
     def give_up(self, task: TaskRecord, error: JsonObject) -> TaskRecord | None:
-        now_ms = self._items.now_ms()
+        now_ms = self._tasks.now_ms()
         if not is_unclaimed_job(task, now_ms) or attempts_left(task) > 0:
             return None
         update = self._failing(error, now_ms)
         _require_working(update)
         _require_no_claim(update, now_ms)
         update.require(f"{update.path(RUN, 'number')}>={update.name('allowed')}")
-        item = self._update_unless_raced(task, update, WRITE)
-        return None if item is None else self._ended(task, item)
+        with suppress(Conflict):
+            return self._tasks.ended(task.owner, self._tasks.update(task.owner, task.task_id, update))
+        return None
 
     def fail(self, task: TaskRecord, claim: Claim, error: JsonObject) -> TaskRecord:
-        update = self._failing(error, self._items.now_ms())
+        update = self._failing(error, self._tasks.now_ms())
         renew_claim(update, claim, release=True)
-        return self._ended(task, self._update_claimed(task, update, END))
+        return self._tasks.ended(task.owner, self._update(task, update, claim, END))
 
     def ask(self, task: TaskRecord, claim: Claim, questions: Mapping[str, JsonObject]) -> TaskRecord:
         if not has_claim(task, claim):
@@ -111,24 +112,24 @@ class DynamoDBJobStore:
         texts = self._texts("the question", new)
         # A quarter of the item is left for the answers.
         check_room(stored_item(task), texts, self._limits.item_bytes * 3 // 4, "questions")
-        update = live_update(self._items.now_ms(), new_token())
+        update = live_update(self._tasks.now_ms(), new_token())
         renew_claim(update, claim, release=True)
         update.set(update.name("status"), update.text(TaskStatus.INPUT_REQUIRED))
         _count_anew(update, job)
         for key, question in texts.items():
             update.set(update.path("asked", to_text(key)), update.value(question))
-        return self._items.record(task.owner, self._update_claimed(task, update, END))
+        return self._tasks.record(task.owner, self._update(task, update, claim, END))
 
     def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:
-        key, races = self._items.key(owner, task_id), 0
+        key, races = self._tasks.key(owner, task_id), 0
         item = self._table.get(key)
         while True:
-            task = self._items.live(owner, ConditionFailed(item))
+            task = self._tasks.live(owner, ConditionFailed(item))
             taken = open_answers(task, answers)
             if not taken:
                 return None
             try:
-                return self._items.record(owner, self._table.update(key, self._answering(task, taken), WRITE))
+                return self._tasks.record(owner, self._table.update(key, self._answering(task, taken), WRITE))
             except ConditionFailed as failure:
                 item = failure.item
             except ItemTooLarge as error:
@@ -139,7 +140,7 @@ class DynamoDBJobStore:
                 raise StoreBusy("other answers to the task came in between until there was no time", RETRY_AFTER_MS)
 
     def _answering(self, task: TaskRecord, taken: JsonObject) -> Update:
-        job, texts, now_ms = job_of(task), self._texts("the answer", taken), self._items.now_ms()
+        job, texts, now_ms = job_of(task), self._texts("the answer", taken), self._tasks.now_ms()
         check_room(stored_item(task), texts, self._limits.item_bytes, "answers")
         update = live_update(now_ms, new_token())
         # Whether these are the last answers was decided on this version. Of two simultaneous writers, each could
@@ -153,104 +154,80 @@ class DynamoDBJobStore:
         return update
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
-        update = live_update(self._items.now_ms(), None)
+        update = live_update(self._tasks.now_ms(), None)
         renew_claim(update, claim)
         say(update, message)
-        return self._items.record(task.owner, self._update_claimed(task, update, RENEW))
+        return self._tasks.record(task.owner, self._update(task, update, claim, RENEW))
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
-        now_ms = self._items.now_ms()
-        expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
-        # No longer than values are kept that others write meanwhile. The next worker extends it further.
-        expires_s, lives_ms = self._keep_values(task, min(expires_s, _safe_s(task)), lives_ms)
+        self.extend(task, ttl_ms)
+        now_ms = self._tasks.now_ms()
         update = live_update(now_ms, new_token())
         renew_claim(update, claim, release=True)
         _count_anew(update, job_of(task))
         _dispatch(update, now_ms + FIRST_DISPATCH_MS)
-        _live_until(update, expires_s, lives_ms)
-        item = self._counted(task, expires_s, lives_ms, lambda: self._update_claimed(task, update, END))
-        return self._items.record(task.owner, item)
+        return self._tasks.record(task.owner, self._update(task, update, claim, END))
 
     def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
-        now_ms, before = self._items.now_ms(), stored_item(task)
-        expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
-        if number(before, "expires_at") * 1000 >= now_ms + ttl_ms // 2 or lives_ms <= task.ttl_ms:
+        now_ms, before_s, created_ms = self._tasks.now_ms(), number(stored_item(task), "expires_at"), _created_ms(task)
+        longest_ms = max(task.ttl_ms, self._limits.max_ttl_ms)
+        lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
+        if before_s * 1000 >= now_ms + ttl_ms // 2 or lives_ms <= task.ttl_ms:
             return task
-        expires_s, lives_ms = self._keep_values(task, expires_s, lives_ms)
+        expires_s = self._keep_values(task, max(before_s, -(-(created_ms + lives_ms) // 1000)))
+        lives_ms = min(lives_ms, expires_s * 1000 - created_ms)
         if lives_ms <= task.ttl_ms:
             return task
         update = guarded_update(now_ms, new_token())
         if task.claim is not None:
             require_claim(update, task.claim)
         update.require(f"{update.name('expires_at')}<{update.number(expires_s)}")
-        _live_until(update, expires_s, lives_ms)
-        if expires_s > _safe_s(task):
+        update.set(update.name("expires_at"), update.number(expires_s))
+        update.set(update.name("ttl_ms"), update.number(lives_ms))
+        if expires_s > before_s + MARGIN_S:  # longer than values are kept that others write meanwhile
             _require_version(update, task)
-        key = self._items.key(task.owner, task.task_id)
         try:
-            item = self._counted(task, expires_s, lives_ms, lambda: self._table.update(key, update, WRITE))
-        except ConditionFailed as failure:
-            current = self._items.live(task.owner, failure)  # it may live longer already
-        else:
-            current = self._items.record(task.owner, item)
+            current = self._tasks.record(task.owner, self._counted(task, update, expires_s, lives_ms))
+        except Conflict as conflict:
+            current = conflict.current  # it may live longer already
         if task.claim is not None and not has_claim(current, task.claim):
             raise ClaimLost(current)
         return current
 
-    def _life(self, task: TaskRecord, now_ms: int, ttl_ms: int) -> tuple[int, int]:
-        """When a task is to expire, epoch seconds, and its lifetime then, milliseconds."""
-        longest_ms = max(task.ttl_ms, self._limits.max_ttl_ms)
-        lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - _created_ms(task)), longest_ms)
-        return max(number(stored_item(task), "expires_at"), -(-(_created_ms(task) + lives_ms) // 1000)), lives_ms
-
-    def _keep_values(self, task: TaskRecord, expires_s: int, lives_ms: int) -> tuple[int, int]:
-        """When a task may expire, epoch seconds, and its lifetime then, milliseconds.
+    def _keep_values(self, task: TaskRecord, expires_s: int) -> int:
+        """When a task may expire, epoch seconds.
 
         Values outside the item that would expire earlier are written again first. If that fails, the task lives only as
         long as they do.
         """
         from mcp_baton.tasks.dynamodb.outside import expiring
 
-        stored, expires_ms = stored_item(task), expires_s * 1000
-        if short := expiring(stored, expires_s):
-            expires_ms = self._prolong(task, expires_s, short) * 1000
-        expires_s = max(min(expires_s, expires_ms // 1000), number(stored, "expires_at"))
-        return expires_s, max(min(lives_ms, expires_s * 1000 - _created_ms(task)), task.ttl_ms)
+        short = expiring(stored_item(task), expires_s)
+        return min(expires_s, self._prolong(task, expires_s, short)) if short else expires_s
 
     def _prolong(self, task: TaskRecord, expires_s: int, short: "Mapping[Path, Pointer]") -> int:
         """Write values again, with one `UpdateItem` for 100 pointers. Returns until when all of them are kept, epoch
         seconds."""
         from mcp_baton.tasks.dynamodb.outside import prolonged
 
-        made, until_s = prolonged(self._items.places(), task.owner, task.task_id, expires_s, short)
+        made, until_s = prolonged(self._tasks.places(), task.owner, task.task_id, expires_s, short)
         for pointers in batched(made.items(), MOST_POINTERS):
-            update = guarded_update(self._items.now_ms(), None)
+            update = guarded_update(self._tasks.now_ms(), None)
             _require_version(update, task)
             for path, pointer in pointers:
                 update.set(update.path(*path), update.value(pointer))
             try:
-                self._table.update(self._items.key(task.owner, task.task_id), update, WRITE, whole=False)
+                self._table.update(self._tasks.key(task.owner, task.task_id), update, WRITE, whole=False)
             except ConditionFailed:
                 # The task has changed or ended. Its worker extends it again soon.
                 return min(pointer.until_s for pointer in short.values())
         return until_s
 
-    def _update_unless_raced(self, task: TaskRecord, update: Update, retry_policy: RetryPolicy) -> Item | None:
-        """The item after a write; `None` if another write came first."""
+    def _update(self, task: TaskRecord, update: Update, claim: Claim, retry_policy: RetryPolicy) -> Item:
         try:
-            return self._table.update(self._items.key(task.owner, task.task_id), update, retry_policy)
-        except ConditionFailed as failure:
-            self._items.live(task.owner, failure)
-            self._table.telemetry.add(STORE_CONFLICTS)
-            return None
-
-    def _update_claimed(self, task: TaskRecord, update: Update, retry_policy: RetryPolicy) -> Item:
-        try:
-            return self._table.update(self._items.key(task.owner, task.task_id), update, retry_policy)
-        except ConditionFailed as failure:
-            raise ClaimLost(self._items.live(task.owner, failure)) from failure
+            return self._tasks.update(task.owner, task.task_id, update, retry_policy, claim)
         except ItemTooLarge as error:
-            raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes") from error
+            raise TooLarge(ITEM_FULL) from error
 
     def _failing(self, error: JsonObject, now_ms: int) -> Update:
         message = shortened(str(error.get("message", "")))
@@ -260,36 +237,27 @@ class DynamoDBJobStore:
         say(update, message)
         return update
 
-    def _ended(self, task: TaskRecord, item: Item) -> TaskRecord:
-        self._items.uncount(task.owner, task.task_id, item)
-        return self._items.record(task.owner, item)
-
     def _texts(self, what: str, values: JsonObject) -> dict[str, Attribute]:
         return {key: encode_json(what, value, self._limits.compress_over_bytes) for key, value in values.items()}
 
-    def _counted(self, task: TaskRecord, expires_s: int, lives_ms: int, write: Callable[[], Item]) -> Item:
+    def _counted(self, task: TaskRecord, update: Update, expires_s: int, lives_ms: int) -> Item:
         """Make a write that extends a task, and count the task by its new end.
 
         Meanwhile it is counted by both ends. A write that ends the task removes the count of the end in the item, so no
         count is left over.
         """
-        live, before = self._items.live_tasks(), stored_item(task)
+        live, before = self._tasks.live_tasks(), stored_item(task)
         after: Item = {**before, "expires_at": {"N": str(expires_s)}, "ttl_ms": {"N": str(lives_ms)}}
         if live is None or live.is_counted_alike(before, after):
-            return write()
+            return self._tasks.update(task.owner, task.task_id, update)
         live.prolong(task.owner, task.task_id, after)
         try:
-            item = write()
+            item = self._tasks.update(task.owner, task.task_id, update)
         except Exception:
             live.leave(task.owner, task.task_id, after)
             raise
         live.leave(task.owner, task.task_id, before)
         return item
-
-
-def again_after_ms(dispatches: int) -> int:
-    """How long after the next dispatch a poll may dispatch again, given the number of earlier ones, milliseconds."""
-    return min(FIRST_DISPATCH_MS << min(dispatches, 16), LONGEST_DISPATCH_MS)
 
 
 def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str) -> None:
@@ -326,18 +294,14 @@ def _created_ms(task: TaskRecord) -> int:
     return int(datetime.fromisoformat(task.created_at).timestamp() * 1000)
 
 
-def _safe_s(task: TaskRecord) -> int:
-    """Until when all values are kept that others write while the task is extended, epoch seconds."""
-    return number(stored_item(task), "expires_at") + MARGIN_S
+def _require_startable(update: Update) -> None:
+    """Require a `working` task with attempts left. This fails for a task without a job, because it has no `allowed`."""
+    _require_working(update)
+    update.require(f"{update.path(RUN, 'number')}<{update.name('allowed')}")
 
 
 def _require_working(update: Update) -> None:
     update.require(f"{update.name('status')}={update.text(TaskStatus.WORKING)}")
-
-
-def _require_attempts(update: Update) -> None:
-    """This fails for a task without a job, too, because it has no `allowed`."""
-    update.require(f"{update.path(RUN, 'number')}<{update.name('allowed')}")
 
 
 def _require_no_claim(update: Update, now_ms: int) -> None:
@@ -357,8 +321,3 @@ def _dispatch(update: Update, due_ms: int) -> None:
 def _count_anew(update: Update, job: Job) -> None:
     """Give a job all its attempts again."""
     update.set(update.name("allowed"), f"{update.path(RUN, 'number')}+{update.number(job.work.attempts)}")
-
-
-def _live_until(update: Update, expires_s: int, ttl_ms: int) -> None:
-    update.set(update.name("expires_at"), update.number(expires_s))
-    update.set(update.name("ttl_ms"), update.number(ttl_ms))

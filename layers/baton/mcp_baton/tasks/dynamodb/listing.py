@@ -45,22 +45,15 @@ MOST_QUERIES_PER_SHARD = 4
 """The most queries of one shard for a page. More than one is needed if many of its tasks have expired."""
 
 
-class Read(Struct, frozen=True):
-    """The items of one `Query` of one shard that passed the filter, newest first, and the last task id that was read;
-    `None` at the shard's end."""
+class Page(Struct, frozen=True):
+    """Items of tasks, newest first, and the last task id that was read; `None` at the end of the list."""
 
     items: Sequence[Item]
     end: str | None
 
 
-type Reader = Callable[[str, str | None], Read]
-
-
-class Merged(Struct, frozen=True):
-    """A page of the tasks of all shards, newest first, and its last task id; `None` on the last page."""
-
-    items: Sequence[Item]
-    end: str | None
+type Reader = Callable[[str, str | None], Page]
+"""Makes one `Query` of a shard, after a task id."""
 
 
 class _Shard(Struct):
@@ -82,41 +75,34 @@ def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limit
     # The newest tasks are spread evenly over the shards, so it is enough to read a part of the page from each.
     most = limits.page_size if len(shards) == 1 else max(limits.page_size * 2 // len(shards), SMALLEST_READ)
 
-    def read(shard: str, after: str | None) -> Read:
-        page = table.query(_page_query(table.name, owner, shard, now_ms, most, after))
+    def read(shard: str, after: str | None) -> Page:
+        page = table.query(_query(table.name, owner, shard, now_ms, most, after))
         last = page.get("LastEvaluatedKey")
-        return Read(page["Items"], None if last is None else task_id_of(last))
+        return Page(page["Items"], None if last is None else task_id_of(last))
 
     page = merged_page(shards, after, limits.page_size, read)
     tasks = tuple(to_record(owner, item) for item in page.items)
     return TaskPage(tasks, cursor=None if page.end is None else to_cursor(page.end))
 
 
-def _page_query(table: str, owner: str, shard: str, now_ms: int, most: int, after: str | None) -> "QueryInputTypeDef":
-    request = _query(table, owner, shard, "#e>:now", {":now": {"N": str(now_ms // 1000)}}, after)
+def _query(table: str, owner: str, shard: str, now_ms: int, most: int, after: str | None) -> "QueryInputTypeDef":
     listed = {f"#{place}": name for place, name in enumerate(LISTED)}
     variables = {f"#v{place}": name for place, name in enumerate(LISTED_VARIABLES)}
-    request["ExpressionAttributeNames"] = {"#e": "expires_at", "#v": "variables", **listed, **variables}
-    request["ProjectionExpression"] = ",".join([*listed, *(f"#v.{name}" for name in variables)])
-    request["ScanIndexForward"] = False
-    request["Limit"] = most
-    return request
-
-
-def _query(
-    table: str, owner: str, shard: str, condition: str, values: Item, after: str | None = None
-) -> "QueryInputTypeDef":
     return {
         "TableName": table,
         "ConsistentRead": True,
         "KeyConditionExpression": "pk=:owner AND sk BETWEEN :first AND :last",
-        "FilterExpression": condition,
+        "FilterExpression": "#e>:now",
+        "ExpressionAttributeNames": {"#e": "expires_at", "#v": "variables", **listed, **variables},
         "ExpressionAttributeValues": {
             ":owner": partition(owner, shard),
             ":first": {"S": TASK_PREFIX},
             ":last": {"S": TASK_PREFIX + (LAST if after is None else before(after))},
-            **values,
+            ":now": {"N": str(now_ms // 1000)},
         },
+        "ProjectionExpression": ",".join([*listed, *(f"#v.{name}" for name in variables)]),
+        "ScanIndexForward": False,
+        "Limit": most,
     }
 
 
@@ -125,7 +111,7 @@ def before(task_id: str) -> str:
     return task_id[:-1] + chr(ord(task_id[-1]) - 1)
 
 
-def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Reader) -> Merged:
+def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Reader) -> Page:
     """One page over all shards, newest first.
 
     Each shard that has more was read down to some task id. Below the highest of these ids, tasks may be missing. So the
@@ -147,8 +133,8 @@ def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Rea
         late = [part for part in parts if part.more and _read_to(part) > last and part.reads < MOST_QUERIES_PER_SHARD]
     known.sort(key=task_id_of, reverse=True)
     if len(known) > wanted:
-        return Merged(known[:wanted], task_id_of(known[wanted - 1]))
-    return Merged(known, None if behind is None else behind.after)
+        return Page(known[:wanted], task_id_of(known[wanted - 1]))
+    return Page(known, None if behind is None else behind.after)
 
 
 def _read_to(part: _Shard) -> str:

@@ -24,8 +24,8 @@ from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, from_native, not_kept, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
-from mcp_baton.tasks.dynamodb.items import IN_HEAD, KEPT, MARGIN_S, members
-from mcp_baton.tasks.dynamodb.parallel import THREADS, all_of, together
+from mcp_baton.tasks.dynamodb.items import IN_HEAD, KEPT, members
+from mcp_baton.tasks.dynamodb.parallel import all_of, together
 from mcp_baton.tasks.dynamodb.s3 import (
     DAY_MS,
     LONGEST_TTL_MS,
@@ -37,23 +37,19 @@ from mcp_baton.tasks.dynamodb.s3 import (
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.dynamodb.values import (
     Pointer,
-    RecentWrites,
     digest_of,
     excess,
     is_large,
     name_of,
     pointer_in,
     size,
-    text_pieces,
 )
 from mcp_baton.tasks.texts import (
     VALUE_BYTES,
     check_readable,
-    decoded,
     from_text,
     is_zipped,
     to_text,
-    unzipped_stream,
 )
 from mcp_baton.tasks.values import FINAL_RESULT
 
@@ -64,9 +60,6 @@ POINTER_BYTES: Final = 46
 
 BUNDLE_BYTES: Final = 350_000
 """The largest bundle of several values, and the largest piece of a longer one, bytes."""
-
-WHOLE_BYTES = 1_000_000
-"""The largest bundle that is read as a whole. Of a longer one, only some pieces are in memory at a time."""
 
 KEPT_BYTES = 8_000_000
 """How much fetched data is kept for the rest of a request. The rest is fetched again if it is needed."""
@@ -115,12 +108,10 @@ def retention_days(ttl_ms: int) -> int:
 
 
 class Places(Struct, frozen=True):
-    """The places for values outside the items, and what was just written there; `objects` is `None` without a
-    bucket."""
+    """The places for values outside the items; `objects` is `None` without a bucket."""
 
     table: TaskTable
     objects: ObjectStore | None
-    recent: RecentWrites
 
 
 class Part(Struct, frozen=True):
@@ -195,7 +186,6 @@ class Mover:
 
     def __init__(self, places: Places, owner: str, task_id: str, expires_s: int, until_s: float) -> None:
         self._table = places.table
-        self._recent = places.recent
         self._owner = owner
         self._task_id = task_id
         self._expires_s = expires_s
@@ -216,23 +206,16 @@ class Mover:
 
     def move(self, values: Mapping[str, Attribute]) -> dict[str, Attribute]:
         """Write values outside the item. Returns the pointers. A value without one could not be written."""
-        pointers, new = dict[str, Attribute](), dict[Part, bytes]()
-        for name, value in values.items():
-            part = Part(name, text_bytes(value), stored_form(value))
-            digest = digest_of(part.data)
-            written = self._recent.pointer(self._owner, self._task_id, digest, self._table.monotonic())
-            if written is not None and written.until_s >= self._expires_s + MARGIN_S:
-                pointers[name] = written.attribute()
-            else:
-                new[part] = digest
-        readable = bundled([part for part in new if part.text_bytes <= VALUE_BYTES])
+        parts = [Part(name, text_bytes(value), stored_form(value)) for name, value in values.items()]
+        readable = bundled([part for part in parts if part.text_bytes <= VALUE_BYTES])
         # Values that are never read back go to S3 for people to read, but not to the table.
-        unreadable = bundled([part for part in new if part.text_bytes > VALUE_BYTES])
-        for bundle, days in (*self._put(readable), *self._put(unreadable, in_items=False)):
-            for part, pointer in bundle.pointers(days, self._kept_until_s(days)):
-                self._recent.note(self._owner, self._task_id, new[part], pointer, self._table.monotonic())
-                pointers[part.name] = pointer.attribute()
-        return pointers
+        unreadable = bundled([part for part in parts if part.text_bytes > VALUE_BYTES])
+        written = [*self._put(readable), *self._put(unreadable, in_items=False)]
+        return {
+            part.name: pointer.attribute()
+            for bundle, days in written
+            for part, pointer in bundle.pointers(days, self._kept_until_s(days))
+        }
 
     def _kept_until_s(self, days: int) -> int:
         """When a value written now is deleted at the earliest, epoch seconds; `days` as in `Pointer`."""
@@ -243,7 +226,8 @@ class Mover:
         written = list[tuple[Bundle, int]]()
         if bundles and self._bucket is not None:
             put, until_s = self._bucket.put, min(self._until_s, self._table.monotonic() + BUCKET_S)
-            jobs = [(b, partial(put, self._object_key(b), b.data, b.digest)) for b in bundles]
+            keys = {bundle: object_key(self._owner, self._task_id, bundle.name, self._days) for bundle in bundles}
+            jobs = [(bundle, partial(put, key, bundle.data, bundle.digest)) for bundle, key in keys.items()]
             failed = self._failed(jobs, until_s, "S3")
             written += [(bundle, self._days) for bundle in bundles if bundle not in failed]
             if failed:
@@ -254,9 +238,6 @@ class Mover:
             written += [(bundle, 0) for bundle in bundles if bundle not in failed]
             self.failed = self.failed or bool(failed)
         return written
-
-    def _object_key(self, bundle: Bundle) -> str:
-        return object_key(self._owner, self._task_id, bundle.name, self._days)
 
     def _pieces(self, bundle: Bundle) -> Iterator[tuple[Bundle, Callable[[], None]]]:
         """The writes of a bundle to items. It needs all of them."""
@@ -399,15 +380,6 @@ class Fetcher:
         data = self._bundle(pointer)[pointer.offset : pointer.offset + pointer.stored_bytes]
         return {"B": data} if is_zipped(data) else {"S": data.decode()}
 
-    def text(self, pointer: Pointer) -> Iterator[str]:
-        """The JSON text of a value, in pieces. A long text is never in memory as a whole.
-
-        If it raises an error, discard the pieces before.
-        """
-        if pointer.bundle_bytes <= WHOLE_BYTES:
-            return text_pieces(self.stored(pointer))
-        return decoded(self._streamed(pointer))
-
     def read_ahead(self, pointers: Iterable[Pointer]) -> None:
         """Fetch the bundles of these values, four at once, as far as there is room to keep them.
 
@@ -427,60 +399,38 @@ class Fetcher:
                     raise failure
 
     def _bundle(self, pointer: Pointer) -> bytes:
-        if pointer.bundle not in self._kept:
-            data = b"".join(self._fetched(pointer))
-            if sum(map(len, self._kept.values())) + len(data) > KEPT_BYTES:
-                return data
-            self._kept[pointer.bundle] = data
-        return self._kept[pointer.bundle]
-
-    def _streamed(self, pointer: Pointer) -> Iterator[bytes]:
-        check_readable(pointer.text_bytes)
-        parts = self._fetched(pointer)
-        first = next(parts)
-        rest = chain((first,), parts)
-        return unzipped_stream(rest, pointer.text_bytes) if is_zipped(first) else rest
-
-    def _fetched(self, pointer: Pointer) -> Iterator[bytes]:
-        """A bundle, in pieces. Raises an error at the end if they are not what was written."""
-        from hashlib import sha256
-
-        digest, came = sha256(), 0
-        for part in self._pieces(pointer):
-            digest.update(part)
-            came += len(part)
-            yield part
-        if came != pointer.bundle_bytes or name_of(digest.digest()) != pointer.bundle:
-            raise self._lost(pointer, DAMAGED)
-
-    def _pieces(self, pointer: Pointer) -> Iterator[bytes]:
+        if pointer.bundle in self._kept:
+            return self._kept[pointer.bundle]
         in_bucket = bool(pointer.days)
         if in_bucket in self._failures:
             raise StoreUnavailable(str(self._failures[in_bucket])) from self._failures[in_bucket]
         try:
-            yield from self._object(pointer) if in_bucket else self._in_items(pointer)
+            data = self._object(pointer) if in_bucket else self._in_items(pointer)
         except StoreUnavailable as failure:
             # Otherwise each further read of this request would wait for the same failure.
             self._failures[in_bucket] = failure
             raise
+        if len(data) != pointer.bundle_bytes or name_of(digest_of(data)) != pointer.bundle:
+            raise self._lost(pointer, DAMAGED)
+        if sum(map(len, self._kept.values())) + len(data) <= KEPT_BYTES:
+            self._kept[pointer.bundle] = data
+        return data
 
-    def _object(self, pointer: Pointer) -> Iterator[bytes]:
+    def _object(self, pointer: Pointer) -> bytes:
         if self._places.objects is None:
             raise StoreUnavailable(f"the object {pointer.bundle} cannot be read: no bucket is configured")
         key = object_key(self._owner, self._task_id, pointer.bundle, pointer.days)
         try:
-            yield from self._places.objects.get(key, pointer.bundle_bytes)
+            return self._places.objects.get(key, pointer.bundle_bytes)
         except ObjectMissing as missing:
             raise self._lost(pointer, "its object is missing in S3") from missing
         except ObjectTooLarge as larger:
             raise self._lost(pointer, DAMAGED) from larger
 
-    def _in_items(self, pointer: Pointer) -> Iterator[bytes]:
-        """The pieces of a bundle in DynamoDB, four at once."""
-        pieces = -(-pointer.bundle_bytes // BUNDLE_BYTES)
-        for first in range(0, pieces, THREADS):
-            numbers = range(first, min(first + THREADS, pieces))
-            yield from all_of([partial(self._piece, pointer, number) for number in numbers])
+    def _in_items(self, pointer: Pointer) -> bytes:
+        """A bundle in DynamoDB. Its pieces are read four at once."""
+        pieces = range(-(-pointer.bundle_bytes // BUNDLE_BYTES))
+        return b"".join(all_of([partial(self._piece, pointer, number) for number in pieces]))
 
     def _piece(self, pointer: Pointer, number: int) -> bytes:
         key, table = piece_key(self._owner, self._task_id, pointer.bundle, number), self._places.table
@@ -496,7 +446,6 @@ class Fetcher:
 
     def _lost(self, pointer: Pointer, cause: str) -> ValueLost:
         length = pointer.text_bytes
-        self._places.recent.forget(self._owner, self._task_id)
         logger.error("task %s: %s, of a value of %d bytes, is lost: %s", self._task_id, pointer.bundle, length, cause)
         return ValueLost(length, cause)
 

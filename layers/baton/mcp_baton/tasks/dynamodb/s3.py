@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.dynamodb.table import Connection
-from mcp_baton.tasks.texts import PIECE_BYTES
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 
 if TYPE_CHECKING:
@@ -38,8 +37,8 @@ class ObjectStore(Protocol):
     def put(self, key: str, data: bytes, digest: bytes) -> None:
         """Write an object. No object with other content has its key. S3 rejects data with another SHA-256."""
 
-    def get(self, key: str, most: int) -> Iterator[bytes]:
-        """Read an object of at most `most` bytes, in pieces as they come. Raises `ObjectMissing`, `ObjectTooLarge`."""
+    def get(self, key: str, most: int) -> bytes:
+        """Read an object of at most `most` bytes. Raises `ObjectMissing`, `ObjectTooLarge`."""
 
 
 class S3ObjectStore:
@@ -57,13 +56,13 @@ class S3ObjectStore:
         with self._request("PutObject") as client:
             client.put_object(Bucket=self._bucket, Key=key, Body=data, ChecksumSHA256=checksum)
 
-    def get(self, key: str, most: int) -> Iterator[bytes]:
+    def get(self, key: str, most: int) -> bytes:
         with self._request("GetObject") as client:
             answer = client.get_object(Bucket=self._bucket, Key=key)
             with closing(answer["Body"]) as body:
                 if answer["ContentLength"] > most:
                     raise ObjectTooLarge(f"{answer['ContentLength']} bytes")
-                yield from body.iter_chunks(PIECE_BYTES)
+                return body.read()
 
     @contextmanager
     def _request(self, operation: str) -> "Iterator[S3Client]":

@@ -1,6 +1,5 @@
 """The task store in DynamoDB: one item for each task, one conditional write for each change (docs/storage.md)."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -8,13 +7,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import (
-    ClaimLost,
     Conflict,
     OutcomeUnknown,
     StoreError,
     StoreUnavailable,
     TaskFinished,
-    TaskHeld,
     TaskNotFound,
     TooLarge,
 )
@@ -49,15 +46,13 @@ from mcp_baton.tasks.dynamodb.table import (
     WRITE,
     ConditionFailed,
     ItemTooLarge,
-    RetryPolicy,
 )
-from mcp_baton.tasks.dynamodb.task_items import TaskItems, has_claim, may_claim, stored_item
+from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held, stored_item
 from mcp_baton.tasks.dynamodb.values import excess, is_large, item_size
-from mcp_baton.tasks.ids import new_task_id, new_token
+from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import Claim, NewTask, TaskPage, TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin, to_text
-from mcp_baton.telemetry import STORE_CONFLICTS
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
@@ -66,85 +61,65 @@ if TYPE_CHECKING:
 
 STATUS_ATTRIBUTES = ("status", "expires_at", "version", RUN)
 
-RESULT_TOO_LARGE = "the result does not fit into the task's item"
 
-
-class DynamoDBTaskStore:
-    """A `TaskStore` in one DynamoDB table with `pk`, `sk` and, as its TTL attribute, `expires_at`. `new_id` creates a
-    task id from a time (epoch milliseconds) and the number of shards."""
-
-    def __init__(self, items: TaskItems, new_id: Callable[[int, int], str] = new_task_id) -> None:
-        self._items = items
-        self._table = items.table
-        self._limits = items.limits
-        self._new_id = new_id
-
-    def within(self, left_ms: Callable[[], int | None]) -> "DynamoDBTaskStore":
-        return DynamoDBTaskStore(self._items.within(left_ms), self._new_id)
-
-    def now_ms(self) -> int:
-        return self._items.now_ms()
+class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
+    """A `TaskStore`."""
 
     @property
     def answers(self) -> "DynamoDBAnswerStore":
         from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 
-        return DynamoDBAnswerStore(self._table)
+        return DynamoDBAnswerStore(self.table)
 
     @property
     def jobs(self) -> "DynamoDBJobStore":
         from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
 
-        return DynamoDBJobStore(self._items)
+        return DynamoDBJobStore(self)
 
     def create(self, task: NewTask) -> TaskRecord:
-        began_s, now_ms, token = self._table.monotonic(), self.now_ms(), new_token()
-        task_id = self._new_id(now_ms, self._limits.shards)
-        item = new_item(task, task_id, now_ms, self._limits) | first_token(now_ms, token)
-        whole = stays_whole(item, self._limits.item_bytes)
+        began_s, now_ms, token = self.table.monotonic(), self.now_ms(), new_token()
+        task_id = self.new_id(now_ms, self.limits.shards)
+        item = new_item(task, task_id, now_ms, self.limits) | first_token(now_ms, token)
+        whole = stays_whole(item, self.limits.item_bytes)
         if not whole and text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         # Counted before large values are written: an owner at the limit cannot fill the table or the bucket.
-        live = self._items.live_tasks()
+        live = self.live_tasks()
         if live:
             live.enter(task.owner, task_id, item)
         try:
             if not whole:
-                item = self._fitted(task.owner, task_id, item, began_s)
+                item = self._mover(task.owner, task_id, item, began_s).fit_new(item, self.limits.item_bytes)
+                if excess(item, self.limits.item_bytes) > 0:
+                    raise StoreError(f"the task is too large: {item_size(item)} bytes")
             self._put(item, token)
         except OutcomeUnknown as error:
-            raise OutcomeUnknown(str(error), self._items.record(task.owner, item)) from error
+            raise OutcomeUnknown(str(error), self.record(task.owner, item)) from error
         except StoreError:
             if live:
                 live.leave(task.owner, task_id, item)
             raise
-        return self._items.record(task.owner, item)
-
-    def _fitted(self, owner: str, task_id: str, item: Item, began_s: float) -> Item:
-        limit = self._limits.item_bytes
-        item = self._mover(owner, task_id, item, began_s).fit_new(item, limit)
-        if excess(item, limit) > 0:
-            raise StoreError(f"the task is too large: {item_size(item)} bytes")
-        return item
+        return self.record(task.owner, item)
 
     def _put(self, item: Item, token: str) -> None:
         try:
-            self._table.put(item, token)
+            self.table.put(item, token)
         except ConditionFailed as error:
             raise StoreError("the new task's id is taken") from error
         except ItemTooLarge as error:
             raise StoreError(f"the task is too large: {item_size(item)} bytes") from error
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
-        item = self._table.get(self._items.key(owner, task_id))
+        item = self.table.get(self.key(owner, task_id))
         if item is None or expired(item, self.now_ms()):
             raise TaskNotFound
-        return self._items.record(owner, item)
+        return self.record(owner, item)
 
     def read_status(self, owner: str, task_id: str) -> TaskStanding:
-        key = self._items.key(owner, task_id)
-        item = self._table.get(key, attributes=STATUS_ATTRIBUTES, consistent=False)
-        standing = self._standing(task_id, item) or self._standing(task_id, self._table.get(key))
+        key = self.key(owner, task_id)
+        item = self.table.get(key, attributes=STATUS_ATTRIBUTES, consistent=False)
+        standing = self._standing(task_id, item) or self._standing(task_id, self.table.get(key))
         if standing is None:
             raise TaskNotFound
         return standing
@@ -163,36 +138,30 @@ class DynamoDBTaskStore:
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         from mcp_baton.tasks.dynamodb.listing import page_of
 
-        return page_of(self._table, owner, cursor, self.now_ms(), self._limits)
+        return page_of(self.table, owner, cursor, self.now_ms(), self.limits)
 
     def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
         now_ms = self.now_ms()
         update = claim_update(to_text(workflow), claim, now_ms, new_token())
         try:
-            item = self._table.update(self._items.key(owner, task_id), update, CREATE)
+            item = self.table.update(self.key(owner, task_id), update, CREATE)
         except ConditionFailed as failure:
-            current = self._items.live(owner, failure, workflow)
-            if current.claim is not None and not may_claim(current.claim, claim, now_ms):
-                raise TaskHeld(current.claim.until_ms, current) from failure
-            self._table.telemetry.add(STORE_CONFLICTS)
-            raise Conflict(current) from failure
-        return self._items.claimed(owner, item, claim) or self.take(owner, task_id, workflow, claim)
+            current = self.live(owner, failure, workflow)
+            raise held(current, claim, now_ms) or self.conflict(current) from failure
+        return self.claimed(owner, item, claim) or self.take(owner, task_id, workflow, claim)
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
         update = guarded_update(self.now_ms(), None)
         renew_claim(update, claim)
-        try:
-            self._table.update(self._items.key(task.owner, task.task_id), update, RENEW, whole=False)
-        except ConditionFailed as failure:
-            raise ClaimLost(self._items.live(task.owner, failure)) from failure
+        self.update(task.owner, task.task_id, update, RENEW, claim, whole=False)
         return replace(task, claim=claim)
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
         """The size of the item is computed from what was read. If another write has made it larger since, DynamoDB may
         refuse this one. Then values of this batch leave the item, too."""
-        began_s, now_ms, stored, limits = self._table.monotonic(), self.now_ms(), stored_item(task), self._limits
+        began_s, now_ms, stored, limits = self.table.monotonic(), self.now_ms(), stored_item(task), self.limits
         name = batch.token or (new_token(), now_ms)
-        zip_within = cache(partial(ZipWithin, limits.zip_ms / 1000, self._table.monotonic))
+        zip_within = cache(partial(ZipWithin, limits.zip_ms / 1000, self.table.monotonic))
 
         def zips(text: bytes) -> bytes:
             return zip_within()(text)  # few writes have anything to zip
@@ -208,7 +177,7 @@ class DynamoDBTaskStore:
         self, task: TaskRecord, planned: Changes, batch: Batch, name: tuple[str, int], began_s: float, *, refused: bool
     ) -> Written:
         """Write a batch after moving values out of the item, or replacing them by notes."""
-        stored, limit = stored_item(task), self._limits.item_bytes
+        stored, limit = stored_item(task), self.limits.item_bytes
         mover = self._mover(task.owner, task.task_id, stored, began_s)
         changes = mover.lighten(planned) if refused else mover.fit(stored, planned, limit)
         while changes is not None:
@@ -218,17 +187,17 @@ class DynamoDBTaskStore:
                 changes = mover.lighten(changes)
         if mover.failed:
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
-        raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
+        raise TooLarge(f"{ITEM_FULL}, and no value is left to replace")
 
     def _mover(self, owner: str, task_id: str, item: Item, began_s: float) -> "Mover":
         """The mover for a write that began then, on `monotonic`, to the task in an item."""
         from mcp_baton.tasks.dynamodb.outside import Mover
 
-        until_s = began_s + self._limits.values_ms / 1000
-        left_ms = self._table.left_ms()
+        until_s = began_s + self.limits.values_ms / 1000
+        left_ms = self.table.left_ms()
         if left_ms is not None:
-            until_s = min(until_s, self._table.monotonic() + (left_ms - HEAD_MS) / 1000)
-        return Mover(self._items.places(), owner, task_id, number(item, "expires_at"), until_s)
+            until_s = min(until_s, self.table.monotonic() + (left_ms - HEAD_MS) / 1000)
+        return Mover(self.places(), owner, task_id, number(item, "expires_at"), until_s)
 
     def _write_batch(
         self,
@@ -249,21 +218,19 @@ class DynamoDBTaskStore:
             update.require(f"{update.name('expires_at')}<={latest}")
         if batch.message is not None:
             say(update, batch.message)
-        key: Item = {"pk": stored["pk"], "sk": stored["sk"]}
-        if batch.claim is None:
-            item = self._update(task.owner, key, update)
-        else:
+        retry_policy = WRITE
+        if batch.claim is not None:
             renew_claim(update, batch.claim, release=batch.release)
-            item = self._update(task.owner, key, update, END if batch.release else CHECKPOINT, batch.claim)
-        if changes.result is not None:
-            self._items.uncount(task.owner, task.task_id, item)
-        return Written(self._items.record(task.owner, item), changes.oversized)
+            retry_policy = END if batch.release else CHECKPOINT
+        item = self.update(task.owner, task.task_id, update, retry_policy, batch.claim)
+        after = self.record(task.owner, item) if changes.result is None else self.ended(task.owner, item)
+        return Written(after, changes.oversized)
 
     def cancel(self, owner: str, task_id: str) -> TaskRecord:
         return self._finish(owner, task_id, finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED))
 
     def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
-        encoded = encode_json("the result", result, self._limits.compress_over_bytes)
+        encoded = encode_json("the result", result, self.limits.compress_over_bytes)
         if text_bytes(encoded) > VALUE_BYTES:
             raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {VALUE_BYTES} at most")
         update = finish_update(self.now_ms(), new_token(), TaskStatus.COMPLETED, encoded, by_client=by_client)
@@ -282,26 +249,8 @@ class DynamoDBTaskStore:
                 # The task now lives longer than when it was read, so the result must be kept longer, too.
                 task = prolonged.current
             except TooLarge as error:
-                raise TooLarge(RESULT_TOO_LARGE) from error
+                raise TooLarge("the result does not fit into the task's item") from error
         raise TaskFinished(task)
 
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
-        item = self._update(owner, self._items.key(owner, task_id), update)
-        self._items.uncount(owner, task_id, item)
-        return self._items.record(owner, item)
-
-    def _update(
-        self, owner: str, key: Item, update: Update, retry_policy: RetryPolicy = WRITE, claim: Claim | None = None
-    ) -> Item:
-        """Make a write and return the item after it. With a claim, raises `ClaimLost` if the task does not have it any
-        more."""
-        try:
-            return self._table.update(key, update, retry_policy)
-        except ConditionFailed as failure:
-            if failure.item is None and failure.unsure:
-                raise OutcomeUnknown("the task is gone: whether it was written before cannot be read") from failure
-            current = self._items.live(owner, failure)
-            if claim is not None and not has_claim(current, claim):
-                raise ClaimLost(current) from failure
-            self._table.telemetry.add(STORE_CONFLICTS)
-            raise Conflict(current, (update.token, update.now_ms) if update.token else None) from failure
+        return self.ended(owner, self.update(owner, task_id, update))

@@ -70,14 +70,10 @@ class RetryPolicy(Struct, frozen=True):
     def pause_s(
         self, attempt: int, since_s: float, left_s: float | None, rng: float, *, throttled: bool
     ) -> float | None:
-        """The pause before the next attempt, seconds; `None` if there is no next attempt.
+        """The pause after so many attempts, seconds; `None` if there is no next attempt.
 
-        Args:
-            attempt: The number of attempts so far.
-            since_s: Seconds since the first attempt began.
-            left_s: Seconds until the function is stopped; `None` if nothing stops it.
-            rng: A random number from 0 up to 1 (full jitter): callers that were throttled together retry apart.
-            throttled: Whether DynamoDB throttled the request; otherwise it did not respond.
+        `since_s` counts from the first attempt, `left_s` until the function is stopped. `rng` is a random number from 0
+        up to 1 (full jitter): callers that were throttled together retry apart.
         """
         pause_s = rng * min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 16), LONGEST_PAUSE_S)
         budget_s = self.throttled_s if throttled else self.unanswered_s
@@ -101,11 +97,6 @@ END = RetryPolicy(throttled_s=20.0, unanswered_s=10.0)
 
 CHECKPOINT = RetryPolicy(throttled_s=20.0, unanswered_s=10.0, kept_s=3 * ATTEMPT_S)
 """For a checkpoint. If it fails, the end of the run writes the same, and needs time for that."""
-
-
-def race_pause_s(races: int, rng: float) -> float:
-    """The pause after a write that has lost this many races, seconds: full jitter, at most 0.1."""
-    return rng * min(FIRST_RACE_S * 2.0 ** min(races - 1, 16), LONGEST_RACE_S)
 
 
 class ConditionFailed(Exception):
@@ -190,17 +181,12 @@ class Connection[Client]:
         return self._client
 
 
-def no_time_limit() -> int | None:
-    return None
-
-
 class TaskTable(Struct, frozen=True, eq=False):
     """Sends requests to one table, and retries them while that can help.
 
     Attributes:
         clock_ms: The wall clock, epoch milliseconds.
-        monotonic: A monotonic clock, seconds. Retries are measured by it.
-        sleep: Waits for a number of seconds.
+        monotonic: Seconds. Retries are measured by it.
         rng: Returns a number from 0 up to 1, for the pauses between attempts.
         left_ms: Milliseconds until the function is stopped; `None` if nothing stops it.
     """
@@ -212,7 +198,7 @@ class TaskTable(Struct, frozen=True, eq=False):
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     rng: Callable[[], float] = random_fraction
-    left_ms: Callable[[], int | None] = no_time_limit
+    left_ms: Callable[[], int | None] = lambda: None
 
     def put(self, item: Item, token: str, retry_policy: RetryPolicy = CREATE) -> None:
         """Write a new item. Raises `ConditionFailed` if an item with this key exists, `ItemTooLarge`, or
@@ -230,11 +216,11 @@ class TaskTable(Struct, frozen=True, eq=False):
             self._written_item({"pk": item["pk"], "sk": item["sk"]}, failed, token, retry_policy, began_s)
 
     def update(self, key: Item, update: Update, retry_policy: RetryPolicy = WRITE, *, whole: bool = True) -> Item:
-        """Make one write, in one or more attempts, and return the item after it, or with `whole=False` at least the
-        attributes that were written. Raises as `put`.
+        """Make one write, and return the item after it, or with `whole=False` at least the attributes that were
+        written. Raises as `put`.
 
-        If an attempt was applied but its response was lost, the next attempt fails, because the item already contains
-        the token. So the token in the item distinguishes this from a lost race.
+        If an attempt was applied but its response was lost, the next one fails. The token in the item distinguishes
+        this from a lost race.
         """
         request: dict[str, Any] = {
             "TableName": self.name,
@@ -298,7 +284,8 @@ class TaskTable(Struct, frozen=True, eq=False):
     def wait_after_race(self, races: int) -> bool:
         """Wait before a write whose condition failed so many times is decided again. Returns whether there is time to
         try again."""
-        pause_s, left_ms = race_pause_s(races, self.rng()), self.left_ms()
+        left_ms = self.left_ms()
+        pause_s = self.rng() * min(FIRST_RACE_S * 2.0 ** min(races - 1, 16), LONGEST_RACE_S)
         if left_ms is not None and left_ms / 1000 - pause_s < ATTEMPT_S + REPLY_S:
             return False
         self.sleep(pause_s)

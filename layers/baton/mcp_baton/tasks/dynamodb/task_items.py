@@ -1,40 +1,78 @@
 """The items of the tasks in a table, for the task store and the job store (docs/storage.md)."""
 
 from collections.abc import Callable
-from functools import cache, partial
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Self
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
-from mcp_baton.exceptions import Conflict, TaskFinished, TaskHeld, TaskNotFound
+from mcp_baton.exceptions import ClaimLost, Conflict, OutcomeUnknown, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.items import Limits, expired, key_of, task_id_of, to_record
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
-from mcp_baton.tasks.dynamodb.values import Reader, RecentWrites
-from mcp_baton.tasks.ids import is_task_id
+from mcp_baton.tasks.dynamodb.table import WRITE, ConditionFailed, RetryPolicy, TaskTable
+from mcp_baton.tasks.dynamodb.values import Reader
+from mcp_baton.tasks.ids import is_task_id, new_task_id
 from mcp_baton.tasks.record import Claim, TaskRecord
+from mcp_baton.telemetry import STORE_CONFLICTS
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.counting import LiveTasks
     from mcp_baton.tasks.dynamodb.outside import Places
     from mcp_baton.tasks.dynamodb.s3 import ObjectStore
 
+ITEM_FULL = "the task's item is full: DynamoDB takes 409,600 bytes"
+
 
 class TaskItems(Struct, frozen=True, eq=False):
-    """The items of the tasks in a table. `objects` is S3, for large values; `None` if there is no bucket."""
+    """The items of the tasks in one DynamoDB table with `pk`, `sk` and, as its TTL attribute, `expires_at`.
+
+    Attributes:
+        objects: S3, for large values; `None` if there is no bucket.
+        new_id: Creates a task id from a time (epoch milliseconds) and the number of shards.
+    """
 
     table: TaskTable
     limits: Limits = Limits()
     objects: "ObjectStore | None" = None
-    recent: RecentWrites = field(default_factory=RecentWrites)
+    new_id: Callable[[int, int], str] = new_task_id
 
-    def within(self, left_ms: Callable[[], int | None]) -> "TaskItems":
+    def within(self, left_ms: Callable[[], int | None]) -> Self:
         return replace(self, table=replace(self.table, left_ms=left_ms))
 
     def now_ms(self) -> int:
-        """The time by which claims end, epoch milliseconds."""
         return self.table.clock_ms()
+
+    def update(
+        self,
+        owner: str,
+        task_id: str,
+        update: Update,
+        retry_policy: RetryPolicy = WRITE,
+        claim: Claim | None = None,
+        *,
+        whole: bool = True,
+    ) -> Item:
+        """Make a write and return the item after it.
+
+        Raises:
+            ClaimLost: the task does not have this claim any more.
+            Conflict: another condition does not hold.
+        """
+        try:
+            return self.table.update(self.key(owner, task_id), update, retry_policy, whole=whole)
+        except ConditionFailed as failure:
+            if failure.item is None and failure.unsure:
+                raise OutcomeUnknown("the task is gone: whether it was written before cannot be read") from failure
+            current = self.live(owner, failure)
+            if claim is not None and not has_claim(current, claim):
+                raise ClaimLost(current) from failure
+            raise self.conflict(current, update) from failure
+
+    def conflict(self, current: TaskRecord, update: Update | None = None) -> Conflict:
+        self.table.telemetry.add(STORE_CONFLICTS)
+        return Conflict(current, (update.token, update.now_ms) if update and update.token else None)
 
     def key(self, owner: str, task_id: str) -> Item:
         """The primary key of a task's item. Raises `TaskNotFound` if the id is not a task id."""
@@ -43,17 +81,23 @@ class TaskItems(Struct, frozen=True, eq=False):
         return key_of(owner, task_id)
 
     def record(self, owner: str, item: Item) -> TaskRecord:
-        return to_record(owner, item, cache(partial(self._reader, owner, task_id_of(item))))
+        def reader() -> Reader:
+            from mcp_baton.tasks.dynamodb.outside import Fetcher
 
-    def _reader(self, owner: str, task_id: str) -> Reader:
-        from mcp_baton.tasks.dynamodb.outside import Fetcher
+            return Fetcher(self.places(), owner, task_id_of(item))
 
-        return Fetcher(self.places(), owner, task_id)
+        return to_record(owner, item, cache(reader))
+
+    def ended(self, owner: str, item: Item) -> TaskRecord:
+        """The task in an item after the write that ended it. It is not counted as live any more."""
+        if live := self.live_tasks():
+            live.leave(owner, task_id_of(item), item)
+        return self.record(owner, item)
 
     def places(self) -> "Places":
         from mcp_baton.tasks.dynamodb.outside import Places
 
-        return Places(self.table, self.objects, self.recent)
+        return Places(self.table, self.objects)
 
     def live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
         """The live task on which a condition failed.
@@ -81,11 +125,9 @@ class TaskItems(Struct, frozen=True, eq=False):
         task = self.record(owner, item)
         if task.status.terminal:
             raise TaskFinished(task)
-        if task.claim is None or task.claim.id == claim.id:
-            return task
-        if task.claim.holds_at(self.now_ms()):
-            raise TaskHeld(task.claim.until_ms, task)
-        return None
+        if other := held(task, claim, self.now_ms()):
+            raise other
+        return task if task.claim is None or task.claim.id == claim.id else None
 
     def live_tasks(self) -> "LiveTasks | None":
         """Counts the owners' live tasks; `None` if their number is not limited."""
@@ -96,14 +138,13 @@ class TaskItems(Struct, frozen=True, eq=False):
 
         return LiveTasks(self.table, self.limits, allowed)
 
-    def uncount(self, owner: str, task_id: str, item: Item) -> None:
-        if live := self.live_tasks():
-            live.leave(owner, task_id, item)
 
-
-def may_claim(current: Claim, claim: Claim, now_ms: int) -> bool:
-    """Whether a claim may replace the current one: both have the same id, or the current one has ended."""
-    return current.id == claim.id or not current.holds_at(now_ms)
+def held(current: TaskRecord, claim: Claim, now_ms: int) -> TaskHeld | None:
+    """The error if a claim with another id, which has not ended, prevents this one."""
+    other = current.claim
+    if other is None or other.id == claim.id or not other.holds_at(now_ms):
+        return None
+    return TaskHeld(other.until_ms, current)
 
 
 def has_claim(task: TaskRecord, claim: Claim) -> bool:

@@ -1,33 +1,28 @@
 """The values in a task's item: decoded when they are read, and measured as DynamoDB does (docs/storage.md, Sizes)."""
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
-from threading import Lock
 from typing import Any, Final, Protocol, cast
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable
-from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import (
     IN_BUCKET,
     IN_ITEMS,
     Attribute,
-    check_kept,
     decode,
-    from_native,
     text_bytes,
+    text_in,
 )
-from mcp_baton.tasks.texts import decoded, from_text, unzipped_pieces, zipped
+from mcp_baton.tasks.texts import from_text, zipped
 from mcp_baton.tasks.values import StoredValues, Weight
 
 COLLECTION_BYTES: Final = 3
 ELEMENT_BYTES: Final = 1
 
-REMEMBERED = 256
-REMEMBERED_S = 10.0
 DIGEST_BYTES = 16
 LARGE_BYTES: Final = 4_096
 """A value of more stored bytes leaves the task's item: every later write of the task would be charged for it."""
@@ -103,39 +98,10 @@ def name_of(digest: bytes) -> str:
     return urlsafe_b64encode(digest[:DIGEST_BYTES]).decode().rstrip("=")
 
 
-class RecentWrites:
-    """Remembers the values that were just written outside, so that a write that lost its race does not write them
-    again. Times are monotonic, seconds."""
-
-    def __init__(self) -> None:
-        self._pointers = OrderedDict[tuple[str, str, bytes], tuple[float, Pointer]]()
-        self._lock = Lock()
-
-    def pointer(self, owner: str, task_id: str, digest: bytes, now_s: float) -> Pointer | None:
-        """The pointer to the value with this digest, if it was just written."""
-        with self._lock:
-            at_s, pointer = self._pointers.get((owner, task_id, digest), (0.0, None))
-        return pointer if now_s - at_s < REMEMBERED_S else None
-
-    def note(self, owner: str, task_id: str, digest: bytes, pointer: Pointer, now_s: float) -> None:
-        with self._lock:
-            self._pointers[owner, task_id, digest] = (now_s, pointer)
-            while len(self._pointers) > REMEMBERED:
-                self._pointers.popitem(last=False)
-
-    def forget(self, owner: str, task_id: str) -> None:
-        """Forget the values of a task, one of which was lost: it must be written again if it is needed."""
-        with self._lock:
-            for key in [key for key in self._pointers if key[:2] == (owner, task_id)]:
-                del self._pointers[key]
-
-
 class Reader(Protocol):
     """Reads the values outside the item of one task: `outside.Fetcher`."""
 
     def stored(self, pointer: Pointer) -> Attribute: ...
-
-    def text(self, pointer: Pointer) -> Iterator[str]: ...
 
     def read_ahead(self, pointers: Iterable[Pointer]) -> None: ...
 
@@ -160,9 +126,15 @@ class Variables(StoredValues):
         self._reader = reader
 
     def __getitem__(self, name: str) -> Json:
+        return decode(self._fetched(name))
+
+    def text(self, name: str) -> str:
+        return text_in(self._fetched(name))
+
+    def _fetched(self, name: str) -> Attribute:
         attribute = self._stored[name]
         pointer = pointer_in(attribute)
-        return decode(attribute if pointer is None else self._reader().stored(pointer))
+        return attribute if pointer is None else self._reader().stored(pointer)
 
     def weight(self, name: str) -> Weight:
         attribute = self._stored[name]
@@ -172,11 +144,6 @@ class Variables(StoredValues):
     def holds(self, name: str, text: bytes) -> bool | None:
         pointer = pointer_in(self._stored[name])
         return None if pointer is None else pointer.holds(text)
-
-    def text(self, name: str) -> Iterator[str]:
-        attribute = self._stored[name]
-        pointer = pointer_in(attribute)
-        return text_pieces(attribute) if pointer is None else self._reader().text(pointer)
 
     def read_ahead(self, names: Iterable[str]) -> None:
         pointers = [pointer_in(self._stored[name]) for name in names if name in self._stored]
@@ -196,21 +163,6 @@ class Variables(StoredValues):
     def __repr__(self) -> str:
         # As stored: printing fetches and decompresses nothing.
         return f"Variables({self._stored!r})"
-
-
-def text_pieces(attribute: Attribute) -> Iterator[str]:
-    """The JSON text behind an encoded value, in pieces. Raises as `decode`: then discard the pieces before."""
-    try:
-        match attribute:
-            case {"S": text}:
-                check_kept(text)
-                yield text
-            case {"B": bytes() as compressed}:
-                yield from decoded(unzipped_pieces(compressed))
-            case _:
-                yield dumps(from_native(attribute))
-    except ValueError as error:
-        raise StoreError(f"a stored value is damaged: {error}") from error
 
 
 def is_large(value: Attribute) -> bool:

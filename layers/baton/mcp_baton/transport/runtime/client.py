@@ -32,19 +32,14 @@ class MalformedProxyResponse(ValueError):
 
 
 class ProxyResponse(Struct, frozen=True):
-    """A whole response."""
-
     status: int
     headers: Headers
     body: bytes
 
 
 def proxy_response(value: object) -> ProxyResponse | None:
-    """Return the proxy response (format 1.0 or 2.0) that a handler returned; `None` for any other value.
-
-    Raises:
-        MalformedProxyResponse: the value has a status, but cannot be sent.
-    """
+    """Return the proxy response (format 1.0 or 2.0) that a handler returned; `None` for any other value. Raises
+    `MalformedProxyResponse` if the value has a status, but cannot be sent."""
     if not isinstance(value, Mapping) or type(value.get("statusCode")) is not int:
         return None
     try:
@@ -105,7 +100,6 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the response of the current invocation is a stream."""
         return self._stream is not None
 
     def wait_next_invocation(self) -> InvocationRequest:

@@ -19,11 +19,8 @@ class RuntimeConnection:
         self._socket: socket.socket | None = None
 
     def begin(self, head: bytes) -> None:
-        """Send the first bytes of a request, on the open connection if it is still usable.
-
-        Raises:
-            ClientGone: the Runtime API does not accept the connection.
-        """
+        """Send the first bytes of a request, on the open connection if it is still usable. Raises `ClientGone` if the
+        Runtime API does not accept the connection."""
         if self._socket is not None and not _is_quiet(self._socket):
             self.drop()
         try:
@@ -35,11 +32,8 @@ class RuntimeConnection:
             raise ClientGone(f"the Runtime API at {self.address} does not accept a response: {error}") from error
 
     def send(self, data: bytes) -> None:
-        """Send more of the request.
-
-        Raises:
-            ClientGone: the Runtime API closed the connection, or replied before the end of the request.
-        """
+        """Send more of the request. Raises `ClientGone` if the Runtime API closed the connection, or replied before the
+        end of the request."""
         if self._socket is None:
             raise ClientGone("the Runtime API closed the connection")
         try:
@@ -52,11 +46,8 @@ class RuntimeConnection:
             raise ClientGone(f"the Runtime API aborted the response: {error}") from error
 
     def read_status(self) -> int:
-        """Return the HTTP status of the reply. The connection stays open only if it can be reused.
-
-        Raises:
-            ClientGone: the connection was closed before the reply, or the reply is not HTTP.
-        """
+        """Return the HTTP status of the reply. The connection stays open only if it can be reused. Raises `ClientGone`
+        if the connection was closed before the reply, or the reply is not HTTP."""
         if self._socket is None:
             raise ClientGone("the Runtime API closed the connection")
         try:

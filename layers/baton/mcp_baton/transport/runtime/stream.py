@@ -50,21 +50,13 @@ class ResponseStream:
     def begin(
         cls, connection: RuntimeConnection, invoke_id: str, invocation_id: str | None, status: int, headers: Headers
     ) -> "ResponseStream":
-        """Begin the response to an invocation.
-
-        Raises:
-            ClientGone: the Runtime API does not accept a response.
-        """
+        """Begin the response to an invocation. Raises `ClientGone` if the Runtime API does not accept a response."""
         head = _request_head(connection.address, invoke_id, invocation_id)
         connection.begin(head + _chunk(_prelude(status, headers) + _DELIMITER))
         return cls(connection)
 
     def write(self, data: bytes) -> None:
-        """Send these bytes now.
-
-        Raises:
-            ClientGone: the client disconnected, or the response has ended.
-        """
+        """Send these bytes now. Raises `ClientGone` if the client disconnected, or the response has ended."""
         with self._lock:
             if self._ended:
                 raise ClientGone("the response has ended")

@@ -1,0 +1,188 @@
+"""Lists and parallel steps: how much longer they take than their tools, and what a large list costs to store.
+
+Run at the root of the repository: `uv run python -m benchmarks.lists`. The real handler runs in this process. DynamoDB
+and S3 are in memory. Ideal is the time of the tools alone, if as many run at the same time as allowed. Write and read
+units come from the items' sizes (`costs/metering.py`). Bytes are those of the requests' bodies.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+from botocore.awsrequest import AWSPreparedRequest
+
+from costs.client import Client
+from costs.places import Place, by_sizes
+from costs.workloads import KB, KINDS, Kind, value
+from mcp_baton import Server, Step, ToolError, Workflow, constant, item
+from mcp_baton.aws import compose
+from mcp_baton.local.dynamodb import create_table
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX
+from mcp_baton.workflow.items import MAX_ELEMENTS
+
+STEPS, STEP_S, STEPS_TARGET_S = 8, 0.2, 0.3
+ELEMENTS, ELEMENT_S, ELEMENTS_TARGET_S = 100, 0.05, 1.0
+PARALLEL = 8
+RESULT_BYTES = 2 * KB
+TABLE = "tasks"
+
+
+class Meter:
+    """Measures the requests of a client.
+
+    Attributes:
+        task: The task of the last run.
+    """
+
+    def __init__(self, place: Place, client: Client) -> None:
+        self._place, self._client = place, client
+        self._bytes = 0
+        self.task = ""
+        place.counted.meta.events.register_first("before-send.dynamodb", self._note)
+        place.s3.meta.events.register_first("before-send.s3", self._note)
+
+    def _note(self, request: AWSPreparedRequest, **_: object) -> None:
+        self._bytes += int(request.headers.get("Content-Length", 0))
+
+    def figures(self, workflow: str, task: str | None = None, *, status: str = "completed") -> tuple[str, ...]:
+        """Run a workflow, or resume a task. Returns the figures."""
+        pieces, self._bytes = self._pieces(), 0
+        self._place.meter.take()
+        self.task = run(self._client, workflow, task, status)
+        usage = self._place.meter.take()
+        new = self._pieces() - pieces
+        counts = (usage.requests + usage.puts + usage.gets, usage.writes, usage.reads, new, usage.puts, usage.gets)
+        requests, *rest = (f"{count:,.0f}" for count in counts)
+        return (requests, f"{self._bytes / 1e6:.1f}", *rest)
+
+    def _pieces(self) -> int:
+        """How many items contain values that are stored outside their task's item."""
+        pages = self._place.dynamodb.get_paginator("scan").paginate(TableName=TABLE)
+        keys = (stored["pk"]["S"] + stored["sk"]["S"] for page in pages for stored in page["Items"])
+        return sum(VALUE_PREFIX in key for key in keys)
+
+
+@dataclass(slots=True)
+class Tools:
+    """The tools of the measured workflows.
+
+    Attributes:
+        kind: What `load` returns.
+        fails: Whether `load` fails for every second element.
+    """
+
+    kind: Kind = "JSON"
+    fails: bool = False
+    server: Server = field(default_factory=lambda: Server("lists"))
+
+    def __post_init__(self) -> None:
+        self.server.tool(self.wait)
+        self.server.tool(self.load)
+
+    def wait(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    def load(self, number: int) -> Any:
+        """Return a value."""
+        if self.fails and number % 2:
+            raise ToolError("not now")
+        return value(self.kind, RESULT_BYTES, number)
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    print("\n".join(_times(options.rounds)))
+    print()
+    print("\n".join(_sizes()))
+
+
+def _times(rounds: int) -> Iterator[str]:
+    waiting = [Step(f"step {number}", {"seconds": constant(STEP_S)}, tool="wait") for number in range(STEPS)]
+    listed = Step("list", {"seconds": item()}, tool="wait", each=constant([ELEMENT_S] * ELEMENTS), parallel=PARALLEL)
+    cases = (
+        (f"{STEPS} steps of {STEP_S * 1000:.0f} ms", waiting, STEP_S, STEPS_TARGET_S),
+        (
+            f"a list of {ELEMENTS} calls of {ELEMENT_S * 1000:.0f} ms",
+            [listed],
+            ceil(ELEMENTS / PARALLEL) * ELEMENT_S,
+            ELEMENTS_TARGET_S,
+        ),
+    )
+    yield f"| {PARALLEL} at the same time | ideal ms | least ms | median ms | of ideal | target ms |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for title, steps, ideal_s, target_s in cases:
+        tools = Tools()
+        tools.server.add_workflow(Workflow(name="flow", description="wait", steps=steps, parallel=PARALLEL))
+        with by_sizes() as place:
+            client = client_of(tools.server, place)
+            took_s = sorted([_timed(client) for _ in range(rounds + 1)][1:])
+        median_s = statistics.median(took_s)
+        figures = f"{ideal_s * 1000:.0f} | {took_s[0] * 1000:.0f} | {median_s * 1000:.0f} | {median_s / ideal_s:.2f}"
+        yield f"| {title} | {figures} | {target_s * 1000:.0f}{'' if median_s < target_s else ' (missed)'} |"
+
+
+def _timed(client: Client) -> float:
+    began_s = time.monotonic()
+    run(client, "flow")
+    return time.monotonic() - began_s
+
+
+def _sizes() -> Iterator[str]:
+    yield f"A list of {MAX_ELEMENTS:,} results of {RESULT_BYTES // KB} KB, {PARALLEL} at the same time, JSON / opaque:"
+    yield ""
+    yield "| bucket | | requests | MB sent | writes | reads | new items | puts | gets |"
+    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
+    for bucket in (False, True):
+        for rows in zip(*(_stored(kind, bucket=bucket) for kind in KINDS), strict=True):
+            cells = (" / ".join(dict.fromkeys(column)) for column in zip(*rows, strict=True))
+            yield f"| {' | '.join(('yes' if bucket else 'no', *cells))} |"
+
+
+def _stored(kind: Kind, *, bucket: bool) -> Iterator[tuple[str, ...]]:
+    """The figures of a run, of one with a checkpoint, and of one in which every second call fails, with its resume."""
+    tools = Tools(kind)
+    given: dict[str, Any] = {"arguments": {"number": item()}, "tool": "load", "parallel": PARALLEL}
+    for checkpoint in (False, True):
+        listed = Step("list", each=constant(list(range(MAX_ELEMENTS))), checkpoint=checkpoint, **given)
+        name = "checkpoint" if checkpoint else "run"
+        tools.server.add_workflow(Workflow(name=name, description="load", steps=[listed]))
+    with by_sizes() as place:
+        meter = Meter(place, client_of(tools.server, place, bucket=bucket, still=True))
+        yield ("run", *meter.figures("run"))
+        yield ("run with `checkpoint`", *meter.figures("checkpoint"))
+        tools.fails = True
+        yield ("run, half of the calls fail", *meter.figures("run", status="working"))
+        tools.fails = False
+        yield ("its resume", *meter.figures("run", meter.task))
+
+
+def client_of(server: Server, place: Place, *, bucket: bool = False, still: bool = False) -> Client:
+    """A client of a handler over a new table. Time may stand still, so that no busy machine adds requests."""
+    create_table(place.dynamodb, TABLE)
+    settings = Settings(table=TABLE, overflow_bucket=place.bucket if bucket else None, state_key=b"k" * 32)
+    clock = (lambda: 0.0) if still else time.monotonic
+    handle = compose(server, settings, clock=clock, connect=lambda: place.counted, connect_s3=lambda: place.s3)
+    return Client(handle, owner="owner")
+
+
+def run(client: Client, workflow: str, task: str | None = None, status: str = "completed") -> str:
+    """Run a workflow, or resume a task, which then has this status. Returns the task's id."""
+    arguments = {} if task is None else {"task_id": task}
+    answer = client.request("tools/call", {"name": workflow, "arguments": arguments})
+    if answer.status != 200 or answer.message.get("result", {}).get("_meta", {}).get("task_status") != status:
+        raise RuntimeError(f"a wrong answer: {answer.body[:600]}")
+    task_id: str = answer.meta["task_id"]
+    return task_id
+
+
+if __name__ == "__main__":
+    main()

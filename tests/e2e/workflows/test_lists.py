@@ -1,0 +1,501 @@
+"""Steps that call a tool for each element of a list (docs/workflows.md, Lists)."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypedDict
+
+import pytest
+
+from mcp_baton import Context, Retry, Server, Step, ToolError, Workflow, constant, item, or_default, step, step_output
+from mcp_baton.exceptions import WorkflowError
+from mcp_baton.testing import Client, connect
+from tests.e2e.conftest import ON_MINISTACK, MakeClient
+from tests.e2e.support import Client as E2EClient
+from tests.e2e.support import Clock, Table
+
+
+class Person(TypedDict):
+    email: str
+
+
+ITEMS = "_workflow.items.notify"
+
+
+class Sites:
+    """A server that notifies each site of a list.
+
+    Attributes:
+        listed: What `find_sites` returns.
+        down: The sites that cannot be notified. With `found`, the list is stored before the first of them.
+        notified: Each call of `notify`: the site and the idempotency key.
+        happens: What happens during the next call for a site.
+    """
+
+    def __init__(
+        self, *, parallel: int = 1, checkpoint: bool = False, found: bool = False, retry: Retry | None = None
+    ) -> None:
+        self.listed: Any = ["a", "b", "c"]
+        self.down: set[str] = set()
+        self.notified: list[tuple[str, str]] = []
+        self.happens: dict[str, Callable[[], object]] = {}
+        self.server = Server("sites", task_ids="text")
+        for tool in (self.find_sites, self.notify, self.count):
+            self.server.tool(tool)
+        self.server.add_workflow(
+            Workflow(
+                name="report",
+                description="notify all sites",
+                steps=[
+                    Step("find", tool="find_sites", checkpoint=found),
+                    Step(
+                        "notify",
+                        {"to": item(), "text": constant("hello")},
+                        tool="notify",
+                        each=step_output("find"),
+                        parallel=parallel,
+                        checkpoint=checkpoint,
+                        retry=retry,
+                    ),
+                    Step("count", {"sent": step_output("notify")}, tool="count"),
+                ],
+            )
+        )
+
+    def find_sites(self) -> Any:
+        """Find the sites."""
+        return self.listed
+
+    def notify(self, ctx: Context, to: str, text: str) -> str:
+        """Notify a site."""
+        self.notified.append((to, ctx.idempotency_key))
+        self.happens.pop(to, lambda: None)()
+        if to in self.down:
+            raise ToolError(f"{to} is down")
+        return f"{text} {to}"
+
+    def count(self, sent: list[str]) -> int:
+        """Count the mails."""
+        return len(sent)
+
+    def calls(self) -> list[str]:
+        """The sites of the calls since the last time."""
+        sites = [site for site, _ in self.notified]
+        self.notified.clear()
+        return sites
+
+
+def variables(client: Client, task_id: str) -> dict[str, Any]:
+    return dict(client.task(task_id).variables)
+
+
+def test_a_tool_is_called_for_each_element_in_order() -> None:
+    sites = Sites()
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+        stored = variables(client, run.task_id)
+
+    assert run.completed
+    assert sites.calls() == ["a", "b", "c"]
+    assert stored["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+    assert stored["_workflow.result.count"] == 3
+    assert ITEMS not in stored
+
+
+def test_each_element_has_an_idempotency_key_of_its_own_also_if_elements_are_equal() -> None:
+    sites = Sites()
+    sites.listed = ["a", "a", "b"]
+    with connect(sites.server) as client:
+        client.call_workflow("report")
+
+    assert len({key for _, key in sites.notified}) == 3
+
+
+def test_an_empty_list_completes_the_step() -> None:
+    sites = Sites()
+    sites.listed = []
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+
+        assert run.completed
+        assert variables(client, run.task_id)["_workflow.result.notify"] == []
+    assert sites.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "error"),
+    [
+        ({"a": 1}, "each: a list is needed, and the value is an object"),
+        ("abc", "each: a list is needed, and the value is a text"),
+        (None, "each: a list is needed, and the value is null"),
+        (["a"] * 1_001, "each: the list has 1,001 elements; at most 1,000 are possible"),
+    ],
+)
+def test_a_value_that_is_no_list_or_is_too_long_fails_the_step(listed: object, error: str) -> None:
+    sites = Sites()
+    sites.listed = listed
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+
+    assert (run.pause.type, run.pause.error) == ("toolError", error)
+    assert sites.calls() == []
+
+
+def test_the_other_elements_finish_if_some_fail_and_a_resume_runs_only_the_rest() -> None:
+    sites = Sites()
+    sites.down = {"a", "c"}
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+        stored = variables(client, run.task_id)
+        keys = dict(sites.notified)
+        first = sites.calls()
+        sites.down = {"c"}
+        sites.listed = ["x"]  # the elements of the first run stay
+        again = client.call_workflow("report", task=run.task_id)
+        second = sites.calls()
+        sites.down = set()
+        ended = client.call_workflow("report", task=run.task_id)
+        result = variables(client, run.task_id)
+
+    assert first == ["a", "b", "c"]
+    assert run.steps == {"find": "completed", "notify": "failed", "count": "pending"}
+    assert run.pause.failed_items == [{"index": 0, "error": "a is down"}, {"index": 2, "error": "c is down"}]
+    assert run.pause.failed_count == 2
+    assert stored[ITEMS] == {"elements": ["a", "b", "c"], "results": {"1": "hello b"}}
+    assert second == ["a", "c"]
+    assert again.pause.failed_items == [{"index": 2, "error": "c is down"}]
+    assert sites.notified == [("c", keys["c"])]
+    assert ended.completed
+    assert result["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+    assert ITEMS not in result
+
+
+def test_a_view_of_the_task_counts_the_elements_that_are_done() -> None:
+    sites = Sites()
+    sites.down = {"a", "c"}
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+        view: Any = client.request("tasks/get", {"taskId": run.task_id})
+        shown = client.call_workflow("report", {"task_action": "show", "task_id": run.task_id})
+        sites.down = set()
+        client.call_workflow("report", task=run.task_id)
+        ended: Any = client.request("tasks/get", {"taskId": run.task_id})
+
+    elements = {"done": 1, "total": 3}
+    assert view["_meta"]["mcp-baton/elements"] == {"notify": elements}
+    steps: Any = shown.structured
+    assert [step.get("elements") for step in steps["board"]["steps"]] == [None, elements, None]
+    assert "mcp-baton/elements" not in ended["_meta"]
+
+
+def test_a_pause_names_at_most_twenty_failed_elements_and_counts_all() -> None:
+    sites = Sites(parallel=8)
+    sites.listed = [f"s{number}" for number in range(50)]
+    sites.down = set(sites.listed)
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+
+        sites.down = set()
+        for to in sites.listed[:21]:
+            client.call_tool("notify", {"to": to, "text": "hello"}, task=run.task_id)
+        later = client.task(run.task_id).pause
+
+    assert [it["index"] for it in run.pause.failed_items] == list(range(20))
+    assert run.pause.failed_count == 50
+    assert (later.failed_count, later.error) == (29, "29 of 50 calls failed")
+
+
+def test_the_handoff_offers_one_call_for_each_open_element_and_each_of_them_works() -> None:
+    sites = Sites()
+    sites.down = {"a", "c"}
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+        calls = [it for it in run.next if it["tool"] == "notify"]
+        sites.down = set()
+        texts = [client.call_tool("notify", it["arguments"], task=run.task_id).text for it in calls]
+        after = client.task(run.task_id)
+        ended = client.call_workflow("report", task=run.task_id)
+        result = variables(client, run.task_id)
+
+    assert [it["arguments"]["to"] for it in calls] == ["a", "c"]
+    assert "2 of 3 calls failed; the call for element 0" in run.text
+    assert "Recorded as a call of step 'notify': 2 of its 3 elements have results" in texts[0]
+    assert "Recorded as step 'notify'" in texts[1]
+    assert after.steps["notify"] == "completed"
+    assert not after.paused
+    assert ended.completed
+    assert result["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+
+
+def test_a_call_that_matches_no_open_element_is_an_extra_call() -> None:
+    sites = Sites()
+    sites.down = {"c"}
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+        for to in ("a", "z"):  # one that has a result, and one that is not in the list
+            client.call_tool("notify", {"to": to, "text": "hello"}, task=run.task_id)
+        stored = variables(client, run.task_id)
+
+    assert stored[ITEMS]["results"] == {"0": "hello a", "1": "hello b"}
+    assert stored["_workflow.extra.notify"] == "hello z"
+
+
+def test_a_call_that_fails_again_stays_in_the_pause_reason() -> None:
+    sites = Sites()
+    sites.down = {"b", "c"}
+    with connect(sites.server) as client:
+        run = client.call_workflow("report")
+        client.call_tool("notify", {"to": "c", "text": "hello"}, task=run.task_id)
+        sites.down = {"c"}
+        client.call_tool("notify", {"to": "b", "text": "hello"}, task=run.task_id)
+        pause = client.task(run.task_id).pause
+
+    assert pause is not None
+    assert pause.failed_items == [{"index": 2, "error": "c is down"}]
+    assert pause.error == "1 of 3 calls failed; the call for element 2: c is down"
+
+
+def test_an_element_without_the_field_fails_alone() -> None:
+    server = Server("s")
+
+    @server.tool
+    def people() -> list[dict[str, str]]:
+        """List people."""
+        return [{"email": "a"}, {}]
+
+    @server.tool
+    def mail(to: str) -> str:
+        """Mail a person."""
+        return to
+
+    @server.workflow
+    def write() -> None:
+        """Write to all people."""
+        found: Any = step(people)()
+        step(mail, each=found)(to=item("email"))
+
+    with connect(server) as client:
+        run = client.call_workflow("write")
+
+    assert run.pause.failed_items == [
+        {"index": 1, "error": "no value for 'to': the element has no 'email'"},
+    ]
+
+
+def test_finished_elements_are_kept_if_the_time_is_over(make_client: MakeClient) -> None:
+    sites, clock = Sites(), Clock()
+    client = make_client(sites.server, remaining_ms=clock)
+    sites.happens["b"] = lambda: setattr(clock, "ms", 1_500)
+    run = client.call_tool("report")
+    first, stored = sites.calls(), client.variables(run.task_id)
+    clock.ms = 30_000
+    client.call_tool("report", {"task_id": run.task_id})
+
+    assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
+    assert first == ["a", "b"]
+    assert stored[ITEMS]["results"] == {"0": "hello a", "1": "hello b"}
+    assert sites.calls() == ["c"]
+
+
+def test_a_list_with_checkpoint_is_written_while_it_runs() -> None:
+    sites = Sites(checkpoint=True)
+    with connect(sites.server) as client:
+        with client.killed_after("UpdateItem"):
+            client.call_workflow("report")
+        [task] = client.tasks()
+        stored = variables(client, task.task_id)
+        client.clock.advance(60)
+        ended = client.call_workflow("report", task=task.task_id)
+
+    assert stored[ITEMS]["results"] == {"0": "hello a"}
+    assert ended.completed
+    assert sites.calls() == ["a", "b", "c"]
+
+
+def test_a_failed_call_is_retried_for_its_element() -> None:
+    sites = Sites(parallel=2, retry=Retry(attempts=3, first_s=0, max_s=0))
+    with connect(sites.server) as client:
+        client.tool_raises("notify", ToolError("down"), times=2)
+        run = client.call_workflow("report")
+
+    assert run.completed
+
+
+def continued(client: E2EClient, table: Table, to: str) -> str:
+    """Call the tool for an element of the only task; return the task."""
+    [item] = table.items
+    task = item["sk"]["S"].removeprefix("TASK#")
+    assert client.call_tool("notify", {"to": to, "text": "hello"}, task=task).meta["recorded"] is True
+    return task
+
+
+def test_a_continuation_during_the_run_is_kept_and_its_element_is_not_called_again(
+    make_client: MakeClient, table: Table
+) -> None:
+    sites = Sites(checkpoint=True)
+    client = make_client(sites.server)
+    sites.happens["b"] = lambda: continued(client, table, "c")
+
+    task = client.call_tool("report").task_id
+
+    assert sites.calls() == ["a", "b", "c"]
+    assert client.variables(task)["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+
+
+def test_a_list_is_completed_if_a_continuation_supplies_the_element_that_fails_in_the_run(
+    make_client: MakeClient, table: Table
+) -> None:
+    sites = Sites(found=True)
+    client = make_client(sites.server)
+
+    def supplied() -> None:
+        continued(client, table, "c")
+        sites.down.add("c")
+
+    sites.happens["c"] = supplied
+    run = client.call_tool("report")
+
+    assert run.statuses == ["completed", "completed", "pending"]
+    assert "pause_reason" not in run.meta
+    assert client.variables(run.task_id)["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+    sites.down.clear()
+    assert client.call_tool("report", {"task_id": run.task_id}).statuses == ["completed"] * 3
+
+
+def test_a_list_is_completed_if_a_continuation_supplies_the_element_for_which_no_time_is_left(
+    make_client: MakeClient, table: Table
+) -> None:
+    sites, clock = Sites(found=True), Clock()
+    client = make_client(sites.server, remaining_ms=clock)
+
+    def supplied() -> None:
+        continued(client, table, "c")
+        clock.ms = 5_500
+
+    sites.happens["b"] = supplied
+    run = client.call_tool("report")
+
+    assert run.statuses == ["completed", "completed", "pending"]
+    assert client.variables(run.task_id)["_workflow.result.notify"] == ["hello a", "hello b", "hello c"]
+
+
+@ON_MINISTACK
+def test_concurrent_continuations_by_element_lose_nothing(make_client: MakeClient) -> None:
+    sites = Sites()
+    sites.listed = [f"s{number}" for number in range(16)]
+    sites.down = set(sites.listed)
+    client = make_client(sites.server)
+    task = client.get_prompt("report").task_id
+    sites.down = set()
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(
+            pool.map(lambda to: client.call_tool("notify", {"to": to, "text": "hello"}, task=task), sites.listed)
+        )
+
+    assert all(answer.meta["recorded"] is True for answer in answers)
+    assert client.variables(task)["_workflow.result.notify"] == [f"hello {to}" for to in sites.listed]
+
+
+@pytest.mark.parametrize(
+    ("made", "cause"),
+    [
+        ({"each": step_output("find"), "parallel": 0}, "parallel=0: give a whole number from 1 to 100"),
+        ({"parallel": 2}, "parallel=2: give a whole number from 1 to 100, to a step with each=…"),
+        ({"each": step_output("count")}, "each=count is number, and not a list; give it a list"),
+        ({"each": item()}, "item() is the current element of a list, for the arguments of a step with each=…"),
+        ({"arguments": {"to": item()}}, "item() is the current element of a list"),
+        ({"each": step_output("people"), "arguments": {"to": item("mail")}}, "has no '0.mail'"),
+        ({"each": step_output("nothing")}, "refers to an unknown binding"),
+        ({"each": step_output("find"), "resources": ["docs://a"]}, "each=… calls a tool for each element"),
+        ({"after": ("later",)}, "after='later' names no earlier step"),
+    ],
+)
+def test_mistakes_in_a_list_are_found_before_it_runs(made: dict[str, Any], cause: str) -> None:
+    server = Server("s")
+
+    @server.tool
+    def find() -> list[str]:
+        """Find."""
+        return []
+
+    @server.tool
+    def count() -> int:
+        """Count."""
+        return 0
+
+    @server.tool
+    def people() -> list[Person]:
+        """List people."""
+        return []
+
+    @server.tool
+    def notify(to: str) -> str:
+        """Notify."""
+        return to
+
+    before = [Step("find", tool="find"), Step("count", tool="count"), Step("people", tool="people")]
+    last = Step("notify", **{"tool": "notify", "arguments": {}, **made})
+    server.add_workflow(Workflow(name="w", description="d", steps=[*before, last]))
+
+    with pytest.raises(WorkflowError) as error:
+        server.check()
+    assert cause in str(error.value)
+
+
+def test_a_list_in_a_condition_and_its_result_in_a_later_step() -> None:
+    server = Server("s")
+
+    @server.tool
+    def find(number: int) -> list[int]:
+        """Find."""
+        return list(range(number))
+
+    @server.tool
+    def double(number: int) -> int:
+        """Double."""
+        return 2 * number
+
+    @server.tool
+    def total(numbers: list[int]) -> int:
+        """Add."""
+        return sum(numbers)
+
+    @server.workflow
+    def add(number: int) -> None:
+        """Add doubles."""
+        doubled: Any = step(double, each=step(find)(number=number), parallel=4, when=number > 0)(number=item())
+        step(total)(numbers=or_default(doubled, []))
+
+    with connect(server) as client:
+        results = [client.call_workflow("add", {"number": number}) for number in (0, 4)]
+        totals = [variables(client, run.task_id)["_workflow.result.total"] for run in results]
+
+    assert [run.steps["double"] for run in results] == ["skipped", "completed"]
+    assert totals == [0, 12]
+
+
+def test_the_messages_of_a_prompt_name_the_list_once() -> None:
+    sites = Sites()
+    sites.down = {"c"}
+    with connect(sites.server) as client:
+        texts = [message.text for message in client.get_prompt("report").messages]
+
+    assert '2. notify, for each element of "find": Notify a site.' in texts[1]
+    assert texts[-3:-1] == [
+        'Calling notify for each element of "find"',
+        "Error from notify: 1 of 3 calls failed; the call for element 2: c is down",
+    ]
+
+
+def test_results_that_were_too_large_to_store_are_not_made_again() -> None:
+    sites = Sites()
+    sites.down = {"c"}
+    with connect(sites.server) as client:
+        client.tool_returns("notify", "x" * 5_000_000, times=2)
+        run = client.call_workflow("report")
+        before = sites.calls()
+        again = client.call_workflow("report", task=run.task_id)
+
+    assert run.meta["oversized"] == [ITEMS]
+    assert before == ["c"]
+    assert again.pause.error.startswith("each: the results of earlier calls are lost: ")
+    assert sites.calls() == []

@@ -1,0 +1,193 @@
+"""Tools that run only as a step of some workflows (docs/tools.md, Only in a workflow). Each entry point is tried."""
+
+import re
+from typing import Any
+
+import pytest
+
+from mcp_baton import Server, Step, ToolError, Workflow, constant, item
+from mcp_baton.exceptions import RegistrationError, WorkflowError
+from mcp_baton.testing import Client, Connect, connect
+from tests.e2e.support import Era
+
+REFUSED = "not begun: pay runs only as a step of refund, when it is that step's turn. Nothing was run. Call refund: the"
+
+
+class Bank:
+    """A server whose tool `pay` runs only in the workflow `refund`: fetch, pay, mail."""
+
+    def __init__(self, **options: Any) -> None:
+        self.paid: list[str] = []
+        self.down = {"fetch": False, "pay": False}
+        self.server = Server("bank", task_ids="text")
+        self.server.add_tool(self.fetch)
+        self.server.add_tool(self.pay, only_in=["refund"], **options)
+        fetch = Step("fetch", tool="fetch", retryable=True)
+        pay = Step("pay", {"order": constant("A-17")}, tool="pay", retryable=True)
+        again = Step("mail", tool="fetch")
+        self.server.add_workflow(Workflow(name="refund", description="refund", steps=[fetch, pay, again]))
+
+    def fetch(self) -> str:
+        """Fetch an order."""
+        if self.down["fetch"]:
+            raise ToolError("fetch is down")
+        return "A-17"
+
+    def pay(self, order: str) -> str:
+        """Pay an order."""
+        self.paid.append(order)
+        if self.down["pay"]:
+            raise ToolError("pay is down")
+        return f"paid {order}"
+
+
+def test_the_tool_runs_in_a_run_and_in_a_resume(baton: Connect, era: Era) -> None:
+    bank = Bank()
+    client = baton(bank.server, era=era)
+    bank.down["fetch"] = True
+    run = client.get_prompt("refund")
+    bank.down["fetch"] = False
+
+    assert bank.paid == []
+    assert client.call_workflow("refund", task=run.task_id).completed
+    assert client.call_workflow("refund").completed
+    assert bank.paid == ["A-17", "A-17"]
+
+
+def test_a_call_without_a_task_is_refused(baton: Connect, era: Era) -> None:
+    bank = Bank()
+    client = baton(bank.server, era=era)
+
+    result = client.call_tool("pay", {"order": "A-17"})
+
+    assert result.is_error
+    assert result.text.startswith(REFUSED)
+    assert bank.paid == []
+
+
+def paused(client: Client, bank: Bank, at: str) -> str:
+    """A task that has paused at a step."""
+    bank.down[at] = True
+    task_id = client.call_workflow("refund").task_id
+    bank.down[at] = False
+    bank.paid.clear()
+    return task_id
+
+
+def test_a_continuation_runs_the_tool_only_when_it_is_its_turn(baton: Connect, era: Era) -> None:
+    bank = Bank()
+    client = baton(bank.server, era=era)
+    task = paused(client, bank, "fetch")
+
+    early = client.call_tool("pay", {"order": "A-17"}, task=task)
+    client.call_tool("fetch", task=task)
+    due = client.call_tool("pay", {"order": "A-17"}, task=task)
+    again = client.call_tool("pay", {"order": "A-17"}, task=task)
+    ended = client.call_workflow("refund", task=task)
+    late = client.call_tool("pay", {"order": "A-17"}, task=task)
+
+    assert [it.is_error for it in (early, due, again, late)] == [True, False, True, True]
+    assert all(REFUSED in it.text for it in (early, again, late))
+    assert ended.completed
+    assert bank.paid == ["A-17"]
+
+
+@pytest.mark.parametrize("task", ["00000000000000000000000000000000000000", "not an id"])
+def test_a_call_that_names_no_task_of_the_caller_is_refused(task: str) -> None:
+    bank = Bank()
+    with connect(bank.server) as client:
+        own = paused(client, bank, "pay")
+        results = [client.call_tool("pay", {"order": "A-17"}, task=task)]
+        results.append(client.as_owner("another").call_tool("pay", {"order": "A-17"}, task=own))
+
+    assert all(REFUSED in it.text for it in results)
+    assert bank.paid == []
+
+
+def test_a_background_call_is_refused() -> None:
+    bank = Bank(task="optional")
+    with connect(bank.server) as client:
+        state = client.start_task("pay", {"order": "A-17"}).wait()
+
+    assert state.result.is_error
+    assert REFUSED in state.result.text
+    assert bank.paid == []
+
+
+def test_a_tool_of_an_included_server_keeps_its_workflows_with_the_prefix() -> None:
+    bank, server = Bank(), Server("all")
+    server.include(bank.server, prefix="bank_")
+    with connect(server) as client:
+        refused = client.call_tool("bank_pay", {"order": "A-17"})
+        completed = client.call_workflow("bank_refund").completed
+
+    assert "bank_pay runs only as a step of bank_refund" in refused.text
+    assert completed
+    assert bank.paid == ["A-17"]
+
+
+def test_an_element_of_a_list_is_continued_only_when_it_is_its_turn() -> None:
+    server, paid, down = Server("bank", task_ids="text"), list[str](), {"b"}
+
+    @server.tool
+    def fetch() -> list[str]:
+        """Fetch orders."""
+        return ["a", "b"]
+
+    @server.tool(only_in=["refund"])
+    def pay(order: str) -> str:
+        """Pay an order."""
+        if order in down:
+            raise ToolError(f"{order} is down")
+        paid.append(order)
+        return order
+
+    first = Step("fetch", tool="fetch")
+    steps = [first, Step("pay", {"order": item()}, tool="pay", each=first)]
+    server.add_workflow(Workflow(name="refund", description="refund", steps=steps))
+    with connect(server) as client:
+        run = client.call_workflow("refund")
+        down.clear()
+        known = client.call_tool("pay", {"order": "b"}, task=run.task_id)
+        other = client.call_tool("pay", {"order": "c"}, task=run.task_id)
+
+    assert (known.is_error, other.is_error) == (False, True)
+    assert paid == ["a", "b"]
+
+
+def test_lists_say_where_the_tool_runs() -> None:
+    with connect(Bank().server) as client:
+        described = {tool["name"]: tool["description"] for tool in client.list_tools()}
+
+    assert described["pay"] == "Pay an order.\n\nRuns only as a step of refund."
+    assert described["fetch"] == "Fetch an order."
+
+
+@pytest.mark.parametrize(
+    ("only_in", "durable", "cause"),
+    [
+        (["refnd"], True, "workflow 'refnd': the tool 'pay' has only_in='refnd', which is no workflow; did you mean"),
+        (["refund"], False, "the tool 'pay' has only_in='refund', which has no tasks; leave out durable=False"),
+        (["other"], True, "workflow 'refund': the tool 'pay' runs only in other; add 'refund' to its only_in"),
+    ],
+)
+def test_mistakes_are_found_when_the_handler_is_built(only_in: list[str], durable: bool, cause: str) -> None:
+    server = Server("bank")
+
+    @server.tool(only_in=only_in)
+    def pay() -> None:
+        """Pay."""
+
+    steps = [Step("pay", tool="pay")]
+    server.add_workflow(Workflow(name="refund", description="refund", steps=steps, durable=durable))
+    server.add_tool(lambda: None, name="nothing")
+    other = [Step("nothing", tool="nothing")]
+    server.add_workflow(Workflow(name="other", description="nothing", steps=other))
+
+    with pytest.raises(WorkflowError, match=re.escape(cause)):
+        server.check(in_full=False)
+
+
+def test_only_in_is_a_list() -> None:
+    with pytest.raises(RegistrationError, match=re.escape("only_in is a list of workflows; write only_in=['refund']")):
+        Server("bank").add_tool(lambda: None, name="pay", only_in="refund")
