@@ -18,6 +18,7 @@ from mcp_baton.server.server import Server
 from mcp_baton.server.services import Services
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.answers import AnswerStore
+from mcp_baton.tasks.approvals import ApprovalStore
 from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, TaskStore, Written
@@ -362,6 +363,10 @@ class RecordingStore:
     @property
     def jobs(self) -> JobStore:
         return self.below.jobs
+
+    @property
+    def approvals(self) -> ApprovalStore:
+        return self.below.approvals
 
     def within(self, _left_ms: Callable[[], int | None]) -> Self:
         """The test sets no time limit."""

@@ -15,7 +15,16 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from mcp_baton.clients import LambdaDispatcher, dynamodb_client, given_client, lambda_client, s3_client, secrets_client
+from mcp_baton.clients import (
+    LambdaDispatcher,
+    TopicPublisher,
+    dynamodb_client,
+    given_client,
+    lambda_client,
+    s3_client,
+    secrets_client,
+    topic_client,
+)
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.state import seal_of
@@ -146,6 +155,8 @@ def compose(
         clock=clock,
         sleep=sleep,
         dispatcher=dispatcher,
+        later=do_later,
+        publisher=None if settings.approval_topic is None else TopicPublisher(settings.approval_topic, topic_client),
     )
     endpoint = Endpoint(services, call_method=call_method)
     due = list(warnings)
@@ -223,6 +234,7 @@ def dynamodb_store(
         max_tasks_per_owner=settings.max_tasks_per_owner,
         values_ms=values_ms(settings.write_reserve_ms),
         shards=settings.shards,
+        audit_days=settings.audit_days,
     )
     requests = TaskTable(
         table,

@@ -1,7 +1,7 @@
 """Clients of AWS with timeouts that leave time for a reply. botocore is imported with the first client."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject, dumps
@@ -52,6 +52,10 @@ def secrets_client() -> "BaseClient":
 
 def lambda_client() -> "BaseClient":
     return _client("lambda", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS)
+
+
+def topic_client() -> "BaseClient":
+    return _client("sns", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS)
 
 
 def _client(
@@ -123,3 +127,29 @@ class LambdaDispatcher:
         except Exception as error:
             cause = f"{type(error).__name__}: {error}"
             raise NotDispatched(f"BATON_WORKER={self._worker} could not be invoked: {cause}") from error
+
+
+class Publisher(Protocol):
+    """Publishes messages for people who decide approvals."""
+
+    def publish(self, message: str) -> None:
+        """Publish a JSON text. Raises if it was not accepted."""
+
+
+class TopicPublisher:
+    """Publishes to an SNS topic (docs/approvals.md, Notifications).
+
+    Args:
+        topic: The topic's ARN.
+        connect: Creates the SNS client with the first message.
+    """
+
+    def __init__(self, topic: str, connect: "Callable[[], BaseClient]") -> None:
+        self._topic = topic
+        self._connect = connect
+        self._client: Any = None
+
+    def publish(self, message: str) -> None:
+        if self._client is None:
+            self._client = self._connect()
+        self._client.publish(TopicArn=self._topic, Message=message)

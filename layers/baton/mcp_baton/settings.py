@@ -4,8 +4,10 @@ To add a setting, add a field to `Settings`; to let operators of a stack choose 
 `template.yaml`. Then run `make settings-page`.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import Struct
@@ -85,6 +87,30 @@ def _origins(name: str, text: str) -> frozenset[str]:
                 "and name each one (there is no wildcard)"
             )
     return frozenset(origins)
+
+
+def _approvers(name: str, text: str) -> Mapping[str, frozenset[str]]:
+    remedy = 'set it to JSON such as {"refunds": ["kim", "lee"]}'
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise SettingsError(f"{name} is not JSON: {error}; {remedy}") from error
+    lists = list(given.values()) if isinstance(given, dict) else [None]
+    if not all(isinstance(owners, list) and all(isinstance(it, str) and it for it in owners) for owners in lists):
+        raise SettingsError(f"{name} does not map audiences to lists of owners: {remedy}")
+    return {audience: frozenset(owners) for audience, owners in given.items()}
+
+
+def _topic(name: str, text: str) -> str:
+    if not re.fullmatch(r"arn:[^:\s]+:sns:[^:\s]+:[0-9]+:\S+", text):
+        raise SettingsError(f"{name}={text!r} is not a topic's ARN: set it to arn:aws:sns:...")
+    return text
+
+
+def _base_url(name: str, text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
+        raise SettingsError(f"{name}={text!r} is not the address of an API: set it to https://host/path without /mcp")
+    return text.rstrip("/")
 
 
 def _worker(name: str, text: str) -> str:
@@ -186,6 +212,31 @@ class Settings(Struct, frozen=True):
     state_key_previous: Annotated[
         bytes | None, Setting(_key, "the key before the last rotation, which is still accepted", "none")
     ] = None
+
+    approvers: Annotated[
+        Mapping[str, frozenset[str]],
+        Setting(
+            _approvers,
+            "JSON that maps each audience of approvals to the owners who may decide, as the authorizer gives them: "
+            '`{"refunds": ["kim"]}`',
+            "none: callers with a scope of the audience's name decide",
+        ),
+    ] = MappingProxyType({})
+    approval_links: Annotated[
+        bool, Setting(_switch, "`on`: notifications have a link that decides the approval without credentials")
+    ] = False
+    approval_topic: Annotated[
+        str | None, Setting(_topic, "the ARN of the SNS topic that gets a message for each approval that waits")
+    ] = None
+    audit_days: Annotated[int, Setting(_number, "how many days approvals are kept after they have expired")] = 365
+    base_url: Annotated[
+        str,
+        Setting(
+            _base_url,
+            "the address of the API without `/mcp`, for links",
+            "that of the request, which is wrong for a custom domain with a base path",
+        ),
+    ] = ""
 
     # The remaining fields are not settings of Baton: they describe Lambda, Powertools and the local server.
     # The local server accepts the pages of this machine, and rejects other host names (DNS rebinding).

@@ -109,8 +109,20 @@ def create_table(client: "DynamoDBClient", name: str) -> None:
             AttributeDefinitions=[
                 {"AttributeName": "pk", "AttributeType": "S"},
                 {"AttributeName": "sk", "AttributeType": "S"},
+                {"AttributeName": "listed_in", "AttributeType": "S"},
+                {"AttributeName": "listed_at", "AttributeType": "S"},
             ],
             KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+            GlobalSecondaryIndexes=[
+                {
+                    "IndexName": "lists",
+                    "KeySchema": [
+                        {"AttributeName": "listed_in", "KeyType": "HASH"},
+                        {"AttributeName": "listed_at", "KeyType": "RANGE"},
+                    ],
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                }
+            ],
             BillingMode="PAY_PER_REQUEST",
         )
     except client.exceptions.ResourceInUseException:

@@ -12,6 +12,9 @@ from msgspec import Struct, field
 HEADER_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 """The pattern of header names: tokens (RFC 9110, section 5.6.2)."""
 
+ANONYMOUS: Final = "anonymous"
+"""The owner of unauthenticated callers, if they are accepted."""
+
 SCOPE_CLAIMS: Final = ("scope", "scp", "scopes")
 """The claims with scopes: of RFC 8693 (section 4.2), of some issuers, and of authorizers."""
 
@@ -24,6 +27,9 @@ class HttpRequest(Struct, frozen=True):
         headers: Names are in lower case. Values of a repeated header are joined by `", "`.
         owner: The authenticated identity; `None` for an unauthenticated caller.
         claims: The authorizer's claims about the caller. Scopes are a space-separated text or a list.
+        query: The query string, without the question mark.
+        base_url: The public address of the API, from the host's own data; empty if it is not known.
+        source: The address of the caller, in the same way.
     """
 
     method: str
@@ -32,6 +38,9 @@ class HttpRequest(Struct, frozen=True):
     body: bytes
     owner: str | None
     claims: Mapping[str, object] = field(default_factory=dict)
+    query: str = ""
+    base_url: str = ""
+    source: str | None = None
 
 
 class HttpResponse(Struct, frozen=True):

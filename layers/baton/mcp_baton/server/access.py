@@ -16,6 +16,7 @@ from mcp_baton.tasks.texts import to_text
 
 PATH: Final = "/mcp"
 CONSOLE: Final = "/console"
+APPROVALS: Final = "/approvals"
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 METHODS: Final = "POST"
 """The methods that a page may send. `GET` needs no permission: a page reads the 405."""
@@ -140,6 +141,11 @@ def early_answer(request: HttpRequest, page: Page | None, settings: Settings) ->
         from mcp_baton.console.page import answer
 
         return answer(request.method, request.headers)
+    if is_approvals(request.path):
+        if page is not None and is_preflight(request):
+            return page.preflight(request.headers)
+        reason = forbidden(request.owner, local=settings.local_only)
+        return refusal(403, reason) if reason else None
     if request.path.rstrip("/") != PATH:
         return refusal(404, f"Not found: the MCP endpoint is {PATH}")
     if page is not None and is_preflight(request):
@@ -155,6 +161,11 @@ def early_answer(request: HttpRequest, page: Page | None, settings: Settings) ->
     if len(request.body) > settings.max_body_bytes:
         return refusal(413, f"Content too large: at most {settings.max_body_bytes} bytes")
     return None
+
+
+def is_approvals(path: str) -> bool:
+    """Whether a path belongs to the approvals API."""
+    return path == APPROVALS or path.startswith(f"{APPROVALS}/")
 
 
 def refusal(status: int, message: str) -> HttpResponse:

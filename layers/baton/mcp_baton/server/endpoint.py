@@ -1,6 +1,7 @@
 """The MCP endpoint: it answers HTTP requests (docs/http.md). Only the task store has state between two requests."""
 
 import logging
+from functools import partial
 from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
@@ -21,7 +22,7 @@ from mcp_baton.protocol.jsonrpc import (
     parse_body,
     result_message,
 )
-from mcp_baton.server.access import ForeignPage, Origins, early_answer, refusal
+from mcp_baton.server.access import ForeignPage, Origins, early_answer, is_approvals, refusal
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.deliver_answer import take_answer
 from mcp_baton.server.methods import Method, call_method
@@ -62,6 +63,10 @@ class Endpoint:
         early = early_answer(request, caller, self._services.settings)
         if early:
             return early
+        if is_approvals(request.path):
+            from mcp_baton.server.approvals.api import answer
+
+            return answer(self._services, request, exchange)
         try:
             message = parse_body(request.body)
         except ProtocolError as error:
@@ -147,6 +152,7 @@ class Endpoint:
             reply=reply,
             budget=budget,
             began_s=began_s,
+            base_url=self._services.settings.base_url or request.base_url,
         )
         return self._serve(asked)
 
@@ -165,6 +171,10 @@ class Endpoint:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
             self._services.telemetry.add(INTERNAL_ERRORS)
             return reply.error(200, _internal_error(message.id, exchange.request_id))
+        if asked.approvals:
+            from mcp_baton.server.approvals.notifying import notify
+
+            self._services.later(partial(notify, asked))
         shaped = finished(asked, result) if envelope.era is Era.STATELESS else result
         return reply.result(result_message(message.id, shaped))
 

@@ -1,8 +1,9 @@
 """The surroundings of a function of the server's author, in a request and in a background job alike."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.envelope import Envelope, Era
@@ -14,6 +15,9 @@ from mcp_baton.server.services import Services
 from mcp_baton.server.view import ServerView
 from mcp_baton.tasks.store import TaskStore
 
+if TYPE_CHECKING:
+    from mcp_baton.tasks.approvals import ApprovalRecord
+
 type Ask = Callable[[str, str, JsonObject], None]
 """Sends the client a question: id, method, params. From any thread."""
 
@@ -24,7 +28,12 @@ the function is still waited for."""
 
 class Execution(Struct, frozen=True, kw_only=True):
     """One request or one background job, as the functions that it calls need it. `server` and `store` are limited to
-    what the caller may use."""
+    what the caller may use.
+
+    Attributes:
+        base_url: The address of the API, for links to it; empty if it is not known.
+        approvals: The requested approvals of which people have to be notified.
+    """
 
     services: Services
     server: ServerView
@@ -33,10 +42,17 @@ class Execution(Struct, frozen=True, kw_only=True):
     claims: Mapping[str, object]
     envelope: Envelope
     exchange: Exchange
+    base_url: str = ""
+    approvals: list["ApprovalRecord"] = field(default_factory=list)
 
     @property
     def listener(self) -> Listener:
         raise NotImplementedError
+
+    @property
+    def job_id(self) -> str | None:
+        """The task of the background job; `None` in a request."""
+        return None
 
     @property
     def stateless(self) -> bool:

@@ -29,9 +29,11 @@ from mcp_baton.server.definitions.resource import APP_URI, SCHEME, Resource, is_
 from mcp_baton.server.definitions.tool import Tool, ToolOptions, task_support
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.view import Options, ServerView, TaskIds
+from mcp_baton.workflow.approval import Approval
 from mcp_baton.workflow.definition import ToolFunction, Workflow
 
 if TYPE_CHECKING:
+    from mcp_baton.server.approvals.notifying import ApprovalListener
     from mcp_baton.server.definitions.workflow_function import WorkflowOptions
 
 
@@ -114,6 +116,7 @@ class Server:
         self.workflows: dict[str, Workflow] = {}
         self.completions: dict[tuple[str, str], Completion] = {}
         self._workflow_tools: dict[str, WorkflowTool] = {}
+        self.approval_listeners: list[ApprovalListener] = []
         self._is_closed = False
 
     @overload
@@ -127,6 +130,7 @@ class Server:
         requires: Sequence[str] = (),
         sets: Sequence[str] = (),
         only_in: Sequence[str] = (),
+        approval: Approval | None = None,
         **options: Unpack[ToolOptions],
     ) -> Registrar: ...
     def tool(self, function: Any = None, **options: Any) -> Any:
@@ -146,6 +150,7 @@ class Server:
         requires: Sequence[str] = (),
         sets: Sequence[str] = (),
         only_in: Sequence[str] = (),
+        approval: Approval | None = None,
         **options: Unpack[ToolOptions],
     ) -> F:
         """Publish a function as a tool.
@@ -164,6 +169,8 @@ class Server:
             sets: The task variables that it sets. If one of them is missing, a handoff names the tool.
             only_in: The names of workflows. The tool runs only as a step of them, when it is that step's turn
                 (docs/tools.md, Only in a workflow).
+            approval: A person must approve each call, or each for which `approval.when` returns true
+                (docs/approvals.md).
             options: Its labels, and how it may run as a task: see `ToolOptions`.
 
         Returns:
@@ -178,7 +185,8 @@ class Server:
             what, labels = f"tool {name!r}", dict[str, Any](options)
             scopes, variables, tasks = required(requires, what), variables_set(sets, what), task_support(labels, what)
             own = labels_of(labels, what, TOOL_OPTIONS)
-            made = Tool(function, name, own, input_schema, scopes, variables, tasks, workflow_names(only_in, what))
+            places = workflow_names(only_in, what)
+            made = Tool(function, name, own, input_schema, scopes, variables, tasks, places, approval)
             self._add("tool", name, made, self.tools)
         return function
 
@@ -273,6 +281,17 @@ class Server:
             return function
 
         return _decorated(function, register)
+
+    def on_approval(self, function: "ApprovalListener") -> "ApprovalListener":
+        """Publish a function that notifies people of an approval that waits for them: a decorator.
+
+        It receives an `ApprovalRequest` after the call that needs the approval has paused, at least once for each
+        approval. If it raises, the error is logged, and it is called again (docs/approvals.md, Notifications).
+        """
+        if not callable(function):
+            raise RegistrationError(f"on_approval: {not_a_function(function)}")
+        self.approval_listeners.append(function)
+        return function
 
     def completion(self, of: str, argument: str) -> Callable[[Completer], Completer]:
         """Publish a function that completes an argument: `@server.completion("docs://{topic}", "topic")`.

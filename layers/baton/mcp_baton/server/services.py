@@ -15,12 +15,17 @@ from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Telemetry
 
 if TYPE_CHECKING:
+    from mcp_baton.clients import Publisher
     from mcp_baton.tasks.jobs import Dispatcher
+
+
+def at_once(work: Callable[[], None]) -> None:
+    work()
 
 
 class Services(Struct, frozen=True, kw_only=True):
     """The services of one process. Without `store`, workflows run without tasks; without `dispatcher`, no tool runs
-    in the background."""
+    in the background. `later` runs work after the response."""
 
     server: Server
     store: TaskStore | None
@@ -30,6 +35,13 @@ class Services(Struct, frozen=True, kw_only=True):
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     dispatcher: "Dispatcher | None" = None
+    publisher: "Publisher | None" = None
+    later: Callable[[Callable[[], None]], None] = at_once
+
+    @property
+    def notifies(self) -> bool:
+        """Whether people are told of approvals that wait for them."""
+        return self.publisher is not None or bool(self.server.approval_listeners)
 
     def for_caller(self, claims: Mapping[str, object], exchange: Exchange) -> tuple[ServerView, TaskStore | None]:
         """The server as a caller sees it, and the tasks that the caller may use."""

@@ -74,6 +74,18 @@ class ServerView(Struct, frozen=True):
         return frozenset(name for name, tool in self.tools.items() if name in used and not tool.has_parameter(TASK_ID))
 
     @property
+    def tools_with_approval(self) -> frozenset[str]:
+        """The names of the tools with an approval, of their own or of a step."""
+        of_steps = {step.tool for workflow in self.workflows.values() for step in workflow.steps if step.approval}
+        return frozenset(name for name, tool in self.tools.items() if tool.approval or name in of_steps)
+
+    def approvals_ms(self, workflow: Workflow) -> int:
+        """How long a run may wait for approvals, milliseconds: the sum over its steps."""
+        steps = [(step, self.tools.get(step.tool or "")) for step in workflow.steps]
+        needed = [(tool and tool.approval) or step.approval for step, tool in steps]
+        return sum(round(it.expires.total_seconds() * 1000) for it in needed if it)
+
+    @property
     def workflow_tool_names(self) -> list[str]:
         return [name for name, workflow in self.workflows.items() if workflow.has_workflow_tool]
 

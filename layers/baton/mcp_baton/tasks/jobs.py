@@ -92,6 +92,14 @@ class JobStore(Protocol):
             ClaimLost: it had a claim when it was read, and another run has taken it over. Only a write detects this.
         """
 
+    def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str) -> TaskRecord:
+        """Release the claim until `wake`, after `extend`: the job waits for a person. It has all its attempts again. A
+        poll may dispatch it after `LONGEST_DISPATCH_MS`, in case the wake-up was lost. Raises `ClaimLost`."""
+
+    def wake(self, owner: str, task_id: str) -> TaskRecord | None:
+        """Note one more dispatch of a `working` task without a live claim. Returns the task, with the number for the
+        event in `job.dispatches`; `None` if a worker has it, or if it is over."""
+
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         """Release the claim for a new worker, after `extend`: the job has all its attempts again, and one more dispatch
         is noted. Raises `ClaimLost`."""

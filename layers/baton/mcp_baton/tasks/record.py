@@ -16,6 +16,10 @@ RESULT_PREFIX = "_workflow.result."
 CALL_PREFIX = "_workflow.call."
 EXTRA_PREFIX = "_workflow.extra."
 ITEMS_PREFIX = "_workflow.items."
+APPROVAL_PREFIX = "_workflow.approval."
+SALT = "_workflow.salt"
+"""The variable with random characters, with which digests of secrets are made."""
+
 SCHEMA_VERSION = 1
 
 PAUSED = "paused: waits for the model"
@@ -134,6 +138,7 @@ class JobSpec(Struct, frozen=True):
         key: The call's idempotency key.
         workflow_task: The id of the workflow's own task; `None` for a tool.
         answers: What the client had answered before the task was created.
+        base_url: The address of the API that created the task, for links to it.
     """
 
     tool: str
@@ -145,6 +150,7 @@ class JobSpec(Struct, frozen=True):
     key: str = ""
     workflow_task: str | None = None
     answers: JsonObject = field(default_factory=dict)
+    base_url: str = ""
 
 
 class Job(Struct, frozen=True):
@@ -231,6 +237,10 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         """Whether the task is the same, wherever it was read."""
         compared = (name for name in self.__struct_fields__ if name != "source")
         return isinstance(other, TaskRecord) and all(getattr(self, name) == getattr(other, name) for name in compared)
+
+    @property
+    def created_ms(self) -> int:
+        return round(datetime.fromisoformat(self.created_at).timestamp() * 1000)
 
     @property
     def arguments(self) -> Json:

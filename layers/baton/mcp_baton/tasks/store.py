@@ -7,7 +7,6 @@ caller can decide again.
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, Self
 
 from msgspec import Struct, field
@@ -19,6 +18,7 @@ from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskPage, TaskRecord, TaskStanding
 
 if TYPE_CHECKING:
+    from mcp_baton.tasks.approvals import ApprovalStore
     from mcp_baton.tasks.jobs import JobStore
 
 
@@ -121,6 +121,9 @@ class TaskStore(Protocol):
     @property
     def jobs(self) -> "JobStore": ...
 
+    @property
+    def approvals(self) -> "ApprovalStore": ...
+
     def within(self, left_ms: Callable[[], int | None]) -> Self:
         """The same store for one request: nothing is retried that the function has no time for (`None`: no limit)."""
 
@@ -191,9 +194,8 @@ def timings_of(task: TaskRecord) -> dict[str, Timing]:
     stored = task.kept.get("timings", {})
     if not isinstance(stored, Mapping):
         raise StoreError(f"the task {task.task_id} is damaged: its timings are not an object")
-    created_ms = round(datetime.fromisoformat(task.created_at).timestamp() * 1000)
     try:
-        return {name: _timing(str(text), created_ms) for name, text in stored.items()}
+        return {name: _timing(str(text), task.created_ms) for name, text in stored.items()}
     except ValueError as error:
         raise StoreError(f"the task {task.task_id} is damaged: a timing is not one: {error}") from error
 

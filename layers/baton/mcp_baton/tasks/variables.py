@@ -57,6 +57,10 @@ class TaskVariables(MutableMapping[str, Json]):
         if name in self._stored:
             self._removed.add(name)
 
+    def note(self, name: str, value: Json) -> None:
+        """Set a variable of the engine. A tool cannot."""
+        self._changed[name] = dumps(value)
+
     def branch(self) -> "TaskVariables":
         """The same variables for a call that runs beside others. Its changes are added by `merge` when it has ended.
         Branches share the limit on changes."""

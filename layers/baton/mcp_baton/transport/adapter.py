@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse, StreamSink
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.transport.events import HttpEvent, parse_event
-from mcp_baton.transport.request_context import claims_in, correlation_id, resolve_owner
+from mcp_baton.transport.request_context import base_url, claims_in, correlation_id, resolve_owner, source_address
 from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 logger = logging.getLogger(__name__)
@@ -85,6 +85,9 @@ class LambdaAdapter:
                 trust_session_names=self._trust_session_names,
             ),
             claims_in(http.request_context),
+            http.query,
+            base_url(http.request_context),
+            source_address(http.request_context),
         )
         try:
             return exchange.finish(self._app(request, exchange))

@@ -8,6 +8,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 from typing import Any, Protocol
+from urllib.parse import urlencode
 
 from mcp_baton.exceptions import EventError
 from mcp_baton.protocol.http import HttpResponse
@@ -20,6 +21,7 @@ class HttpEvent(Protocol):
 
     Attributes:
         path: The path without the stage and without the base path of a custom domain.
+        query: The query string, without the question mark.
         headers: Names are in lower case. Values of a repeated header are joined by `", "`.
         body: `None` if the body is not valid base64 or UTF-8. That is the client's mistake.
         request_context: What API Gateway knows of the request: authorizer, identity, request id. Clients can only
@@ -28,6 +30,7 @@ class HttpEvent(Protocol):
 
     method: str
     path: str
+    query: str
     headers: Mapping[str, str]
     body: bytes | None
     request_context: Mapping[str, object]
@@ -53,8 +56,9 @@ class RestApiEvent:
 
     def __init__(self, event: Mapping[str, object]) -> None:
         self.method = _text(event, "httpMethod")
-        # `path` includes the base path of a custom domain. `resource` does not, but it can be a pattern or `$default`.
-        self.path = _literal_path(event.get("resource")) or _text(event, "path")
+        # `path` includes the base path of a custom domain. `resource` does not, but it can be `$default`.
+        self.path = _filled_path(event) or _text(event, "path")
+        self.query = urlencode(_mapping(event, "multiValueQueryStringParameters"), doseq=True)
         # API Gateway sends each header in both members.
         several = _mapping(event, "multiValueHeaders")
         single = {name: value for name, value in _mapping(event, "headers").items() if several.get(name) is None}
@@ -73,6 +77,8 @@ class HttpApiEvent:
         self.request_context = _mapping(event, "requestContext")
         self.method = _text(_mapping(self.request_context, "http"), "method")
         self.path = self._path(event)
+        query = event.get("rawQueryString")
+        self.query = query if isinstance(query, str) else ""
         cookies = _header_text("cookie", event.get("cookies") or [], "; ")
         self.headers: Mapping[str, str] = {
             **_joined(_mapping(event, "headers")),
@@ -93,6 +99,17 @@ class HttpApiEvent:
         if isinstance(stage, str) and stage != "$default" and f"{path}/".startswith(f"/{stage}/"):
             return path.removeprefix(f"/{stage}") or "/"
         return path
+
+
+def _filled_path(event: Mapping[str, object]) -> str | None:
+    """The path of a REST API's resource, with the parameters of the path filled in."""
+    pattern, values = event.get("resource"), _mapping(event, "pathParameters")
+    if not isinstance(pattern, str):
+        return None
+    for name, value in values.items():
+        if isinstance(value, str):
+            pattern = pattern.replace(f"{{{name}}}", value).replace(f"{{{name}+}}", value)
+    return _literal_path(pattern)
 
 
 def _literal_path(pattern: object) -> str | None:

@@ -7,9 +7,8 @@ API Gateway's access log and in the response.
 
 from collections.abc import Iterator, Mapping
 
-from mcp_baton.protocol.http import SCOPE_CLAIMS
+from mcp_baton.protocol.http import ANONYMOUS, SCOPE_CLAIMS
 
-ANONYMOUS = "anonymous"
 ROLE = "AROA"
 """The prefix of the unique ids of roles (IAM User Guide, "IAM identifiers", Understanding unique ID prefixes)."""
 
@@ -59,6 +58,27 @@ def claims_in(request_context: Mapping[str, object]) -> Mapping[str, object]:
         return {name: _listed(name, value) for name, value in found.items()}
     # On a REST API, the context of a Lambda authorizer is next to members of API Gateway.
     return found or {name: value for name, value in flat.items() if name not in _NOT_CLAIMS}
+
+
+def base_url(request_context: Mapping[str, object]) -> str:
+    """Return the address of the API without a slash at the end; empty if API Gateway did not say it.
+
+    API Gateway fills `domainName` with the host name that the client has reached, and has certificates only for its own
+    names. A custom domain has a base path instead of the stage: for links, set BATON_BASE_URL.
+    """
+    domain, stage = request_context.get("domainName"), request_context.get("stage")
+    if not isinstance(domain, str) or not domain:
+        return ""
+    is_default = not isinstance(stage, str) or stage == "$default"
+    return f"https://{domain}" if is_default else f"https://{domain}/{stage}"
+
+
+def source_address(request_context: Mapping[str, object]) -> str | None:
+    """Return the IP address of the caller: in `identity` of a REST API, in `http` of other APIs."""
+    for place in ("identity", "http"):
+        for address in _text(_object(request_context, place), "sourceIp"):
+            return address
+    return None
 
 
 def _listed(name: str, value: object) -> object:

@@ -16,6 +16,7 @@ from mcp_baton.definition_errors import collector, refuse
 from mcp_baton.exceptions import RegistrationError, ToolError, WorkflowError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
+from mcp_baton.workflow.approval import Approval
 from mcp_baton.workflow.reference import Reference, source_of
 from mcp_baton.workflow.sources import (
     Condition,
@@ -233,6 +234,7 @@ class Step(_Kept):
         each: A source of a list. The tool is called once for each element, which is `item()` in `arguments`; the output
             is the list of results (docs/workflows.md, Lists).
         parallel: How many of these calls run at the same time: 1 to 100.
+        approval: A person must approve the call of a tool that has no approval itself (docs/approvals.md).
         after: The names of earlier steps, or references to them, that must be settled before this step starts, even if
             it uses nothing of them. Matters only with `Workflow.parallel`.
 
@@ -255,6 +257,7 @@ class Step(_Kept):
     each: Source | None
     parallel: int
     after: tuple[str, ...]
+    approval: Approval | None
 
     def __init__(
         self,
@@ -274,6 +277,7 @@ class Step(_Kept):
         each: Any = None,
         parallel: int = 1,
         after: Sequence[Any] = (),
+        approval: Approval | None = None,
     ) -> None:
         if callable(name) and tool is None:
             name, tool = getattr(name, "__name__", ""), name
@@ -300,6 +304,7 @@ class Step(_Kept):
             each=None if each is None else as_source(_source(each)),
             parallel=parallel,
             after=tuple(map(_step_name, [after] if isinstance(after, str) else after)),
+            approval=approval,
         )
         if (listener := collector()) is not None:
             listener.made(self)
@@ -354,7 +359,8 @@ class Step(_Kept):
         if not isinstance(other, Step):
             return NotImplemented
         texts = [
-            (it.guidance, it.retryable, it.checkpoint, it.retry, it.ask, it.parallel, it.after) for it in (self, other)
+            (it.guidance, it.retryable, it.checkpoint, it.retry, it.ask, it.parallel, it.after, it.approval)
+            for it in (self, other)
         ]
         return texts[0] == texts[1] and self._parts == other._parts
 

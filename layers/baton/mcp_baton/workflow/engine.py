@@ -32,6 +32,7 @@ from mcp_baton.workflow.host import (
     FetchedResource,
     Host,
     Outcome,
+    Place,
     Prepared,
     ResourceUnavailable,
     Skipped,
@@ -41,7 +42,7 @@ from mcp_baton.workflow.host import (
 from mcp_baton.workflow.items import Items, item_name
 from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.lease import Began, Lease, LeaseOfThread, Over, Superseded, TaskOver, lease_end
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, pause_after
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, approval_pause, pause_after
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import (
@@ -345,10 +346,11 @@ class Engine:
             return CallEnded(call, trace)
         prepared, rng = decision.call, self._rng
         variables = call.variables or (run.variables if lease else None)
-        first = Attempt(1, self._key(run, call, prepared), run.workflow.name)
+        first = Attempt(1, self._key(run, call, prepared), _place(run, call))
         tried = attempt(step, host, prepared, first, variables, lease, rng)
-        if tried.over and not tried.attempts:
-            return CallEnded(call, stop=tried.over)
+        stop = _stop_before(step, tried)
+        if stop is not None:
+            return CallEnded(call, stop=stop, blocked=Blocked(step, fetched.contents, fetched.read))
         if isinstance(tried.outcome, Failed):
             arguments, over = prepared.arguments, tried.over
             return self._failed(run, call, tried.outcome, prepared.name, arguments, fetched, tried.attempts, over)
@@ -409,6 +411,9 @@ class Engine:
             # The results of a list grow, so not each of them is written at once.
             if step.checkpoint and listed.unwritten >= step.parallel:
                 self._checkpoint(run, step)
+            return
+        if listed.stop is not None and not listed.failed:
+            run.stop_at(step, listed.stop, Blocked(step, (), frozenset()))
             return
         timing = self._timing(listed.call)
         attempts, calls = listed.attempts, listed.calls
@@ -521,6 +526,22 @@ class Engine:
                 return TaskOver(None)
         logger.error("task %s: the run could not be written", lease.task.task_id, exc_info=error)
         return None
+
+
+def _stop_before(step: Step, tried: "Tried") -> Stop | None:
+    """Why a tool was not called at all, if its step stays open."""
+    if tried.over and not tried.attempts:
+        return tried.over
+    needed = tried.outcome.not_approved if isinstance(tried.outcome, Failed) else None
+    return None if needed is None else approval_pause(step.name, needed)
+
+
+def _place(run: Run, call: Call) -> Place:
+    """Where a call belongs, for the guards of its tool."""
+    step, lease = call.step, run.lease
+    name = step.name if call.index is None else item_name(step.name, call.index)
+    task, by = (None, "") if lease is None else (lease.task, f"run:{lease.held.number}")
+    return Place(run.workflow, step, name, task, is_turn=True, is_item=call.index is not None, by=by)
 
 
 def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:

@@ -83,6 +83,20 @@ class Handle(Struct, frozen=True):
         """The call that completes a task whose steps are all settled, for `next`; none without a workflow tool."""
         return [] if self.tool is None else [{"tool": self.tool, "arguments": {TASK_ID: self.task_id}}]
 
+    def ending(self) -> list[JsonObject]:
+        """The call that ends the task, for `next`; none without a workflow tool."""
+        return [] if self.tool is None else [{"tool": self.tool, "arguments": self._cancelling}]
+
+    def end(self) -> str:
+        """The sentence that says how to end the task."""
+        if self.tool is None:
+            return f"To end the task, send tasks/cancel with {dumps_spaced({'taskId': self.task_id})}."
+        return f"To end the task, call {self.tool} with {dumps_spaced(self._cancelling)}."
+
+    @property
+    def _cancelling(self) -> dict[str, Json]:
+        return {TASK_ID: self.task_id, TASK_ACTION: "cancel"}
+
     def offer(self, known: Known | None, *, begin: str = "Or ") -> str:
         """The sentence that says how to let the server continue: by the workflow's tool, otherwise by its prompt.
 
@@ -156,6 +170,8 @@ class RemainingCalls(Struct, frozen=True):
     def steps(self) -> list[Step]:
         """The remaining steps that the model has to do itself. The server runs all others when it continues."""
         left, pause = self.known.open_steps, self.pause
+        if pause is not None and pause.remedy in (Remedy.DECISION, Remedy.NONE):
+            return []
         if self.go_on is None or self.go_on.tool is None:
             return [step for step in left if step.ask is None]
         if pause is None or pause.is_for_the_operator or pause.server_can_continue or pause.remedy is Remedy.ANSWERS:
@@ -182,6 +198,8 @@ class RemainingCalls(Struct, frozen=True):
         if self.pause is not None and self.pause.remedy is Remedy.ANSWERS:
             answer = self._answer_call()
             return [answer] if answer else []
+        if self.pause is not None and self.pause.remedy is Remedy.NONE:
+            return self.go_on.ending() if self.go_on else []
         last = self.go_on.going_on() if self.go_on else []
         calls = [entry for step in self.steps() for entry in self.entries_of(step)]
         return [*(call for call in calls if call not in last), *last]
@@ -235,6 +253,11 @@ class RemainingCalls(Struct, frozen=True):
         if answer is not None:
             call = f"Call {answer['tool']} with {one_line(answer['arguments'])}"
             return [f"{call} to let the server continue."], [], []
+        remedy = self.pause.remedy if self.pause else None
+        if remedy is Remedy.DECISION:
+            return [go_on.offer(self.known, begin="After the decision, ")] if go_on else [], [], []
+        if remedy is Remedy.NONE:
+            return [go_on.end()] if go_on else [], [], []
         is_for_operator = self.pause is not None and self.pause.is_for_the_operator
         steps = self.steps()
         if go_on is None:

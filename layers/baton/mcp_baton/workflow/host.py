@@ -1,6 +1,6 @@
 """The interface between the engine and the server: tools, resources, a clock, notifications, and their results."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -8,9 +8,10 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import StepStatus
+from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.definition import Argument
+from mcp_baton.workflow.approval import Approval, NotApproved
+from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.keys import Key
 
 
@@ -49,6 +50,7 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
     Attributes:
         asks_client: The tool asked the client for input. It can do that if the client calls it, but not in a step.
         error_id: Identifies the error in the server's log, if its text is hidden from clients.
+        not_approved: The approval that the call needs, if that is why it was not made.
     """
 
     error: str
@@ -56,6 +58,7 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
     kind: Failure = Failure.RAISED
     cause: BaseException | None = None
     error_id: str | None = None
+    not_approved: NotApproved | None = None
 
     def __eq__(self, other: object) -> bool:
         """Whether the client sees the same."""
@@ -67,17 +70,54 @@ class Failed(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never hashed
         return isinstance(self.cause, ToolError) and not self.cause.retryable
 
 
+class Place(Struct, frozen=True):
+    """Where a call belongs. Guards check it.
+
+    Attributes:
+        workflow: The workflow of the task that the call names.
+        step: The step, if the definition has it.
+        name: The step's name; for an element of a list, with its index.
+        task: The task; `None` for a call without a task.
+        is_turn: Whether it is the step's turn.
+        is_item: Whether the call is one of several of its step.
+        by: Names the attempt; empty to make a new name.
+        before: The attempt that this one repeats: the earlier round of a call that asked the client.
+        is_asked: Whether an approval of this call was probably requested before.
+    """
+
+    workflow: Workflow | None = None
+    step: Step | None = None
+    name: str | None = None
+    task: TaskRecord | None = None
+    is_turn: bool = False
+    is_item: bool = False
+    by: str = ""
+    before: str | None = None
+    is_asked: bool = False
+
+    @property
+    def approval(self) -> Approval | None:
+        """The approval that the step adds to its tool."""
+        return self.step.approval if self.step else None
+
+    def allows(self, only_in: Collection[str]) -> bool:
+        """Whether a tool that runs only in these workflows may run here."""
+        return self.is_turn and self.workflow is not None and self.workflow.name in only_in
+
+
+NO_PLACE = Place()
+
+
 class Attempt(Struct, frozen=True):
-    """One of the calls of a step's tool.
+    """One of the calls of a tool.
 
     Attributes:
         key: The idempotency key of all attempts; `None` for a call that gets a key of its own.
-        workflow: The workflow, if the call is one of its steps and it is that step's turn.
     """
 
     number: int = 1
     key: Key | None = None
-    workflow: str | None = None
+    place: Place = NO_PLACE
 
 
 FIRST = Attempt()

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Self, get_args
 from msgspec import Struct, ValidationError, convert, field, structs, to_builtins
 
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.workflow.approval import NotApproved
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.host import MAX_FIELDS, Failed, InvalidField
 from mcp_baton.workflow.quoting import encoded_uri, one_line, quoted_error
@@ -31,12 +32,16 @@ class Remedy(StrEnum):
         VALUES: The model or the user supplies a value. Without it, the server would pause at the same step again.
         SERVER: The server continues. Nothing has to be corrected first.
         ANSWERS: One call of the workflow's tool has the answers, and the server continues.
+        DECISION: A person decides. Then the server continues.
+        NONE: The workflow cannot continue with these arguments. The client can end its task.
     """
 
     CALLS = "calls"
     VALUES = "values"
     SERVER = "server"
     ANSWERS = "answers"
+    DECISION = "decision"
+    NONE = "none"
 
 
 class Reason(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
@@ -297,6 +302,55 @@ def _asked(question: Question) -> str:
     return f"Question '{question.name}' to the user: {text}. Ask the user, unless the conversation has the answer."
 
 
+class ApprovalRequired(Reason, frozen=True, tag="approvalRequired"):
+    """A person has to approve the step's call (docs/approvals.md). `expires_at` is ISO 8601 in UTC."""
+
+    remedy = Remedy.DECISION
+    short = ("waits for an approval of {audience}", "waits for an approval")
+
+    step: str = field(name="blockedStep")
+    approval_id: str
+    audience: str
+    message: str
+    expires_at: str
+    suggested_tool: str
+
+    def what_happened(self) -> str:
+        waits = NotApproved(self.approval_id, self.audience, self.message, self.expires_at)
+        return f"Step '{self.step}' did not run: {waits.waits()}"
+
+    @property
+    def server_can_continue(self) -> bool:
+        return True
+
+
+class ApprovalDenied(Reason, frozen=True, tag="approvalDenied"):
+    """A person has denied the step's call. `reason` is in the person's words."""
+
+    remedy = Remedy.NONE
+    short = ("denied by {audience}", "denied")
+
+    step: str = field(name="blockedStep")
+    approval_id: str
+    audience: str
+    message: str
+    expires_at: str
+    reason: str
+    suggested_tool: str
+
+    def what_happened(self) -> str:
+        denied = NotApproved(self.approval_id, self.audience, self.message, self.expires_at, self.reason)
+        return f"Step '{self.step}' did not run: {denied.denied()}"
+
+
+def approval_pause(step: str, needed: NotApproved) -> ApprovalRequired | ApprovalDenied:
+    """The pause of a step whose call a person has not approved."""
+    members = (step, needed.approval_id, needed.audience, needed.message, needed.expires_at)
+    if needed.reason is None:
+        return ApprovalRequired(*members, "")
+    return ApprovalDenied(*members, needed.reason, "")
+
+
 class DeadlineExceeded(Reason, frozen=True, tag="deadlineExceeded"):
     """Too little of the function's time was left to start the step."""
 
@@ -333,6 +387,8 @@ type PauseReason = (
     | StepFailed
     | UnresolvedDependency
     | AnswersRequired
+    | ApprovalRequired
+    | ApprovalDenied
     | DeadlineExceeded
     | Interrupted
 )

@@ -7,10 +7,12 @@ from msgspec import Struct, field, structs
 
 from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
     ITEMS_PREFIX,
     PROGRESS,
     RESULT_PREFIX,
+    SALT,
     Claim,
     NewTask,
     StepStatus,
@@ -24,7 +26,7 @@ from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, Skipped, Succeeded, status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items
 from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver
-from mcp_baton.workflow.pause import FailedItem, PauseReason, StepFailed, pause_after
+from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, FailedItem, PauseReason, StepFailed, pause_after
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.secrets import secrets_of, stored_arguments
@@ -58,9 +60,12 @@ def new_task(workflow: Workflow, run_input: RunInput, owner: str, claim: Claim |
         claim: The claim of the first run; `None` if a worker will claim the task.
     """
     progress = workflow.progress([StepStatus.PENDING] * len(workflow.steps))
+    variables: dict[str, Json] = {PROGRESS: cast("JsonObject", progress)}
+    if workflow.secrets:
+        variables[SALT] = new_token()
     return NewTask(
         owner=owner,
-        variables={PROGRESS: cast("JsonObject", progress)},
+        variables=variables,
         workflow=workflow.name,
         definition=workflow.fingerprint,
         arguments=stored_arguments(run_input.kept, workflow.secrets) if workflow.secrets else run_input.kept,
@@ -162,6 +167,7 @@ class ListRun(Struct):
         waiting: The elements whose calls have not begun.
         calls: For how many elements the tool was called, with `attempts` in all.
         unwritten: How many results were not written.
+        stop: Why a call was not made, if the calls of other elements can still be made.
     """
 
     call: Call
@@ -171,6 +177,7 @@ class ListRun(Struct):
     calls: int = 0
     attempts: int = 0
     unwritten: int = 0
+    stop: Stop | None = None
 
     def outcome(self) -> Outcome:
         if not self.failed:
@@ -376,7 +383,11 @@ class Run:
         if ended.trace is not None and ended.trace.attempts:
             listed.calls += 1
             listed.attempts += ended.trace.attempts
-        if ended.stop is not None:
+        if ended.stop is None:
+            return
+        if isinstance(ended.stop, ApprovalRequired | ApprovalDenied):
+            listed.stop = listed.stop or ended.stop
+        else:
             self.stop_at(ended.call.step, ended.stop)
 
     def known_at(self, call: Call) -> Known:

@@ -43,6 +43,10 @@ class Around:
     def jobs(self) -> Any:
         return self
 
+    @property
+    def approvals(self) -> Any:
+        return self
+
     def now_ms(self) -> int:
         return self.ms
 

@@ -112,24 +112,26 @@ def declares(capabilities: JsonObject, path: str) -> bool:
 
 class Identity(Struct, frozen=True):
     """The identity of a call over several rounds: its idempotency key, the task that it names, the step whose key it
-    is, and the digest of the values of its placeholders."""
+    is, the digest of the values of its placeholders, and the name of the attempt that has used an approval."""
 
     key: Key = field(default_factory=own_key)
     task: str | None = None
     step: str | None = None
     values: str | None = None
+    by: str | None = None
 
     def to_json(self) -> dict[str, Json]:
         """As a `requestState` carries it to the next round."""
         carried: dict[str, Json] = {"key": self.key(), "task": self.task, "step": self.step}
-        return carried if self.values is None else carried | {"values": self.values}
+        optional: dict[str, Json] = {"values": self.values, "by": self.by}
+        return carried | {name: value for name, value in optional.items() if value is not None}
 
 
 def identity_of(carried: Json) -> Identity | None:
     match carried:
         case {"key": str(key), "task": str() | None as task, "step": str() | None as step, **others}:
-            values = others.get("values")
-            return Identity(lambda: key, task, step, values if isinstance(values, str) else None)
+            values, by = (it if isinstance(it, str) else None for it in map(others.get, ("values", "by")))
+            return Identity(lambda: key, task, step, values, by)
         case _:
             return None
 

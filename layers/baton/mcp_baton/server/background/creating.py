@@ -104,6 +104,7 @@ def _create(
         revision=request.envelope.revision,
         attempts=ATTEMPTS if called.tasks.idempotent else 1,
         workflow_task=workflow_task,
+        base_url=request.base_url,
         **spec,
     )
     variables: JsonObject = {} if workflow_task is None else {WORKFLOW_TASK: workflow_task}

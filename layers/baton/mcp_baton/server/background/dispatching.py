@@ -30,6 +30,17 @@ def dispatch(services: Services, task: TaskRecord) -> bool:
     return True
 
 
+def wake(services: Services, store: TaskStore, owner: str, task_id: str) -> None:
+    """Send a suspended task to the worker. If that fails, a later poll sends it again."""
+    try:
+        task = store.jobs.wake(owner, task_id)
+    except StoreError:
+        logger.warning("task %s: it could not be woken; a poll does it later", task_id, exc_info=True)
+        return
+    if task is not None:
+        dispatch(services, task)
+
+
 def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
     """Check a task at a poll: dispatch it again if its worker died or never came, or give it up after its last attempt.
 

@@ -42,6 +42,10 @@ class JobMonitor:
         self._next_s = -math.inf
 
     @property
+    def task_id(self) -> str:
+        return self._lease.task.task_id
+
+    @property
     def gone(self) -> bool:
         return self.ended or self._stopped
 
@@ -119,6 +123,10 @@ class JobExecution(Execution, frozen=True, kw_only=True):
     """One attempt at a background job. There is no client: the monitor receives what the function reports."""
 
     monitor: JobMonitor
+
+    @property
+    def job_id(self) -> str:
+        return self.monitor.task_id
 
     @property
     def listener(self) -> JobMonitor:

@@ -28,6 +28,8 @@ from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.background.dispatching import give_up
 from mcp_baton.server.background.job import JobExecution, JobMonitor
 from mcp_baton.server.background.questions import TaskAsker, envelope_of, questions_of
+from mcp_baton.server.background.waiting import suspended
+from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.methods.calling import outcome_of, result_of
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
@@ -39,6 +41,7 @@ from mcp_baton.tasks.texts import VALUE_BYTES
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import INTERNAL_ERRORS, TASKS_CLAIMED_AGAIN
 from mcp_baton.workflow import host
+from mcp_baton.workflow.host import Failed, Outcome
 from mcp_baton.workflow.lease import Lease, lease_end
 
 logger = logging.getLogger(__name__)
@@ -128,6 +131,7 @@ class JobAttempt:
             envelope=envelope_of(job.work, PROGRESS_TOKEN),
             exchange=exchange,
             monitor=self._monitor,
+            base_url=job.work.base_url,
         )
 
     def run(self) -> str:
@@ -138,7 +142,11 @@ class JobAttempt:
                 from mcp_baton.server.background.workflow_worker import WorkflowJob
 
                 return WorkflowJob(self._execution, self._lease, self._job, self._arguments).run(self._written)
-            result = self._call()
+            outcome = self._call()
+            waits = outcome.not_approved if isinstance(outcome, Failed) else None
+            if waits is not None and not waits.is_denied:
+                return suspended(self._execution, self._lease, waits.approval_id, self._written)
+            result = result_of(self._tool, outcome)
         except InputRequired as required:
             return self._asked(questions_of(required))
         except CallerGone:
@@ -152,18 +160,27 @@ class JobAttempt:
             return self._failed(self._internal_error())
         return self._completed(result)
 
-    def _call(self) -> JsonObject:
+    @property
+    def _tool(self) -> Tool:
         tool = self._execution.server.tools.get(self._job.work.tool)
         if tool is None:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
+        return tool
+
+    def _call(self) -> Outcome:
         number = attempt_number(self._lease.task, self._job)
         options = CallOptions(
             variables=self._variables,
-            attempt=host.Attempt(number=number, key=lambda: self._job.work.key),
+            attempt=host.Attempt(number, lambda: self._job.work.key, self._place),
             pulse=self._monitor.pulse,
         )
         asker = TaskAsker(self._job, self._execution.envelope)
-        return result_of(tool, outcome_of(self._execution, tool, self._arguments, lambda _ask, _waits: asker, options))
+        return outcome_of(self._execution, self._tool, self._arguments, lambda _ask, _waits: asker, options)
+
+    @property
+    def _place(self) -> host.Place:
+        """The call has one approval for all its attempts: only its last outcome is stored."""
+        return host.Place(task=self._lease.task, by="job", before="job", is_asked=self._job.dispatches > 1)
 
     def _completed(self, result: JsonObject) -> str:
         size = len(dumps(result).encode())

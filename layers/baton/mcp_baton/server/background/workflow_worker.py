@@ -28,6 +28,7 @@ from mcp_baton.server.asking.questions import Elicited, elicitation
 from mcp_baton.server.background.dispatching import dispatch
 from mcp_baton.server.background.job import JobExecution
 from mcp_baton.server.background.questions import TaskAsker
+from mcp_baton.server.background.waiting import suspended
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
@@ -53,7 +54,7 @@ from mcp_baton.workflow.host import (
     Succeeded,
 )
 from mcp_baton.workflow.lease import Lease
-from mcp_baton.workflow.pause import Remedy
+from mcp_baton.workflow.pause import ApprovalRequired, Remedy
 from mcp_baton.workflow.run import EndedRun
 
 FRESH_SHARE: Final = 0.1
@@ -174,6 +175,8 @@ class WorkflowJob:
         if isinstance(ended, EndedRun):
             if self._goes_on(ended):
                 return self._handed_over(store, write)
+            if isinstance(ended.pause, ApprovalRequired) and ended.stored:
+                return suspended(self._execution, self._lease, ended.pause.approval_id, write)
             ended = result_of_run(self._execution, ended)
         return self._completed(store, ended, write)
 

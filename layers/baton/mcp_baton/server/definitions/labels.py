@@ -68,7 +68,9 @@ def documented(function: Callable[..., object], description: str | None) -> str:
     return inspect.cleandoc(own) if own else ""
 
 
-TOOL_OPTIONS: Final = ("name", "requires", "input_schema", "sets", "only_in", "task", "idempotent", "task_start")
+TOOL_OPTIONS: Final = (
+    *("name", "requires", "input_schema", "sets", "only_in", "approval", "task", "idempotent", "task_start"),
+)
 """The options of `@server.tool(…)` besides labels."""
 
 

@@ -23,6 +23,7 @@ from mcp_baton.server.schema.signature import (
     shown_type,
     undescribable,
 )
+from mcp_baton.workflow.approval import Approval
 from mcp_baton.workflow.definition import NAME, TASK_ID, hosts_take
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.sources import as_text
@@ -98,6 +99,7 @@ class Tool:
         sets: tuple[str, ...] = (),
         tasks: TaskSupport = NO_TASK,
         only_in: tuple[str, ...] = (),
+        approval: Approval | None = None,
     ) -> None:
         if not hosts_take(name):
             remedy = f"give it another, as in name={allowed_name(name)!r}"
@@ -109,6 +111,7 @@ class Tool:
         self.sets = sets
         self.tasks = tasks
         self.only_in = only_in
+        self.approval = approval
         self.labels = labels.of(function)
         self._input_schema = input_schema
         self.signature: Signature = read_signature(function, f"tool {name!r}")
@@ -116,6 +119,8 @@ class Tool:
             if not hosts_take(parameter):
                 raise RegistrationError(f"tool {name!r}: the parameter {parameter!r}: a parameter's name is {NAME}")
         self.input = InputSchema(name, self.signature)
+        if approval is not None:
+            check_approval(approval, f"tool {name!r}", self.signature, tasks)
         returns = self.signature.returns
         schemaless = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
         self.output = None if schemaless else OutputSchema(name, returns)
@@ -128,7 +133,7 @@ class Tool:
     def renamed(self, prefix: str) -> "Tool":
         """The same tool with a prefix before its name and before the workflows in `only_in`."""
         only_in = tuple(prefix + name for name in self.only_in)
-        name, options = prefix + self.name, (self.requires, self.sets, self.tasks, only_in)
+        name, options = prefix + self.name, (self.requires, self.sets, self.tasks, only_in, self.approval)
         return Tool(self.function, name, self.labels, self._input_schema, *options)
 
     @cached_property
@@ -197,6 +202,22 @@ class Tool:
         return made
 
 
+def check_approval(approval: object, what: str, signature: Signature, tasks: TaskSupport = NO_TASK) -> None:
+    """Check the approval of a tool, or of a step that calls it.
+
+    Raises:
+        RegistrationError: it is none, or its message has names that are not parameters of the tool.
+    """
+    if not isinstance(approval, Approval):
+        raise RegistrationError(f"{what}: approval={approval!r} is not an Approval; write Approval('refunds')")
+    names = frozenset(it.published for it in signature.parameters)
+    for unknown in approval.unknown_names(names):
+        close = meant(unknown, sorted(names))
+        raise RegistrationError(f"{what}: the message of its approval has {{{unknown}}}, which is no parameter{close}")
+    if tasks.explicit:
+        raise RegistrationError(f"{what}: a tool with an approval cannot have task_start='explicit'; leave it out")
+
+
 def explicit_content(returned: object) -> ToolResult | None:
     """A returned value that is content, or a list with content in it, as a `ToolResult`; `None` for other values."""
     if isinstance(returned, ToolResult):
@@ -254,6 +275,29 @@ def definition_with_task_id(definition: JsonObject) -> JsonObject:
     if schema is not None and (name := declared_name(schema)) is not None:
         made["outputSchema"] = _with_property(schema, name, _said(schema))
     return made
+
+
+APPROVAL: Final = "approval"
+"""The property of structured content that says which approval a call needs."""
+
+_NEEDED: Final = {"description": "The approval that this call needs before it can run.", "type": "object"}
+
+
+def definition_with_approval(definition: JsonObject) -> JsonObject:
+    """A tool's definition whose results may say, instead of a value, which approval the call needs."""
+    schema: Any = definition.get("outputSchema")
+    if schema is None or not takes_approval(schema):
+        return definition
+    made = _with_property(schema, APPROVAL, _NEEDED)
+    required = made.pop("required", [])
+    if required:
+        made["anyOf"] = [{"required": required}, {"required": [APPROVAL]}]
+    return {**definition, "outputSchema": made}
+
+
+def takes_approval(schema: Mapping[str, Any]) -> bool:
+    """Whether the property can be added to an output schema."""
+    return schema.keys() <= _EXTENSIBLE and APPROVAL not in schema.get("properties", {})
 
 
 def declared_name(schema: Mapping[str, Any]) -> str | None:

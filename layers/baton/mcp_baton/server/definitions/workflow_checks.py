@@ -8,7 +8,7 @@ from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.hints import meant
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
-from mcp_baton.server.definitions.tool import Tool
+from mcp_baton.server.definitions.tool import Tool, check_approval
 from mcp_baton.server.schema.plain import plain_type
 from mcp_baton.server.schema.prompt_arguments import default_fault
 from mcp_baton.server.schema.schema import Blamed, blamed_type, parameter_error_in, tool_error
@@ -45,7 +45,7 @@ def checked_workflows(
     """The workflows with the name of each step's tool."""
     callees = _callees(tools, in_full)
     made = {name: checked(workflow, callees, workflow_tools) for name, workflow in workflows.items()}
-    for error in _place_errors(made, tools):
+    for error in (*_place_errors(made, tools), *_approval_errors(made, tools)):
         raise error
     for workflow in made.values():
         for error in _argument_errors(workflow, in_full):
@@ -58,6 +58,7 @@ def all_workflow_errors(
 ) -> Iterator[RegistrationError]:
     callees = _callees(tools, in_full=True, quiet=True)
     yield from _place_errors(workflows, tools)
+    yield from _approval_errors(workflows, tools)
     for workflow in workflows.values():
         yield from all_errors(workflow, callees, workflow_tools)
         yield from _argument_errors(workflow, in_full=True)
@@ -77,6 +78,26 @@ def _place_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) 
         for name in using.keys() - set(tool.only_in) if tool.only_in else ():
             cause = f"the tool {tool.name!r} runs only in {' and '.join(tool.only_in)}; add {name!r} to its only_in"
             yield WorkflowError(name, cause)
+
+
+def _approval_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
+    """The errors of steps whose calls need an approval."""
+    for workflow in workflows.values():
+        for step in workflow.steps:
+            tool = tools.get(step.tool or "")
+            if step.approval is not None and (tool is None or tool.approval is not None):
+                cause = (
+                    "approval is for a step with a tool" if tool is None else f"{tool.name!r} has an approval itself"
+                )
+                yield WorkflowError(workflow.name, f"{cause}; leave out the step's approval", step.name)
+            elif step.approval is not None and tool is not None:
+                try:
+                    check_approval(step.approval, f"step {step.name!r}", tool.signature)
+                except RegistrationError as error:
+                    yield WorkflowError(workflow.name, str(error), step.name)
+            if not workflow.durable and (step.approval or (tool and tool.approval)):
+                cause = f"{step.tool!r} needs an approval, and the workflow has no tasks; leave out durable=False"
+                yield WorkflowError(workflow.name, cause, step.name)
 
 
 def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> dict[str, Callee]:

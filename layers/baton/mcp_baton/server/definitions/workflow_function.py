@@ -14,6 +14,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.labels import name_of
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Parameter, is_async, read_signature
+from mcp_baton.workflow.approval import Approval
 from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.reference import Reference, reference_to, workflow_of
 from mcp_baton.workflow.sources import PromptArg, StepOutput, as_source, author_line, workflows_of
@@ -57,6 +58,8 @@ class StepOptions(TypedDict, total=False):
     """The step runs only if this condition holds: `order.total > 100`, `exists(x) & not_(y)`."""
     parallel: int
     """How many calls of a step with `each` run at the same time."""
+    approval: Approval
+    """A person must approve the call, if the tool has no approval itself."""
     after: Sequence[object]
     """Earlier steps, by name or by reference, that must be settled before this step starts."""
 

@@ -4,12 +4,14 @@ from msgspec import structs
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import carried_to
-from mcp_baton.server.definitions.tool import Tool
+from mcp_baton.server.definitions.tool import APPROVAL, Tool, takes_approval
 from mcp_baton.server.execution import Asking, Execution
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import STANDALONE, BoundFunction, CallOptions, bound_tool, call
 from mcp_baton.server.schema.schema import explain
-from mcp_baton.workflow.host import Failed, Mismatch, Outcome
+from mcp_baton.tasks.ids import new_token
+from mcp_baton.workflow.host import NO_PLACE, Failed, Mismatch, Outcome, Place
+from mcp_baton.workflow.pause import approval_pause
 
 
 def call_alone[T](
@@ -18,8 +20,11 @@ def call_alone[T](
     """Call the only function of a request. It may ask the client, also over several rounds."""
     rounds = request.rounds()
     if rounds is not None:
-        rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
-        options = structs.replace(options, attempt=structs.replace(options.attempt, key=rounds.identity.key))
+        identity = carried_to(rounds.earlier, None) or rounds.identity
+        place = NO_PLACE if target.approval is None else Place(by=f"call:{new_token()}", before=identity.by)
+        rounds.identity = structs.replace(identity, by=place.by or None)
+        attempt = structs.replace(options.attempt, key=identity.key, place=place)
+        options = structs.replace(options, attempt=attempt)
     return call(request, target, arguments, request.asking(rounds), options)
 
 
@@ -41,5 +46,8 @@ def _outcome(tool: Tool, ended: Outcome | Mismatch) -> Outcome:
 
 def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
     if isinstance(outcome, Failed):
-        return {"content": [{"type": "text", "text": outcome.error}], "isError": True}
+        failed: dict[str, Json] = {"content": [{"type": "text", "text": outcome.error}], "isError": True}
+        if outcome.not_approved is not None and (tool.output is None or takes_approval(tool.output.json_schema)):
+            failed["structuredContent"] = {APPROVAL: approval_pause("", outcome.not_approved).to_json()}
+        return failed
     return tool.result(outcome)

@@ -10,7 +10,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.definitions.labels import Labels
 from mcp_baton.server.definitions.prompt import definition_of_prompt
-from mcp_baton.server.definitions.tool import TaskSupport, Tool
+from mcp_baton.server.definitions.tool import TaskSupport, Tool, definition_with_approval
 from mcp_baton.server.request import Request
 
 logger = logging.getLogger(__name__)
@@ -25,10 +25,10 @@ LIST_TTL_MS: Final = 300_000
 def list_tools(request: Request) -> JsonObject:
     """The tools, then the tools of workflows, each in the order of registration."""
     server = request.server
-    with_task_id = server.tools_with_task_id
+    with_task_id, with_approval = server.tools_with_task_id, server.tools_with_approval
     shown: list[Json] = []
     for name, tool in server.tools.items():
-        definition = _definition(tool, with_task_id=name in with_task_id)
+        definition = _definition(tool, with_task_id=name in with_task_id, with_approval=name in with_approval)
         if definition is not None:
             shown.append(_with_execution(request, definition, tool.tasks))
     found = [made for name in server.workflow_tool_names if (made := server.workflow_tool(name))]
@@ -40,11 +40,12 @@ def list_tools(request: Request) -> JsonObject:
     return _page(request, "tools", shown, private=for_apps)
 
 
-def _definition(tool: Tool, *, with_task_id: bool) -> JsonObject | None:
+def _definition(tool: Tool, *, with_task_id: bool, with_approval: bool) -> JsonObject | None:
     """The definition of a tool. `None` if it is invalid: the other tools are listed anyway. An invalid tool cannot be
     called either, and `Server.check()` refuses it."""
     try:
-        return tool.definition_with_task_id if with_task_id else tool.definition
+        definition = tool.definition_with_task_id if with_task_id else tool.definition
+        return definition_with_approval(definition) if with_approval else definition
     except RegistrationError as error:
         logger.warning("left out of tools/list: %s", error)
         return None

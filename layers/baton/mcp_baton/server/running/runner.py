@@ -39,6 +39,7 @@ from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.server.schema.signature import Signature
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS
+from mcp_baton.workflow.approval import Approval
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, FetchedResource, Mismatch, Prepared, Succeeded
 from mcp_baton.workflow.keys import own_key
 
@@ -65,6 +66,7 @@ class BoundFunction[T](Struct, frozen=True):
     bind: Callable[[Mapping[str, Json]], dict[str, Any]]
     shape: Callable[[object], T]
     only_in: tuple[str, ...] = ()
+    approval: Approval | None = None
 
     @property
     def own_function(self) -> Callable[..., object]:
@@ -81,7 +83,7 @@ class BoundFunction[T](Struct, frozen=True):
 
 def bound_tool(tool: Tool) -> BoundFunction[Succeeded]:
     what, bind, shape = f"tool {tool.name}", tool.input.bind, tool.outcome
-    return BoundFunction(tool.name, what, tool.function, tool.signature, bind, shape, tool.only_in)
+    return BoundFunction(tool.name, what, tool.function, tool.signature, bind, shape, tool.only_in, tool.approval)
 
 
 class BoundTools(dict[str, BoundFunction[Succeeded]]):
@@ -155,8 +157,6 @@ def run[T](
 ) -> T | Failed:
     """Run a prepared call. Raises `CallerGone`, `InputRequired`, `TaskBegins` or `ProtocolError`, which answer the
     request."""
-    if target.only_in and options.attempt.workflow not in target.only_in:
-        return Failed(_not_its_turn(target.name, target.only_in), kind=Failure.NOT_BEGUN)
     if not target.signature.is_async and THREADS.has_too_many(target.own_function):
         logger.error("%s is not called any more: %s calls of it timed out and still run", target.what, MAX_ABANDONED)
         return Failed(
@@ -164,6 +164,9 @@ def run[T](
             "the user that the server needs its operator.",
             kind=Failure.NOT_BEGUN,
         )
+    stopped = _guarded(execution, target, prepared, options)
+    if stopped is not None:
+        return stopped
     ended = _ended(execution, target, prepared.bound, asking, options)
     match ended:
         case Returned():
@@ -178,6 +181,21 @@ def run[T](
             return Failed(_timed_out(execution, target, had_s), kind=Failure.TIMED_OUT)
         case NotBegun(waits_for):
             return Failed(_not_begun(execution, target, waits_for), kind=Failure.NOT_BEGUN)
+
+
+def _guarded(
+    execution: Execution, target: BoundFunction[Any], prepared: Prepared, options: CallOptions
+) -> Failed | None:
+    """Check the guards of a tool, just before it runs. Returns why it must not run."""
+    place = options.attempt.place
+    if target.only_in and not place.allows(target.only_in):
+        return Failed(_not_its_turn(target.name, target.only_in), kind=Failure.NOT_BEGUN)
+    approval = target.approval or place.approval
+    if approval is None:
+        return None
+    from mcp_baton.server.approvals.gate import refused
+
+    return refused(execution, target, approval, prepared, options)
 
 
 def _not_its_turn(tool: str, only_in: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
@@ -17,6 +18,7 @@ from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.schema.prompt_arguments import check_arguments
 from mcp_baton.server.workflows.task_view import notes_meta, task_meta
+from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
@@ -26,6 +28,7 @@ from mcp_baton.workflow.continuation import (
     ContinuationCall,
     attempts_for,
     candidates,
+    choose,
     continuation_batch,
     meant,
     turn_of,
@@ -33,7 +36,7 @@ from mcp_baton.workflow.continuation import (
 from mcp_baton.workflow.definition import Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import declared_arguments
 from mcp_baton.workflow.handoff import next_calls
-from mcp_baton.workflow.host import Attempt, Failed, Outcome
+from mcp_baton.workflow.host import NO_PLACE, Attempt, Failed, Outcome, Place
 from mcp_baton.workflow.keys import step_key
 from mcp_baton.workflow.placeholders import CHANGED, Replaced, Room, refusal, replaced
 from mcp_baton.workflow.plan import Plan
@@ -75,7 +78,7 @@ class Continuation(Struct, frozen=True):
         ranked: The steps that it may be, for the task as it was read.
         at_ms: When it begins, epoch milliseconds.
         began_s: The same on `Services.clock`.
-        workflow: The workflow of the task, if it is the turn of the step that the call matches.
+        place: Where the call belongs, for the guards of its tool.
         rng: Chooses a step after a lost race.
     """
 
@@ -88,19 +91,21 @@ class Continuation(Struct, frozen=True):
     ranked: Sequence[Candidate]
     at_ms: int
     began_s: float
-    workflow: str | None = None
+    place: Place = NO_PLACE
     rng: Callable[[], float] = random_fraction
 
     @property
     def options(self) -> CallOptions:
         """How the tool runs. Once its task is found, it finishes even if the client goes away."""
         live = isinstance(self.task, Plan)
-        attempt = Attempt(key=self.identity.key, workflow=self.workflow)
+        attempt = Attempt(key=self.identity.key, place=self.place)
         return CallOptions(self.variables if live else None, stay=live, attempt=attempt)
 
     def record(self, outcome: Outcome) -> Recording:
         if not isinstance(self.task, Plan):
             return _unrecorded(self.task)
+        if isinstance(outcome, Failed) and outcome.not_approved is not None:
+            return _not_made(self.request, self.task.task.task_id, self.task)
         request, plan, batches = self.request, self.task, list[Batch]()
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
 
@@ -141,13 +146,42 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     # This includes finished tasks: a late call is not recorded, but needs the same key, so that nothing is paid twice.
     ranked = candidates(plan, tool.name, sent.arguments, sent.names) if plan else []
     identity = earlier or _identity(ranked, tool, sent, task_id)
+    place = place_of(found, tool, ranked, identity.step, identity.by) if isinstance(found, Plan) else NO_PLACE
     if rounds:
-        rounds.identity = identity
+        rounds.identity = replace(identity, by=place.by or None)
     variables = TaskVariables(found.task.variables if isinstance(found, Plan) else {})
-    call = ContinuationCall(tool.name, sent.arguments, identity.step, sent.names)
+    # A step with an approval of its own is never recorded for a call that was approved as another step.
+    step = identity.step or (place.name if place.approval else None)
+    call = ContinuationCall(tool.name, sent.arguments, step, sent.names)
     asking, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
-    workflow = turn_of(found, ranked) if isinstance(found, Plan) and tool.only_in else None
-    return Continuation(request, found, call, identity, variables, asking, ranked, now_ms, now_s, workflow)
+    return Continuation(request, found, call, identity, variables, asking, ranked, now_ms, now_s, place)
+
+
+def place_of(plan: Plan, tool: Tool, ranked: Sequence[Candidate], step: str | None, before: str | None) -> Place:
+    """The place of a call among the steps of its task. Only guards need it.
+
+    Args:
+        step: The step whose idempotency key the call has, if it has one.
+        before: The earlier round of this call.
+    """
+    workflow = plan.workflow
+    steps = workflow.steps if workflow else ()
+    is_guarded = tool.only_in or tool.approval or any(it.tool == tool.name and it.approval for it in steps)
+    if not is_guarded:
+        return NO_PLACE
+    chosen = next((it for it in ranked if it.name == step), None) or choose(ranked)
+    if workflow is None or chosen is None:
+        return Place(workflow, task=plan.task, by=f"call:{new_token()}", before=before)
+    return Place(
+        workflow,
+        workflow.step(chosen.step["name"]),
+        chosen.name,
+        plan.task,
+        is_turn=bool(tool.only_in) and turn_of(plan, ranked) is not None,
+        is_item=chosen.item is not None,
+        by=f"call:{new_token()}",
+        before=before,
+    )
 
 
 def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: str) -> Identity:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -31,6 +32,9 @@ from mcp_baton.workflow.host import Failed, Skipped
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.run import EndedRun, RunInput
 from mcp_baton.workflow.secrets import stand_in
+
+HOUR_MS: Final = 3_600_000
+"""How much longer than its approvals a task lives, milliseconds."""
 
 
 class NotOfWorkflow(BatonError):
@@ -115,6 +119,9 @@ def run_workflow(
 
 def new_input(execution: Execution, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> RunInput:
     arguments, answers = split_answers(workflow, given)
+    waits_ms = execution.server.approvals_ms(workflow)
+    if waits_ms:
+        ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, waits_ms + HOUR_MS)
     return _input(execution, workflow.arguments, arguments, {}, answers, ttl_ms)
 
 

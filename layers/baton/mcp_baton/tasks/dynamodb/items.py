@@ -73,6 +73,7 @@ class Limits(Struct, frozen=True):
         item_bytes: The largest size of an item. DynamoDB's own limit is 409,600. The difference is for progress,
             pause reasons and pointers.
         compress_over_bytes: Longer JSON texts are compressed.
+        audit_days: How long approvals are kept after they have expired.
         page_size: The tasks on one page of a list.
         zip_ms: How long the values of one write may be compressed. The rest is stored uncompressed.
         values_ms: How long one write may take to store values outside the item, with compression.
@@ -85,6 +86,7 @@ class Limits(Struct, frozen=True):
     max_tasks_per_owner: int | None = None
     item_bytes: int = 400_000
     compress_over_bytes: int = 1_024
+    audit_days: int = 365
     page_size: int = 50
     zip_ms: int = 700
     values_ms: int = 2_500
@@ -225,7 +227,7 @@ def expires_at(ends_ms: int, claim: Claim | None) -> Attribute:
 TOOL = "tool"
 """The attribute that only jobs have. A list reads it."""
 
-MEMBERS = ("request_id", "capabilities", "revision", "attempts", "key", "workflow_task", "answers")
+MEMBERS = ("request_id", "capabilities", "revision", "attempts", "key", "workflow_task", "answers", "base_url")
 
 
 def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:

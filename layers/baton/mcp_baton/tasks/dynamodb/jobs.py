@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
 from itertools import batched
 from typing import TYPE_CHECKING
 
-from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TooLarge
+from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_json
 from mcp_baton.tasks.dynamodb.changes import BOOKKEEPING_BYTES
@@ -168,8 +167,28 @@ class DynamoDBJobStore:
         _dispatch(update, now_ms + FIRST_DISPATCH_MS)
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
 
+    def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str) -> TaskRecord:
+        self.extend(task, ttl_ms)
+        now_ms = self._tasks.now_ms()
+        update = live_update(now_ms, new_token())
+        renew_claim(update, claim, release=True)
+        _count_anew(update, job_of(task))
+        update.set(update.name("due"), update.number(now_ms + LONGEST_DISPATCH_MS))
+        say(update, message)
+        return self._tasks.record(task.owner, self._update(task, update, claim, END))
+
+    def wake(self, owner: str, task_id: str) -> TaskRecord | None:
+        now_ms = self._tasks.now_ms()
+        update = guarded_update(now_ms, new_token())
+        _require_startable(update)
+        _require_no_claim(update, now_ms)
+        _dispatch(update, now_ms + FIRST_DISPATCH_MS)
+        with suppress(Conflict, TaskFinished, TaskNotFound):
+            return self._tasks.record(owner, self._tasks.update(owner, task_id, update))
+        return None
+
     def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
-        now_ms, before_s, created_ms = self._tasks.now_ms(), number(stored_item(task), "expires_at"), _created_ms(task)
+        now_ms, before_s, created_ms = self._tasks.now_ms(), number(stored_item(task), "expires_at"), task.created_ms
         longest_ms = max(task.ttl_ms, self._limits.max_ttl_ms)
         lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
         if before_s * 1000 >= now_ms + ttl_ms // 2 or lives_ms <= task.ttl_ms:
@@ -288,10 +307,6 @@ def open_answers(task: TaskRecord, answers: JsonObject) -> dict[str, Json]:
         return {}
     waiting = task.job.asked.keys() - task.job.answers.keys()
     return {key: answer for key, answer in answers.items() if key in waiting}
-
-
-def _created_ms(task: TaskRecord) -> int:
-    return int(datetime.fromisoformat(task.created_at).timestamp() * 1000)
 
 
 def _require_startable(update: Update) -> None:

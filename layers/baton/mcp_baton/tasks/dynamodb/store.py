@@ -56,6 +56,7 @@ from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin, to_text
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
+    from mcp_baton.tasks.dynamodb.approvals import DynamoDBApprovalStore
     from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
     from mcp_baton.tasks.dynamodb.outside import Mover
 
@@ -76,6 +77,12 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
 
         return DynamoDBJobStore(self)
+
+    @property
+    def approvals(self) -> "DynamoDBApprovalStore":
+        from mcp_baton.tasks.dynamodb.approvals import DynamoDBApprovalStore
+
+        return DynamoDBApprovalStore(self.table, self.limits.audit_days)
 
     def create(self, task: NewTask) -> TaskRecord:
         began_s, now_ms, token = self.table.monotonic(), self.now_ms(), new_token()

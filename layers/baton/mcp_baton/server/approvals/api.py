@@ -1,0 +1,141 @@
+"""The approvals API: `GET /approvals`, `GET /approvals/<id>` and `POST /approvals/<id>` (docs/approvals.md)."""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qs
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.server.access import APPROVALS
+from mcp_baton.server.approvals.decisions import Approvals, Person, person
+from mcp_baton.server.services import Services
+from mcp_baton.tasks.approvals import MAX_REASON, ApprovalRecord, ApprovalState, Decision, NotDecided
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY: Final = 10_000
+ORIGINS: Final = ("api", "page", "cli")
+"""The values of `from`: where the person has decided."""
+
+HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class Refused(Exception):
+    """A request that is refused, with its HTTP status."""
+
+    def __init__(self, status: int, error: str, **members: Json) -> None:
+        super().__init__(error)
+        self.response = reply(status, {"error": error, **members})
+
+
+def reply(status: int, body: JsonObject) -> HttpResponse:
+    return HttpResponse(status, HEADERS, dumps(body).encode())
+
+
+def answer(services: Services, request: HttpRequest, exchange: Exchange) -> HttpResponse:
+    """Answer a request to the approvals API. The caller has been authenticated, and its origin was checked."""
+    try:
+        if services.store is None:
+            raise Refused(404, "This server has no task store, so it has no approvals. Set BATON_TABLE.")
+        approvals = Approvals(services, services.store.within(exchange.remaining_ms))
+        return _answer(approvals, request, person(services, request.owner, request.claims))
+    except Refused as refused:
+        return refused.response
+    except StoreError:
+        logger.exception("request %s: the approvals are not available", exchange.request_id)
+        return reply(503, {"error": "The task store does not answer. Try again.", "requestId": exchange.request_id})
+
+
+def _answer(approvals: Approvals, request: HttpRequest, who: Person) -> HttpResponse:
+    approval_id = request.path.removeprefix(APPROVALS).strip("/")
+    if request.method == "GET":
+        return _one(approvals, who, approval_id) if approval_id else _list(approvals, who, request.query)
+    if request.method == "POST" and approval_id:
+        return _decide(approvals, who, approval_id, request)
+    allowed = "GET, POST" if approval_id else "GET"
+    refused = reply(405, {"error": f"Method not allowed: use {allowed}"})
+    return HttpResponse(405, {**refused.headers, "Allow": allowed}, refused.body)
+
+
+def _list(approvals: Approvals, who: Person, query: str) -> HttpResponse:
+    given = parse_qs(query, keep_blank_values=True)
+    states = [state.value for state in ApprovalState]
+    state = given.get("state", [ApprovalState.WAITING.value])[-1]
+    if state not in states:
+        raise Refused(400, f"state={state!r} is not a state: use one of {', '.join(states)}")
+    try:
+        page = approvals.waiting(who, ApprovalState(state), given.get("cursor", [None])[-1])
+    except ValueError as error:
+        raise Refused(400, "cursor is not one that this list has returned: leave it out") from error
+    body: dict[str, Json] = {"approvals": [record.to_json() for record in page.approvals]}
+    return reply(200, body if page.cursor is None else {**body, "nextCursor": page.cursor})
+
+
+def _one(approvals: Approvals, who: Person, approval_id: str) -> HttpResponse:
+    return reply(200, _seen(approvals, who, approval_id).to_json())
+
+
+def _seen(approvals: Approvals, who: Person, approval_id: str) -> ApprovalRecord:
+    record = approvals.find(approval_id)
+    if record is None or not who.may_see(record):
+        if record is not None:
+            logger.info("approval %s: the caller %r is not in %r", approval_id, who.owner, record.audience)
+        raise Refused(404, "There is no such approval in your groups.")
+    return record
+
+
+def _decide(approvals: Approvals, who: Person, approval_id: str, request: HttpRequest) -> HttpResponse:
+    body = _body(request)
+    decision = decision_in(body, who.owner or "", str(body.get("from", "api")), request.source)
+    record = _seen(approvals, who, approval_id)
+    if not who.may_decide(record):
+        logger.info("approval %s: the requester %r must not decide it", approval_id, who.owner)
+        raise Refused(403, "The requester cannot decide an approval: another person has to.")
+    return decided(approvals, record, decision)
+
+
+def decided(approvals: Approvals, record: ApprovalRecord, decision: Decision) -> HttpResponse:
+    """Decide an approval. 200 with the record; 409 or 410 with the current record if it cannot be decided."""
+    try:
+        return reply(200, approvals.decide(record, decision).to_json())
+    except NotDecided as error:
+        current = error.current
+        if current.state is not ApprovalState.WAITING:
+            why = f"It is {current.state.value} already."
+        elif current.expired_at(approvals.store.now_ms()):
+            return reply(410, {"error": "It has expired.", "approval": current.to_json()})
+        else:
+            why = "digest is not that of the call: read the approval again."
+        return reply(409, {"error": why, "approval": current.to_json()})
+
+
+def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | None) -> Decision:
+    """The decision in the body of a request. Raises `Refused`, which names the field."""
+    choice, digest, reason = body.get("decision"), body.get("digest"), body.get("reason")
+    if choice not in ("approve", "deny"):
+        raise Refused(400, 'decision is missing: set it to "approve" or "deny"')
+    if not isinstance(digest, str) or not digest:
+        raise Refused(400, "digest is missing: send that of the approval that you saw")
+    if not (reason is None or isinstance(reason, str)):
+        raise Refused(400, "reason must be a text")
+    if reason is not None and len(reason) > MAX_REASON:
+        raise Refused(400, f"reason has {len(reason)} characters: shorten it to {MAX_REASON}")
+    if origin not in ORIGINS:
+        raise Refused(400, f"from={origin!r} is not possible: use one of {', '.join(ORIGINS)}")
+    return Decision(choice == "approve", digest, by, origin, source, reason or None)
+
+
+def _body(request: HttpRequest) -> Mapping[str, Json]:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, "Unsupported media type: send application/json")
+    if len(request.body) > MAX_BODY:
+        raise Refused(413, f"Content too large: at most {MAX_BODY} bytes")
+    try:
+        body = loads(request.body)
+    except ValueError as error:
+        raise Refused(400, f"The body is not JSON: {error}") from error
+    if not isinstance(body, Mapping):
+        raise Refused(400, "The body is not a JSON object")
+    return body

@@ -1,0 +1,86 @@
+"""Who may decide an approval, and what a decision does (docs/approvals.md, Who may decide)."""
+
+import logging
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from mcp_baton.exceptions import TaskNotFound
+from mcp_baton.protocol.http import ANONYMOUS
+from mcp_baton.server.approvals.audit import audit
+from mcp_baton.server.background.dispatching import wake
+from mcp_baton.server.definitions.labels import scopes_in
+from mcp_baton.server.services import Services
+from mcp_baton.tasks.approvals import ApprovalPage, ApprovalRecord, ApprovalState, Decision
+from mcp_baton.tasks.store import TaskStore
+
+logger = logging.getLogger(__name__)
+
+
+class Person(Struct, frozen=True):
+    """A caller of the approvals API. A caller without an identity and without scopes is in no audience."""
+
+    owner: str | None
+    audiences: frozenset[str]
+
+    def is_requester(self, record: ApprovalRecord) -> bool:
+        return self.owner == record.owner
+
+    def may_see(self, record: ApprovalRecord) -> bool:
+        return record.audience in self.audiences or self.is_requester(record)
+
+    def may_decide(self, record: ApprovalRecord) -> bool:
+        if self.is_requester(record):
+            return record.by_requester and self.owner != ANONYMOUS
+        return record.audience in self.audiences
+
+
+def person(services: Services, owner: str | None, claims: Mapping[str, object]) -> Person:
+    """The caller with its audiences: its scopes, and those for which the operator lists it (BATON_APPROVERS)."""
+    listed = {name for name, owners in services.settings.approvers.items() if owner in owners}
+    return Person(owner, scopes_in(claims) | (listed if owner != ANONYMOUS else set()))
+
+
+class Approvals(Struct, frozen=True):
+    """The approvals, for people who decide them.
+
+    Attributes:
+        store: The task store, for this request.
+    """
+
+    services: Services
+    store: TaskStore
+
+    def waiting(self, who: Person, state: ApprovalState, cursor: str | None) -> ApprovalPage:
+        """A page of the approvals in the caller's audiences, newest first, without those whose tasks have ended. Raises
+        `ValueError` for a cursor that no list has returned."""
+        page = self.store.approvals.list(sorted(who.audiences), state, cursor)
+        current = [self.current(record) for record in page.approvals]
+        return ApprovalPage([record for record in current if record.state is state], page.cursor)
+
+    def find(self, approval_id: str) -> ApprovalRecord | None:
+        record = self.store.approvals.get(approval_id)
+        return None if record is None else self.current(record)
+
+    def current(self, record: ApprovalRecord) -> ApprovalRecord:
+        """The approval, which is withdrawn if its task has ended."""
+        if record.task_id is None or not record.waits_at(self.store.now_ms()) or not self._is_over(record):
+            return record
+        withdrawn = self.store.approvals.withdraw(record)
+        if withdrawn.state is ApprovalState.WITHDRAWN:
+            audit(withdrawn, "withdrawn")
+        return withdrawn
+
+    def _is_over(self, record: ApprovalRecord) -> bool:
+        try:
+            return self.store.read_status(record.owner, record.task_id or "").status.terminal
+        except TaskNotFound:
+            return True
+
+    def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
+        """Decide an approval, and wake the background task that waits for it. Raises `NotDecided`."""
+        decided = self.store.approvals.decide(record.approval_id, decision)
+        audit(decided, decided.state.value)
+        if decided.job_id is not None:
+            wake(self.services, self.store, decided.owner, decided.job_id)
+        return decided

@@ -1,0 +1,284 @@
+"""The guard of tools with an approval: a call runs only with an approval of exactly this call (docs/approvals.md).
+
+`runner.run` calls `refused` for every function with an approval, whoever calls it.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping
+from hmac import digest as keyed_digest
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, convert, to_builtins
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.approvals.audit import audit
+from mcp_baton.server.execution import Execution
+from mcp_baton.server.schema.plain import to_json
+from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, is_field
+from mcp_baton.tasks.approvals import MOST_WAITING, ApprovalRecord, ApprovalState, ApprovalStore, TooManyWaiting
+from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.approval import MOST_SHOWN, SECRET, Approval, NotApproved, digest_of
+from mcp_baton.workflow.host import Failed, Failure, Place, Prepared
+from mcp_baton.workflow.keys import digest
+from mcp_baton.workflow.secrets import hidden_in
+
+if TYPE_CHECKING:
+    from mcp_baton.server.running.runner import BoundFunction, CallOptions
+
+logger = logging.getLogger(__name__)
+
+RUN, JOB = "run:", "job"
+"""The first characters of the names of attempts, in runs of workflows and in background tasks. Those of calls by
+clients begin with `call:`."""
+
+NOTIFY_AGAIN_MS: Final = 60_000
+"""After this time another process may notify people of an approval, if the first one died."""
+
+
+def refused(
+    execution: Execution, target: "BoundFunction[Any]", approval: Approval, prepared: Prepared, options: "CallOptions"
+) -> Failed | None:
+    """Why a call must not run now; `None` if it needs no approval, or has one, which is then marked as used."""
+    given = _whole(target.signature, prepared.bound)
+    if not approval.needs(given):
+        return None
+    place = options.attempt.place
+    if execution.store is None:
+        return _not_begun(f"{target.name} needs an approval, and this server has no task store: set BATON_TABLE")
+    if execution.owner is None:
+        return _not_begun(f"{target.name} needs an approval, and the caller has no identity")
+    if place.workflow is not None and place.task is None:
+        return _not_begun(
+            f"{target.name} needs an approval, and this run has no task: call {place.workflow.name} again"
+        )
+    call = _call_of(execution, execution.owner, target, approval, given, place)
+    by = place.by or f"call:{new_token()}"
+    gate = _Gate(execution, execution.store.approvals, call, place, by, options.variables)
+    try:
+        return gate.refusal()
+    except TooManyWaiting as error:
+        return _not_begun(f"{target.name} needs an approval, and none was requested: {error}")
+    except StoreError:
+        logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, target.name)
+        return _not_begun(f"{target.name} needs an approval, and the task store does not answer")
+
+
+def _not_begun(why: str) -> Failed:
+    return Failed(f"not begun: {why}. Nothing was run.", kind=Failure.NOT_BEGUN)
+
+
+def _whole(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
+    """The converted arguments of a call, with the defaults of those that are left out."""
+    defaults = {
+        it.name: it.default
+        for it in signature.parameters
+        if it.name not in bound and it.default is not NO_ANNOTATION and not is_field(it.default)
+    }
+    return {**defaults, **bound}
+
+
+def _call_of(
+    execution: Execution,
+    owner: str,
+    target: "BoundFunction[Any]",
+    approval: Approval,
+    given: Mapping[str, Any],
+    place: Place,
+) -> ApprovalRecord:
+    """The approval of a call as it would be requested now."""
+    tool = execution.server.tools[target.name]
+    published = {it.name: it.published for it in tool.signature.parameters}
+    arguments: dict[str, Json] = {published[name]: to_json(value) for name, value in given.items()}
+    hidden = _hidden(arguments, place)
+    shown: dict[str, Json] = {name: SECRET if name in hidden else value for name, value in arguments.items()}
+    message = approval.question(target.name, shown)
+    workflow, task_id = place.workflow, place.task.task_id if place.task else None
+    call_digest = digest_of(
+        {
+            "owner": owner,
+            "tool": target.name,
+            "inputSchema": tool.input_schema,
+            "arguments": {**arguments, **{name: _keyed(arguments[name], place) for name in hidden}},
+            "workflow": workflow.name if workflow else None,
+            "step": place.name,
+            "definition": place.step.fingerprint if place.step else None,
+            "task": task_id,
+            "audience": approval.audience,
+            "message": message,
+        }
+    )
+    now_ms = execution.now_ms()
+    return ApprovalRecord(
+        approval_id="",
+        digest=call_digest,
+        state=ApprovalState.WAITING,
+        tool=target.name,
+        arguments=_cut(shown),
+        message=message,
+        audience=approval.audience,
+        owner=owner,
+        asked_ms=now_ms,
+        until_ms=min(now_ms + round(approval.expires.total_seconds() * 1000), _task_ends_ms(execution, place)),
+        task_id=task_id,
+        workflow=workflow.name if workflow else None,
+        step=place.name,
+        by_requester=approval.by_requester,
+        job_id=execution.job_id,
+        notify_ms=now_ms + NOTIFY_AGAIN_MS if execution.services.notifies else 0,
+        base_url=execution.base_url,
+    )
+
+
+def _task_ends_ms(execution: Execution, place: Place) -> int:
+    """When the task of a call expires at the latest, epoch milliseconds. Workers extend the lives of their tasks."""
+    task = place.task
+    if task is None:
+        return sys.maxsize
+    longest_ms = 0 if execution.job_id is None else execution.services.settings.max_ttl_ms
+    return task.created_ms + max(task.ttl_ms, longest_ms)
+
+
+def _hidden(arguments: JsonObject, place: Place) -> frozenset[str]:
+    """The names of the arguments with a secret."""
+    if place.workflow is None or place.step is None:
+        return frozenset()
+    return hidden_in(arguments, place.step.arguments, place.workflow.secrets)
+
+
+def _keyed(value: Json, place: Place) -> str:
+    """A digest of a secret that its task's approvers cannot compute."""
+    key = f"{place.task.variables.get(SALT)} {place.task.task_id}" if place.task else ""
+    return keyed_digest(key.encode(), dumps(value).encode(), "sha256").hex()
+
+
+def _cut(shown: JsonObject) -> JsonObject:
+    """The arguments as people see them. If they are long, the longest texts are cut, and a digest stands for them."""
+    size = len(dumps(shown).encode())
+    if size <= MOST_SHOWN:
+        return shown
+    text = dumps(shown).encode()[:MOST_SHOWN].decode(errors="ignore")
+    return {"truncated": text, "bytes": size, "digest": digest(shown)}
+
+
+class _Gate(Struct, frozen=True):
+    """One call that needs an approval.
+
+    Attributes:
+        call: The approval as it would be requested now.
+        by: Names this attempt.
+        variables: The task's variables; `None` without a task.
+    """
+
+    execution: Execution
+    approvals: ApprovalStore
+    call: ApprovalRecord
+    place: Place
+    by: str
+    variables: TaskVariables | None
+
+    def refusal(self) -> Failed | None:
+        """Find the approval of this call, or request it. One that is approved is marked as used."""
+        mark, repeat, is_asked = self._mark(), 0, self.place.is_asked
+        if mark is not None and mark.digest == self.call.digest:
+            # If it was used, the outcome of that attempt is stored. So another call needs another approval.
+            repeat, is_asked = (mark.repeat, True) if mark.by in (None, self.by) else (mark.repeat + 1, False)
+        while True:
+            record, is_new = self._numbered(repeat, mark, is_asked=is_asked)
+            is_same = record.digest == self.call.digest
+            if is_same and self._is_usable(record) and record.used_by == self.by:
+                self._note(Mark(record.digest, repeat, self.by))
+                return None
+            if is_same and record.waits_at(self.call.asked_ms):
+                self._requested(record, is_new=is_new)
+                self._note(Mark(record.digest, repeat))
+                return _not_approved(record)
+            if is_same and record.state is ApprovalState.DENIED and self._stays_denied(record):
+                self._note(Mark(record.digest, repeat))
+                return _not_approved(record)
+            repeat, is_asked = repeat + 1, False  # this one was used, has expired, or was withdrawn
+
+    def _numbered(self, repeat: int, mark: "Mark | None", *, is_asked: bool) -> tuple[ApprovalRecord, bool]:
+        """The approval with this number, marked as used if that is possible; and whether it is new."""
+        record, is_new = None, False
+        if is_asked:
+            record = self._use(repeat, self.place.before)
+        if record is None:
+            record, is_new = self.approvals.ask(self.call, repeat, is_limited=self._is_limited(mark))
+        if self._is_usable(record) and record.used_by != self.by and self._may_use(record, mark):
+            record = self._use(repeat, record.used_by) or record
+        return record, is_new
+
+    def _use(self, repeat: int, before: str | None) -> ApprovalRecord | None:
+        record = self.approvals.use(self.call, repeat, self.by, before)
+        if record is not None and record.used_by == self.by and self._is_usable(record):
+            audit(record, "used")
+        return record
+
+    def _is_usable(self, record: ApprovalRecord) -> bool:
+        is_open = record.state is ApprovalState.APPROVED and not record.expired_at(self.execution.now_ms())
+        return is_open and record.digest == self.call.digest
+
+    def _may_use(self, record: ApprovalRecord, mark: "Mark | None") -> bool:
+        """Whether the approval is unused, or was used by an attempt that this one repeats: an earlier round of the same
+        call, or a run that died before it could store the outcome."""
+        if record.used_by is None or record.used_by == self.place.before:
+            return True
+        # A note about other arguments may have replaced the note about this approval.
+        is_known = mark is None or mark.digest == record.digest
+        return is_known and record.used_by.startswith(RUN) and self.by.startswith(RUN) and not self.place.is_item
+
+    def _stays_denied(self, record: ApprovalRecord) -> bool:
+        return record.task_id is not None or not record.expired_at(self.call.asked_ms)
+
+    def _is_limited(self, mark: "Mark | None") -> bool:
+        """Whether the waiting approvals of the task have to be counted. The first request of a step in a run cannot
+        exceed the limit, unless many run at the same time."""
+        place = self.place
+        if place.task is None:
+            return False
+        is_parallel = place.workflow is not None and place.workflow.parallel > MOST_WAITING
+        return mark is not None or place.is_item or is_parallel or not self.by.startswith((RUN, JOB))
+
+    def _requested(self, record: ApprovalRecord, *, is_new: bool) -> None:
+        if is_new:
+            audit(record, "requested")
+        if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
+            self.execution.approvals.append(record)
+
+    def _mark(self) -> "Mark | None":
+        stored = None if self.variables is None else self.variables.get(self._variable)
+        return None if stored is None else convert(stored, Mark)
+
+    def _note(self, mark: "Mark") -> None:
+        """Note the approval in the task. The note is stored with the outcome of the call, or not at all."""
+        if self.variables is not None and self.place.name is not None and not self.place.is_item:
+            self.variables.note(self._variable, to_builtins(mark))
+
+    @property
+    def _variable(self) -> str:
+        return f"{APPROVAL_PREFIX}{self.place.name}"
+
+
+class Mark(Struct, frozen=True, omit_defaults=True):
+    """What a task stores about the last approval of a step.
+
+    Attributes:
+        repeat: As in `ApprovalStore.ask`.
+        by: The attempt that has used it; `None` if it was only requested.
+    """
+
+    digest: str
+    repeat: int
+    by: str | None = None
+
+
+def _not_approved(record: ApprovalRecord) -> Failed:
+    expires_at, reason = timestamp(record.until_ms), None
+    if record.state is ApprovalState.DENIED:
+        reason = record.reason or ""
+    waits = NotApproved(record.approval_id, record.audience, record.message, expires_at, reason)
+    return Failed(waits.text(record.tool), kind=Failure.NOT_BEGUN, not_approved=waits)

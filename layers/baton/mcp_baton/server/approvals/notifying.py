@@ -1,0 +1,85 @@
+"""Notifications of approvals that wait for a person: functions of the author and an SNS topic (docs/approvals.md)."""
+
+import logging
+from collections.abc import Callable
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.execution import Execution
+from mcp_baton.tasks.approvals import ApprovalRecord
+from mcp_baton.telemetry import NOTIFICATIONS_FAILED
+
+logger = logging.getLogger(__name__)
+
+LINK_PATH: Final = "/approve"
+AGAIN_MS: Final = 60_000
+"""After this time another process notifies people, if this one dies before it has done so."""
+
+
+class ApprovalRequest(Struct, frozen=True):
+    """An approval that waits for a person.
+
+    Attributes:
+        record: As `GET /approvals/<id>` shows it.
+        link: The address of a page that decides the approval without further credentials; `None` if links are off, or
+            if the address of the API is not known (BATON_BASE_URL).
+    """
+
+    record: JsonObject
+    link: str | None = None
+
+
+type ApprovalListener = Callable[[ApprovalRequest], object]
+
+
+def link_digest(token: str) -> str:
+    return sha256(token.encode()).hexdigest()
+
+
+def notify(execution: Execution) -> None:
+    """Notify people of the approvals that this request or job has asked for. A failure is logged and counted, and the
+    next process that meets the waiting approval tries again."""
+    while execution.approvals:
+        record = execution.approvals.pop()
+        try:
+            _notify(execution, record)
+        except Exception:
+            logger.exception("approval %s: people could not be notified; it is tried again", record.approval_id)
+            execution.services.telemetry.add(NOTIFICATIONS_FAILED)
+
+
+def _notify(execution: Execution, record: ApprovalRecord) -> None:
+    services, store, now_ms = execution.services, execution.store, execution.now_ms()
+    if store is None:
+        return
+    if record.notify_ms < now_ms:  # the process that has requested the approval died
+        again_ms = now_ms + AGAIN_MS
+        if not store.approvals.notified(record, again_ms):
+            return
+        record = replace(record, notify_ms=again_ms)
+    request = ApprovalRequest(record.to_json(), _link(execution, record))
+    for listener in services.server.approval_listeners:
+        listener(request)
+    if services.publisher is not None:
+        members: dict[str, Json] = {"approval": request.record}
+        services.publisher.publish(dumps(members if request.link is None else {**members, "link": request.link}))
+    try:
+        store.approvals.notified(record, 0)
+    except StoreError:
+        logger.warning("approval %s: people may be notified again", record.approval_id, exc_info=True)
+
+
+def _link(execution: Execution, record: ApprovalRecord) -> str | None:
+    """A new link that decides this approval. Only a digest of its token is stored."""
+    base_url = record.base_url or execution.base_url
+    if not execution.services.settings.approval_links or not base_url or execution.store is None:
+        return None
+    token = token_urlsafe(32)
+    execution.store.approvals.add_link(record, link_digest(token))
+    return f"{base_url}{LINK_PATH}/{token}"

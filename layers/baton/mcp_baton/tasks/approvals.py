@@ -1,0 +1,207 @@
+"""Approvals: what was asked of which people, and what they decided (docs/approvals.md).
+
+An approval is bound to one call by a digest. It is requested once, decided once and used once. Its record is kept for
+an audit after the task has ended.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import timestamp
+
+MOST_WAITING: Final = 20
+"""Approvals of one task that may wait at the same time."""
+
+MOST_REPEATS: Final = 256
+"""How often an approval of the same call can be requested."""
+
+MAX_REASON: Final = 500
+"""Characters of a decider's reason."""
+
+
+class ApprovalState(StrEnum):
+    WAITING = "waiting"
+    APPROVED = "approved"
+    DENIED = "denied"
+    WITHDRAWN = "withdrawn"
+
+
+class ApprovalRecord(Struct, frozen=True):
+    """An approval as it is stored. Times are epoch milliseconds.
+
+    Attributes:
+        approval_id: Cannot be guessed. It names the item, but no credential.
+        digest: Of the call: SHA-256, hex. A decision and a use must have the same digest.
+        arguments: As people see them: without secrets, and cut if they are long.
+        message: The question to the people.
+        owner: Who requested it.
+        task_id: The task of the call; `None` for a call without a task.
+        job_id: The background task that waits for the decision, if one does.
+        decided_from: `api`, `page`, `link` or `cli`.
+        source: The address that the decision came from.
+        used_by: Names the attempt that has used it.
+        notify_ms: When the people may be notified again; 0 once they were.
+        base_url: The address of the API at which it was requested, for links; empty if it is not known.
+    """
+
+    approval_id: str
+    digest: str
+    state: ApprovalState
+    tool: str
+    arguments: JsonObject
+    message: str
+    audience: str
+    owner: str
+    asked_ms: int
+    until_ms: int
+    task_id: str | None = None
+    workflow: str | None = None
+    step: str | None = None
+    by_requester: bool = False
+    job_id: str | None = None
+    decided_ms: int | None = None
+    decided_by: str | None = None
+    decided_from: str | None = None
+    source: str | None = None
+    reason: str | None = None
+    used_ms: int | None = None
+    used_by: str | None = None
+    notify_ms: int = 0
+    base_url: str = ""
+
+    def expired_at(self, now_ms: int) -> bool:
+        return self.until_ms <= now_ms
+
+    def waits_at(self, now_ms: int) -> bool:
+        return self.state is ApprovalState.WAITING and not self.expired_at(now_ms)
+
+    def to_json(self) -> dict[str, Json]:
+        """The record as people and clients see it. Members without a value are left out."""
+        members: dict[str, Json] = {
+            "approvalId": self.approval_id,
+            "state": self.state.value,
+            "digest": self.digest,
+            "tool": self.tool,
+            "arguments": self.arguments,
+            "message": self.message,
+            "audience": self.audience,
+            "owner": self.owner,
+            "task": self.task_id,
+            "workflow": self.workflow,
+            "step": self.step,
+            "askedAt": timestamp(self.asked_ms),
+            "expiresAt": timestamp(self.until_ms),
+            "decidedAt": None if self.decided_ms is None else timestamp(self.decided_ms),
+            "decidedBy": self.decided_by,
+            "decidedFrom": self.decided_from,
+            "sourceAddress": self.source,
+            "reason": self.reason,
+            "usedAt": None if self.used_ms is None else timestamp(self.used_ms),
+            "usedBy": self.used_by,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
+
+class Decision(Struct, frozen=True):
+    """A person's decision.
+
+    Attributes:
+        digest: That of the call that the person saw.
+        by: The person's identity, as the authorizer gives it.
+        origin: `api`, `page`, `link` or `cli`.
+        source: The address that it came from.
+    """
+
+    approves: bool
+    digest: str
+    by: str
+    origin: str
+    source: str | None = None
+    reason: str | None = None
+
+
+class NotDecided(StoreError):
+    """The approval cannot be decided: it was decided, has expired, was withdrawn, or has another digest. Contains the
+    current record."""
+
+    def __init__(self, current: ApprovalRecord) -> None:
+        super().__init__(f"the approval {current.approval_id} cannot be decided")
+        self.current = current
+
+
+class TooManyWaiting(StoreError):
+    """Too many approvals of the task wait, or the same call was requested too often. Nothing was written."""
+
+
+class ApprovalPage(Struct, frozen=True):
+    """A page of a list, newest first; `cursor` is `None` on the last page."""
+
+    approvals: Sequence[ApprovalRecord]
+    cursor: str | None = None
+
+
+class ApprovalStore(Protocol):
+    """Stores approvals. Each method is one conditional write or one read, unless it says otherwise.
+
+    Every method raises `StoreUnavailable` if the store does not respond, and writes raise `OutcomeUnknown` if all
+    responses were lost.
+    """
+
+    def ask(self, new: ApprovalRecord, repeat: int, *, is_limited: bool) -> tuple[ApprovalRecord, bool]:
+        """Request an approval: one `PutItem`. `new.approval_id` is replaced.
+
+        Args:
+            repeat: Counts the requests of the same call, from 0.
+            is_limited: Whether to count the waiting approvals of the task before: one more `Query`.
+
+        Returns:
+            The new record, or the one that exists for this call and number; and whether it is new.
+
+        Raises:
+            TooManyWaiting: the task has `MOST_WAITING` approvals that wait.
+        """
+
+    def use(self, call: ApprovalRecord, repeat: int, by: str, before: str | None = None) -> ApprovalRecord | None:
+        """Mark the approval of a call as used by an attempt, if it is approved, has not expired, and is not used: one
+        `UpdateItem`.
+
+        Args:
+            call: Has the digest and the task of the call.
+            before: The attempt that has used it and that this one repeats.
+
+        Returns:
+            The record. It is used if `used_by` is `by`. `None` if there is none.
+        """
+
+    def get(self, approval_id: str) -> ApprovalRecord | None:
+        """Read an approval: one strongly consistent `GetItem`."""
+
+    def list(self, audiences: Sequence[str], state: ApprovalState, cursor: str | None = None) -> ApprovalPage:
+        """Read a page of the approvals of these audiences, newest first: one `Query` for each audience and one
+        `GetItem` for each approval. Expired ones are left out of those that wait. Raises `ValueError` if the cursor is
+        not one of this store."""
+
+    def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
+        """Decide an approval: one `UpdateItem`.
+
+        Raises:
+            NotDecided: it does not wait, has expired, or has another digest.
+        """
+
+    def withdraw(self, record: ApprovalRecord) -> ApprovalRecord:
+        """Withdraw a waiting approval, because its task has ended: one `UpdateItem`. Returns the current record."""
+
+    def notified(self, record: ApprovalRecord, notify_ms: int) -> bool:
+        """Set when the people may be notified again, 0 for never: one `UpdateItem`. Returns whether the record still
+        had `record.notify_ms`, so that of several processes one notifies."""
+
+    def add_link(self, record: ApprovalRecord, digest: str) -> None:
+        """Store that a link decides this approval, by the digest of the link's token: one `PutItem`."""
+
+    def linked(self, digest: str) -> ApprovalRecord | None:
+        """The approval that a link decides: two `GetItem`. `None` if there is none or it has expired."""

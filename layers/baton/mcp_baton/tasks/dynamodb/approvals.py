@@ -1,0 +1,305 @@
+"""Approvals in the table of the tasks, one item for each (docs/storage.md, Approvals)."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.approvals import (
+    MOST_REPEATS,
+    MOST_WAITING,
+    ApprovalPage,
+    ApprovalRecord,
+    ApprovalState,
+    Decision,
+    NotDecided,
+    TooManyWaiting,
+)
+from mcp_baton.tasks.dynamodb.attributes import Item, decode, encode_json
+from mcp_baton.tasks.dynamodb.expressions import Update, first_token
+from mcp_baton.tasks.dynamodb.items import expired, number
+from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
+from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.texts import to_text
+
+LISTS: Final = "lists"
+"""The index of the table: items that are in a list (`listed_in`), sorted by `listed_at`. It has only their keys."""
+
+PREFIX: Final = "APPROVAL#"
+LINK_PREFIX: Final = "LINK#"
+LINK_KEY: Final = "LINK"
+PAGE_SIZE: Final = 25
+COMPRESS_OVER_BYTES: Final = 1_024
+KEY_CHARACTERS: Final = 16
+"""Hex digits of each of the three parts of an id: the task, the call, and 64 random bits."""
+
+REPEAT_CHARACTERS: Final = 2
+DAY_MS: Final = 86_400_000
+
+FIXED: Final = (
+    *("digest", "tool", "arguments", "message", "audience", "owner", "asked_ms", "until_ms", "task_id", "workflow"),
+    *("step", "by_requester", "job_id", "base_url"),
+)
+"""The fields of a record that never change. They are one JSON text."""
+
+DECIDED: Final = ("decided_ms", "decided_by", "decided_from", "source", "reason")
+
+
+class DynamoDBApprovalStore:
+    """An `ApprovalStore`: `pk` = `APPROVAL#<task>`, `sk` = `<call><number>`.
+
+    Args:
+        audit_days: How long a record is kept after it has expired.
+    """
+
+    def __init__(self, table: TaskTable, audit_days: int) -> None:
+        self._table = table
+        self._audit_ms = audit_days * DAY_MS
+
+    def ask(self, new: ApprovalRecord, repeat: int, *, is_limited: bool) -> tuple[ApprovalRecord, bool]:
+        if repeat >= MOST_REPEATS:
+            raise TooManyWaiting(f"this call was requested {MOST_REPEATS} times already")
+        place, now_ms, token = _key_text(new, repeat), self._table.clock_ms(), new_token()
+        if is_limited and self._waiting_of_task(place[:KEY_CHARACTERS], now_ms) >= MOST_WAITING:
+            raise TooManyWaiting(f"{MOST_WAITING} approvals of this task wait already")
+        new = replace(new, approval_id=place + os.urandom(KEY_CHARACTERS // 2).hex())
+        item: Item = {
+            **_key(new.approval_id),
+            "approval_id": {"S": new.approval_id},
+            "state": {"S": new.state.value},
+            "digest": {"S": new.digest},
+            "until": {"N": str(new.until_ms)},
+            "notify": {"N": str(new.notify_ms)},
+            "record": encode_json("the approval", {name: getattr(new, name) for name in FIXED}, COMPRESS_OVER_BYTES),
+            "expires_at": {"N": str((new.until_ms + self._audit_ms) // 1000)},
+            **_listed(new),
+            **first_token(now_ms, token),
+        }
+        try:
+            self._table.put(item, token, CREATE)
+        except ConditionFailed as failure:
+            if failure.item is None:
+                raise StoreError("the approval was deleted while it was requested") from failure
+            return to_approval(failure.item), False
+        return new, True
+
+    def _waiting_of_task(self, task: str, now_ms: int) -> int:
+        pages = self._pages(
+            {
+                "KeyConditionExpression": "pk=:pk",
+                "FilterExpression": "#state=:waiting AND #until>:now",
+                "ExpressionAttributeNames": {"#state": "state", "#until": "until"},
+                "ExpressionAttributeValues": {
+                    ":pk": {"S": PREFIX + task},
+                    ":waiting": {"S": ApprovalState.WAITING.value},
+                    ":now": {"N": str(now_ms)},
+                },
+                "Select": "COUNT",
+                "ConsistentRead": True,
+            }
+        )
+        return sum(page["Count"] for page in pages)
+
+    def use(self, call: ApprovalRecord, repeat: int, by: str, before: str | None = None) -> ApprovalRecord | None:
+        now_ms = self._table.clock_ms()
+        update = Update(new_token(), now_ms)
+        update.require(f"{update.name('state')}={update.text(ApprovalState.APPROVED)}")
+        update.require(f"{update.name('digest')}={update.text(call.digest)}")
+        update.require(f"{update.name('until')}>{update.number(now_ms)}")
+        used_by = update.name("used_by")
+        first = f"attribute_not_exists({used_by})"
+        update.require(first if before is None else f"({first} OR {used_by}={update.text(before)})")
+        update.set(used_by, update.value({"S": by}))
+        update.set(update.name("used_ms"), update.number(now_ms))
+        try:
+            return to_approval(self._table.update(_key(_key_text(call, repeat)), update, CREATE))
+        except ConditionFailed as failure:
+            return None if failure.item is None else to_approval(failure.item)
+
+    def get(self, approval_id: str) -> ApprovalRecord | None:
+        item = self._table.get(_key(approval_id)) if is_approval_id(approval_id) else None
+        found = None if item is None or expired(item, self._table.clock_ms()) else to_approval(item)
+        return found if found is not None and found.approval_id == approval_id else None
+
+    def list(self, audiences: Sequence[str], state: ApprovalState, cursor: str | None = None) -> ApprovalPage:
+        if cursor is not None and not is_approval_id(cursor.partition("#")[2]):
+            raise ValueError("the cursor is not one of this list")
+        found: dict[str, ApprovalRecord] = {}
+        for audience in audiences:
+            listed = self._listed_in(_list_name(state, audience), cursor)
+            found |= dict(islice(self._current(listed, state), PAGE_SIZE + 1))
+        newest = sorted(found, reverse=True)
+        page = [found[at] for at in newest[:PAGE_SIZE]]
+        return ApprovalPage(page, newest[PAGE_SIZE - 1] if len(newest) > PAGE_SIZE else None)
+
+    def _listed_in(self, name: str, cursor: str | None) -> Iterator[Item]:
+        """The keys of the items in a list, newest first."""
+        values: Item = {":list": {"S": name}} if cursor is None else {":list": {"S": name}, ":at": {"S": cursor}}
+        pages = self._pages(
+            {
+                "IndexName": LISTS,
+                "KeyConditionExpression": "listed_in=:list" + ("" if cursor is None else " AND listed_at<:at"),
+                "ExpressionAttributeValues": values,
+                "ScanIndexForward": False,
+                "Limit": PAGE_SIZE + 1,
+            }
+        )
+        for page in pages:
+            yield from cast("list[Item]", page["Items"])
+
+    def _current(self, listed: Iterable[Item], state: ApprovalState) -> Iterator[tuple[str, ApprovalRecord]]:
+        """The approvals in a list that belong there. The index may be a moment old."""
+        now_ms = self._table.clock_ms()
+        for keys in listed:
+            item = self._table.get({"pk": keys["pk"], "sk": keys["sk"]})
+            record = None if item is None else to_approval(item)
+            if record is None or record.state is not state:
+                continue
+            if state is ApprovalState.WAITING and record.expired_at(now_ms):
+                self._unlist(record)
+                continue
+            yield _listed_at(record), record
+
+    def _unlist(self, record: ApprovalRecord) -> None:
+        """Remove an expired approval from the list of those that wait, so that no further reader has to skip it."""
+        update = self._change(record.approval_id, None)
+        update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
+        update.remove(update.name("listed_in"))
+        update.remove(update.name("listed_at"))
+        self._apply(record, update)
+
+    def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
+        record = self.get(approval_id)
+        if record is None:
+            raise StoreError("there is no such approval")
+        now_ms = self._table.clock_ms()
+        state = ApprovalState.APPROVED if decision.approves else ApprovalState.DENIED
+        update = self._change(approval_id, new_token())
+        update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
+        update.require(f"{update.name('digest')}={update.text(decision.digest)}")
+        update.require(f"{update.name('until')}>{update.number(now_ms)}")
+        decided: JsonObject = {
+            "decided_ms": now_ms,
+            "decided_by": decision.by,
+            "decided_from": decision.origin,
+            "source": decision.source,
+            "reason": decision.reason,
+        }
+        update.set(update.name("state"), update.text(state))
+        update.set(update.name("decided"), update.value(encode_json("the decision", decided, COMPRESS_OVER_BYTES)))
+        update.set(update.name("listed_in"), update.text(_list_name(state, record.audience)))
+        try:
+            return to_approval(self._table.update(_key(approval_id), update, WRITE))
+        except ConditionFailed as failure:
+            raise NotDecided(record if failure.item is None else to_approval(failure.item)) from failure
+
+    def withdraw(self, record: ApprovalRecord) -> ApprovalRecord:
+        update = self._change(record.approval_id, new_token())
+        update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
+        update.set(update.name("state"), update.text(ApprovalState.WITHDRAWN))
+        update.set(update.name("listed_in"), update.text(_list_name(ApprovalState.WITHDRAWN, record.audience)))
+        return self._apply(record, update)
+
+    def notified(self, record: ApprovalRecord, notify_ms: int) -> bool:
+        update = self._change(record.approval_id, None)
+        update.require(f"{update.name('notify')}={update.number(record.notify_ms)}")
+        update.set(update.name("notify"), update.number(notify_ms))
+        return self._apply(record, update).notify_ms == notify_ms
+
+    def add_link(self, record: ApprovalRecord, digest: str) -> None:
+        token = new_token()
+        item: Item = {
+            **_link_key(digest),
+            "approval_id": {"S": record.approval_id},
+            "expires_at": {"N": str(-(-record.until_ms // 1000))},
+            **first_token(self._table.clock_ms(), token),
+        }
+        try:
+            self._table.put(item, token, CREATE)
+        except ConditionFailed as failure:
+            raise StoreError("the link's token is taken") from failure
+
+    def linked(self, digest: str) -> ApprovalRecord | None:
+        item = self._table.get(_link_key(digest))
+        if item is None or expired(item, self._table.clock_ms()):
+            return None
+        return self.get(item["approval_id"]["S"])
+
+    def _change(self, approval_id: str, token: str | None) -> Update:
+        update = Update(token, self._table.clock_ms())
+        update.require(f"{update.name('approval_id')}={update.text(approval_id)}")
+        return update
+
+    def _apply(self, record: ApprovalRecord, update: Update) -> ApprovalRecord:
+        """Make a write that may come too late. Returns the current record."""
+        try:
+            return to_approval(self._table.update(_key(record.approval_id), update, WRITE))
+        except ConditionFailed as failure:
+            return record if failure.item is None else to_approval(failure.item)
+
+    def _pages(self, request: dict[str, Any]) -> Iterator[Any]:
+        request = {"TableName": self._table.name, **request}
+        while True:
+            page = self._table.query(cast("Any", request))
+            yield page
+            if "LastEvaluatedKey" not in page:
+                return
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+
+def is_approval_id(text: str) -> bool:
+    """Whether a text has the form of an approval's id. If it has not, the table is not read."""
+    return len(text) == 3 * KEY_CHARACTERS + REPEAT_CHARACTERS and not text.strip("0123456789abcdef")
+
+
+def to_approval(item: Item) -> ApprovalRecord:
+    """The approval in an item. Raises `StoreError` if the item is damaged."""
+    try:
+        fixed = cast("dict[str, Any]", decode(item["record"]))
+        decided = cast("dict[str, Any]", decode(item["decided"])) if "decided" in item else {}
+        return ApprovalRecord(
+            **{name: fixed[name] for name in FIXED},
+            **{name: decided[name] for name in DECIDED if name in decided},
+            approval_id=item["approval_id"]["S"],
+            state=ApprovalState(item["state"]["S"]),
+            used_ms=number(item, "used_ms") if "used_ms" in item else None,
+            used_by=item["used_by"]["S"] if "used_by" in item else None,
+            notify_ms=number(item, "notify"),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the item {item.get('pk')} is damaged: {error}") from error
+
+
+def _key_text(call: ApprovalRecord, repeat: int) -> str:
+    """The part of an id that names the item: the task, the call and the number."""
+    from hashlib import sha256
+
+    # Calls without a task have no common partition.
+    task = sha256((call.task_id or call.digest).encode()).hexdigest()[:KEY_CHARACTERS]
+    return f"{task}{call.digest[:KEY_CHARACTERS]}{repeat:0{REPEAT_CHARACTERS}x}"
+
+
+def _key(approval_id: str) -> Item:
+    call = approval_id[KEY_CHARACTERS : 2 * KEY_CHARACTERS + REPEAT_CHARACTERS]
+    return {"pk": {"S": PREFIX + approval_id[:KEY_CHARACTERS]}, "sk": {"S": call}}
+
+
+def _link_key(digest: str) -> Item:
+    return {"pk": {"S": LINK_PREFIX + digest}, "sk": {"S": LINK_KEY}}
+
+
+def _list_name(state: ApprovalState, audience: str) -> str:
+    return f"APPROVALS#{state.value}#{to_text(audience)}"
+
+
+def _listed_at(record: ApprovalRecord) -> str:
+    return f"{record.asked_ms:015d}#{record.approval_id}"
+
+
+def _listed(record: ApprovalRecord) -> Item:
+    listed_in = _list_name(record.state, record.audience)
+    return {"listed_in": {"S": listed_in}, "listed_at": {"S": _listed_at(record)}}

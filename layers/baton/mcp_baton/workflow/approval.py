@@ -1,0 +1,135 @@
+"""`Approval`: a call that a person must approve before it runs (docs/approvals.md)."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from msgspec import Struct
+
+from mcp_baton.exceptions import RegistrationError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.workflow.keys import canonical_text
+from mcp_baton.workflow.quoting import one_line, quoted_error
+from mcp_baton.workflow.sources import fill, placeholders
+
+LONGEST: Final = timedelta(days=400)
+MAX_MESSAGE: Final = 1_000
+"""Characters of a message with its values."""
+
+MOST_SHOWN: Final = 8_192
+"""Bytes of a call's arguments, as JSON, that people see."""
+
+SECRET: Final = "<secret>"  # noqa: S105 - stands for a secret
+"""What people see instead of an argument with a secret."""
+
+
+class Approval(Struct, frozen=True):
+    """A person must approve a call before it runs.
+
+    Attributes:
+        audience: The group that may decide: callers with a scope of this name, and those whom the operator lists
+            (docs/approvals.md, Who may decide).
+        message: The question to the person. `{name}` is replaced by the tool's argument as JSON.
+        when: Receives the converted arguments by name and returns whether this call needs an approval. If it raises,
+            the call needs one. By default, each call needs one.
+        expires: How long the approval can be decided and used.
+        by_requester: Whether the requester may decide, too.
+
+    Raises:
+        RegistrationError: a value is invalid; the message names the field and the remedy.
+    """
+
+    audience: str
+    message: str | None = None
+    when: Callable[..., object] | None = None
+    expires: timedelta = timedelta(hours=24)
+    by_requester: bool = False
+
+    def __post_init__(self) -> None:
+        audience: object = self.audience
+        if not isinstance(audience, str) or audience.split() != [audience] or not audience.isprintable():
+            raise _wrong("audience", audience, "the name of a group, without spaces, such as 'refunds'")
+        if not (self.message is None or (isinstance(self.message, str) and self.message)):
+            raise _wrong("message", self.message, "a text such as 'Refund {amount} EUR?', or leave it out")
+        if not (self.when is None or callable(self.when)):
+            raise _wrong("when", self.when, "a function of the arguments, such as lambda amount, **_: amount > 100")
+        if not isinstance(self.expires, timedelta) or not timedelta(seconds=1) <= self.expires <= LONGEST:
+            raise _wrong("expires", self.expires, f"a timedelta from one second to {LONGEST.days} days")
+        if not isinstance(self.by_requester, bool):
+            raise _wrong("by_requester", self.by_requester, "True or False")
+
+    def needs(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call with these converted arguments needs an approval."""
+        if self.when is None:
+            return True
+        try:
+            return bool(self.when(**arguments))
+        except Exception:  # noqa: BLE001 - code of the author; the safe answer is that a person decides
+            return True
+
+    def question(self, tool: str, arguments: JsonObject) -> str:
+        """The message with its values."""
+        template = f"Run {tool}?" if self.message is None else self.message
+        values = {name: _shown(arguments.get(name)) for name in placeholders(template)}
+        text = fill(template, values)
+        return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} …"
+
+    def unknown_names(self, parameters: frozenset[str]) -> list[str]:
+        """The names in the message that are not parameters of the tool."""
+        return sorted(placeholders(self.message or "") - parameters)
+
+
+def _wrong(field: str, value: object, remedy: str) -> RegistrationError:
+    return RegistrationError(f"Approval({field}={value!r}): give {remedy}")
+
+
+def _shown(value: Json) -> str:
+    return value if isinstance(value, str) and one_line(value) == f'"{value}"' else one_line(value)
+
+
+def digest_of(members: JsonObject) -> str:
+    """The SHA-256 digest of a value's canonical JSON, hex. Equal values have equal digests."""
+    from hashlib import sha256
+
+    return sha256(canonical_text(members).encode()).hexdigest()
+
+
+class NotApproved(Struct, frozen=True):
+    """A call that did not run, because a person has not approved it.
+
+    Attributes:
+        expires_at: Until when it can be decided, ISO 8601 in UTC.
+        reason: Why it was denied, in the decider's words; `None` while it waits.
+    """
+
+    approval_id: str
+    audience: str
+    message: str
+    expires_at: str
+    reason: str | None = None
+
+    @property
+    def is_denied(self) -> bool:
+        return self.reason is not None
+
+    def text(self, tool: str) -> str:
+        """What a model and its user read about a call of this tool."""
+        if self.is_denied:
+            return f"{tool} was not run: {self.denied()}"
+        return f"{tool} was not run: {self.waits()} After the approval, make the same call again."
+
+    def waits(self) -> str:
+        """What waits, as a part of a sentence after "it was not run:"."""
+        return (
+            f"it waits for an approval: {quoted_error(self.message)}. A person of the group {self.audience!r} can "
+            f"decide it until {self.expires_at}. You cannot decide it. Tell the user what was requested, from whom, "
+            f"and until when (approval {self.approval_id})."
+        )
+
+    def denied(self) -> str:
+        """What was denied, in the same way."""
+        why = f" The reason: {quoted_error(self.reason)}." if self.reason else ""
+        return (
+            f"a person of the group {self.audience!r} denied it: {quoted_error(self.message)}.{why} Do not make the "
+            "same call again. Tell the user."
+        )
