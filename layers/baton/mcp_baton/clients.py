@@ -1,7 +1,7 @@
 """Clients of AWS with timeouts that leave time for a reply. botocore is imported with the first client."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject, dumps
@@ -129,15 +129,8 @@ class LambdaDispatcher:
             raise NotDispatched(f"BATON_WORKER={self._worker} could not be invoked: {cause}") from error
 
 
-class Publisher(Protocol):
-    """Publishes messages for people who decide approvals."""
-
-    def publish(self, message: str) -> None:
-        """Publish a JSON text. Raises if it was not accepted."""
-
-
 class TopicPublisher:
-    """Publishes to an SNS topic (docs/approvals.md, Notifications).
+    """Publishes to an SNS topic (docs/approvals.md, Notifications). Implements `tasks.approvals.Publisher`.
 
     Args:
         topic: The topic's ARN.

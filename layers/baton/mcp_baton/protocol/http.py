@@ -27,7 +27,7 @@ class HttpRequest(Struct, frozen=True):
         headers: Names are in lower case. Values of a repeated header are joined by `", "`.
         owner: The authenticated identity; `None` for an unauthenticated caller.
         claims: The authorizer's claims about the caller. Scopes are a space-separated text or a list.
-        query: The query string, without the question mark.
+        query: The parameters of the query string.
         base_url: The public address of the API, from the host's own data; empty if it is not known.
         source: The address of the caller, in the same way.
     """
@@ -38,7 +38,7 @@ class HttpRequest(Struct, frozen=True):
     body: bytes
     owner: str | None
     claims: Mapping[str, object] = field(default_factory=dict)
-    query: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
     base_url: str = ""
     source: str | None = None
 

@@ -15,7 +15,7 @@ from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Telemetry
 
 if TYPE_CHECKING:
-    from mcp_baton.clients import Publisher
+    from mcp_baton.tasks.approvals import Publisher
     from mcp_baton.tasks.jobs import Dispatcher
 
 

@@ -205,3 +205,10 @@ class ApprovalStore(Protocol):
 
     def linked(self, digest: str) -> ApprovalRecord | None:
         """The approval that a link decides: two `GetItem`. `None` if there is none or it has expired."""
+
+
+class Publisher(Protocol):
+    """Publishes messages for the people who decide approvals."""
+
+    def publish(self, message: str) -> None:
+        """Publish a JSON text. Raises an error of the service if it was not accepted."""

@@ -8,7 +8,6 @@ import base64
 import binascii
 from collections.abc import Mapping
 from typing import Any, Protocol
-from urllib.parse import urlencode
 
 from mcp_baton.exceptions import EventError
 from mcp_baton.protocol.http import HttpResponse
@@ -21,7 +20,7 @@ class HttpEvent(Protocol):
 
     Attributes:
         path: The path without the stage and without the base path of a custom domain.
-        query: The query string, without the question mark.
+        query: The parameters of the query string. Of a repeated parameter, one value.
         headers: Names are in lower case. Values of a repeated header are joined by `", "`.
         body: `None` if the body is not valid base64 or UTF-8. That is the client's mistake.
         request_context: What API Gateway knows of the request: authorizer, identity, request id. Clients can only
@@ -30,7 +29,7 @@ class HttpEvent(Protocol):
 
     method: str
     path: str
-    query: str
+    query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes | None
     request_context: Mapping[str, object]
@@ -58,7 +57,7 @@ class RestApiEvent:
         self.method = _text(event, "httpMethod")
         # `path` includes the base path of a custom domain. `resource` does not, but it can be `$default`.
         self.path = _filled_path(event) or _text(event, "path")
-        self.query = urlencode(_mapping(event, "multiValueQueryStringParameters"), doseq=True)
+        self.query = _query(event)
         # API Gateway sends each header in both members.
         several = _mapping(event, "multiValueHeaders")
         single = {name: value for name, value in _mapping(event, "headers").items() if several.get(name) is None}
@@ -77,8 +76,7 @@ class HttpApiEvent:
         self.request_context = _mapping(event, "requestContext")
         self.method = _text(_mapping(self.request_context, "http"), "method")
         self.path = self._path(event)
-        query = event.get("rawQueryString")
-        self.query = query if isinstance(query, str) else ""
+        self.query = _query(event)
         cookies = _header_text("cookie", event.get("cookies") or [], "; ")
         self.headers: Mapping[str, str] = {
             **_joined(_mapping(event, "headers")),
@@ -108,8 +106,13 @@ def _filled_path(event: Mapping[str, object]) -> str | None:
         return None
     for name, value in values.items():
         if isinstance(value, str):
-            pattern = pattern.replace(f"{{{name}}}", value).replace(f"{{{name}+}}", value)
+            pattern = pattern.replace(f"{{{name}}}", value)
     return _literal_path(pattern)
+
+
+def _query(event: Mapping[str, object]) -> Mapping[str, str]:
+    given = _mapping(event, "queryStringParameters")
+    return {name: value for name, value in given.items() if isinstance(value, str)}
 
 
 def _literal_path(pattern: object) -> str | None:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import parse_qs
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
@@ -59,14 +58,13 @@ def _answer(approvals: Approvals, request: HttpRequest, who: Person) -> HttpResp
     return HttpResponse(405, {**refused.headers, "Allow": allowed}, refused.body)
 
 
-def _list(approvals: Approvals, who: Person, query: str) -> HttpResponse:
-    given = parse_qs(query, keep_blank_values=True)
+def _list(approvals: Approvals, who: Person, query: Mapping[str, str]) -> HttpResponse:
     states = [state.value for state in ApprovalState]
-    state = given.get("state", [ApprovalState.WAITING.value])[-1]
+    state = query.get("state", ApprovalState.WAITING.value)
     if state not in states:
         raise Refused(400, f"state={state!r} is not a state: use one of {', '.join(states)}")
     try:
-        page = approvals.waiting(who, ApprovalState(state), given.get("cursor", [None])[-1])
+        page = approvals.waiting(who, ApprovalState(state), query.get("cursor"))
     except ValueError as error:
         raise Refused(400, "cursor is not one that this list has returned: leave it out") from error
     body: dict[str, Json] = {"approvals": [record.to_json() for record in page.approvals]}

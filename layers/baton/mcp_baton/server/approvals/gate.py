@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from hmac import digest as keyed_digest
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct, convert, to_builtins
 
@@ -22,12 +22,9 @@ from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import APPROVAL_PREFIX, SALT, timestamp
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.approval import MOST_SHOWN, SECRET, Approval, NotApproved, digest_of
-from mcp_baton.workflow.host import Failed, Failure, Place, Prepared
+from mcp_baton.workflow.host import Failed, Failure, Place
 from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.secrets import hidden_in
-
-if TYPE_CHECKING:
-    from mcp_baton.server.running.runner import BoundFunction, CallOptions
 
 logger = logging.getLogger(__name__)
 
@@ -40,31 +37,38 @@ NOTIFY_AGAIN_MS: Final = 60_000
 
 
 def refused(
-    execution: Execution, target: "BoundFunction[Any]", approval: Approval, prepared: Prepared, options: "CallOptions"
+    execution: Execution,
+    tool: str,
+    approval: Approval,
+    bound: Mapping[str, Any],
+    place: Place,
+    variables: TaskVariables | None,
 ) -> Failed | None:
-    """Why a call must not run now; `None` if it needs no approval, or has one, which is then marked as used."""
-    given = _whole(target.signature, prepared.bound)
+    """Why a call must not run now; `None` if it needs no approval, or has one, which is then marked as used.
+
+    Args:
+        bound: The converted arguments, as the function receives them.
+        variables: The task's variables; `None` without a task.
+    """
+    given = _whole(execution.server.tools[tool].signature, bound)
     if not approval.needs(given):
         return None
-    place = options.attempt.place
     if execution.store is None:
-        return _not_begun(f"{target.name} needs an approval, and this server has no task store: set BATON_TABLE")
+        return _not_begun(f"{tool} needs an approval, and this server has no task store: set BATON_TABLE")
     if execution.owner is None:
-        return _not_begun(f"{target.name} needs an approval, and the caller has no identity")
+        return _not_begun(f"{tool} needs an approval, and the caller has no identity")
     if place.workflow is not None and place.task is None:
-        return _not_begun(
-            f"{target.name} needs an approval, and this run has no task: call {place.workflow.name} again"
-        )
-    call = _call_of(execution, execution.owner, target, approval, given, place)
+        return _not_begun(f"{tool} needs an approval, and this run has no task: call {place.workflow.name} again")
+    call = _call_of(execution, execution.owner, tool, approval, given, place)
     by = place.by or f"call:{new_token()}"
-    gate = _Gate(execution, execution.store.approvals, call, place, by, options.variables)
+    gate = _Gate(execution, execution.store.approvals, call, place, by, variables)
     try:
         return gate.refusal()
     except TooManyWaiting as error:
-        return _not_begun(f"{target.name} needs an approval, and none was requested: {error}")
+        return _not_begun(f"{tool} needs an approval, and none was requested: {error}")
     except StoreError:
-        logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, target.name)
-        return _not_begun(f"{target.name} needs an approval, and the task store does not answer")
+        logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, tool)
+        return _not_begun(f"{tool} needs an approval, and the task store does not answer")
 
 
 def _not_begun(why: str) -> Failed:
@@ -84,25 +88,25 @@ def _whole(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
 def _call_of(
     execution: Execution,
     owner: str,
-    target: "BoundFunction[Any]",
+    name: str,
     approval: Approval,
     given: Mapping[str, Any],
     place: Place,
 ) -> ApprovalRecord:
     """The approval of a call as it would be requested now."""
-    tool = execution.server.tools[target.name]
+    tool = execution.server.tools[name]
     published = {it.name: it.published for it in tool.signature.parameters}
-    arguments: dict[str, Json] = {published[name]: to_json(value) for name, value in given.items()}
+    arguments: dict[str, Json] = {published[it]: to_json(value) for it, value in given.items()}
     hidden = _hidden(arguments, place)
-    shown: dict[str, Json] = {name: SECRET if name in hidden else value for name, value in arguments.items()}
-    message = approval.question(target.name, shown)
+    shown: dict[str, Json] = {it: SECRET if it in hidden else value for it, value in arguments.items()}
+    message = approval.question(name, shown)
     workflow, task_id = place.workflow, place.task.task_id if place.task else None
     call_digest = digest_of(
         {
             "owner": owner,
-            "tool": target.name,
+            "tool": name,
             "inputSchema": tool.input_schema,
-            "arguments": {**arguments, **{name: _keyed(arguments[name], place) for name in hidden}},
+            "arguments": {**arguments, **{it: _keyed(arguments[it], place) for it in hidden}},
             "workflow": workflow.name if workflow else None,
             "step": place.name,
             "definition": place.step.fingerprint if place.step else None,
@@ -116,7 +120,7 @@ def _call_of(
         approval_id="",
         digest=call_digest,
         state=ApprovalState.WAITING,
-        tool=target.name,
+        tool=name,
         arguments=_cut(shown),
         message=message,
         audience=approval.audience,

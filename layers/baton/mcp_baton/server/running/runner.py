@@ -195,7 +195,7 @@ def _guarded(
         return None
     from mcp_baton.server.approvals.gate import refused
 
-    return refused(execution, target, approval, prepared, options)
+    return refused(execution, target.name, approval, prepared.bound, place, options.variables)
 
 
 def _not_its_turn(tool: str, only_in: Sequence[str]) -> str:
