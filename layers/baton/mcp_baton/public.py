@@ -28,13 +28,14 @@ from mcp_baton.server.definitions.workflow_function import ask_model, ask_user, 
 from mcp_baton.server.schema.dependency import Depends
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
-from mcp_baton.workflow.approval import Approval
+from mcp_baton.workflow.approval import Approval, ApprovalRequest
 from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.reference import first_of, or_default
 from mcp_baton.workflow.sources import constant, exists, is_in, item, not_, prompt_arg, step_output, task_variable
 
 __all__ = [
     "Approval",
+    "ApprovalRequest",
     "Argument",
     "Ask",
     "Audio",

@@ -29,11 +29,10 @@ from mcp_baton.server.definitions.resource import APP_URI, SCHEME, Resource, is_
 from mcp_baton.server.definitions.tool import Tool, ToolOptions, task_support
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.view import Options, ServerView, TaskIds
-from mcp_baton.workflow.approval import Approval
+from mcp_baton.workflow.approval import Approval, ApprovalListener
 from mcp_baton.workflow.definition import ToolFunction, Workflow
 
 if TYPE_CHECKING:
-    from mcp_baton.server.approvals.notifying import ApprovalListener
     from mcp_baton.server.definitions.workflow_function import WorkflowOptions
 
 
@@ -282,7 +281,7 @@ class Server:
 
         return _decorated(function, register)
 
-    def on_approval(self, function: "ApprovalListener") -> "ApprovalListener":
+    def on_approval(self, function: ApprovalListener) -> ApprovalListener:
         """Publish a function that notifies people of an approval that waits for them: a decorator.
 
         It receives an `ApprovalRequest` after the call that needs the approval has paused, at least once for each

@@ -133,3 +133,19 @@ class NotApproved(Struct, frozen=True):
             f"a person of the group {self.audience!r} denied it: {quoted_error(self.message)}.{why} Do not make the "
             "same call again. Tell the user."
         )
+
+
+class ApprovalRequest(Struct, frozen=True):
+    """An approval that waits for a person.
+
+    Attributes:
+        record: As `GET /approvals/<id>` shows it.
+        link: The address of a page that decides the approval without further credentials; `None` if links are off, or
+            if the address of the API is not known (BATON_BASE_URL).
+    """
+
+    record: JsonObject
+    link: str | None = None
+
+
+type ApprovalListener = Callable[[ApprovalRequest], object]

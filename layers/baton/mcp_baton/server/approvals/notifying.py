@@ -1,41 +1,24 @@
 """Notifications of approvals that wait for a person: functions of the author and an SNS topic (docs/approvals.md)."""
 
 import logging
-from collections.abc import Callable
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.execution import Execution
 from mcp_baton.tasks.approvals import ApprovalRecord
 from mcp_baton.telemetry import NOTIFICATIONS_FAILED
+from mcp_baton.workflow.approval import ApprovalRequest
 
 logger = logging.getLogger(__name__)
 
 LINK_PATH: Final = "/approve"
 AGAIN_MS: Final = 60_000
 """After this time another process notifies people, if this one dies before it has done so."""
-
-
-class ApprovalRequest(Struct, frozen=True):
-    """An approval that waits for a person.
-
-    Attributes:
-        record: As `GET /approvals/<id>` shows it.
-        link: The address of a page that decides the approval without further credentials; `None` if links are off, or
-            if the address of the API is not known (BATON_BASE_URL).
-    """
-
-    record: JsonObject
-    link: str | None = None
-
-
-type ApprovalListener = Callable[[ApprovalRequest], object]
 
 
 def link_digest(token: str) -> str:
