@@ -20,6 +20,8 @@ type Answer = dict[str, Any]
 PAGE_BYTES = 1_048_576
 ITEM_BYTES = 409_600
 MAX_KEY_BYTES = {"pk": 2048, "sk": 1024}
+INDEXES = {"lists": ("listed_in", "listed_at")}
+"""The indexes of the table, each with its partition key and sort key. They have only the keys of the items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +120,26 @@ class Database:
         kept, _ = compiled(text, "FilterExpression") if (text := request.pop("FilterExpression", None)) else (None, ())
         projecting, counting = request.pop("ProjectionExpression", None), request.pop("Select", None) == "COUNT"
         limit, forward = request.pop("Limit", None), request.pop("ScanIndexForward", True)
-        start = request.pop("ExclusiveStartKey", None)
-        items = self.seen(consistent=request.pop("ConsistentRead", False))
-        if request:
-            raise Invalid(f"not understood: {', '.join(request)}")
-        keys = sorted((key for key, item in items.items() if matches(item, given)), reverse=not forward)
+        start, index = request.pop("ExclusiveStartKey", None), request.pop("IndexName", None)
+        consistent = request.pop("ConsistentRead", False)
+        if request or (index is not None and (consistent or index not in INDEXES)):
+            raise Invalid(f"not understood: {', '.join(request) or index}")
+        indexed = () if index is None else INDEXES[index]
+        items = {
+            key: item for key, item in self.seen(consistent=consistent).items() if all(name in item for name in indexed)
+        }
+
+        def place(item: Item) -> tuple[str, ...]:
+            return *(item[name]["S"] for name in indexed), *key_of(item)
+
+        keys = sorted(
+            (key for key, item in items.items() if matches(item, given)),
+            key=lambda key: place(items[key]),
+            reverse=not forward,
+        )
         if start is not None:
-            first = key_of(start)
-            keys = [key for key in keys if (key > first if forward else key < first)]
+            first = place(start)
+            keys = [key for key in keys if (place(items[key]) > first if forward else place(items[key]) < first)]
         seen, size = [], 0
         for key in keys[:limit]:
             seen.append(key)
@@ -133,13 +147,15 @@ class Database:
             if size >= PAGE_BYTES:
                 break
         found_items = [items[key] for key in seen if kept is None or kept(items[key], given)]
+        if index is not None:
+            found_items = [keys_in(item, indexed) for item in found_items]
         answer: Answer = {"Count": len(found_items), "ScannedCount": len(seen)}
         if not counting:
             answer["Items"] = [
                 fresh(item) if projecting is None else projection(item, projecting, names) for item in found_items
             ]
         if len(seen) < len(keys) or (limit is not None and len(seen) == limit):
-            answer["LastEvaluatedKey"] = {"pk": {"S": seen[-1][0]}, "sk": {"S": seen[-1][1]}}
+            answer["LastEvaluatedKey"] = keys_in(items[seen[-1]], indexed)
         return answer
 
     def seen(self, *, consistent: bool) -> Mapping[Key, Item]:  # noqa: ARG002 - `VersionedDatabase` reads stale
@@ -192,6 +208,11 @@ def key_of(item: Item) -> Key:
         if not value or len(value.encode()) > most:
             raise Invalid(f"One or more parameter values were invalid: the key {name} is missing, empty or too long")
     return item["pk"]["S"], item["sk"]["S"]
+
+
+def keys_in(item: Item, indexed: Iterable[str]) -> Item:
+    """The keys of an item, with those of an index."""
+    return {name: item[name] for name in (*MAX_KEY_BYTES, *indexed)}
 
 
 def fresh(item: Item) -> Item:

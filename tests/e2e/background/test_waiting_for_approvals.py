@@ -1,0 +1,150 @@
+"""Background tasks that wait for a person: no worker runs meanwhile, and a decision wakes one (docs/background.md)."""
+
+from datetime import timedelta
+
+import pytest
+
+from mcp_baton import Approval, Server, step
+from mcp_baton.tasks.dynamodb.approvals import DynamoDBApprovalStore
+from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
+from tests.e2e.approvals_support import approver, decide, waiting
+from tests.e2e.background_support import Background, MakeBackground
+from tests.e2e.support import Era, Script
+
+REFUNDS = Approval("refunds", message="Refund {amount} EUR?", expires=timedelta(hours=3))
+
+
+def shop(script: Script) -> Server:
+    server = Server("shop")
+
+    @server.tool
+    def find(order: str) -> dict[str, float]:
+        return script.play("find", {"amount": 250.0})
+
+    @server.tool(task="optional", approval=REFUNDS)
+    def refund(amount: float) -> str:
+        return script.play("refund", f"refunded {amount}")
+
+    @server.workflow(background=True)
+    def refund_order(order: str) -> None:
+        """refund an order"""
+        found = step(find)(order=order)
+        step(refund)(amount=found["amount"])
+
+    return server
+
+
+CALLS = {"refund": {"amount": 250.0}, "refund_order": {"order": "A-1"}}
+
+
+@pytest.fixture
+def jobs(background: MakeBackground, script: Script) -> Background:
+    return background(shop(script))
+
+
+@pytest.fixture(params=[*CALLS])
+def tool(request: pytest.FixtureRequest) -> str:
+    called: str = request.param
+    return called
+
+
+def test_a_call_stays_working_until_the_decision_and_ends_after_it(
+    jobs: Background, script: Script, tool: str, era: Era
+) -> None:
+    task = jobs.begin(tool, CALLS[tool], era)
+    outcome = jobs.work()
+    shown = jobs.client(era).task("get", task).result
+    [approval] = waiting(approver(jobs.client(era)))
+    script.take()
+
+    assert (outcome, shown["status"], jobs.queue.events) == ("waits for an approval", "working", [])
+    assert shown["statusMessage"] == f"waits for an approval of refunds until {approval['expiresAt']}"
+    assert decide(approver(jobs.client(era)), approval).status == 200
+    assert (len(jobs.queue.events), jobs.work(), script.take()) == (1, "completed", ["refund"])
+    assert jobs.status(task, era) == "completed"
+
+
+def test_a_denied_call_ends_with_the_reason(jobs: Background, script: Script, tool: str) -> None:
+    task = jobs.begin(tool, CALLS[tool])
+    jobs.work()
+    [approval] = waiting(approver(jobs.client()))
+    script.take()
+    decide(approver(jobs.client()), approval, "deny", reason="The order was never paid")
+    outcome = jobs.work()
+    result = jobs.client().task("get", task).result["result"]
+
+    assert (outcome, script.take()) == ("completed", [])
+    assert "The order was never paid" in result["content"][0]["text"]
+
+
+def test_a_decision_that_comes_while_the_worker_still_holds_the_task_wakes_it(
+    jobs: Background, script: Script, tool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.begin(tool, CALLS[tool])
+    asked = DynamoDBApprovalStore.ask
+
+    def ask(*arguments: object, **options: object) -> object:
+        made = asked(*arguments, **options)  # type: ignore[arg-type]
+        person = approver(jobs.client())
+        for approval in waiting(person):
+            decide(person, approval)
+        return made
+
+    monkeypatch.setattr(DynamoDBApprovalStore, "ask", ask)
+    outcome = jobs.work()
+    script.take()
+
+    assert (outcome, len(jobs.queue.events)) == ("waits for an approval", 1)
+    assert (jobs.work(), script.take()) == ("completed", ["refund"])
+
+
+def test_a_poll_wakes_a_task_whose_wake_up_was_lost(jobs: Background, script: Script, tool: str) -> None:
+    task = jobs.begin(tool, CALLS[tool])
+    jobs.work()
+    [approval] = waiting(approver(jobs.client()))
+    decide(approver(jobs.client()), approval)
+    jobs.queue.lose()
+    script.take()
+    jobs.time.pass_s(LONGEST_DISPATCH_MS / 1000 + 1)
+
+    assert (jobs.status(task), jobs.work(), script.take()) == ("working", "completed", ["refund"])
+
+
+def test_a_task_that_waits_lives_longer_than_its_approval(jobs: Background, script: Script, tool: str) -> None:
+    task = jobs.begin(tool, CALLS[tool])
+    jobs.work()
+    jobs.time.pass_s(timedelta(hours=2, minutes=59).total_seconds())
+    [approval] = waiting(approver(jobs.client()))
+    decide(approver(jobs.client()), approval)
+    script.take()
+
+    assert (jobs.work(), script.take(), jobs.status(task)) == ("completed", ["refund"], "completed")
+
+
+def test_an_expired_approval_is_requested_again(jobs: Background, script: Script, tool: str) -> None:
+    task = jobs.begin(tool, CALLS[tool])
+    jobs.work()
+    person = approver(jobs.client())
+    [first] = waiting(person)
+    jobs.time.pass_s(timedelta(hours=3, minutes=1).total_seconds())
+    assert jobs.status(task) == "working"
+    assert (decide(person, first).status, jobs.work()) == (410, "waits for an approval")
+    [second] = waiting(person)
+    assert second["approvalId"] != first["approvalId"]
+    decide(person, second)
+    script.take()
+
+    assert (jobs.work(), script.take()) == ("completed", ["refund"])
+
+
+def test_a_cancelled_task_withdraws_its_approval(jobs: Background, tool: str) -> None:
+    task = jobs.begin(tool, CALLS[tool])
+    jobs.work()
+    person = approver(jobs.client())
+    [approval] = waiting(person)
+    jobs.client().task("cancel", task)
+    if tool == "refund_order":
+        jobs.client().task("cancel", approval["task"])
+
+    assert (waiting(person), decide(person, approval).status) == ([], 409)
+    assert [it["state"] for it in waiting(person, "withdrawn")] == ["withdrawn"]
