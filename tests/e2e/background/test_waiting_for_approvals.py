@@ -9,7 +9,7 @@ from mcp_baton.tasks.dynamodb.approvals import DynamoDBApprovalStore
 from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 from tests.e2e.approvals_support import approver, decide, waiting
 from tests.e2e.background_support import Background, MakeBackground
-from tests.e2e.support import Era, Script
+from tests.e2e.support import Era, JsonDict, Script
 
 REFUNDS = Approval("refunds", message="Refund {amount} EUR?", expires=timedelta(hours=3))
 
@@ -34,7 +34,7 @@ def shop(script: Script) -> Server:
     return server
 
 
-CALLS = {"refund": {"amount": 250.0}, "refund_order": {"order": "A-1"}}
+CALLS: dict[str, JsonDict] = {"refund": {"amount": 250.0}, "refund_order": {"order": "A-1"}}
 
 
 @pytest.fixture
