@@ -222,7 +222,9 @@ def test_a_caller_with_all_scopes_costs_no_request_and_others_one_read_before_a_
     assert requests.take() == ["GetItem", "UpdateItem"]
 
 
-@pytest.mark.parametrize(("protocol", "unchecked"), [(TaskStore, {"get", "read_status"}), (JobStore, {"claim"})])
+@pytest.mark.parametrize(
+    ("protocol", "unchecked"), [(TaskStore, {"get", "read_status"}), (JobStore, {"claim", "wake"})]
+)
 def test_every_method_that_takes_a_tasks_id_is_checked(protocol: type, unchecked: set[str]) -> None:
     methods = inspect.getmembers(protocol, inspect.isfunction)
     by_id = {name for name, method in methods if "task_id" in inspect.signature(method).parameters}

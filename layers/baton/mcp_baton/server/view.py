@@ -154,7 +154,7 @@ def may_use(seen: ServerView, task: TaskRecord) -> bool:
 
 CHECKED: Final = frozenset({"take", "cancel", "complete", "answer"})
 """The methods of a store and its jobs that read the task first: all with a task id, except `read_status`, which only
-returns the status, and `claim`, which only a worker uses."""
+returns the status, and `claim` and `wake`, which no call of the owner uses."""
 
 
 class CallersTasks:

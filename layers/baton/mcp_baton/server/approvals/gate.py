@@ -59,16 +59,18 @@ def refused(
         return _not_begun(f"{tool} needs an approval, and the caller has no identity")
     if place.workflow is not None and place.task is None:
         return _not_begun(f"{tool} needs an approval, and this run has no task: call {place.workflow.name} again")
-    call = _call_of(execution, execution.owner, tool, approval, given, place)
     by = place.by or f"call:{new_token()}"
-    gate = _Gate(execution, execution.store.approvals, call, place, by, variables)
     try:
-        return gate.refusal()
+        call = _call_of(execution, execution.owner, tool, approval, given, place)
+        return _Gate(execution, execution.store.approvals, call, place, by, variables).refusal()
     except TooManyWaiting as error:
         return _not_begun(f"{tool} needs an approval, and none was requested: {error}")
     except StoreError:
         logger.exception("request %s: the approval of %s is not known", execution.exchange.request_id, tool)
         return _not_begun(f"{tool} needs an approval, and the task store does not answer")
+    except Exception:  # types of the author may raise anything
+        logger.exception("request %s: the approval of %s cannot be checked", execution.exchange.request_id, tool)
+        return _not_begun(f"{tool} needs an approval, which cannot be checked. The server's log has the error")
 
 
 def _not_begun(why: str) -> Failed:
