@@ -73,7 +73,7 @@ def test_a_denied_call_ends_with_the_reason(jobs: Background, script: Script, to
     outcome = jobs.work()
     result = jobs.client().task("get", task).result["result"]
 
-    assert (outcome, script.take()) == ("completed", [])
+    assert (outcome, script.take(), result["isError"]) == ("completed", [], True)
     assert "The order was never paid" in result["content"][0]["text"]
 
 

@@ -54,7 +54,7 @@ from mcp_baton.workflow.host import (
     Succeeded,
 )
 from mcp_baton.workflow.lease import Lease
-from mcp_baton.workflow.pause import ApprovalRequired, Remedy
+from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Remedy
 from mcp_baton.workflow.run import EndedRun
 
 FRESH_SHARE: Final = 0.1
@@ -177,7 +177,7 @@ class WorkflowJob:
                 return self._handed_over(store, write)
             if isinstance(ended.pause, ApprovalRequired) and ended.stored:
                 return suspended(self._execution, self._lease, ended.pause.approval_id, write)
-            ended = result_of_run(self._execution, ended)
+            ended = {**result_of_run(self._execution, ended), "isError": isinstance(ended.pause, ApprovalDenied)}
         return self._completed(store, ended, write)
 
     def _run(self, tool: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
