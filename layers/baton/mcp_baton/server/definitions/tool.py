@@ -1,7 +1,7 @@
 """Tools: their definitions and results, and the options `task`, `idempotent` and `task_start` (docs/background.md)."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -141,15 +141,23 @@ class Tool:
         """The tool as `tools/list` shows it (MCP server/tools, Tool)."""
         try:
             shown: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
-            if self.only_in:
-                where = f"Runs only as a step of {' or '.join(self.only_in)}."
-                shown["description"] = f"{shown['description']}\n\n{where}" if shown.get("description") else where
+            if guards := list(self._guards()):
+                described = [shown["description"]] if shown.get("description") else []
+                shown["description"] = "\n\n".join(map(str, [*described, " ".join(guards)]))
             if self.output:
                 shown["outputSchema"] = self.output.json_schema
         except Exception as error:  # code of the author's type may raise anything
             what, has_output = f"tool {self.name!r}", self.output is not None
             raise tool_error(what, self.signature, error, has_output=has_output) from error
         return shown
+
+    def _guards(self) -> Iterator[str]:
+        """The sentences of the description that say when the tool runs."""
+        if self.only_in:
+            yield f"Runs only as a step of {' or '.join(self.only_in)}."
+        if self.approval:
+            calls = "Each call" if self.approval.when is None else "A call, depending on its arguments,"
+            yield f"{calls} needs the approval of a person of the group {self.approval.audience}."
 
     @cached_property
     def definition_with_task_id(self) -> JsonObject:
