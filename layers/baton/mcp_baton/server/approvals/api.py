@@ -95,18 +95,19 @@ def _decide(approvals: Approvals, who: Person, approval_id: str, request: HttpRe
 
 
 def decided(approvals: Approvals, record: ApprovalRecord, decision: Decision) -> HttpResponse:
-    """Decide an approval. 200 with the record; 409 or 410 with the current record if it cannot be decided."""
+    """Decide an approval. 200 with the record; 409 or 410 with the current record and an `error` if it cannot be
+    decided."""
     try:
         return reply(200, approvals.decide(record, decision).to_json())
     except NotDecided as error:
         current = error.current
         if current.state is not ApprovalState.WAITING:
-            why = f"It is {current.state.value} already."
+            status, why = 409, f"It is {current.state.value} already."
         elif current.expired_at(approvals.store.now_ms()):
-            return reply(410, {"error": "It has expired.", "approval": current.to_json()})
+            status, why = 410, "It has expired."
         else:
-            why = "digest is not that of the call: read the approval again."
-        return reply(409, {"error": why, "approval": current.to_json()})
+            status, why = 409, "digest is not that of the call: read the approval again."
+        return reply(status, {**current.to_json(), "error": why})
 
 
 def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | None) -> Decision:
