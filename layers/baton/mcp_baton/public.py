@@ -24,7 +24,7 @@ from mcp_baton.server.content import (
 )
 from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.param_headers import Header
-from mcp_baton.server.definitions.workflow_function import ask_model, ask_user, fetch, step
+from mcp_baton.server.definitions.workflow_function import ask_model, ask_user, fetch, sleep_until, step
 from mcp_baton.server.schema.dependency import Depends
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
@@ -78,6 +78,7 @@ __all__ = [
     "prompt_arg",
     "roots",
     "sampling",
+    "sleep_until",
     "step",
     "step_output",
     "task_variable",

@@ -154,7 +154,7 @@ def _table_of(listed: Sequence[Mapping[str, Any]]) -> "RichTable":
         pause = meta.get("pause_reason")
         status = status_text(task["status"])
         if pause and task["status"] == "working":
-            status = status.append(f", {PAUSED}", style=STYLES["paused"])
+            status = status.append(f", {plain(task.get('statusMessage') or PAUSED)}", style=STYLES["paused"])
         at = meta.get("step") or task.get("statusMessage") or ""
         at = f"{at} ({pause['type']})" if pause else at
         table.add_row(

@@ -176,6 +176,8 @@ def _step_node(step: Step, number: int, pauses: tuple[Pause, ...]) -> Node:
     notes = [f"output is called {step.binding}"] if step.binding != step.name and step.has_value else []
     if step.ask:
         notes.append(f"asks the {step.ask.of}: {step.ask.question}")
+    if step.is_wait:
+        notes.append(step.wait_text)
     if step.when is not None:
         notes.append(f"only if {step.when}")
     if step.each is not None:

@@ -81,9 +81,10 @@ class JobStore(Protocol):
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
         """Set the status message, and renew the claim: one `UpdateItem`, sent once. Raises `ClaimLost`."""
 
-    def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
+    def extend(self, task: TaskRecord, ttl_ms: int, least_ms: int | None = None) -> TaskRecord:
         """Make a live task expire this much later than now: a job's task, or the task of the workflow that it runs.
-        Nothing is written if it lives for more than half of that already, or may not live longer.
+        Nothing is written if it lives for `least_ms` already, which is half of that unless given, or may not live
+        longer.
 
         Returns:
             The current task.
@@ -92,9 +93,9 @@ class JobStore(Protocol):
             ClaimLost: it had a claim when it was read, and another run has taken it over. Only a write detects this.
         """
 
-    def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str) -> TaskRecord:
-        """Release the claim until `wake`, after `extend`: the job waits for a person. It has all its attempts again. A
-        poll may dispatch it after `LONGEST_DISPATCH_MS`, in case the wake-up was lost. Raises `ClaimLost`."""
+    def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str, due_ms: int) -> TaskRecord:
+        """Release the claim until `wake`, after `extend`: the job waits. It has all its attempts again. From `due_ms`
+        on, epoch milliseconds, a poll may dispatch it. Raises `ClaimLost`."""
 
     def wake(self, owner: str, task_id: str) -> TaskRecord | None:
         """Note one more dispatch of a `working` task without a live claim. Returns the task, with the number for the

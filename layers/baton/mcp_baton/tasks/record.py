@@ -17,6 +17,8 @@ CALL_PREFIX = "_workflow.call."
 EXTRA_PREFIX = "_workflow.extra."
 ITEMS_PREFIX = "_workflow.items."
 APPROVAL_PREFIX = "_workflow.approval."
+WAIT_PREFIX = "_workflow.wait."
+"""Of a step that waits: when its wait ends at the latest, epoch milliseconds."""
 SALT = "_workflow.salt"
 """The variable with random characters, with which digests of secrets are made."""
 
@@ -74,13 +76,15 @@ class StepStatus(StrEnum):
 
 
 class StepProgress(TypedDict):
-    """One step in `_workflow.progress`. A step that only fetches resources has neither `tool` nor `ask`."""
+    """One step in `_workflow.progress`. A step that only fetches resources has neither `tool` nor `ask` nor `wait`."""
 
     name: str
     status: str
     tool: NotRequired[str]
     ask: NotRequired[str]
     """Who answers the question: `model` or `user`."""
+    wait: NotRequired[str]
+    """What the step waits for: `time`."""
 
 
 def has_value(step: StepProgress) -> bool:

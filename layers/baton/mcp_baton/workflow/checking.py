@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from msgspec import Struct, structs
@@ -42,6 +43,7 @@ from mcp_baton.workflow.sources import (
     task_variable,
     written,
 )
+from mcp_baton.workflow.wait import EXAMPLE, time_of
 
 MAX_STEPS = 100
 """Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
@@ -49,6 +51,8 @@ MAX_STEPS = 100
 
 MAX_LISTS = 20
 """Steps with `each` that one workflow may have: their items fit into the same expression."""
+
+A_TIME: Final = f"give a timedelta, or a time in ISO 8601 such as {EXAMPLE}"
 
 MAX_PARALLEL = 100
 """The most calls that may run at the same time."""
@@ -330,6 +334,7 @@ def errors_in(
             _source_faults(step, arguments, before),
             _placeholder_faults(step, arguments),
             _question_faults(step, workflow, arguments) if step.ask else (),
+            _wait_faults(step, workflow, before, tools) if step.is_wait else (),
             _secret_faults(step, workflow.secrets),
             _list_faults(step, workflow, before, tools),
             _order_faults(step, before),
@@ -379,7 +384,7 @@ def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
 
 
 def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Container[str]) -> Iterator[str]:
-    if step.ask is not None:
+    if step.ask is not None or step.is_wait:
         return
     if step.tool is None:
         if not step.resources:
@@ -398,8 +403,7 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], workflow_tools: Contai
 
 
 def _source_faults(step: Step, arguments: list[str], before: Mapping[str, Step]) -> Iterator[str]:
-    listed = [] if step.each is None else [("each", step.each)]
-    for name, source in (*step.arguments.items(), *step.template_bindings.items(), *listed):
+    for name, source in (*step.arguments.items(), *step.template_bindings.items(), *step.listed):
         for part in parts_of(source):
             yield from _value_faults(name, part, arguments, before)
     for comparison in step.comparisons:
@@ -433,7 +437,7 @@ def _list_faults(
     step: Step, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
 ) -> Iterator[str]:
     """The errors of a step with `each`, and of `item()` where there is no current element."""
-    outside = [*step.template_bindings.values(), *([] if step.each is None else [step.each])]
+    outside = [*step.template_bindings.values(), *(source for _, source in step.listed)]
     outside += [source for it in step.comparisons for source in it.operands]
     outside += step.arguments.values() if step.each is None else []
     if any(isinstance(part, Item) for source in outside for part in parts_of(source)):
@@ -459,6 +463,29 @@ def _each_faults(
         paths = [".".join(filter(None, (each.path, "0", part.path))) for part in parts]
         for path in paths:
             yield from _path_faults(StepOutput(each.binding, path), before[each.binding], tools)
+
+
+def _wait_faults(
+    step: Step, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
+) -> Iterator[str]:
+    if not workflow.durable:
+        yield "it waits, and the workflow has no tasks; leave out durable=False"
+    if step.tool is not None or step.resources or step.arguments or step.ask is not None or step.each is not None:
+        yield "it waits, so it has no tool, resources, arguments, question or list; make two steps"
+    if isinstance(step.sleep, timedelta):
+        if step.sleep <= timedelta():
+            yield f"sleep={step.sleep!r}: give a time of more than 0 s"
+    elif step.sleep is not None:
+        if mentions(step.sleep, workflow.secrets):
+            yield "sleep=… is a secret argument, and the time is stored; give it another source"
+        kinds = _kinds(step.sleep, workflow, before, tools)
+        if kinds is not None and "string" not in kinds:
+            yield f"sleep={written(step.sleep)} is {' or '.join(sorted(kinds))}, and not a text; {A_TIME}"
+        match step.sleep:
+            case Constant(str(text)) if not placeholders(text) and isinstance(why := time_of(text), str):
+                yield why
+            case _:
+                pass
 
 
 def _order_faults(step: Step, before: Mapping[str, Step]) -> Iterator[str]:
@@ -518,7 +545,7 @@ def _reference_faults(
         (step.arguments.values(), before),
         (step.template_bindings.values(), in_uris),
         (compared, before),
-        ([] if step.each is None else [step.each], before),
+        ([source for _, source in step.listed], before),
     ):
         for source in sources_in(sources):
             if source.binding not in known:
@@ -532,7 +559,7 @@ def _reference_faults(
         *step.arguments.values(),
         *step.template_bindings.values(),
         *(s for it in sure for s in it.operands),
-        *([] if step.each is None else [step.each]),
+        *(source for _, source in step.listed),
     ):
         if isinstance(source, StepOutput) and source.binding in before and before[source.binding].when is not None:
             yield (

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
@@ -29,7 +30,9 @@ from mcp_baton.workflow.sources import (
     described,
     parts_of,
     placeholders,
+    written,
 )
+from mcp_baton.workflow.wait import in_words
 
 NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
 """The rule, in words."""
@@ -237,6 +240,8 @@ class Step(_Kept):
         approval: A person must approve the call of a tool that has no approval itself (docs/approvals.md).
         after: The names of earlier steps, or references to them, that must be settled before this step starts, even if
             it uses nothing of them. Matters only with `Workflow.parallel`.
+        sleep: The step calls nothing. It ends this long after the run has reached it, or at the time that this source
+            has: ISO 8601 with an offset (docs/waiting.md).
 
     Raises:
         RegistrationError: an argument has the wrong type. The message names the step and the correction.
@@ -258,6 +263,7 @@ class Step(_Kept):
     parallel: int
     after: tuple[str, ...]
     approval: Approval | None
+    sleep: "timedelta | Source | None"
 
     def __init__(
         self,
@@ -278,6 +284,7 @@ class Step(_Kept):
         parallel: int = 1,
         after: Sequence[Any] = (),
         approval: Approval | None = None,
+        sleep: Any = None,
     ) -> None:
         if callable(name) and tool is None:
             name, tool = getattr(name, "__name__", ""), name
@@ -305,6 +312,7 @@ class Step(_Kept):
             parallel=parallel,
             after=tuple(map(_step_name, [after] if isinstance(after, str) else after)),
             approval=approval,
+            sleep=sleep if sleep is None or isinstance(sleep, timedelta) else as_source(_source(sleep)),
         )
         if (listener := collector()) is not None:
             listener.made(self)
@@ -317,6 +325,24 @@ class Step(_Kept):
     def has_value(self) -> bool:
         """Whether the step has a result once it is completed: it calls a tool or asks a question."""
         return self.tool is not None or self.ask is not None
+
+    @property
+    def is_wait(self) -> bool:
+        """Whether the step calls nothing, and ends at a time."""
+        return self.sleep is not None
+
+    @property
+    def wait_text(self) -> str:
+        """What a step that waits does: `waits for 24 hours`."""
+        if isinstance(self.sleep, timedelta):
+            return f"waits for {in_words(self.sleep)}"
+        return f"waits until {written(self.sleep)}" if self.sleep is not None else ""
+
+    @property
+    def listed(self) -> list[tuple[str, Source]]:
+        """The sources of `each` and `sleep`, if the step has them."""
+        sleep = None if isinstance(self.sleep, timedelta) else self.sleep
+        return [(name, source) for name, source in (("each", self.each), ("sleep", sleep)) if source is not None]
 
     def calling(self, tool: str) -> "Step":
         return replace(self, tool=tool)
@@ -334,7 +360,7 @@ class Step(_Kept):
     def sources(self) -> list[Source]:
         """All data sources that the step uses, those of its condition included."""
         of_condition = [source for it in self.comparisons for source in it.operands]
-        listed = [] if self.each is None else [self.each]
+        listed = [source for _, source in self.listed]
         whole = [*self.arguments.values(), *self.template_bindings.values(), *of_condition, *listed]
         return [part for source in whole for part in parts_of(source)]
 
@@ -359,7 +385,7 @@ class Step(_Kept):
         if not isinstance(other, Step):
             return NotImplemented
         texts = [
-            (it.guidance, it.retryable, it.checkpoint, it.retry, it.ask, it.parallel, it.after, it.approval)
+            (it.guidance, it.retryable, it.checkpoint, it.retry, it.ask, it.parallel, it.after, it.approval, it.wait_text)
             for it in (self, other)
         ]
         return texts[0] == texts[1] and self._parts == other._parts
@@ -380,6 +406,8 @@ class Step(_Kept):
             parts.append({"when": described(self.when)})
         if self.each is not None:
             parts.append({"each": described(self.each)})
+        if self.is_wait:
+            parts.append({"wait": "time"})  # its deadline stays when the definition changes
         return parts
 
     @property
@@ -515,6 +543,8 @@ class Workflow(_Kept):
 def _step_progress(step: Step, status: StepStatus) -> StepProgress:
     if step.ask is not None:
         return {"name": step.name, "ask": step.ask.of, "status": status.value}
+    if step.is_wait:
+        return {"name": step.name, "wait": "time", "status": status.value}
     if step.tool is None:
         return {"name": step.name, "status": status.value}
     return {"name": step.name, "tool": step.tool, "status": status.value}

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreBusy, StoreError, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import ITEMS_PREFIX, RESULT_PREFIX, Claim, StepStatus, TaskRecord
+from mcp_baton.tasks.record import ITEMS_PREFIX, RESULT_PREFIX, WAIT_PREFIX, Claim, StepStatus, TaskRecord, timestamp
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
@@ -42,7 +42,7 @@ from mcp_baton.workflow.host import (
 from mcp_baton.workflow.items import Items, item_name
 from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.lease import Began, Lease, LeaseOfThread, Over, Superseded, TaskOver, lease_end
-from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, approval_pause, pause_after
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, Waiting, approval_pause, pause_after
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready
 from mcp_baton.workflow.run import (
@@ -65,6 +65,8 @@ from mcp_baton.workflow.stored_calls import shown_call, stored_call
 logger = logging.getLogger(__name__)
 
 INTERNAL: Final = "internal error; the server's log has the details"
+WAIT_MARGIN_MS: Final = 3_600_000
+"""How much longer than its waits a task lives, milliseconds."""
 WRITE_ATTEMPTS: Final = 10
 """How often a run tries to write. Each lost race means that a continuation wrote in between."""
 
@@ -253,7 +255,7 @@ class Engine:
         if runs is not True:
             run.stop_at(step, runs, Blocked(step, (), frozenset()))
             return None
-        began = self._check_start(step, self._host, run.lease)
+        began = None if step.is_wait else self._check_start(step, self._host, run.lease)
         if not isinstance(began, Began | None):
             run.stop_at(step, began)
             return None
@@ -261,10 +263,43 @@ class Engine:
             number = sum(status.settled for status in run.statuses.values()) + run.running_steps + 1
             task_id = run.lease.task.task_id if run.lease else None
             self._host.announce(number, len(run.workflow.steps), step.name, task_id)
-        if step.each is None:
+        if step.is_wait:
+            self._wait(run, Call(step))
+        elif step.each is None:
             return Call(step, began)
-        self._begin_list(run, Call(step, began), step.each)
+        else:
+            self._begin_list(run, Call(step, began), step.each)
         return None
+
+    def _wait(self, run: Run, call: Call) -> None:
+        """Settle a step that waits, or stop at it. When the wait ends is stored with the run's own write."""
+        step, now_ms = call.step, self._store.now_ms() if self._store else time.time_ns() // 1_000_000
+        until_ms = run.known.decide_wait(step, now_ms)
+        if isinstance(until_ms, int) and until_ms > now_ms:
+            until_ms = self._outlived(run, until_ms, now_ms)
+        if isinstance(until_ms, str):
+            self._end(run, self._failed(run, call, Failed(until_ms), ""))
+        elif not isinstance(until_ms, int):
+            run.stop_at(step, until_ms.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset()))
+        elif until_ms <= now_ms:
+            self._end(run, CallEnded(call, StepTrace(step, None, (), Succeeded(None))))
+        else:
+            run.variables.note(f"{WAIT_PREFIX}{step.name}", until_ms)
+            run.stop_at(step, Waiting(step.name, "time", timestamp(until_ms), ""))
+
+    def _outlived(self, run: Run, until_ms: int, now_ms: int) -> int | str:
+        """The end of a wait, if the task lives longer, perhaps after it was extended; otherwise why the step fails."""
+        if self._store is None or run.lease is None:
+            return until_ms
+        with suppress(StoreError):  # the run's write finds out if the task is over
+            ttl_ms = until_ms - now_ms + WAIT_MARGIN_MS
+            least_ms = ttl_ms - WAIT_MARGIN_MS // 2  # most tasks were created with enough
+            run.lease.task = self._store.jobs.extend(run.lease.task, ttl_ms, least_ms)
+        task = run.lease.task
+        ends_ms = task.created_ms + task.ttl_ms
+        if until_ms < ends_ms:
+            return until_ms
+        return f"it waits until {timestamp(until_ms)}, and its task ends at {timestamp(ends_ms)}; give it a longer ttl"
 
     def _begin_list(self, run: Run, call: Call, source: Source) -> None:
         step = call.step

@@ -12,7 +12,7 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, Step, Workflow
 from mcp_baton.workflow.host import MAX_FIELDS
-from mcp_baton.workflow.pause import PauseReason, Remedy, UnresolvedDependency, refused_arguments
+from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvedDependency, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import LONGEST, encoded_uri, is_long, one_line, quoted_guidance
 from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
@@ -169,11 +169,11 @@ class RemainingCalls(Struct, frozen=True):
 
     def steps(self) -> list[Step]:
         """The remaining steps that the model has to do itself. The server runs all others when it continues."""
-        left, pause = self.known.open_steps, self.pause
-        if pause is not None and pause.remedy in (Remedy.DECISION, Remedy.NONE):
+        left, remedy, pause = self.known.open_steps, self._remedy, self.pause
+        if remedy in (Remedy.DECISION, Remedy.NONE) or (remedy is Remedy.WAIT and self.go_on):
             return []
         if self.go_on is None or self.go_on.tool is None:
-            return [step for step in left if step.ask is None]
+            return [step for step in left if step.ask is None and not step.is_wait]
         if pause is None or pause.is_for_the_operator or pause.server_can_continue or pause.remedy is Remedy.ANSWERS:
             return []
         stopped = next((step for step in left if step.name == pause.step), None)
@@ -181,6 +181,14 @@ class RemainingCalls(Struct, frozen=True):
             return []
         # The model's reading of a resource is not recorded, so the server would stop there again.
         return [stopped] if stopped.tool is not None else left
+
+    @property
+    def _remedy(self) -> Remedy | None:
+        """What lets the workflow continue. A wait that has failed cannot be repeated."""
+        step = None if self.pause is None else self.known.workflow.step(self.pause.step)
+        if step is not None and step.is_wait and isinstance(self.pause, StepFailed):
+            return Remedy.NONE
+        return self.pause.remedy if self.pause else None
 
     def _answer_call(self) -> JsonObject | None:
         is_asking = self.pause is not None and self.pause.remedy is Remedy.ANSWERS
@@ -198,7 +206,7 @@ class RemainingCalls(Struct, frozen=True):
         if self.pause is not None and self.pause.remedy is Remedy.ANSWERS:
             answer = self._answer_call()
             return [answer] if answer else []
-        if self.pause is not None and self.pause.remedy is Remedy.NONE:
+        if self._remedy is Remedy.NONE:
             return self.go_on.ending() if self.go_on else []
         last = self.go_on.going_on() if self.go_on else []
         calls = [entry for step in self.steps() for entry in self.entries_of(step)]
@@ -253,7 +261,10 @@ class RemainingCalls(Struct, frozen=True):
         if answer is not None:
             call = f"Call {answer['tool']} with {one_line(answer['arguments'])}"
             return [f"{call} to let the server continue."], [], []
-        remedy = self.pause.remedy if self.pause else None
+        remedy = self._remedy
+        if remedy is Remedy.WAIT and go_on is not None:
+            check = f"To check, {call_that_shows(go_on.task_id, go_on.workflow)}."
+            return [go_on.offer(self.known, begin="After that, "), check], [], []
         if remedy is Remedy.DECISION:
             return [go_on.offer(self.known, begin="After the decision, ")] if go_on else [], [], []
         if remedy is Remedy.NONE:
@@ -271,7 +282,9 @@ class RemainingCalls(Struct, frozen=True):
         """What remains of one step, one line for each action."""
         read = self.read if self.pause is not None and step.name == self.pause.step else frozenset()
         uris = {it: f"read the resource {uri}" for it, uri in uris_of(step, self.known).items() if it not in read}
-        if step.tool is None:
+        if step.is_wait:
+            lines = [f"Wait: step '{step.name}' {one_line(step.wait_text)}"]
+        elif step.tool is None:
             lines = [_capitalized(reading) for reading in uris.values()]
         elif step.each is not None:
             lines = self._texts_of_list(step, step.each, step.tool, longest)

@@ -33,6 +33,7 @@ class Remedy(StrEnum):
         SERVER: The server continues. Nothing has to be corrected first.
         ANSWERS: One call of the workflow's tool has the answers, and the server continues.
         DECISION: A person decides. Then the server continues.
+        WAIT: Nothing needs to be done. After a time, the server continues.
         NONE: The workflow cannot continue with these arguments. The client can end its task.
     """
 
@@ -41,6 +42,7 @@ class Remedy(StrEnum):
     SERVER = "server"
     ANSWERS = "answers"
     DECISION = "decision"
+    WAIT = "wait"
     NONE = "none"
 
 
@@ -351,6 +353,25 @@ def approval_pause(step: str, needed: NotApproved) -> ApprovalRequired | Approva
     return ApprovalDenied(*members, needed.reason, "")
 
 
+class Waiting(Reason, frozen=True, tag="waiting"):
+    """The step waits for a time. `until` is ISO 8601 in UTC."""
+
+    remedy = Remedy.WAIT
+    short = ("waits until {until} ({for})", "waits")
+
+    step: str = field(name="blockedStep")
+    waits_for: str = field(name="for")
+    until: str
+    suggested_tool: str
+
+    def what_happened(self) -> str:
+        return f"Step '{self.step}' waits until {self.until}. Nothing needs to be done before that."
+
+    @property
+    def server_can_continue(self) -> bool:
+        return True
+
+
 class DeadlineExceeded(Reason, frozen=True, tag="deadlineExceeded"):
     """Too little of the function's time was left to start the step."""
 
@@ -389,6 +410,7 @@ type PauseReason = (
     | AnswersRequired
     | ApprovalRequired
     | ApprovalDenied
+    | Waiting
     | DeadlineExceeded
     | Interrupted
 )

@@ -3,13 +3,14 @@ but it may read task variables from the store."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 from msgspec import Struct, field, structs
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus
+from mcp_baton.tasks.record import RESULT_PREFIX, WAIT_PREFIX, StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Host, InvalidField, Mismatch, Prepared
 from mcp_baton.workflow.items import Items, list_of, stored_items
@@ -45,6 +46,7 @@ from mcp_baton.workflow.sources import (
     placeholders,
     written,
 )
+from mcp_baton.workflow.wait import milliseconds, time_of
 
 logger = logging.getLogger(__name__)
 
@@ -258,6 +260,24 @@ class Known(Struct, frozen=True):
             return listed
         elements = list_of(listed.get("each"))
         return elements if isinstance(elements, str) else Items(elements, {})
+
+    # Waits
+
+    def waits(self) -> dict[str, int]:
+        """When the waits that have begun end at the latest, epoch milliseconds, by step."""
+        names = (step.name for step in self.open_steps if step.is_wait)
+        stored = {name: self.variables.get(f"{WAIT_PREFIX}{name}") for name in names}
+        return {name: until for name, until in stored.items() if isinstance(until, int)}
+
+    def decide_wait(self, step: Step, now_ms: int) -> int | PauseReason | str:
+        """When a wait ends, epoch milliseconds; or why it cannot begin, or fails (a text). A stored time stays."""
+        stored = self.variables.get(f"{WAIT_PREFIX}{step.name}")
+        if isinstance(stored, int):
+            return stored
+        if step.sleep is None or isinstance(step.sleep, timedelta):
+            return now_ms + milliseconds(step.sleep or timedelta())
+        resolved = self._resolve_all({"sleep": step.sleep}, step)
+        return time_of(resolved.get("sleep")) if isinstance(resolved, dict) else resolved
 
     def after(self, step: Step, value: Json) -> "Known":
         """The known values when a step has this result."""

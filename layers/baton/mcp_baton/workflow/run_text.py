@@ -124,6 +124,8 @@ def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
     for number, step in enumerate(run.workflow.steps, 1):
         if step.ask is not None:
             lines.append(f"{number}. {_asking(step)}: {step.ask.question}")
+        elif step.is_wait:
+            lines.append(f"{number}. {step.name}: {one_line(step.wait_text)}")
         elif step.tool is None:
             lines.append(f"{number}. Read {', '.join(step.resources)}")
         else:
@@ -145,7 +147,9 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
         yield Message("assistant", f"{_asking(trace.step)}: {quoted_error(question or trace.step.ask.question)}")
         yield Message("user", f"Answer to '{trace.step.name}': {_answer(trace)}")
         return
-    if trace.step.tool is None:
+    if trace.step.is_wait:
+        yield Message("assistant", f"Step '{trace.step.name}' {one_line(trace.step.wait_text)}")
+    elif trace.step.tool is None:
         yield Message("assistant", f"Reading {', '.join(uris_of(trace.step, run.known).values())}")
     for resource in trace.resources:
         yield _resource(resource, run)

@@ -115,7 +115,12 @@ def heading(task: TaskState) -> Iterator[Text]:
     if task.pause and not task.ended:
         step = paused_step(task.pause) or task.step
         at = f" at {plain(step)}" if step else ""
-        line = status_text(task.status).append(f", paused{at}: waits for the model", style=STYLES["paused"])
+        is_plain = not task.message or not task.message.startswith("paused: ")
+        message = (PAUSED if is_plain else plain(task.message)).removeprefix("paused: ")
+        line = status_text(task.status).append(f", paused{at}: {message}", style=STYLES["paused"])
+        if not is_plain:
+            yield line
+            return
     if task.message and task.message != PAUSED:
         line.append(f": {short(task.message)}")
     yield line

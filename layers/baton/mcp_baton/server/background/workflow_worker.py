@@ -3,7 +3,7 @@ Workflows in the background)."""
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import structs
@@ -28,7 +28,7 @@ from mcp_baton.server.asking.questions import Elicited, elicitation
 from mcp_baton.server.background.dispatching import dispatch
 from mcp_baton.server.background.job import JobExecution
 from mcp_baton.server.background.questions import TaskAsker
-from mcp_baton.server.background.waiting import suspended
+from mcp_baton.server.background.waiting import Write, suspended, suspended_until
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
@@ -54,7 +54,7 @@ from mcp_baton.workflow.host import (
     Succeeded,
 )
 from mcp_baton.workflow.lease import Lease
-from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Remedy
+from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Remedy, Waiting
 from mcp_baton.workflow.run import EndedRun
 
 FRESH_SHARE: Final = 0.1
@@ -140,9 +140,6 @@ TAKE_AGAIN_S: Final = 5.0
 
 logger = logging.getLogger(__name__)
 
-type Write = Callable[[str, Callable[[], object]], str]
-"""Makes the last write of a worker. Takes and returns the outcome; returns another one if the write came too late."""
-
 
 class WorkflowJob:
     def __init__(self, execution: JobExecution, lease: Lease, job: Job, arguments: JsonObject) -> None:
@@ -176,7 +173,9 @@ class WorkflowJob:
             if self._goes_on(ended):
                 return self._handed_over(store, write)
             if isinstance(ended.pause, ApprovalRequired) and ended.stored:
-                return suspended(self._execution, self._lease, ended.pause.approval_id, write)
+                return suspended(self._execution, self._lease, ended.pause.approval_id, write, ended.known.waits())
+            if isinstance(ended.pause, Waiting) and ended.stored:
+                return suspended_until(self._execution, self._lease, ended, write)
             ended = {**result_of_run(self._execution, ended), "isError": isinstance(ended.pause, ApprovalDenied)}
         return self._completed(store, ended, write)
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import timedelta
 from types import CodeType
 from typing import Annotated, Any, Concatenate, Final, TypedDict, Unpack, overload
 
@@ -294,6 +295,24 @@ def ask_user(name: str, question: str, /, returns: object = str, **values: objec
 def _ask(function: str, name: str, ask: Ask, values: Mapping[str, object]) -> Reference:
     recording = _current(function)
     return recording.add(Step(name, ask=ask, **recording.options(values)))
+
+
+def sleep_until(name: str, until: object, /, *, when: object = None, after: Sequence[object] = ()) -> None:
+    """Describe a step that waits, without a running function, until a time (docs/waiting.md).
+
+    Args:
+        name: The step's name.
+        until: A time in ISO 8601 with its offset from UTC, as a text or a reference; or a `timedelta`, which counts
+            from the moment when the run reaches the step.
+        when: The step waits only if this condition holds.
+        after: Earlier steps, by name or by reference, that must be settled before the wait begins.
+
+    Raises:
+        WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
+    """
+    recording = _current("sleep_until(…)")
+    sleep = until if isinstance(until, timedelta) else recording.source("until", until)
+    recording.add(Step(name, sleep=sleep, when=recording.condition(when), after=after))
 
 
 def workflow_of_function(

@@ -63,6 +63,8 @@ def _described_step(step: Step, summarise: Summarise) -> str:
     name = shortened(step.name, LONGEST_SUMMARY)
     if step.ask is not None:
         what = f"asks {'the user' if step.ask.of == 'user' else 'you'}: {step.ask.question}"
+    elif step.is_wait:
+        what = step.wait_text
     else:
         what = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)
     summary = shortened(what, LONGEST_SUMMARY).rstrip(".")

@@ -46,7 +46,6 @@ from mcp_baton.server.workflows.workflow_tools import (
     sentence,
 )
 from mcp_baton.tasks.record import (
-    PAUSED,
     RESULT_PREFIX,
     StepProgress,
     StepStatus,
@@ -177,7 +176,8 @@ class Board:
         self._plan = plan_of(request, task)
         handle = handle_of(request.server, tool.workflow, task.task_id)
         self._live = not task.status.terminal
-        self._pause = shown_pause(task, request.now_ms)
+        self._message = status_message_of(task, request.now_ms) if self._live else task.status_message
+        self._pause = None if self._message == WAITED else shown_pause(task, request.now_ms)
         self._reason = parse_pause(self._pause)
         held = task.claim if self._live and task.claim and task.claim.holds_at(request.now_ms()) else None
         self._running_until = timestamp(held.until_ms) if held else None
@@ -200,7 +200,8 @@ class Board:
             return f"This task of {name} is {self._task.status.value}; {settled}.{by_client}"
         if self._running_until is not None:
             return f"A run holds this task of {name} until {self._running_until} or longer; {settled} so far."
-        head = [f"This task of {name} waits for the model; {settled}.", self._why, self._warning]
+        waits = "waits" if isinstance(self._reason, Waiting) else "waits for the model"
+        head = [f"This task of {name} {waits}; {settled}.", self._why, self._warning]
         whole = self._text(head, LONGEST)
         return whole if len(whole.encode()) <= LIMIT else self._text(head, SHORT)
 
@@ -270,7 +271,7 @@ class Board:
         return {
             "task_id": task.task_id,
             "status": task.status.value,
-            "status_message": task.status_message or (PAUSED if self._pause and self._live else None),
+            "status_message": self._message,
             "created_at": task.created_at,
             "updated_at": task.updated_at,
             "expires_at": timestamp(created_ms + task.ttl_ms),
@@ -436,5 +437,5 @@ def _entry(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
 def _line(task: JsonObject) -> str:
     what = task.get("workflow") or task.get("tool") or "task"
     at = f" at step {one_line(task['step'])}" if "pause_type" in task and "step" in task else ""
-    paused = f", {PAUSED} ({task['pause_type']}){at}" if "pause_type" in task else ""
+    paused = f", {task.get('status_message')} ({task['pause_type']}){at}" if "pause_type" in task else ""
     return f"- {what}: {task['status']}{paused}; {dumps_spaced({TASK_ID: task['task_id']})}"

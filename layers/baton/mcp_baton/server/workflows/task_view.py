@@ -55,6 +55,11 @@ ALWAYS = (PROGRESS, PAUSE_REASON)
 INTERVALS_MS: Final = ((10_000, 1_000), (60_000, 5_000), (math.inf, 15_000))
 """The poll interval by a task's age: pairs of greatest age and interval, milliseconds."""
 
+WAIT_INTERVALS_MS: Final = (15_000, 900_000)
+"""The shortest and the longest poll interval of a task that waits: half of the time that is left, milliseconds."""
+
+WAITED: Final = "paused: its wait is over; continue it"
+
 PERSON_MS: Final = 60_000
 """The poll interval of a task that waits for a person, milliseconds."""
 
@@ -269,7 +274,23 @@ def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None
     """What the worker reports, or that the task is paused."""
     if task.status_message or task.status is not TaskStatus.WORKING:
         return task.status_message
-    return PAUSED if shown_pause(task, now_ms) else None
+    pause = shown_pause(task, now_ms)
+    return paused_message(pause, now_ms()) if pause else None
+
+
+def paused_message(pause: JsonObject, now_ms: int) -> str:
+    """The status message of a paused task."""
+    until_ms = _until_ms(pause)
+    if until_ms is None:
+        return PAUSED
+    return f"paused: waits until {pause['until']}" if until_ms > now_ms else WAITED
+
+
+def _until_ms(pause: JsonObject | None) -> int | None:
+    """When a wait ends, epoch milliseconds; `None` for another pause."""
+    if pause is None or pause.get("type") != "waiting":
+        return None
+    return round(datetime.fromisoformat(str(pause["until"])).timestamp() * 1000)
 
 
 def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
@@ -278,8 +299,20 @@ def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
         return max(1, round(options.poll_interval_s * 1000))
     if task.status is TaskStatus.INPUT_REQUIRED:
         return PERSON_MS
+    until_ms = _until_ms(shown_pause(task, options.now_ms)) if task.job is None else suspended_until_ms(task)
+    if until_ms is not None and until_ms > options.now_ms():
+        shortest, longest = WAIT_INTERVALS_MS
+        return min(max((until_ms - options.now_ms()) // 2, shortest), longest)
     age_ms = options.now_ms() - datetime.fromisoformat(task.created_at).timestamp() * 1000
     return next(interval for until, interval in INTERVALS_MS if age_ms < until)
+
+
+def suspended_until_ms(task: TaskRecord) -> int | None:
+    """When a job that waits is due, epoch milliseconds; `None` if a worker has it, or is to take it now."""
+    claim, job = task.claim, task.job
+    if job is None or claim is None or claim.until_ms or claim.dispatch != job.dispatches:
+        return None
+    return job.due_ms
 
 
 def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict[str, Json]:

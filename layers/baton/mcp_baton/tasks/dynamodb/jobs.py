@@ -167,13 +167,12 @@ class DynamoDBJobStore:
         _dispatch(update, now_ms + FIRST_DISPATCH_MS)
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
 
-    def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str) -> TaskRecord:
-        self.extend(task, ttl_ms)
-        now_ms = self._tasks.now_ms()
-        update = live_update(now_ms, new_token())
+    def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str, due_ms: int) -> TaskRecord:
+        self.extend(task, ttl_ms, ttl_ms)
+        update = live_update(self._tasks.now_ms(), new_token())
         renew_claim(update, claim, release=True)
         _count_anew(update, job_of(task))
-        update.set(update.name("due"), update.number(now_ms + LONGEST_DISPATCH_MS))
+        update.set(update.name("due"), update.number(due_ms))
         say(update, message)
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
 
@@ -187,11 +186,11 @@ class DynamoDBJobStore:
             return self._tasks.record(owner, self._tasks.update(owner, task_id, update))
         return None
 
-    def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
+    def extend(self, task: TaskRecord, ttl_ms: int, least_ms: int | None = None) -> TaskRecord:
         now_ms, before_s, created_ms = self._tasks.now_ms(), number(stored_item(task), "expires_at"), task.created_ms
         longest_ms = max(task.ttl_ms, self._limits.max_ttl_ms)
         lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
-        if before_s * 1000 >= now_ms + ttl_ms // 2 or lives_ms <= task.ttl_ms:
+        if before_s * 1000 >= now_ms + (ttl_ms // 2 if least_ms is None else least_ms) or lives_ms <= task.ttl_ms:
             return task
         expires_s = self._keep_values(task, max(before_s, -(-(created_ms + lives_ms) // 1000)))
         lives_ms = min(lives_ms, expires_s * 1000 - created_ms)
