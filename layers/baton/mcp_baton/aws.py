@@ -35,7 +35,7 @@ from mcp_baton.server.services import Services
 from mcp_baton.settings import AUTO, INIT, Settings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
-from mcp_baton.transport.adapter import LambdaAdapter
+from mcp_baton.transport.adapter import JOB, SWEEP, LambdaAdapter
 from mcp_baton.transport.stream import do_later
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def compose(
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
         trust_session_names=settings.trust_session_names,
-        work=endpoint.work,
+        works={JOB: endpoint.work, SWEEP: endpoint.sweep},
     )
     return adapter if collector is None else _observed(adapter, collector, settings)
 

@@ -80,6 +80,11 @@ class Endpoint:
 
         return work(self._services, named, exchange)
 
+    def sweep(self, _named: JsonObject, exchange: Exchange) -> JsonObject:
+        from mcp_baton.server.background.sweep import sweep
+
+        return sweep(self._services, exchange)
+
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
         """Answer a batch, in order. Only revision 2025-03-26 has batches. The messages share the size and the time of
         one answer, which is not streamed."""

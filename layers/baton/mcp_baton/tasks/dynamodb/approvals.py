@@ -20,14 +20,11 @@ from mcp_baton.tasks.approvals import (
     TooManyWaiting,
 )
 from mcp_baton.tasks.dynamodb.attributes import Item, decode, encode_json
-from mcp_baton.tasks.dynamodb.expressions import Update, first_token
-from mcp_baton.tasks.dynamodb.items import expired, number
+from mcp_baton.tasks.dynamodb.expressions import Update, first_token, unlist
+from mcp_baton.tasks.dynamodb.items import LISTS, expired, number
 from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.texts import to_text
-
-LISTS: Final = "lists"
-"""The index of the table: items that are in a list (`listed_in`), sorted by `listed_at`. It has only their keys."""
 
 PREFIX: Final = "APPROVAL#"
 LINK_PREFIX: Final = "LINK#"
@@ -168,8 +165,7 @@ class DynamoDBApprovalStore:
         """Remove an expired approval from the list of those that wait, so that no further reader has to skip it."""
         update = self._change(record.approval_id, None)
         update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
-        update.remove(update.name("listed_in"))
-        update.remove(update.name("listed_at"))
+        unlist(update)
         self._apply(record, update)
 
     def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
-from mcp_baton.tasks.dynamodb.items import BY_CLIENT, RUN, TIMINGS, members
+from mcp_baton.tasks.dynamodb.items import BY_CLIENT, LISTED_AT, LISTED_IN, RUN, TIMINGS, members, outbox_entry
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStatus, paused_step, timestamp
 from mcp_baton.tasks.texts import to_text
 
@@ -157,12 +157,29 @@ def finish_update(
 ) -> Update:
     """The write that ends a task, perhaps with a result. `by_client` says that a client supplied it."""
     update = live_update(now_ms, token)
+    unlist(update)
     update.set(update.name("status"), update.text(status))
     if result is not None:
         update.set(update.name("result"), update.value(result))
     if by_client:
         update.set(update.name(BY_CLIENT), update.value({"BOOL": True}))
     return update
+
+
+def enter_outbox(update: Update, task_id: str, at_ms: int, stored: Item | None = None) -> None:
+    """Make a write put a job into the outbox, or move its entry. If the item as it was read has an earlier entry, that
+    one stays."""
+    made = outbox_entry(task_id, at_ms)
+    if stored is not None and LISTED_AT in stored and stored[LISTED_AT]["S"] <= made[LISTED_AT]["S"]:
+        return
+    for name, attribute in made.items():
+        update.set(update.name(name), update.value(attribute))
+
+
+def unlist(update: Update) -> None:
+    """Make a write take an item out of the list that it is in, if it is in one."""
+    update.remove(update.name(LISTED_IN))
+    update.remove(update.name(LISTED_AT))
 
 
 def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update:

@@ -1,0 +1,46 @@
+"""The sweep: once a minute a clock has the server look at the jobs in the outbox (docs/background.md, The clock)."""
+
+import logging
+from typing import Final
+
+from mcp_baton.exceptions import EventError, StoreError
+from mcp_baton.protocol.http import Exchange
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.background.dispatching import look_after
+from mcp_baton.server.services import Services
+from mcp_baton.telemetry import STORE_ERRORS
+
+logger = logging.getLogger(__name__)
+
+KEPT_MS: Final = 5_000
+"""The sweep ends when so much of the function's time is left, milliseconds. A job that was marked as dispatched but not
+sent would have to wait."""
+
+
+def sweep(services: Services, exchange: Exchange) -> JsonObject:
+    """Do for each job in the outbox that is due what a poll of its client would do. Returns what was done, for the log.
+
+    A sweep may be late, or lost, or run beside another one: the items decide. What fails is left to the next sweep.
+    Raises `EventError` if the function has no table.
+    """
+    if services.store is None:
+        raise EventError("a sweep was sent to a function without a task store: set BATON_TABLE")
+    store, seen, woken = services.store.within(exchange.remaining_ms), 0, 0
+    try:
+        for owner, task_id in store.jobs.due():
+            left_ms = exchange.remaining_ms()
+            if left_ms is not None and left_ms < KEPT_MS:
+                logger.warning("the sweep had no time for all jobs; the next one looks at the others")
+                break
+            seen += 1
+            try:
+                task = store.jobs.look(owner, task_id)
+                woken += task is not None and look_after(services, store, task) is not task
+            except Exception:  # a damaged item must not keep the others from their turn
+                logger.exception("task %s: the sweep could not look at it; the next one does", task_id)
+    except StoreError:
+        logger.exception("the sweep could not read the outbox; the next one does")
+        services.telemetry.add(STORE_ERRORS)
+    if woken:
+        logger.info("the sweep has sent %d of %d jobs to the worker, or given them up", woken, seen)
+    return {"looked": seen, "woken": woken}
