@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import RegistrationError, SettingsError
+from mcp_baton.local.clock import Clock
 from mcp_baton.local.data_file import DataFile
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
 from mcp_baton.local.faults import Definitions
@@ -128,11 +129,14 @@ def _serve_from(options: Options, settings: Settings, database: "Database") -> i
     if not local.is_private:
         logger.warning("listening on %s: everyone who can connect can call every tool as any owner", local.server_name)
     watcher = Watcher(find(options.target).folder, served.look) if options.reload else None
+    clock = Clock(served, options.timeout_s) if settings.sweep else None
     # Workers may finish while the last requests are answered.
     stopping = threading.Thread(target=workers.stop, args=(GRACE_S,), name="stop workers")
     code = run(local, lambda: _announce(options, local.server_port), stopping.start)
     if watcher is not None:
         watcher.stop()
+    if clock is not None:
+        clock.stop()
     stopping.join()
     return code
 

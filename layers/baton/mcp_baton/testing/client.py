@@ -52,6 +52,7 @@ class Stage:
     answers: Answers
     started: dict[str, str]
     overrides: Overrides
+    sweep: Callable[[], None]
     deploy: Callable[[Server], "Stage"]
 
 
@@ -176,6 +177,10 @@ class Controls:
     def dispatch_fails(self, *, times: int | None = 1) -> None:
         """Reject the next events, as if Lambda were not available; `None` for all, 0 to stop."""
         self.stage.worker.events.refused = times
+
+    def sweep(self) -> None:
+        """Look at the background tasks that are due, as the server's clock does each minute."""
+        self.stage.sweep()
 
     def remaining_s(self, seconds: float) -> None:
         """Set the time that is left of each invocation from now on, running ones included. The defaults are 120 s, and

@@ -20,6 +20,7 @@ from mcp_baton.testing.script import Script, Watch
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import REVISIONS, Era
 from mcp_baton.testing.workers import WORKERS, Events, Worker, Workers
+from mcp_baton.transport.adapter import SWEEP
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -111,19 +112,28 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
                 connect=lambda: database,
                 now_ms=clock.now_ms,
                 monotonic=clock.monotonic_s,
-                sleep=clock.advance,
+                sleep=clock.sleep,
             )
             return compose(
                 watched,
                 settings,
                 store=tasks,
                 clock=clock.monotonic_s,
-                sleep=clock.advance,
+                sleep=clock.sleep,
                 dispatcher=events,
             )
 
         function, worker = Function(make, invocations), Worker(make, invocations, events, workers)
+
+        def sweep() -> None:
+            function.invoke({SWEEP: {}}, None)
+            worker.look()
+
+        if settings.sweep and workers == "at once":
+            clock.next_sweep_s, clock.sweep = lambda: store.next_sweep_s(TABLE, clock.now_ms()), sweep
         overrides = Overrides(watched)
-        return Stage(watched, function, worker, invocations, store, clock, script, answers, started, overrides, deploy)
+        return Stage(
+            watched, function, worker, invocations, store, clock, script, answers, started, overrides, sweep, deploy
+        )
 
     return deploy(server)

@@ -25,15 +25,24 @@ class Clock:
         self._lock = Lock()
         self._advanced_s = 0.0
         self._read_ms = 0
+        self.next_sweep_s: Callable[[], float | None] = lambda: None
+        self.sweep: Callable[[], None] = lambda: None
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock.
+        """Advance the clock. Background tasks that become due meanwhile are looked after, as by the clock of a stack.
 
         Raises:
             ValueError: `seconds` is negative.
         """
         if seconds < 0:
             raise ValueError(f"clock.advance({seconds}): time does not go back; give seconds of 0 or more")
+        while (next_s := self.next_sweep_s()) is not None and next_s <= seconds:
+            self.sleep(next_s)
+            self.sweep()
+            seconds -= next_s
+        self.sleep(seconds)
+
+    def sleep(self, seconds: float) -> None:
         with self._lock:
             self._advanced_s += seconds
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from mcp_baton.tasks.dynamodb.items import LISTED_AT, LISTED_IN, LISTS, OUTBOX
 from mcp_baton.testing.function import Invocations
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSResponse
     from mypy_boto3_dynamodb import DynamoDBClient
 
+MINUTE_S = 60.0
 SERVER_FAULTS = {"InternalServerError": 500, "ServiceUnavailable": 503}
 """DynamoDB answers every other error with 400 (its API reference, Common Errors)."""
 
@@ -30,6 +32,7 @@ class Store:
     """The DynamoDB behind a server under test."""
 
     def __init__(self, client: "DynamoDBClient", invocations: Invocations) -> None:
+        self._client = client
         self._operations = frozenset(client.meta.service_model.operation_names)
         self._invocations = invocations
         self._faults: dict[str, Fault] = {}
@@ -60,6 +63,19 @@ class Store:
                 "Baton sends PutItem, UpdateItem, GetItem, Query and DeleteItem"
             )
         self._faults[operation] = Fault(error, times)
+
+    def next_sweep_s(self, table: str, now_ms: int) -> float | None:
+        """The seconds until a sweep finds something in the outbox; a minute if something is due already. `None` if it
+        is empty, or if an invocation is running: its claim would seem to have ended."""
+        if self._invocations.current is not None:
+            return None
+        pages = self._client.get_paginator("scan").paginate(TableName=table, IndexName=LISTS)
+        items = [item for page in pages for item in page["Items"] if LISTED_IN in item]  # moto's index has all items
+        listed = [item for item in items if item[LISTED_IN]["S"].startswith(OUTBOX)]
+        first_ms = min((int(item[LISTED_AT]["S"].partition("#")[0]) for item in listed), default=None)
+        if first_ms is None:
+            return None
+        return (first_ms + 1 - now_ms) / 1000 if first_ms >= now_ms else MINUTE_S
 
     def _before(
         self, event_name: str, params: dict[str, Any], **_: object
