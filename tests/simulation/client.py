@@ -174,8 +174,9 @@ class SimulatedClient(PlainClient):
 
 
 def _partition(request: Mapping[str, Any]) -> str:
-    key = request.get("Key") or request.get("Item") or {"pk": request["ExpressionAttributeValues"][":owner"]}
-    return str(key["pk"]["S"])
+    key = request.get("Key") or request.get("Item")
+    values = request.get("ExpressionAttributeValues", {})
+    return str((key["pk"] if key else values.get(":owner", values.get(":list")))["S"])
 
 
 def refused(refusal: Refusal, operation: str) -> ClientError:

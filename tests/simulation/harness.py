@@ -39,6 +39,7 @@ from tests.simulation.world import ParallelWorld, Rewrite, World
 
 LARGE_BYTES = 600
 PIECE_BYTES = 1_500
+OUTBOX_SHARDS = 2
 STORE = "mcp_baton.tasks.dynamodb"
 
 
@@ -213,6 +214,9 @@ def _patch_values(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{STORE}.parallel.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
     patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
     patch.setattr(f"{STORE}.outside.BUNDLE_BYTES", PIECE_BYTES)
+    # Sixteen queries of each sweep would take most of the time.
+    for module in ("items", "outbox"):
+        patch.setattr(f"{STORE}.{module}.OUTBOX_SHARDS", OUTBOX_SHARDS)
 
 
 def failures(seeds: Iterable[int], struck: Counter[str] | None = None, kind: type[World] = World) -> Iterator[Outcome]:

@@ -13,12 +13,13 @@ from msgspec import structs
 
 from mcp_baton import Workflow
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.background import sweep
 from mcp_baton.server.methods import prompts, subscriptions, tasks
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows import continuations, runs, task_view
 from mcp_baton.server.workflows.continuations import recorded_meta
 from mcp_baton.server.workflows.task_view import ViewOptions
-from mcp_baton.tasks.dynamodb import expressions, items, listing, table
+from mcp_baton.tasks.dynamodb import expressions, items, jobs, listing, outbox, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStanding
@@ -34,6 +35,7 @@ from tests.simulation.world import Rewrite, World
 
 MOST_SEEDS = 3_000
 _task_view, _run_meta, _pause_s = task_view.task_view, runs.run_meta, RetryPolicy.pause_s
+_outbox_entry = items.outbox_entry
 
 type Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -147,6 +149,7 @@ EACH_MARK = replaced(
 UNKNOWN_CALL = replaced(continuations, recorded_meta=lambda *given: recorded_meta(*given) | {"recorded": "unknown"})
 UNKNOWN_RUN = replaced(prompts, run_meta=lambda *given: _run_meta(*given) | {"persisted": "unknown"})
 NO_LOOK = replaced(Lease, begin=lambda self: Began(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
+LATE_ENTRIES = replaced(items, outbox_entry=lambda task_id, at_ms: _outbox_entry(task_id, at_ms + 1_000))
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
 
 MUTANTS = (
@@ -214,6 +217,17 @@ MUTANTS = (
             ("answers are decided on what was long ago", without_condition("version="), False),
             ("attempts are not counted anew after an answer", without_action("SET allowed="), False),
             ("writes of jobs are applied however often they are sent", without_condition(r"NOT contains\(w"), True),
+        )
+    ),
+    *(
+        Mutant(name, rewrite, patch, is_rare=is_rare, kind=JobWorld)
+        for name, rewrite, patch, is_rare in (
+            ("a job that goes on after an answer is not in the outbox", without_action("SET listed_in="), None, False),
+            ("a job that is over stays in the outbox", without_action("REMOVE listed_in"), None, False),
+            ("sweeps look at a job after it is due", None, LATE_ENTRIES, False),
+            ("sweeps do nothing", None, replaced(sweep, look_after=lambda *given: given[-1]), False),
+            ("sweeps look at one shard", None, replaced(outbox, OUTBOX_SHARDS=1), False),
+            ("sweeps believe their clock that a job has expired", None, replaced(jobs, CLOCKS_MS=0), True),
         )
     ),
     Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until="), kind=BackgroundWorld),

@@ -43,6 +43,9 @@ MOST_POINTERS = 100
 
 RETRY_AFTER_MS = 1_000
 
+CLOCKS_MS = 600_000
+"""How far two clocks can be apart: a job that has expired by one of them may be live by the other."""
+
 
 class DynamoDBJobStore:
     def __init__(self, tasks: TaskItems) -> None:
@@ -205,8 +208,8 @@ class DynamoDBJobStore:
         if item is None or LISTED_IN not in item:  # the index is a moment old
             return None
         task = self._tasks.record(owner, item)
-        if task.status is TaskStatus.WORKING and not expired(item, now_ms):
-            return task
+        if task.status is TaskStatus.WORKING and not expired(item, now_ms - CLOCKS_MS):
+            return None if expired(item, now_ms) else task
         # It has expired; or another release, which knows no outbox, has ended it or let it ask.
         update = Update(None, now_ms)
         for name in ("status", "expires_at"):
