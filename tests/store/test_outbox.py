@@ -1,6 +1,7 @@
 """The outbox: which jobs sweeps look at, and from when on (docs/storage.md, The outbox)."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import count
 from typing import Any
 
@@ -14,7 +15,8 @@ from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LEASE_MS, LONGEST_DISPATCH
 from mcp_baton.tasks.store import Batch
 from tests.sent import Requests
 from tests.store.conftest import TABLE, WORK, Clock, Engine
-from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Store, Stores
+from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Store, on
+from tests.store.steps import hooked
 
 ERROR: JsonObject = {"code": -32603, "message": "the worker was lost"}
 ASKED: dict[str, JsonObject] = {"name": {"method": "elicitation/create", "params": {"message": "Whose?"}}}
@@ -61,7 +63,7 @@ def in_shard(task_ids: list[str], shard: int) -> list[str]:
 
 @ON_MEMORY
 def test_jobs_of_all_shards_are_found_in_random_order(
-    store: Store, stores: Stores, create_job: Begin, clock: Clock, requests: Requests
+    store: Store, create_job: Begin, clock: Clock, requests: Requests
 ) -> None:
     made = [create_job().task_id for _ in range(400)]
     clock.ms += FIRST_DISPATCH_MS + 1
@@ -239,3 +241,42 @@ def test_a_job_that_goes_on_while_it_is_removed_stays(
     after_read.run = lambda: set_status("working")
     assert store.jobs.look(task.owner, task.task_id) is None
     assert listed_at(engine, task) == clock.ms + FIRST_DISPATCH_MS
+
+
+# What it costs
+
+
+@on("dynamodb_local")
+def test_the_outbox_costs_a_job_two_write_units_and_two_more_for_each_round_of_questions(
+    store: Store, create_job: Begin, engine: Engine, worker: MakeClaim, clock: Clock
+) -> None:
+    units = list[float]()
+
+    def ask(params: dict[str, Any], **_: object) -> None:
+        params["ReturnConsumedCapacity"] = "INDEXES"
+
+    def note(parsed: dict[str, Any], **_: object) -> None:
+        indexes = parsed["ConsumedCapacity"].get("GlobalSecondaryIndexes", {})
+        units.append(sum(index["CapacityUnits"] for index in indexes.values()))
+
+    names = ("PutItem", "UpdateItem")
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(hooked(engine.client, f"provide-client-params.dynamodb.{name}", ask))
+            stack.enter_context(hooked(engine.client, f"after-call.dynamodb.{name}", note))
+        task = create_job()
+        claim = worker("a")
+        held = store.jobs.claim(task.owner, task.task_id, claim, 1)
+        store.renew(held, claim)
+        store.jobs.ask(held, claim, ASKED)
+        store.jobs.answer(task.owner, task.task_id, {"name": KIM})
+        claim = worker("b")
+        held = store.jobs.claim(task.owner, task.task_id, claim, 2)
+        store.jobs.hand_over(held, claim, 600_000)
+        claim = worker("c")
+        held = store.jobs.claim(task.owner, task.task_id, claim, 3)
+        store.write(held, Batch(result=RESULT, claim=claim, release=True))
+
+    create, claimed, renewed, asked, answered, again, handed, last, ended = units
+    assert (create, asked, answered, ended) == (1, 1, 1, 1)
+    assert (claimed, renewed, again, handed, last) == (0, 0, 0, 0, 0)

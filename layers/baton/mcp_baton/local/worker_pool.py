@@ -112,7 +112,7 @@ class Sandbox:
         for line in self._process.stdout or ():
             document = json.loads(line)
             if "event" in document:
-                with suppress(NotDispatched):  # the server stops; a poll dispatches the task again
+                with suppress(NotDispatched):  # the server stops; a poll or a sweep dispatches the task again
                     self._dispatch(document["event"])
             else:
                 self._replies.put(document)
@@ -213,7 +213,7 @@ class Pool:
                 timer.start()
                 return
         if failure is not None:
-            # What a dead-letter queue would get. The task stays: a poll dispatches it again (docs/background.md).
+            # What a dead-letter queue would get. The task stays: a poll or a sweep dispatches it (docs/background.md).
             attempts, event = delivery.attempt - is_too_old, dumps(delivery.event)
             logger.error("an event was discarded after %d attempts (%s): %s", attempts, failure, event)
 
