@@ -4,12 +4,12 @@ import logging
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from mcp_baton import Approval, Server, Step, ToolError, Workflow, constant, item
+from mcp_baton import Approval, Context, Server, Step, ToolError, Workflow, constant, item
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, connect
 from mcp_baton.workflow.definition import Retry
@@ -179,6 +179,133 @@ def test_a_failed_approval_is_not_used_again_after_the_arguments_have_changed_me
     back = client.call_workflow("refund", {"order": "A-17"}, task=run.task_id)
 
     assert (back.pause and back.pause.type, len(bank.paid)) == ("approvalRequired", 1)
+
+
+def test_a_continuation_cannot_use_the_approval_of_a_run_that_died(baton: Connect) -> None:
+    bank = Bank()
+    client = baton(bank.server)
+    run = client.call_workflow("refund", ORDER)
+    approve_all(client)
+    with client.killed_after("pay"):
+        client.call_workflow("refund", task=run.task_id)
+
+    assert client.call_tool("pay", CALL, task=run.task_id).is_error
+    assert len(bank.paid) == 1
+
+
+def test_a_run_cannot_use_the_approval_of_a_continuation_that_died(baton: Connect) -> None:
+    bank = Bank()
+    client = baton(bank.server)
+    run = client.call_workflow("refund", ORDER)
+    approve_all(client)
+    with client.killed_after("pay"):
+        client.call_tool("pay", CALL, task=run.task_id)
+    resumed = client.call_workflow("refund", task=run.task_id)
+
+    assert (resumed.pause and resumed.pause.type, len(bank.paid)) == ("approvalRequired", 1)
+
+
+def test_an_element_needs_another_approval_after_the_run_died(baton: Connect) -> None:
+    server, paid = Server("bank"), list[str]()
+
+    @server.tool(approval=Approval("refunds"))
+    def pay(order: str) -> str:
+        paid.append(order)
+        return order
+
+    step = Step("pay", {"order": item()}, tool="pay", each=constant(["a"]))
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
+    client = baton(server)
+    run = client.call_workflow("refund")
+    approve_all(client)
+    with client.killed_after("pay"):
+        client.call_workflow("refund", task=run.task_id)
+    client.clock.advance(60)
+    resumed = client.call_workflow("refund", task=run.task_id)
+
+    assert (resumed.pause and resumed.pause.type, paid) == ("approvalRequired", ["a"])
+
+
+def test_a_retry_after_the_expiry_needs_another_approval(baton: Connect) -> None:
+    tried: list[int] = []
+    server = Server("bank")
+
+    @server.tool(approval=Approval("refunds", expires=timedelta(seconds=30)))
+    def pay() -> str:
+        tried.append(1)
+        raise ToolError("busy")
+
+    step = Step("pay", tool="pay", retry=Retry(attempts=2, first_s=35, max_s=35, jitter=False))
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
+    client = baton(server)
+    run = client.call_workflow("refund")
+    approve_all(client)
+    client.call_workflow("refund", task=run.task_id)
+
+    assert (len(tried), len(waiting(client))) == (1, 1)
+
+
+def test_a_denied_call_of_a_task_stays_denied_after_the_expiry(baton: Connect) -> None:
+    bank = Bank()
+    client = baton(bank.server)
+    run = client.call_workflow("refund", ORDER)
+    kim(client).deny(waiting(client)[0])
+    client.clock.advance(timedelta(hours=2, seconds=1).total_seconds())
+
+    paused = client.call_workflow("refund", task=run.task_id).pause
+    assert (paused and paused.type, waiting(client)) == ("approvalDenied", [])
+
+
+def test_an_approval_does_not_outlive_its_task(baton: Connect) -> None:
+    bank = Bank()
+    client = baton(bank.server)
+    run = client.call_workflow("refund", ORDER)
+    client.clock.advance(timedelta(hours=2, minutes=30).total_seconds())
+    client.call_workflow("refund", task=run.task_id)
+    [approval] = kim(client).approvals()
+    task = client.task(run.task_id)
+    created, expires = (datetime.fromisoformat(str(it)) for it in (task.shown["createdAt"], approval["expiresAt"]))
+
+    assert abs(expires - created - timedelta(hours=3)) < timedelta(seconds=1)
+
+
+def test_a_continuation_that_asks_its_client_keeps_its_approval(baton: Connect, era: Era) -> None:
+    server, paid = Server("bank", task_ids="text"), list[int]()
+
+    @server.tool(approval=Approval("refunds"))
+    def pay(ctx: Context) -> str:
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+        answer: Any = ctx.elicit("n", "How many?", schema).content["n"]
+        paid.append(answer)
+        return "paid"
+
+    server.add_workflow(Workflow(name="refund", description="refund", steps=[Step("pay", tool="pay")]))
+    client = baton(server, era=era)
+    client.answers({"n": {"n": 3}})
+    run = client.call_workflow("refund")
+    approve_all(client)
+    done = client.call_tool("pay", task=run.task_id)
+
+    assert (done.is_error, done.steps, paid, waiting(client)) == (False, {"pay": "completed"}, [3], [])
+
+
+def test_a_call_that_needed_no_approval_is_not_recorded_as_a_step_that_needs_one(baton: Connect) -> None:
+    server = Server("bank")
+
+    @server.tool
+    def pay() -> str:
+        return "paid"
+
+    steps = [Step("a", tool="pay"), Step("b", tool="pay", approval=Approval("refunds"))]
+    server.add_workflow(Workflow(name="refund", description="refund", steps=steps))
+    client = baton(server)
+    client.tool_raises("pay", "down", times=1)
+    run = client.call_workflow("refund")
+    # Another call completes step `a` while this one runs.
+    client.during("pay", lambda: client.call_tool("pay", task=run.task_id))
+    client.call_tool("pay", task=run.task_id)
+
+    assert client.call_workflow("refund", task=run.task_id).steps == {"a": "completed", "b": "pending"}
 
 
 def test_the_retries_of_one_attempt_share_an_approval(baton: Connect) -> None:
