@@ -15,6 +15,7 @@ from mcp_baton import Approval, Argument, BatonError, Context, Server, Step, Wor
 from mcp_baton.protocol.envelope import Era as ProtocolEra
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import METHODS
+from mcp_baton.tasks.dynamodb import approvals
 from mcp_baton.testing import Client, Connect, JsonRpcError
 from tests.e2e.approvals.bank import CALL, ORDER, REFUNDS, Bank, approve_all, kim, waiting
 from tests.e2e.support import Era
@@ -297,6 +298,19 @@ def test_an_approval_covers_equal_arguments_only(
 
     assert result.is_error is not same
     assert len(bank.paid) == same
+
+
+def test_an_approval_of_a_call_with_an_equal_key_is_not_used(baton: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A key has 64 bits of the digest, so a requester could look for two calls with one key.
+    monkeypatch.setattr(approvals, "_key_text", lambda _call, repeat: f"{'0' * 32}{repeat:02x}")
+    bank = Bank()
+    client = baton(bank.server)
+    client.call_tool("pay", CALL)
+    approve_all(client)
+
+    assert client.call_tool("pay", {**CALL, "amount": 9_000}).is_error
+    assert bank.paid == []
+    assert not client.call_tool("pay", CALL).is_error
 
 
 def test_an_approval_covers_one_owner(baton: Connect) -> None:

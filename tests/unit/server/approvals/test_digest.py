@@ -88,6 +88,13 @@ def test_a_changed_member_changes_the_digest(changed: Callable[[], str]) -> None
     assert changed() != digest()
 
 
+def test_another_task_changes_the_digest_of_a_call_without_a_secret() -> None:
+    open_workflow = replace(WORKFLOW, arguments=[])
+    digests = {digest(place=placed(workflow=open_workflow, task=task(it))) for it in ("t-1", "t-2")}
+
+    assert len(digests) == 2
+
+
 @pytest.mark.parametrize(
     "same",
     [
