@@ -1,6 +1,7 @@
 """Orders and refunds: three tools, the policy as a resource, a prompt and a workflow."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated
 
 from mcp_baton import Approval, Context, ToolError, fetch, first_of, step
@@ -81,7 +82,12 @@ def is_above_limit(order_id: str, amount: float) -> bool:
     return order is not None and LIMITS[order.category] < amount <= order.total
 
 
-@server.tool(approval=Approval("refunds", message="Refund EUR {amount} for order {order_id}?", when=is_above_limit))
+APPROVAL = Approval(
+    "refunds", message="Refund EUR {amount} for order {order_id}?", when=is_above_limit, expires=timedelta(hours=8)
+)
+
+
+@server.tool(approval=APPROVAL)
 def issue_refund(
     ctx: Context,
     order_id: Annotated[str, "The order's id, such as A-17"],

@@ -70,7 +70,7 @@ def test_a_repeated_refund_is_paid_once(baton: Connect) -> None:
     paid = len(orders.PAYMENTS)
     run = client.get_prompt("refund_order", {"order_id": "A-17", "amount": "300"})
     assert run.paused
-    refund = {"order_id": "A-17", "amount": 100}
+    refund: dict[str, Any] = {"order_id": "A-17", "amount": 100}
 
     refunds = [client.call_tool("issue_refund", refund, task=run.task_id) for _ in range(3)]
 

@@ -4,6 +4,7 @@ Models trust the assistant's messages, so all values in the handoff are quoted (
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from msgspec import Struct, structs
@@ -37,6 +38,8 @@ CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these too
 
 AFTER_DECISION: Final = "After the decision, let the server continue this task."
 
+NOTHING: Final[JsonObject] = MappingProxyType({})
+
 SHOWN_CALLS: Final = 5
 """The most calls of one list that a text shows."""
 
@@ -56,11 +59,13 @@ class Handle(Struct, frozen=True):
 
     Attributes:
         taken_by: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
+        given: Arguments that the task has not stored, so that they must be given again.
     """
 
     task_id: str
     workflow: Workflow
     taken_by: Callable[[str], bool] = lambda _: False
+    given: Mapping[str, Json] = NOTHING
 
     @property
     def tool(self) -> str | None:
@@ -69,9 +74,9 @@ class Handle(Struct, frozen=True):
 
     @property
     def arguments(self) -> dict[str, Json]:
-        """The arguments that continue the task: its id, and a text for each secret that must be given again."""
+        """The arguments that continue the task: its id, those that must be given again, and a text for each secret."""
         secrets = (argument.name for argument in self.workflow.arguments if argument.secret and argument.required)
-        return {TASK_ID: self.task_id, **{name: stand_in(name) for name in secrets}}
+        return {TASK_ID: self.task_id, **self.given, **{name: stand_in(name) for name in secrets}}
 
     def on(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """A call's arguments with the task's id, if the tool accepts it."""
