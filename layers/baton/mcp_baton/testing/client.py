@@ -1,9 +1,10 @@
 """The client that a test holds, and what it can arrange."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
+from urllib.parse import urlencode
 
 from mcp_baton import Server
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
@@ -29,6 +30,10 @@ def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: st
         found += cast("list[dict[str, Any]]", page[key])
         params = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
     return found
+
+
+def _query(params: JsonObject) -> str:
+    return f"?{urlencode(params)}" if params else ""
 
 
 def without(members: JsonObject, *names: str) -> dict[str, Json]:
@@ -64,9 +69,14 @@ class Controls:
     era: Era
     claims: Mapping[str, Json] = field(default_factory=dict)
 
-    def as_owner(self, name: str | None) -> Self:
-        """Return a client of another owner, without claims; `None` for an unauthenticated caller."""
-        return replace(self, owner=name, claims={})
+    def as_owner(self, name: str | None, *, scopes: Sequence[str] = ()) -> Self:
+        """Return a client of another owner, without claims; `None` for an unauthenticated caller.
+
+        Args:
+            name: The owner.
+            scopes: Its scopes, such as the groups whose approvals it may decide.
+        """
+        return replace(self, owner=name, claims={"scope": " ".join(scopes)} if scopes else {})
 
     def with_claims(self, **claims: Json) -> Self:
         """Return a client of the same owner with claims as from an authorizer: `scope="orders:write"`."""
@@ -462,6 +472,27 @@ class Client(Controls):
         """Complete a task with a result and return it."""
         self.request("tasks/cancel", {"taskId": task_id, "result": result})
         return self.task(task_id)
+
+    def approvals(self) -> list[dict[str, Any]]:
+        """Return the approvals that wait for this owner's groups, newest first, as `GET /approvals` lists them."""
+        return pages(lambda _, params: self.wire.approvals(_query(params)), "", "approvals")
+
+    def approve(self, approval_id: str) -> dict[str, Any]:
+        """Approve a call, and return the record.
+
+        Raises:
+            DecisionRefused: this owner may not decide it, or it no longer waits.
+        """
+        return self._decide(approval_id, {"decision": "approve"})
+
+    def deny(self, approval_id: str, *, reason: str | None = None) -> dict[str, Any]:
+        """Deny a call, and return the record. It raises as `approve` does."""
+        return self._decide(approval_id, {"decision": "deny", "reason": reason})
+
+    def _decide(self, approval_id: str, decision: JsonObject) -> dict[str, Any]:
+        target = f"/{approval_id}"
+        digest = self.wire.approvals(target)["digest"]
+        return dict(self.wire.approvals(target, {**decision, "digest": digest}))
 
     def list_tools(self) -> list[dict[str, Any]]:
         """Return the listed tools."""
