@@ -63,7 +63,7 @@ def test_a_function_may_do_this_and_nothing_else(
 
     assert {right["Effect"] for right in rights} == {"Allow"}
     assert [(right["Action"], right["Resource"]) for right in rights] == [
-        (TASKS, {"Fn::GetAtt": ["TaskTable", "Arn"]}),
+        (TASKS, [{"Fn::GetAtt": ["TaskTable", "Arn"]}, "${TaskTable.Arn}/index/lists"]),
         *(OVERFLOW if switch == "on" else []),
         ("lambda:InvokeFunction", WORKER),
         own,

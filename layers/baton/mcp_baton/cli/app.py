@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from mcp_baton.cli.approvals import approvals, approve, deny
 from mcp_baton.cli.call import call
 from mcp_baton.cli.check import check
 from mcp_baton.cli.dynamodb import dynamodb
@@ -50,6 +51,9 @@ COMMANDS = (
     resume,
     complete,
     cancel,
+    approvals,
+    approve,
+    deny,
     install,
     dynamodb,
     redrive,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
-from urllib.parse import urlencode
+from urllib.parse import quote
 
 from mcp_baton import Server
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
@@ -70,12 +70,8 @@ class Controls:
     claims: Mapping[str, Json] = field(default_factory=dict)
 
     def as_owner(self, name: str | None, *, scopes: Sequence[str] = ()) -> Self:
-        """Return a client of another owner, without claims; `None` for an unauthenticated caller.
-
-        Args:
-            name: The owner.
-            scopes: Its scopes, such as the groups whose approvals it may decide.
-        """
+        """Return a client of another owner, with these scopes and no other claims; `None` for an unauthenticated
+        caller."""
         return replace(self, owner=name, claims={"scope": " ".join(scopes)} if scopes else {})
 
     def with_claims(self, **claims: Json) -> Self:
@@ -473,26 +469,29 @@ class Client(Controls):
         self.request("tasks/cancel", {"taskId": task_id, "result": result})
         return self.task(task_id)
 
-    def approvals(self) -> list[dict[str, Any]]:
-        """Return the approvals that wait for this owner's groups, newest first, as `GET /approvals` lists them."""
-        return pages(lambda _, params: self.wire.approvals(_query(params)), "", "approvals")
+    def approvals(self, state: str = "waiting") -> list[dict[str, Any]]:
+        """Return the approvals in the groups of this client's owner, newest first: those that wait, or those in another
+        state."""
+        found: list[dict[str, Any]] = []
+        target: str | None = f"/approvals?state={state}"
+        while target is not None:
+            page = self.wire.http("GET", target)
+            found += page["approvals"]
+            target = f"/approvals?state={state}&cursor={quote(page['nextCursor'])}" if "nextCursor" in page else None
+        return found
 
-    def approve(self, approval_id: str) -> dict[str, Any]:
-        """Approve a call, and return the record.
-
-        Raises:
-            DecisionRefused: this owner may not decide it, or it no longer waits.
-        """
-        return self._decide(approval_id, {"decision": "approve"})
+    def approve(self, approval_id: str, *, reason: str | None = None) -> dict[str, Any]:
+        """Approve a call as a person of its group, and return the approval. Raises `BatonError` if it is refused."""
+        return self._decide(approval_id, "approve", reason)
 
     def deny(self, approval_id: str, *, reason: str | None = None) -> dict[str, Any]:
-        """Deny a call, and return the record. It raises as `approve` does."""
-        return self._decide(approval_id, {"decision": "deny", "reason": reason})
+        """As `approve`, to deny a call."""
+        return self._decide(approval_id, "deny", reason)
 
-    def _decide(self, approval_id: str, decision: JsonObject) -> dict[str, Any]:
-        target = f"/{approval_id}"
-        digest = self.wire.approvals(target)["digest"]
-        return dict(self.wire.approvals(target, {**decision, "digest": digest}))
+    def _decide(self, approval_id: str, decision: str, reason: str | None) -> dict[str, Any]:
+        target = f"/approvals/{quote(approval_id)}"
+        digest = self.wire.http("GET", target)["digest"]
+        return self.wire.http("POST", target, {"decision": decision, "digest": digest, "reason": reason})
 
     def list_tools(self) -> list[dict[str, Any]]:
         """Return the listed tools."""

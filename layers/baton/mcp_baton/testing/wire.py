@@ -37,6 +37,7 @@ _ASKED = [capability for capability in CAPABILITIES if capability != APPS]
 _ASKABLE: dict[str, Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _ids = count(1)
+OK = 200
 
 
 class JsonRpcError(BatonError):
@@ -150,20 +151,31 @@ class Wire:
         self.after()
         return unanswered
 
+    def http(self, method: str, target: str, body: JsonObject | None = None) -> dict[str, Any]:
+        """Send a request to the HTTP API beside the MCP endpoint, and return its JSON. Raises `BatonError` if the
+        server refuses it."""
+        sent = b"" if body is None else dumps(body).encode()
+        event = self._request(method, target, {"Content-Type": "application/json"}, sent, f"test-{next(_ids)}")
+        response, _ = self.function.invoke(event, None)
+        self.after()
+        answer: dict[str, Any] = json.loads(response["body"])
+        if response["statusCode"] != OK:
+            raise BatonError(f"{method} {target}: HTTP {response['statusCode']}: {answer['error']}")
+        return answer
+
     def _event(self, message: JsonObject, headers: Mapping[str, str]) -> dict[str, Any]:
         sent = {
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": REVISIONS[self.era],
             **headers,
         }
-        return self._http_event("POST", "/mcp", sent, dumps(message).encode(), f"test-{message['id']}")
+        return self._request("POST", "/mcp", sent, dumps(message).encode(), f"test-{message['id']}")
 
-    def _http_event(
+    def _request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes, request_id: str
     ) -> dict[str, Any]:
-        owner = {} if self.owner is None else {OWNER_HEADER: self.owner}
-        sent = {"Content-Type": "application/json", **owner, **headers}
-        event = proxy_event(method, target, list(sent.items()), body, request_id=request_id, owner_header=OWNER_HEADER)
+        sent = [*headers.items(), *([] if self.owner is None else [(OWNER_HEADER, self.owner)])]
+        event = proxy_event(method, target, sent, body, request_id=request_id, owner_header=OWNER_HEADER)
         if self.claims:
             context = event["requestContext"]
             found = context.get("authorizer", {}).get("claims", {})

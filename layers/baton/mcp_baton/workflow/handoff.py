@@ -35,6 +35,8 @@ MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
 
 
+AFTER_DECISION: Final = "After the decision, let the server continue this task."
+
 SHOWN_CALLS: Final = 5
 """The most calls of one list that a text shows."""
 
@@ -255,7 +257,7 @@ class RemainingCalls(Struct, frozen=True):
             return [f"{call} to let the server continue."], [], []
         remedy = self.pause.remedy if self.pause else None
         if remedy is Remedy.DECISION:
-            return [go_on.offer(self.known, begin="After the decision, ")] if go_on else [], [], []
+            return [go_on.offer(self.known, begin="After the decision, ") if go_on else AFTER_DECISION], [], []
         if remedy is Remedy.NONE:
             return [go_on.end()] if go_on else [], [], []
         is_for_operator = self.pause is not None and self.pause.is_for_the_operator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
-from mcp_baton.cli.remote.errors import Denied, Unreachable, faulty
+from mcp_baton.cli.remote.errors import Denied, Failure, Unreachable, faulty
 from mcp_baton.cli.remote.profiles import Access, ProfileError
 from mcp_baton.protocol.json import MAX_LEVELS, TooDeep, loads
 
@@ -56,6 +56,38 @@ class HttpTransport:
                 yield from self._messages(response)
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise Unreachable(f"{self._url} cannot be reached: {error}{_remedy(error, self._url)}") from error
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Send a request to the HTTP API beside the MCP endpoint, and return its JSON object.
+
+        Raises:
+            Unreachable: the server does not answer, or has no such API.
+            Denied: it rejects the credentials.
+            Failure: it refuses the request; contains its reason.
+        """
+        url = httpx.URL(self._url).join(path)
+        try:
+            with self._client.stream(method, url, params=query, json=None if body is None else dict(body)) as response:
+                answer = self._body(response)
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            raise Unreachable(f"{url} cannot be reached: {error}{_remedy(error, self._url)}") from error
+        if response.is_success and isinstance(answer, dict):
+            return answer
+        said = answer.get("error") if isinstance(answer, dict) else None
+        if isinstance(said, str):
+            raise Failure(f"{said} ({response.status_code})")
+        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            raise Denied(
+                f"{url} answered {response.status_code}{_reason(answer)}: the credentials are missing or wrong"
+            )
+        raise Unreachable(f"{url} is not an approvals API: it answered {response.status_code}{_reason(answer)}")
 
     def _messages(self, response: httpx.Response) -> Iterator[dict[str, Any]]:
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):

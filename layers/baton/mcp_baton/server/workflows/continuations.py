@@ -150,8 +150,8 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     if rounds:
         rounds.identity = replace(identity, by=place.by or None)
     variables = TaskVariables(found.task.variables if isinstance(found, Plan) else {})
-    # A step with an approval of its own is never recorded for a call that was approved as another step.
-    step = identity.step or (place.name if place.approval else None)
+    # A call that was approved as one step is never recorded as another, after a lost race.
+    step = identity.step or (place.name if isinstance(found, Plan) and _may_need_approval(found, tool) else None)
     call = ContinuationCall(tool.name, sent.arguments, step, sent.names)
     asking, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
     return Continuation(request, found, call, identity, variables, asking, ranked, now_ms, now_s, place)
@@ -165,9 +165,7 @@ def place_of(plan: Plan, tool: Tool, ranked: Sequence[Candidate], step: str | No
         before: The earlier round of this call.
     """
     workflow = plan.workflow
-    steps = workflow.steps if workflow else ()
-    is_guarded = tool.only_in or tool.approval or any(it.tool == tool.name and it.approval for it in steps)
-    if not is_guarded:
+    if not tool.only_in and not _may_need_approval(plan, tool):
         return NO_PLACE
     chosen = next((it for it in ranked if it.name == step), None) or choose(ranked)
     if workflow is None or chosen is None:
@@ -182,6 +180,11 @@ def place_of(plan: Plan, tool: Tool, ranked: Sequence[Candidate], step: str | No
         by=f"call:{new_token()}",
         before=before,
     )
+
+
+def _may_need_approval(plan: Plan, tool: Tool) -> bool:
+    steps = plan.workflow.steps if plan.workflow else ()
+    return tool.approval is not None or any(it.tool == tool.name and it.approval for it in steps)
 
 
 def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: str) -> Identity:
