@@ -32,10 +32,6 @@ def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: st
     return found
 
 
-def _query(params: JsonObject) -> str:
-    return f"?{urlencode(params)}" if params else ""
-
-
 def without(members: JsonObject, *names: str) -> dict[str, Json]:
     return {name: value for name, value in members.items() if name not in names}
 

@@ -7,7 +7,7 @@ from mcp_baton.testing.connecting import aconnect, connect
 from mcp_baton.testing.function import Kill, Killed
 from mcp_baton.testing.plugin import Connect
 from mcp_baton.testing.results import Contents, Message, Pause, Result, Run, Task, TaskState
-from mcp_baton.testing.wire import DecisionRefused, Era, JsonRpcError
+from mcp_baton.testing.wire import Era, JsonRpcError
 from mcp_baton.testing.workers import WaitingEvent, WorkerRun, Workers
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "Client",
     "Connect",
     "Contents",
-    "DecisionRefused",
     "Era",
     "JsonRpcError",
     "Kill",

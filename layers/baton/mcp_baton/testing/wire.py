@@ -58,21 +58,6 @@ class JsonRpcError(BatonError):
         super().__init__(f"{self.code}: {self.message}" + ("" if self.data is None else f" {dumps(self.data)}"))
 
 
-class DecisionRefused(BatonError):
-    """The approvals API refused a request.
-
-    Attributes:
-        status: The HTTP status (docs/approvals.md, HTTP).
-        reply: The JSON of the reply: `error`, and the current record if there is one.
-    """
-
-    def __init__(self, status: int, reply: JsonObject) -> None:
-        self.status = status
-        self.reply = reply
-        error = reply["error"]
-        super().__init__(f"HTTP {status}: {error['message'] if isinstance(error, Mapping) else error}")
-
-
 @dataclass(frozen=True, slots=True)
 class Wire:
     """The connection of one client to the function.
@@ -105,17 +90,6 @@ class Wire:
             following = {**params, "inputResponses": responses, "requestState": result["requestState"]}
             result, invocation = self._once(method, following, meta, again=True)
         raise AssertionError(f"{method}: the server has asked {ROUNDS} times and asks again")
-
-    def approvals(self, target: str = "", decision: JsonObject | None = None) -> JsonObject:
-        """Send a request to the approvals API: a `POST` with a decision, otherwise a `GET`."""
-        body, method = (b"", "GET") if decision is None else (dumps(decision).encode(), "POST")
-        event = self._http_event(method, f"/approvals{target}", {}, body, f"test-{next(_ids)}")
-        response, _ = self.function.invoke(event, None)
-        self.after()
-        status, reply = response["statusCode"], cast("JsonObject", json.loads(response["body"]))
-        if status != 200:
-            raise DecisionRefused(status, reply)
-        return reply
 
     def _once(
         self, method: str, params: JsonObject, meta: JsonObject, *, again: bool = False
@@ -165,6 +139,7 @@ class Wire:
 
     def _event(self, message: JsonObject, headers: Mapping[str, str]) -> dict[str, Any]:
         sent = {
+            "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": REVISIONS[self.era],
             **headers,
