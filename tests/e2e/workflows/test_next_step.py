@@ -176,7 +176,7 @@ def test_an_unreadable_resource_is_named_instead_of_its_tool(baton: Connect, era
     assert (run.pause.resource, client.calls("lend")) == ("shelf://3", [])
 
 
-AMOUNT = {"order_id": "A-17", "amount": 240.0}
+AMOUNT: dict[str, Any] = {"order_id": "A-17", "amount": 240.0}
 
 
 def guarded_server(*, task_ids: Literal["meta", "text"] = "text") -> Server:
@@ -278,7 +278,7 @@ def test_a_refused_continuation_is_made_again_after_the_approval(baton: Connect,
 
     said = "After the approval, make the same call again."
     structure: Any = refused.structured
-    assert refused.content[0]["text"].endswith(said)
+    assert str(refused.content[0]["text"]).endswith(said)
     assert block_of(refused) == structure["baton_next"] == f"Nothing was run or recorded. {said}"
     assert structure["approval"]["message"] == "Refund 200.0 EUR?"
     kim.approve(structure["approval"]["approvalId"])
