@@ -1,5 +1,4 @@
-"""What it costs to hear of the end of a background task: by polling, or by requests that wait; and what it costs while a
-task waits for a person.
+"""What it costs to hear of the end of a background task, by polling or by requests that wait; and to wait for a person.
 
 Run at the root of the repository: `uv run python -m costs.polling`. It prints a table.
 Nothing is measured: prices and memory are those of `costs/prices.py`; logs and data
@@ -23,8 +22,7 @@ WAIT_S = 30
 AGAIN_S = 0.05
 """How long a worker runs that a poll has started, and that finds no decision."""
 AGAIN_UNITS = {"tool": (4, 2), "workflow": (10, 2)}
-"""The write and read units of such a poll and its worker, beside the poll's own: one and two heads of about 1 KB, and an
-approval of less."""
+"""The write and read units of such a poll and its worker, beside the poll's own. The items have about 1 KB."""
 
 DURATIONS_S = (10, 30, 60, 600, 3_600)
 NAMES = ("10 s", "30 s", "1 minute", "10 minutes", "1 hour")

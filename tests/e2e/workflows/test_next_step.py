@@ -259,7 +259,8 @@ def test_the_call_after_a_denial_ends_the_task(baton: Connect, era: Era, by: str
         text = run.handoff
         assert 'The reason: "It was never paid". Do not make the same call again. Tell the user.' in text
 
-    assert client.call_workflow("refund_order", task=task).next == [dict(zip(("tool", "arguments"), suggested(text)))]
+    tool, arguments = suggested(text)
+    assert client.call_workflow("refund_order", task=task).next == [{"tool": tool, "arguments": arguments}]
     follow(client, text)
     assert client.task(task).status == "cancelled"
 
