@@ -1,6 +1,6 @@
 """A server whose payments need an approval, for the commands of approvals."""
 
-from mcp_baton import Approval, Server
+from mcp_baton import Approval, Server, step
 from mcp_baton.aws import handler
 
 server = Server("bank")
@@ -10,6 +10,12 @@ server = Server("bank")
 def pay(order: str, amount: float) -> str:
     """Pay."""
     return f"paid {amount} for {order}"
+
+
+@server.workflow
+def pay_order(order: str, amount: float) -> None:
+    """Pay an order."""
+    step(pay)(order=order, amount=amount)
 
 
 lambda_handler = handler(server)

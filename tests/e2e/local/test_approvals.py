@@ -74,6 +74,25 @@ def test_a_person_sees_the_call_and_approves_it(
     assert (used["decidedFrom"], used["usedBy"][:5]) == ("cli", "call:")
 
 
+def test_a_workflow_says_that_it_waits_for_an_approval_and_continues_after_it(
+    baton: Run, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    order = request.node.name
+    code, paused = baton("ann", "run", "pay_order", f"order={order}", "amount=5", text=True)
+    task = baton("ann", "tasks")[1]["tasks"][0]["taskId"]
+    [approval] = [it for it in baton("kim", "approvals")[1]["approvals"] if it.get("task") == task]
+
+    assert code == 3
+    waits = "waits for an approval of refunds"
+    for shown in (paused, baton("ann", "show", task, text=True)[1]):
+        assert f"working, paused at pay: {waits}\n" in shown
+    listed = baton("ann", "tasks", text=True)[1]
+    assert f"working, paused: {waits}  " in listed
+    baton("kim", "approve", approval["approvalId"], "--yes")
+    assert baton("ann", "resume", task[:20])[0] == 0
+
+
 @pytest.mark.parametrize("typed", ["n\n", "\n", "approve\n"])
 def test_a_decision_is_confirmed(baton: Run, approval: str, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
     monkeypatch.setattr("mcp_baton.cli.remote.questions.at_terminal", lambda: True)

@@ -140,8 +140,7 @@ def _table_of(listed: Sequence[Mapping[str, Any]]) -> "RichTable":
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_baton.cli.remote.printing import PREFIX, STYLES, age, plain, status_text
-    from mcp_baton.tasks.record import PAUSED
+    from mcp_baton.cli.remote.printing import PREFIX, STYLES, age, paused_text, plain, status_text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("task", "what", "status", "at", "age", "changed"):
@@ -154,7 +153,7 @@ def _table_of(listed: Sequence[Mapping[str, Any]]) -> "RichTable":
         pause = meta.get("pause_reason")
         status = status_text(task["status"])
         if pause and task["status"] == "working":
-            status = status.append(f", {PAUSED}", style=STYLES["paused"])
+            status = status.append(f", {paused_text(task.get('statusMessage'))}", style=STYLES["paused"])
         at = meta.get("step") or task.get("statusMessage") or ""
         at = f"{at} ({pause['type']})" if pause else at
         table.add_row(

@@ -71,7 +71,7 @@ def task_of(result: JsonObject) -> str:
 
 
 def pause_words(reason: JsonObject, time_over: str) -> str:
-    """Return why a workflow is paused, such as `paused at refund: missing approved_by`."""
+    """Return why a workflow is paused, such as `paused at refund: missing amount`."""
     pause = parse_pause(reason)
     cause = pause.short_form() if pause else reason.get("type")
     limit = f" ({time_over})" if isinstance(pause, DeadlineExceeded) else ""

@@ -36,7 +36,7 @@ MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
 
 
-AFTER_DECISION: Final = "After the decision, let the server continue this task."
+APPROVED_MAKE_THESE_CALLS: Final = "After the approval, make these tool calls:"
 
 NOTHING: Final[JsonObject] = MappingProxyType({})
 
@@ -177,7 +177,8 @@ class RemainingCalls(Struct, frozen=True):
     def steps(self) -> list[Step]:
         """The remaining steps that the model has to do itself. The server runs all others when it continues."""
         left, pause = self.known.open_steps, self.pause
-        if pause is not None and pause.remedy in (Remedy.DECISION, Remedy.NONE):
+        remedy = pause.remedy if pause else None
+        if remedy is Remedy.NONE or (remedy is Remedy.DECISION and self.go_on is not None):
             return []
         if self.go_on is None or self.go_on.tool is None:
             return [step for step in left if step.ask is None]
@@ -262,7 +263,8 @@ class RemainingCalls(Struct, frozen=True):
             return [f"{call} to let the server continue."], [], []
         remedy = self.pause.remedy if self.pause else None
         if remedy is Remedy.DECISION:
-            return [go_on.offer(self.known, begin="After the decision, ") if go_on else AFTER_DECISION], [], []
+            offer = go_on.offer(self.known, begin="After the decision, ") if go_on else APPROVED_MAKE_THESE_CALLS
+            return [offer], self.steps(), []
         if remedy is Remedy.NONE:
             return [go_on.end()] if go_on else [], [], []
         is_for_operator = self.pause is not None and self.pause.is_for_the_operator

@@ -108,6 +108,15 @@ def clock(at_ms: int | None) -> str:
     return "" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
 
 
+PAUSED_BEGINS = "paused: "
+"""How the status messages of paused tasks begin."""
+
+
+def paused_text(message: str | None) -> str:
+    """Return what a paused task waits for, from its status message: `paused: waits for the model`."""
+    return short(message) if message and message.startswith(PAUSED_BEGINS) else PAUSED
+
+
 def heading(task: TaskState) -> Iterator[Text]:
     """Yield two lines: the workflow and the id, then the status."""
     yield Text().append(plain(task.workflow or "a tool's task"), style="bold").append(f"  {task.task_id}", style="dim")
@@ -115,8 +124,8 @@ def heading(task: TaskState) -> Iterator[Text]:
     if task.pause and not task.ended:
         step = paused_step(task.pause) or task.step
         at = f" at {plain(step)}" if step else ""
-        line = status_text(task.status).append(f", paused{at}: waits for the model", style=STYLES["paused"])
-    if task.message and task.message != PAUSED:
+        line.append(f", paused{at}: {paused_text(task.message).removeprefix(PAUSED_BEGINS)}", style=STYLES["paused"])
+    if task.message and not task.message.startswith(PAUSED_BEGINS):
         line.append(f": {short(task.message)}")
     yield line
 

@@ -23,6 +23,7 @@ from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
+from mcp_baton.workflow.approval import AFTER_APPROVAL, NotApproved
 from mcp_baton.workflow.continuation import (
     Candidate,
     ContinuationCall,
@@ -105,7 +106,7 @@ class Continuation(Struct, frozen=True):
         if not isinstance(self.task, Plan):
             return _unrecorded(self.task)
         if isinstance(outcome, Failed) and outcome.not_approved is not None:
-            return _not_made(self.request, self.task.task.task_id, self.task)
+            return _not_made(self.request, self.task.task.task_id, self.task, outcome.not_approved)
         request, plan, batches = self.request, self.task, list[Batch]()
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
 
@@ -247,11 +248,16 @@ def _unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Reco
     return Recording(meta, text)
 
 
-def _not_made(request: Request, task_id: str, found: Found) -> Recording:
+def _not_made(request: Request, task_id: str, found: Found, refused: NotApproved | None = None) -> Recording:
 
     def text() -> str:
+        from mcp_baton.server.workflows.task_ids import handle_of
         from mcp_baton.workflow.continuation import unrecorded_text
 
+        if refused is not None and not refused.is_denied:
+            return f"Nothing was run or recorded. {AFTER_APPROVAL}"
+        if refused is not None and isinstance(found, Plan) and found.workflow:
+            return f"Nothing was run or recorded. {handle_of(request.server, found.workflow, task_id).end()}"
         return unrecorded_text(str(meta["record_error"]), made=False)
 
     if isinstance(found, Plan):
