@@ -6,27 +6,23 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
 from traceback import extract_tb
 from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
 from mcp_baton.cli.options import Way, WhereError, header_name
-from mcp_baton.cli.remote.client import Remote
+from mcp_baton.cli.remote.client import Remote, Take
 from mcp_baton.cli.remote.errors import faulty
 from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
-from mcp_baton.local.gateway import proxy_event
 from mcp_baton.local.log import TerminalHandler
 from mcp_baton.server.server import Server
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.connecting import connect
-from mcp_baton.testing.wire import OWNER_HEADER, in_event
+from mcp_baton.testing.wire import Stream
 
 UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that an answer causes if its form is not MCP's. Answers are not validated against a schema."""
@@ -94,68 +90,23 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
     return made
 
 
-_ENDED = object()
-
-
 class InProcess:
     """Sends messages to a server in this process."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._ids = count(1)
 
     def sleep(self, seconds: float) -> None:
         """Advance the server's clock instead of waiting."""
         self._client.clock.advance(seconds)
 
-    def send(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """Yield the messages of the answer as the handler makes them."""
-        sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
-        sent[OWNER_HEADER] = self._client.owner or ""
-        event = proxy_event(
-            "POST",
-            "/mcp",
-            list(sent.items()),
-            json.dumps(message).encode(),
-            request_id=f"local-{next(self._ids)}",
-            owner_header=OWNER_HEADER,
-        )
-        arrived: SimpleQueue[Any] = SimpleQueue()
-        Thread(target=self._serve, args=(event, arrived), daemon=True, name="in-process server").start()
-        while (answer := arrived.get()) is not _ENDED:
-            if isinstance(answer, BaseException):
-                raise answer
-            yield answer
-
-    def _serve(self, event: dict[str, Any], arrived: "SimpleQueue[Any]") -> None:
-        try:
-            sink = _Sink(arrived)
-            response, _ = self._client.stage.function.invoke(event, sink.open)
-            self._client.stage.worker.look()
-            body = response.get("body") or ""
-            if body:
-                arrived.put(json.loads(body))
-        except BaseException as error:  # noqa: BLE001 - `send` raises it
-            arrived.put(error)
-        finally:
-            arrived.put(_ENDED)
-
-
-class _Sink:
-    """A streamed answer."""
-
-    def __init__(self, arrived: "SimpleQueue[Any]") -> None:
-        self._arrived = arrived
-        self._rest = b""
-
-    def open(self, _status: int, _headers: Mapping[str, str]) -> "_Sink":
-        return self
-
-    def write(self, data: bytes) -> None:
-        *events, self._rest = (self._rest + data).split(b"\n\n")
-        for event in events:
-            for message in in_event(event.decode()):
-                self._arrived.put(message)
+    def send(self, message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
+        """Send a message. `take` gets the messages of the answer when the handler makes them."""
+        event = self._client.wire.event(message, headers)
+        response, _ = self._client.stage.function.invoke(event, Stream(take).open)
+        self._client.stage.worker.look()
+        if response.get("body"):
+            take(json.loads(response["body"]))
 
 
 @contextmanager

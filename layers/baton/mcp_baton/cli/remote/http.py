@@ -2,14 +2,16 @@
 
 import json
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
+from mcp_baton.cli.remote.client import Take
 from mcp_baton.cli.remote.errors import Denied, Unreachable, faulty
 from mcp_baton.cli.remote.profiles import Access, ProfileError
 from mcp_baton.protocol.json import MAX_LEVELS, TooDeep, loads
+from mcp_baton.testing.wire import EventReader
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
@@ -42,8 +44,8 @@ class HttpTransport:
     def close(self) -> None:
         self._client.close()
 
-    def send(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """Yield the messages of the answer as they arrive.
+    def send(self, message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
+        """Send a message and read the answer until `take` returns true.
 
         Raises:
             Unreachable: the server does not answer, or it is not an MCP server.
@@ -53,7 +55,7 @@ class HttpTransport:
         body = json.dumps(message).encode()
         try:
             with self._client.stream("POST", self._url, content=body, headers=sent) as response:
-                yield from self._messages(response)
+                any(map(take, self._messages(response)))
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise Unreachable(f"{self._url} cannot be reached: {error}{_remedy(error, self._url)}") from error
 
@@ -66,7 +68,8 @@ class HttpTransport:
         if response.status_code == httpx.codes.NOT_FOUND:
             raise Unreachable(f"there is no MCP endpoint at {self._url}{_reason(self._body(response))}")
         if response.headers.get("content-type", "").startswith("text/event-stream"):
-            for number, text in enumerate(events(lines(self._pieces(response)))):
+            reader = EventReader()
+            for number, text in enumerate(text for piece in self._pieces(response) for text in reader.read(piece)):
                 if number == EVENTS:
                     raise faulty(f"{self._url} sent more than {EVENTS:,} events in one answer")
                 message = self._read(text)
@@ -107,28 +110,6 @@ def _remedy(error: Exception, url: str) -> str:
     """Return a hint if the connection to this machine was refused."""
     here = isinstance(error, httpx.ConnectError) and httpx.URL(url).host in LOOPBACK
     return ": is `baton serve` running, on this port?" if here else ""
-
-
-def lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a text that arrives in pieces."""
-    unfinished: list[bytes] = []
-    for piece in pieces:
-        *ended, rest = piece.split(b"\n")
-        for end in ended:
-            yield b"".join((*unfinished, end)).removesuffix(b"\r").decode(errors="replace")
-            unfinished = []
-        unfinished.append(rest)
-
-
-def events(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the data of server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html)."""
-    data: list[str] = []
-    for line in lines:
-        if line.startswith("data:"):
-            data.append(line.removeprefix("data:").removeprefix(" "))
-        elif not line and data:
-            yield "\n".join(data)
-            data = []
 
 
 def _headers(access: Access) -> dict[str, str]:
