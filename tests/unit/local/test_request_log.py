@@ -146,6 +146,9 @@ def test_a_ping_is_logged_at_the_debug_level_only(served: Served, caplog: pytest
         ({"_meta": {"task_status": "completed"}}, (Status.DONE, "completed")),
         ({"_meta": {"task_status": "completed", "persisted": False}}, (Status.FAILED, "completed; not saved")),
         ({"_meta": {"recorded": "unknown", "record_error": "lost"}}, (Status.FAILED, "may not be recorded: lost")),
+        # A client may complete a task with any result.
+        ({"isError": True, "content": ["text"]}, (Status.DONE, "done")),
+        ({"_meta": {"task_status": []}}, (Status.DONE, "?")),
     ],
 )
 def test_the_outcome_is_read_from_the_result(result: dict[str, Any], shown: tuple[Status, str]) -> None:
