@@ -1,18 +1,17 @@
 """A worker process of `baton serve`: runs background tasks, as a second Lambda function would (`worker_pool`).
 
-The pool writes one JSON document per line to its standard input: its settings, and then one event at a time. The
-process writes the outcome of each event, and the events that it dispatches, to its standard output.
+The pool sends one event at a time. The process answers with the outcome, after the events that it dispatches.
 """
 
-import json
 import logging
 import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from queue import SimpleQueue
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,102 +21,86 @@ from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.loader import load
 from mcp_baton.local.log import PLAIN, LogStyle, log_to_stderr
 from mcp_baton.local.request_log import with_entries
-from mcp_baton.protocol.json import JsonObject, dumps
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 
 logger = logging.getLogger(__name__)
-
-STARTED: Final = "started"
-"""The id in the reply that says whether the process could be started."""
 
 type Handler = Callable[[dict[str, Any], InvocationContext], dict[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The settings of a worker process. `path` is the `sys.path` of `baton serve`."""
+    """The settings of a worker process."""
 
     target: str
     table: str
     dynamodb: str
     allow_anonymous: bool
     log: LogStyle = PLAIN
-    path: tuple[str, ...] = ()
-
-    def to_json(self) -> JsonObject:
-        return asdict(self) | {"path": sys.path}
-
-    @classmethod
-    def of(cls, sent: dict[str, Any]) -> Self:
-        return cls(**{**sent, "path": tuple(sent["path"]), "log": LogStyle(**sent["log"])})
 
 
 class Channel:
-    """The connection to the pool. Implements `tasks.jobs.Dispatcher`.
+    """The connection to the pool. Implements `tasks.jobs.Dispatcher`."""
 
-    It takes over standard input and output, so that no tool reads or writes the pool's lines: tools read an empty
-    input, and print to standard error.
-    """
-
-    def __init__(self) -> None:
-        self._source, self._sink = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
-        self._writing = threading.Lock()
-        with open(os.devnull) as nothing:  # noqa: PTH123 - a file descriptor is needed
-            os.dup2(nothing.fileno(), 0)
-        os.dup2(2, 1)
-        self.launch = Launch.of(json.loads(self._source.readline()))
-        self._events: SimpleQueue[dict[str, Any]] = SimpleQueue()
-
-    def listen(self) -> None:
-        """Receive events. The process exits as soon as the server has ended, even if a tool is running."""
-
-        def read() -> None:
-            for line in self._source:
-                self._events.put(json.loads(line))
-            os._exit(0)
-
-        threading.Thread(target=read, name="server", daemon=True).start()
+    def __init__(self, connection: "Connection[Any, Any]", launch: Launch) -> None:
+        # Processes that a tool starts must not keep the connection open.
+        os.set_inheritable(connection.fileno(), False)
+        self.launch = launch
+        self._connection = connection
+        self._sending = threading.Lock()
 
     def dispatch(self, event: JsonObject) -> None:
         """Send an event to the queue of the server."""
-        self._write({"event": event})
+        with self._sending:
+            self._connection.send({"event": event})
 
-    def reply(self, request_id: str, failure: str | None) -> None:
+    def reply(self, failure: str | None) -> None:
         """Report an outcome; `None` if the handler returned."""
-        self._write({"id": request_id, "failure": failure})
+        with self._sending:
+            self._connection.send({"failure": failure})
 
     def invoke(self, handler: Handler) -> None:
         """Wait for an event, process it and report the outcome."""
-        sent = self._events.get()
-        request_id, failure = sent["id"], None
+        event, request_id, timeout_s = self._connection.recv()
+        failure = None
         try:
-            handler(sent["event"], InvocationContext(sent["timeout_s"], request_id))
+            handler(event, InvocationContext(timeout_s, request_id))
         except Exception as error:
             logger.exception("invocation %s failed", request_id)
             failure = f"{type(error).__name__}: {error}"
-        self.reply(request_id, failure)
-
-    def _write(self, document: JsonObject) -> None:
-        with self._writing:
-            self._sink.write(f"{dumps(document)}\n")
-            self._sink.flush()
+        self.reply(failure)
 
 
-def work(make: Callable[[Channel], Handler]) -> int:
-    """Process events until the server ends. Return the exit code of a process that could not be started."""
-    channel = Channel()
-    log_to_stderr(channel.launch.log)
-    channel.listen()
+def work(make: Callable[[Channel], Handler], launch: Launch, connection: "Connection[Any, Any]") -> None:
+    """Process events until the server ends."""
+    # In a session of its own, Ctrl-C does not reach the process, and those that a tool starts are killed with it.
+    if hasattr(os, "setsid"):
+        os.setsid()
+    # Tools read an empty input and print to standard error.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    threading.Thread(target=_end_with_server, daemon=True).start()
+    log_to_stderr(launch.log)
+    channel = Channel(connection, launch)
     try:
         handle = make(channel)
     except Exception as error:
         logger.exception("the worker could not be started")
-        channel.reply(STARTED, f"it could not be started: {type(error).__name__}: {error}")
-        return 1
-    channel.reply(STARTED, None)
+        channel.reply(f"it could not be started: {type(error).__name__}: {error}")
+        sys.exit(1)
+    channel.reply(None)
     while True:
         channel.invoke(handle)
+
+
+def _end_with_server() -> None:
+    """Exit as soon as the server has ended, even if a tool is running."""
+    server = parent_process()
+    if server is not None:
+        wait([server.sentinel])
+        os._exit(0)
 
 
 def served_handler(channel: Channel) -> Handler:
@@ -128,7 +111,6 @@ def served_handler(channel: Channel) -> Handler:
         SettingsError: an environment variable has an invalid value.
     """
     launch = channel.launch
-    sys.path[:] = [*launch.path, *(entry for entry in sys.path if entry not in launch.path)]
     settings = replace(
         Settings.from_environment(os.environ),
         table=launch.table,
@@ -139,7 +121,3 @@ def served_handler(channel: Channel) -> Handler:
     client = http_client(launch.dynamodb)
     store = dynamodb_store(launch.table, settings, connect=lambda: client)
     return with_entries(handler(load(launch.target, Server), settings=settings, store=store, dispatcher=channel))
-
-
-if __name__ == "__main__":
-    sys.exit(work(served_handler))
