@@ -91,7 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _usage_error(error: typer.TyperException) -> int:
-    """Print the problem with the arguments. Return the exit code."""
     if isinstance(error, typer.BadParameter):
         # Typer prepends the kind of Python's exception to the message about an option with choices.
         error.message = error.message.removeprefix("Value error, ")

@@ -61,7 +61,6 @@ def checked_auth(auth: str) -> str:
 
 
 def checked_wheel(wheel: Path, version: str) -> Path:
-    """Return the wheel if it is Baton's and of this version."""
     if not wheel.is_file():
         raise BatonError(f"there is no file {wheel}: --wheel needs a wheel of mcp-baton, from `uv build --wheel`")
     if not re.fullmatch(rf"mcp_baton-{re.escape(version)}-\S+\.whl", wheel.name):
@@ -160,7 +159,6 @@ class NotLocked(BatonError):
 
 
 def check_tools() -> None:
-    """Check that the tools for locking are installed."""
     if not shutil.which(_uv()):
         raise NotLocked(
             "uv, which locks the project's packages, is missing: install it "

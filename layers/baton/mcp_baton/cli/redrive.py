@@ -147,7 +147,6 @@ class Redrive:
 
 
 def _event(body: str) -> dict[str, Any]:
-    """Return the event in the body of a message."""
     try:
         record = json.loads(body)
     except ValueError:

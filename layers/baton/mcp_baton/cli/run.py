@@ -89,7 +89,6 @@ def _run(
 
 
 def _print_next_command(ran: "Ran", way: options.Way) -> None:
-    """Print the command that continues a paused task on the standard error."""
     import shlex
 
     from rich.text import Text

@@ -232,7 +232,6 @@ class Function:
 
 
 def _whole(returned: dict[str, Any]) -> Response:
-    """Return a proxy response as an HTTP response."""
     body = str(returned.get("body") or "")
     data = base64.b64decode(body) if returned.get("isBase64Encoded") else body.encode()
     return PlainResponse(data, int(returned["statusCode"]), _own(returned.get("headers") or {}))

@@ -31,7 +31,6 @@ type Outcome = tuple[Status, str]
 
 
 def outcome_of(method: str, result: Mapping[str, Any], recorded_as: str | None, time_over: str) -> Outcome:
-    """Return the outcome of a request that has a result."""
     try:
         return _outcome(method, result, recorded_as, time_over)
     except (AttributeError, LookupError, TypeError):  # a client completed a task with a result of another form
@@ -122,7 +121,6 @@ logged: ContextVar[bool] = ContextVar("logged", default=False)
 
 
 def watched(method: Method = call_method) -> Method:
-    """Return a method that logs an entry for each request."""
 
     def call(request: Request) -> JsonObject:
         began_s, recorder, result, failure = time.perf_counter(), None, None, ""

@@ -6,11 +6,12 @@ import shlex
 import sqlite3
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -208,11 +209,9 @@ def _embedded(table: str, data: Path | None) -> Database:
 
 def _fill(engine: "EmbeddedEngine", client: "DynamoDBClient", file: DataFile, tables: set[str]) -> None:
     """Put the items of the file into the engine, except expired ones: DynamoDB would have deleted them."""
-    import time
-
     expired: dict[tuple[str, str, str], None] = {}
     for table, item in file.items():
-        if _expires_at(item) <= time.time():
+        if float(item.get("expires_at", {}).get("N", "inf")) <= time.time():
             expired[table, item["pk"]["S"], item["sk"]["S"]] = None
             continue
         if table not in tables:
@@ -223,7 +222,3 @@ def _fill(engine: "EmbeddedEngine", client: "DynamoDBClient", file: DataFile, ta
         file.write(expired)
     except sqlite3.Error as error:
         logger.warning("expired tasks stay in the data file, which cannot be written: %s", error)
-
-
-def _expires_at(item: dict[str, Any]) -> float:
-    return float(item.get("expires_at", {}).get("N", "inf"))

@@ -141,7 +141,6 @@ class Pool:
 
     @property
     def processes(self) -> list[int]:
-        """The ids of the running processes."""
         with self._changed:
             return [sandbox.pid for sandbox in (*self._busy, *self._idle) if sandbox.alive]
 
@@ -208,7 +207,6 @@ class Pool:
             self._release(sandbox)
 
     def _sandbox(self) -> Sandbox:
-        """Return an idle process, the one that worked last, or a new one."""
         with self._changed:
             if self._stopping:
                 raise NotDispatched("the local server is stopping")

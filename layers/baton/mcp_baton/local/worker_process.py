@@ -52,7 +52,6 @@ class Channel:
         self._sending = threading.Lock()
 
     def dispatch(self, event: JsonObject) -> None:
-        """Send an event to the queue of the server."""
         with self._sending:
             self._connection.send({"event": event})
 

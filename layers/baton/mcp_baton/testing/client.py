@@ -340,7 +340,6 @@ class StartedTask:
 
 
 def _is_of(question: JsonObject, task_id: str) -> bool:
-    """Whether a request of the server is a question of this task."""
     params = cast("dict[str, Any]", question.get("params", {}))
     return bool(params.get("_meta", {}).get(RELATED_TASK_KEY, {}).get("taskId") == task_id)
 
@@ -425,7 +424,6 @@ class Client(Controls):
         return self.stage.worker.run()
 
     def _called(self, name: str, arguments: JsonObject | None, task: str | None) -> tuple[JsonObject, Json]:
-        """Return a call's result and the tool's value."""
         params = params_of(self, name, arguments, as_task=False)
         result, invocation = self.wire.request("tools/call", params, {} if task is None else {TASK_ID_KEY: task})
         started_task = started(self, result)

@@ -74,7 +74,6 @@ class Script:
             raise ValueError(f"the server has no tool {tool!r}; it has {', '.join(sorted(self.tools)) or 'none'}")
 
     def begin(self, tool: str, *, again: bool) -> Canned | None:
-        """Note a call. Return its result if the tool must not run."""
         with self._lock:
             if not again:
                 self._calls.setdefault(tool, []).append(copy.deepcopy(dict(_arguments.get())))

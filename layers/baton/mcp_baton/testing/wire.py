@@ -136,7 +136,6 @@ class Wire:
         return unanswered
 
     def event(self, message: JsonObject, headers: Mapping[str, str]) -> dict[str, Any]:
-        """Return the function's event for a message."""
         owner = {} if self.owner is None else {OWNER_HEADER: self.owner}
         sent = {
             "Content-Type": "application/json",

@@ -1,6 +1,5 @@
 """`key=value` on the command line as arguments of a tool or a prompt."""
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcp_baton.exceptions import BatonError
+from mcp_baton.hints import meant
 
 _GIVEN: Final = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=@|=)(?P<text>.*)", re.DOTALL)
 
@@ -77,11 +77,7 @@ def _check_names(arguments: Sequence[Given], known: Iterable[str]) -> None:
 
 
 def unknown(kind: str, name: str, known: Sequence[str]) -> ArgumentError:
-    """Return the error for a name that is not known."""
-    near = difflib.get_close_matches(name, known, 1)
-    hint = (
-        f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}" if known else f"there are no {kind}s"
-    )
+    hint = meant(name, known).removeprefix("; ") or f"there are no {kind}s"
     return ArgumentError(f"there is no {kind} {name!r}: {hint}")
 
 

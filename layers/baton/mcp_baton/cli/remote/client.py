@@ -135,11 +135,9 @@ class Remote:
         raise faulty(f"the list of {method} does not end: {PAGES:,} pages or {ENTRIES:,} entries were read")
 
     def tool(self, name: str) -> dict[str, Any]:
-        """Return a tool as it is listed."""
         return _named(name, self._pages("tools/list", "tools"), "tool")
 
     def prompt(self, name: str) -> dict[str, Any]:
-        """Return a prompt as it is listed."""
         return _named(name, self._pages("prompts/list", "prompts"), "prompt")
 
     def tasks(self, most: int | None) -> list[dict[str, Any]]:
@@ -303,7 +301,6 @@ def _own_meta(era: Era) -> dict[str, Any]:
 
 
 def _named(name: str, listed: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:
-    """Return the entry of a list that has this name."""
     found = {str(each["name"]): dict(each) for each in listed}
     if name not in found:
         raise unknown(kind, name, list(found))

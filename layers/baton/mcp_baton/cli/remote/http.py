@@ -34,8 +34,6 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class HttpTransport:
-    """The HTTP connection to a server."""
-
     def __init__(self, access: Access) -> None:
         auth = signer(access) if access.auth else None
         self._url = access.url
@@ -97,7 +95,6 @@ class HttpTransport:
             return None
 
     def _pieces(self, response: httpx.Response) -> Iterator[bytes]:
-        """Yield the bytes of the answer as they arrive."""
         left = ANSWER_BYTES
         for piece in response.iter_bytes():
             left -= len(piece)

@@ -1,6 +1,5 @@
 """Profiles: names for servers with their credentials (docs/commands.md, Where: URLs, files and profiles)."""
 
-import difflib
 import os
 import shlex
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any, Final, Literal, override
 from msgspec import Struct, ValidationError, convert
 
 from mcp_baton.exceptions import BatonError
+from mcp_baton.hints import meant
 
 FILE_VARIABLE: Final = "BATON_PROFILES"
 COMMAND_S: Final = 60.0
@@ -63,11 +63,9 @@ def profiles_file(environment: Mapping[str, str] = os.environ) -> Path:
 def profile(name: str, file: Path) -> Access:
     found = _profiles(file)
     if name not in found:
-        near = difflib.get_close_matches(name, found, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ProfileError(
-            f"{name!r} is not a profile in {file}{hint}. WHERE is a URL (https://…/mcp), a file or module with a "
-            "Server (app.py, package.module:server), or a profile's name"
+            f"{name!r} is not a profile in {file}{meant(name, found)}. WHERE is a URL (https://…/mcp), a file or "
+            "module with a Server (app.py, package.module:server), or a profile's name"
         )
     place, fields = f"{file}: profile {name!r}", found[name]
     if not isinstance(fields, Mapping):

@@ -51,7 +51,6 @@ class Table:
         return find_id(prefix, lambda: self.tasks(None))
 
     def task(self, task_id: str) -> TaskState:
-        """Return a task."""
         return self._state(self._store.get(self._owner, task_id))
 
     def end_task(self, task_id: str, result: Mapping[str, Any] | None = None) -> TaskState:
