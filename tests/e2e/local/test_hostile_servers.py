@@ -1,4 +1,4 @@
-"""Servers whose answers are errors, faulty or hostile: what reaches the terminal, and when the command line stops reading."""
+"""Servers whose answers are errors, faulty or hostile: what the command line prints, and when it stops reading."""
 
 import json
 import subprocess

@@ -1,7 +1,6 @@
 """`baton serve`: the command in a process of its own, asked over HTTP."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -100,25 +99,7 @@ def failed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_one_line_on_stdout_has_the_url(baton: Baton) -> None:
     assert baton.line.startswith("Baton is listening on http://127.0.0.1:")
     assert baton.line.endswith("/mcp\n")
-    assert [tool["name"] for tool in baton.call("tools/list")["tools"]][:3] == ["wait", "meet", "broken"]
-
-
-def test_a_workflow_reports_its_steps_while_they_run_and_leaves_a_task(baton: Baton, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    params = {"name": "waiting", "arguments": {"gate": str(gate)}, "_meta": {"progressToken": "p"}}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params}
-    with baton.client.stream("POST", "/mcp", json=message) as response:
-        assert response.headers["content-type"] == "text/event-stream"
-        events = (json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line.startswith("data"))
-        assert next(events)["params"]["message"] == "Step 1/2: wait"
-        gate.write_text("open")
-        assert next(events)["params"]["message"] == "Step 2/2: whoami"
-        meta = next(events)["result"]["_meta"]
-        assert list(events) == []
-    assert meta["task_status"] == "completed"
-    variables = baton.call("tasks/get", taskId=meta["task_id"])["_meta"]
-    assert variables["_workflow.result.wait"] == "open"
+    assert [tool["name"] for tool in baton.call("tools/list")["tools"]][:2] == ["meet", "broken"]
 
 
 def test_calls_run_in_parallel(baton: Baton) -> None:

@@ -11,7 +11,6 @@ from botocore.exceptions import EndpointConnectionError
 from pydantic import BaseModel
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant
-from mcp_baton.settings import Settings
 from mcp_baton.testing import Client, JsonRpcError, Killed, connect
 from mcp_baton.testing.function import Clock, Function, Handler, Invocations
 
@@ -182,22 +181,6 @@ def test_a_tool_can_use_up_the_functions_time(by: str) -> None:
             assert client.resume(run.task_id).completed
 
 
-def test_a_tool_that_hangs_is_abandoned_at_the_time_limit() -> None:
-    server, end = Server("hung"), Event()
-
-    @server.tool
-    def hang() -> None:
-        end.wait()
-
-    server.add_workflow(Workflow(name="flow", description="hang", steps=[Step("one", tool="hang")]))
-    with connect(server, settings=Settings(write_reserve_ms=1_000)) as client:
-        client.remaining_s(2.8)
-        pause = client.get_prompt("flow").pause
-    end.set()
-    assert (pause.type, pause.step) == ("toolError", "one")
-    assert "timed out" in pause.error
-
-
 def test_a_run_works_without_a_task_if_it_cannot_be_created(client: Client) -> None:
     client.store.fails("PutItem", times=2, error="AccessDeniedException")
     assert [bool(client.get_prompt("refund_order", ORDER).meta) for _ in range(3)] == [False, False, True]
@@ -218,15 +201,6 @@ def test_a_failure_without_times_lasts_until_it_is_stopped(
         assert (error if isinstance(error, str) else type(error).__name__) in caplog.text
     client.store.fails("GetItem", times=0)
     assert client.task(task_id).status == "working"
-
-
-def test_a_resume_makes_no_requests_of_a_new_run(client: Client) -> None:
-    task_id = client.get_prompt("refund_order", ORDER).task_id
-    client.store.fails("GetItem", times=None)
-    assert client.resume(task_id).steps["fetch"] == "completed"
-    client.store.fails("UpdateItem", times=1)
-    with pytest.raises(JsonRpcError, match="nothing was run"):
-        client.resume(task_id)
 
 
 def test_an_unknown_operation_is_refused(orders: Server) -> None:
