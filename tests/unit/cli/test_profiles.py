@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_baton.cli.options import Way, WhereError
+from mcp_baton.cli.options import Way
 from mcp_baton.cli.remote.connection import access_of
-from mcp_baton.cli.remote.profiles import Access, ProfileError, profile, profiles_file, secret
+from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
+from mcp_baton.exceptions import BatonError
 
 URL = "https://api.example.com/mcp"
 
@@ -75,7 +76,7 @@ def test_an_invalid_profile_is_named_with_the_remedy_and_without_its_secrets(
     file: Path, text: str, complaint: str
 ) -> None:
     file.write_text(text)
-    with pytest.raises(ProfileError) as raised:
+    with pytest.raises(BatonError) as raised:
         profile("shop", file)
     assert complaint in str(raised.value)
     assert "s3cret" not in str(raised.value)
@@ -101,7 +102,7 @@ def test_a_command_is_run_only_from_a_file_that_others_cannot_write(
     file.chmod(mode)
     monkeypatch.chdir(tmp_path)
     if refused:
-        with pytest.raises(ProfileError, match=f"others can write it: run chmod go-w {file}"):
+        with pytest.raises(BatonError, match=f"others can write it: run chmod go-w {file}"):
             profile("shop", file)
     else:
         assert profile("shop", file).token == "1"
@@ -116,7 +117,7 @@ def test_others_may_write_a_file_without_a_command(file: Path) -> None:
 
 def test_the_output_of_a_failing_command_is_not_shown() -> None:
     command = {"command": [sys.executable, "-c", "print('s3cret'); raise SystemExit(1)"]}
-    with pytest.raises(ProfileError) as raised:
+    with pytest.raises(BatonError) as raised:
         secret(command, "token")
     assert "s3cret" not in str(raised.value)
     assert raised.value.__suppress_context__
@@ -144,7 +145,7 @@ def test_options_replace_the_fields_of_a_profile(file: Path, monkeypatch: pytest
     ],
 )
 def test_invalid_options_are_refused(way: Way, complaint: str) -> None:
-    with pytest.raises((WhereError, ProfileError)) as raised:
+    with pytest.raises(BatonError) as raised:
         access_of(way)
     assert complaint in str(raised.value)
     assert "s3cret" not in str(raised.value)

@@ -37,23 +37,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS = (
-    new,
-    upgrade,
-    serve,
-    check,
-    graph,
-    run,
-    call,
-    tasks,
-    show,
-    resume,
-    complete,
-    cancel,
-    install,
-    dynamodb,
-    redrive,
-)
+WITH_TASKS = (run, call, tasks, show, resume, complete, cancel)
+COMMANDS = (new, upgrade, serve, check, graph, *WITH_TASKS, install, dynamodb, redrive)
 for command in COMMANDS:
     app.command()(command)
 

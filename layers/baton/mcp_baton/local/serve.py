@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mcp_baton.aws import compose, dynamodb_store
-from mcp_baton.exceptions import RegistrationError, SettingsError
+from mcp_baton.exceptions import BatonError, RegistrationError, SettingsError
 from mcp_baton.local.data_file import DataFile
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
 from mcp_baton.local.faults import Definitions
@@ -26,7 +26,6 @@ from mcp_baton.local.http_server import (
     Function,
     LambdaHandler,
     LocalServer,
-    ServeError,
     bind,
     dynamodb_app,
     run,
@@ -149,7 +148,7 @@ def load_checked(target: str) -> Server:
 
         first, *more = [*map(str, server_faults(server, definitions))] or [str(error)]
         rest = f"\n{len(more)} more: baton check {shlex.quote(target)}" if more else ""
-        raise ServeError(f"{first}{rest}") from error
+        raise BatonError(f"{first}{rest}") from error
     return server
 
 
@@ -183,7 +182,7 @@ def open_database(where: str, table: str, data: Path | None) -> Database:
         client = http_client(where)
         create_table(client, table)
     except (BotoCoreError, ClientError, ValueError) as error:
-        raise ServeError(f"the table {table!r} is not available in DynamoDB at {where}: {error}") from error
+        raise BatonError(f"the table {table!r} is not available in DynamoDB at {where}: {error}") from error
     return Database(client, lambda: where)
 
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final
 
 from mcp_baton.exceptions import BatonError
@@ -156,17 +157,8 @@ def _kinds(form: Mapping[str, Any]) -> list[str]:
     return [kind] if isinstance(kind, str) else list(kind)
 
 
+_TYPES: Final = {"integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
+
+
 def _is(kind: str, value: Any) -> bool:
-    match kind:
-        case "integer":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "boolean":
-            return isinstance(value, bool)
-        case "array":
-            return isinstance(value, list)
-        case "object":
-            return isinstance(value, dict)
-        case _:
-            return value is None
+    return isinstance(value, _TYPES.get(kind, NoneType)) and (kind == "boolean" or not isinstance(value, bool))

@@ -307,22 +307,18 @@ def _named(name: str, listed: Sequence[Mapping[str, Any]], kind: str) -> dict[st
     return found[name]
 
 
-class TaskIdError(BatonError):
-    """No task or several tasks have the prefix."""
-
-
 def find_id(prefix: str, listed: Callable[[], Sequence[Mapping[str, Any]]]) -> str:
     """Return the only id of a listed task with this prefix. A whole id needs no list.
 
     Raises:
-        TaskIdError: no id or several ids have it.
+        BatonError: no id or several ids have it.
     """
     if re.fullmatch(r"[0-9a-z]{37}", prefix):
         return prefix
     found = [task_id for task in listed() if (task_id := str(task["taskId"])).startswith(prefix)]
     if not prefix or not found:
-        raise TaskIdError(f"no task begins with {prefix!r}: `baton tasks` lists them")
+        raise BatonError(f"no task begins with {prefix!r}: `baton tasks` lists them")
     if len(found) > 1:
         some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-        raise TaskIdError(f"{len(found)} tasks begin with {prefix!r}: {some}. Write more of the id")
+        raise BatonError(f"{len(found)} tasks begin with {prefix!r}: {some}. Write more of the id")
     return found[0]

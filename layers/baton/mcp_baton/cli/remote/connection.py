@@ -12,12 +12,13 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
-from mcp_baton.cli.options import Way, WhereError, header_name
+from mcp_baton.cli.options import Way, header_name
 from mcp_baton.cli.remote.client import Remote, Take
 from mcp_baton.cli.remote.errors import faulty
 from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
+from mcp_baton.exceptions import BatonError
 from mcp_baton.local.log import TerminalHandler
 from mcp_baton.server.server import Server
 from mcp_baton.testing.client import Client
@@ -43,7 +44,7 @@ def connection(way: Way, *, as_json: bool) -> Iterator[Remote]:
         try:
             from mcp_baton.cli.remote.http import HttpTransport
         except ModuleNotFoundError as error:
-            raise WhereError(
+            raise BatonError(
                 f"a connection to a server needs the package {error.name!r}: install mcp-baton[local]"
             ) from error
         server = HttpTransport(access)
@@ -64,7 +65,7 @@ def access_of(way: Way) -> Access:
     where = way.where or ""
     if "://" in where:
         if not where.startswith(("http://", "https://")):
-            raise WhereError(f"{where} is not an HTTP URL: begin it with http:// or https://")
+            raise BatonError(f"{where} is not an HTTP URL: begin it with http:// or https://")
         access = Access(where)
     else:
         access = profile(where, profiles_file())
@@ -75,7 +76,7 @@ def access_of(way: Way) -> Access:
     auth: Literal["aws"] | None = "aws" if way.aws else access.auth
     access = replace(access, auth=auth, headers={**access.headers, **_headers(way.header or ())})
     if access.auth and access.token:
-        raise WhereError("a request is either signed or has a bearer token: omit --token or --aws (auth)")
+        raise BatonError("a request is either signed or has a bearer token: omit --token or --aws (auth)")
     return access
 
 
@@ -85,7 +86,7 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
         name, colon, value = each.partition(":")
         if not colon:
             # The message does not repeat the text, which may be a secret.
-            raise WhereError("--header is NAME:VALUE, and one has no colon")
+            raise BatonError("--header is NAME:VALUE, and one has no colon")
         made[header_name(name.strip())] = value.strip()
     return made
 

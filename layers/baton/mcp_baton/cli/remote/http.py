@@ -9,7 +9,8 @@ import httpx
 
 from mcp_baton.cli.remote.client import Take
 from mcp_baton.cli.remote.errors import Denied, Unreachable, faulty
-from mcp_baton.cli.remote.profiles import Access, ProfileError
+from mcp_baton.cli.remote.profiles import Access
+from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_LEVELS, TooDeep, loads
 from mcp_baton.testing.wire import EventReader
 
@@ -163,10 +164,10 @@ def signer(access: Access) -> SigV4:
         region = access.region or (in_host["region"] if in_host else session.get_config_variable("region"))
         credentials = session.get_credentials()
     except BotoCoreError as error:
-        raise ProfileError(f"the AWS configuration cannot be used: {error}") from error
+        raise BatonError(f"the AWS configuration cannot be used: {error}") from error
     if credentials is None:
         raise Denied("there are no AWS credentials to sign requests with: log in, or set AWS_PROFILE")
     if not region:
-        raise ProfileError("the region to sign requests for is not known: set `region` in the profile, or AWS_REGION")
+        raise BatonError("the region to sign requests for is not known: set `region` in the profile, or AWS_REGION")
     by_host = "lambda" if in_host and in_host["service"] == "lambda-url" else "execute-api"
     return SigV4(credentials, access.service or by_host, region)
