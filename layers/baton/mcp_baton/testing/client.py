@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
-from mcp_baton import Server
+from mcp_baton import Server, ToolError
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.workflows.task_view import variables_in
@@ -14,7 +14,7 @@ from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Clock, Function, Invocations, Kill
 from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState, own_meta
-from mcp_baton.testing.script import Script
+from mcp_baton.testing.script import Canned, Script
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import ROUNDS, Era, JsonRpcError, Wire
 from mcp_baton.testing.workers import WaitingEvent, Worker, WorkerRun
@@ -119,13 +119,14 @@ class Controls:
         Raises:
             ValueError: the server has no such tool.
         """
-        self.stage.script.returns(tool, value, times)
+        self.stage.script.replace(tool, Canned(value, None, times))
 
     def tool_raises(
         self, tool: str, error: BaseException | type[BaseException] | str, *, times: int | None = None
     ) -> None:
         """Make a tool raise an error instead of running; a string becomes a `ToolError`. See `tool_returns`."""
-        self.stage.script.raises(tool, error, times)
+        raised = ToolError(error) if isinstance(error, str) else error
+        self.stage.script.replace(tool, Canned(None, raised, times))
 
     def during(self, tool: str, happens: Callable[[], object]) -> None:
         """Call a function before the next call of a tool, for example to `cancel` the tool's task.
