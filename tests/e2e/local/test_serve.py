@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from unittest.mock import patch
 
 import httpx
@@ -59,18 +59,25 @@ class Baton:
 
 
 @contextmanager
-def serving(*options: str, errors: Path | None = None) -> Iterator[Baton]:
-    """A running `baton serve`. A signal ends it, and well; no process outlives the test."""
+def running(*options: str, stderr: int | IO[str] | None = None, folder: Path | None = None) -> Iterator[Baton]:
+    """A running `baton serve`, killed at the end."""
+    command = [*COMMAND, *options, "--port", "0"]
     with ExitStack() as stack:
-        stderr = None if errors is None else stack.enter_context(errors.open("w"))
-        command = [*COMMAND, *options, "--port", "0"]
-        process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True))
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder)
+        stack.enter_context(process)
         stack.callback(process.kill)
         watchdog = threading.Timer(BOUND_S, process.kill)
         watchdog.start()
         stack.callback(watchdog.cancel)
         baton = Baton(process)
         stack.callback(baton.client.close)
+        yield baton
+
+
+@contextmanager
+def serving(*options: str, stderr: IO[str] | None = None) -> Iterator[Baton]:
+    """A running `baton serve`. A signal ends it, and well."""
+    with running(*options, stderr=stderr) as baton:
         yield baton
         assert (baton.stop(), baton.stdout.read()) == (0, "")
 
@@ -84,8 +91,8 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def baton(terminal: Path) -> Iterator[Baton]:
     """A running `baton serve`, for the tests of this module that need no options."""
-    with serving(SERVED, errors=terminal) as running:
-        yield running
+    with terminal.open("w") as stderr, serving(SERVED, stderr=stderr) as baton:
+        yield baton
 
 
 def failed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -200,32 +200,35 @@ def full_disk(most_bytes: int) -> Iterator[None]:
 LARGE = {"S": "x" * 300_000}
 
 
-@pytest.mark.parametrize("operation", ["put_item", "update_item", "delete_item", "new item"])
+LARGE_UPDATE = {"UpdateExpression": "SET added=:a", "ExpressionAttributeValues": {":a": LARGE}}
+OTHER = {**KEY, "sk": {"S": "TASK#0"}}
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters"),
+    [
+        ("put_item", {"Item": {**KEY, "added": LARGE}}),
+        ("put_item", {"Item": {**OTHER, "added": LARGE}}),
+        ("update_item", {"Key": KEY, **LARGE_UPDATE}),
+        ("delete_item", {"Key": KEY}),
+    ],
+)
 def test_on_a_full_disk_writes_fail_without_changes_and_reads_work(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, operation: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, operation: str, parameters: dict[str, Any]
 ) -> None:
     path = tmp_path / "tasks.db"
     database = opened(path)
     client: Any = database.client
     client.put_item(TableName="baton", Item={**KEY, **VALUES})
     before = item(database)
-    other = {**KEY, "sk": {"S": "TASK#0"}}
-    writes: dict[str, Any] = {
-        "put_item": lambda: client.put_item(TableName="baton", Item={**KEY, "added": LARGE}),
-        "new item": lambda: client.put_item(TableName="baton", Item={**other, "added": LARGE}),
-        "update_item": lambda: client.update_item(
-            TableName="baton", Key=KEY, UpdateExpression="SET added=:a", ExpressionAttributeValues={":a": LARGE}
-        ),
-        "delete_item": lambda: client.delete_item(TableName="baton", Key=KEY),
-    }
 
     with full_disk(4096):
         for _ in range(2):
             with pytest.raises(client.exceptions.InternalServerError, match="the data file cannot be written"):
-                writes[operation]()
+                getattr(client, operation)(TableName="baton", **parameters)
             assert item(database) == before
             assert client.get_item(TableName="baton", Key=KEY)["Item"] == {**KEY, **VALUES}
-            assert "Item" not in client.get_item(TableName="baton", Key=other)
+            assert "Item" not in client.get_item(TableName="baton", Key=OTHER)
     assert "cannot keep what is written" in caplog.text
 
     client.put_item(TableName="baton", Item={**KEY, "sk": {"S": "TASK#2"}})
