@@ -35,7 +35,7 @@ from tests.e2e.support import Table, about_task
 from tests.fakes import Line, services_of
 
 BOUND_S = 60
-LAUNCH = Launch("probe.py", "t", "http://127.0.0.1:1", allow_anonymous=True)
+LAUNCH = Launch("probe.py", "t", "http://127.0.0.1:1", Settings())
 
 
 @dataclass

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -75,11 +76,8 @@ def serve(options: Options) -> int:
     _check_time(environment, "--timeout", options.timeout_s)
     _check_time(environment, "--worker-timeout", options.worker_timeout_s)
     find(options.target)
-    database = open_database(options.dynamodb, options.table, options.data)
-    try:
+    with closing(open_database(options.dynamodb, options.table, options.data)) as database:
         return _serve_from(options, _settings(options, environment, database), database)
-    finally:
-        database.close()
 
 
 def _check_time(settings: Settings, option: str, timeout_s: float) -> None:
@@ -109,8 +107,7 @@ def _settings(options: Options, environment: Settings, database: "Database") -> 
 
 def _serve_from(options: Options, settings: Settings, database: "Database") -> int:
     def launch() -> Launch:
-        anonymous = options.owner_header is None
-        return Launch(options.target, options.table, database.url(), allow_anonymous=anonymous, log=options.log)
+        return Launch(options.target, options.table, database.url(), settings, options.log)
 
     workers = Pool(launch, options.worker_timeout_s, options.retry_after_s)
     store = dynamodb_store(options.table, settings, connect=lambda: database.client)

@@ -13,8 +13,6 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from msgspec.structs import replace
-
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.local.gateway import InvocationContext
@@ -37,7 +35,7 @@ class Launch:
     target: str
     table: str
     dynamodb: str
-    allow_anonymous: bool
+    settings: Settings
     log: LogStyle = PLAIN
 
 
@@ -103,20 +101,8 @@ def _end_with_server() -> None:
 
 
 def served_handler(channel: Channel) -> Handler:
-    """Return the handler of the served server, over the same table.
-
-    Raises:
-        LoadError: the file has no server object.
-        SettingsError: an environment variable has an invalid value.
-    """
-    launch = channel.launch
-    settings = replace(
-        Settings.from_environment(os.environ),
-        table=launch.table,
-        allow_anonymous=launch.allow_anonymous,
-        local_only=True,
-        observed=False,
-    )
-    client = http_client(launch.dynamodb)
-    store = dynamodb_store(launch.table, settings, connect=lambda: client)
-    return with_entries(handler(load(launch.target, Server), settings=settings, store=store, dispatcher=channel))
+    """Return the handler of the served server, over the same table."""
+    launch, client = channel.launch, http_client(channel.launch.dynamodb)
+    store = dynamodb_store(launch.table, launch.settings, connect=lambda: client)
+    server = load(launch.target, Server)
+    return with_entries(handler(server, settings=launch.settings, store=store, dispatcher=channel))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -48,10 +48,8 @@ type Take = Callable[[dict[str, Any]], bool]
 """Gets each message of an answer when it arrives. Returns whether it was the last one."""
 
 
-class Transport(Protocol):
-    """Sends messages to a server."""
-
-    def send(self, message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None: ...
+type Send = Callable[[Mapping[str, Any], Mapping[str, str], Take], None]
+"""Sends a message with headers to a server, and reads the answer."""
 
 
 class Remote:
@@ -61,18 +59,16 @@ class Remote:
     it rejects the caller.
 
     Args:
-        transport: Sends messages to it.
+        send: Sends a message to it.
         terminal: Answers its questions.
         progress: Shows its notifications.
         sleep: Waits for a number of seconds before a task is polled again.
     """
 
-    def __init__(
-        self, transport: Transport, terminal: Terminal, progress: Progress, sleep: Callable[[float], None]
-    ) -> None:
+    def __init__(self, send: Send, terminal: Terminal, progress: Progress, sleep: Callable[[float], None]) -> None:
         self.terminal = terminal
         self.progress = progress
-        self._transport = transport
+        self._send = send
         self._sleep = sleep
         self._ids = count(1)
 
@@ -115,7 +111,7 @@ class Remote:
                 answers.append(message)
             return bool(answers)
 
-        self._transport.send(request, {VERSION_HEADER: REVISIONS[era], **standard, **headers}, take)
+        self._send(request, {VERSION_HEADER: REVISIONS[era], **standard, **headers}, take)
         if not answers:
             raise Unreachable(f"the answer to {method} is incomplete. If the request has a task, look at the task")
         return _result(answers[0])

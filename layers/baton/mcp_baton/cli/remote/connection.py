@@ -5,7 +5,8 @@ import logging
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Final, Literal
@@ -37,8 +38,8 @@ def connection(way: Way, *, as_json: bool) -> Iterator[Remote]:
     try:
         if way.is_target:
             way.check_target()
-            with connected(where) as transport:
-                yield Remote(transport, terminal, progress, transport.sleep)
+            with served_here(where) as client:
+                yield Remote(partial(_send_here, client), terminal, progress, client.clock.advance)
             return
         access = access_of(way)
         try:
@@ -47,15 +48,14 @@ def connection(way: Way, *, as_json: bool) -> Iterator[Remote]:
             raise BatonError(
                 f"a connection to a server needs the package {error.name!r}: install mcp-baton[local]"
             ) from error
-        server = HttpTransport(access)
-        try:
-            yield Remote(server, terminal, progress, time.sleep)
-        except UNUSABLE as error:
-            place = extract_tb(error.__traceback__)[-1]
-            problem = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
-            raise faulty(f"{where} gave an answer that cannot be used ({short(problem)})") from error
-        finally:
-            server.close()
+        with closing(HttpTransport(access)) as server:
+            yield Remote(server.send, terminal, progress, time.sleep)
+    except UNUSABLE as error:
+        if way.is_target:
+            raise
+        place = extract_tb(error.__traceback__)[-1]
+        problem = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
+        raise faulty(f"{where} gave an answer that cannot be used ({short(problem)})") from error
     finally:
         progress.stop()
 
@@ -91,31 +91,20 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
     return made
 
 
-class InProcess:
-    """Sends messages to a server in this process."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def sleep(self, seconds: float) -> None:
-        """Advance the server's clock instead of waiting."""
-        self._client.clock.advance(seconds)
-
-    def send(self, message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
-        """Send a message. `take` gets the messages of the answer when the handler makes them."""
-        event = self._client.wire.event(message, headers)
-        response, _ = self._client.stage.function.invoke(event, Stream(take).open)
-        self._client.stage.worker.look()
-        if response.get("body"):
-            take(json.loads(response["body"]))
-
-
 @contextmanager
-def connected(target: str) -> Iterator[InProcess]:
+def served_here(target: str) -> Iterator[Client]:
     """Serve the server of a file or module in this process."""
     from mcp_baton.local.loader import load
 
     # Without a handler, Python would print errors of tools with unsafe characters.
     logging.basicConfig(level=logging.WARNING, handlers=[TerminalHandler(sys.stderr, in_full=False, remedy="")])
     with connect(load(target, Server), owner="local") as client:
-        yield InProcess(client)
+        yield client
+
+
+def _send_here(client: Client, message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
+    """Send a message to a server in this process, and take the messages of its answer as they are made."""
+    response, _ = client.stage.function.invoke(client.wire.event(message, headers), Stream(take).open)
+    client.stage.worker.look()
+    if response.get("body"):
+        take(json.loads(response["body"]))
