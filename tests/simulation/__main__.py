@@ -21,7 +21,7 @@ TRACES = 3
 FRESH = 10**9
 """A first seed is drawn from this many."""
 
-SHARES = {"workflows": 4, "jobs": 3, "background": 1, "questions": 1, "parallel": 1}
+SHARES = {"workflows": 3, "jobs": 3, "background": 1, "questions": 1, "parallel": 1, "lists": 1}
 """How many of ten seeds are of each kind."""
 
 
@@ -30,7 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5_000, help="how many (5000)")
     parser.add_argument("--first", type=int, help="the first one (drawn anew and printed; 0 for a digest)")
-    parser.add_argument("--of", choices=sorted(KINDS), help="what is simulated (4, 3, 1, 1 and 1 of 10 seeds)")
+    parser.add_argument("--of", choices=sorted(KINDS), help="what is simulated (3, 3, 1, 1, 1 and 1 of 10 seeds)")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are shown whole (3)")
     parser.add_argument("--digest", action="store_true", help="print one digest of all that happened, and no more")

@@ -31,6 +31,7 @@ from tests.simulation.invariants import Violation
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.journal import Broken
+from tests.simulation.lists import ListWorld
 from tests.simulation.questions import QuestionWorld
 from tests.simulation.scheduler import Actor, Killed, current, here
 from tests.simulation.servers import STAGE
@@ -239,6 +240,7 @@ KINDS: Mapping[str, type[World]] = {
     "background": BackgroundWorld,
     "questions": QuestionWorld,
     "parallel": ParallelWorld,
+    "lists": ListWorld,
 }
 
 

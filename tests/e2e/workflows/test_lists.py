@@ -296,6 +296,18 @@ def test_finished_elements_are_kept_if_the_time_is_over(make_client: MakeClient)
     assert sites.calls() == ["c"]
 
 
+def test_the_elements_are_stored_even_if_none_of_them_has_a_result(make_client: MakeClient) -> None:
+    sites, clock = Sites(), Clock()
+    client = make_client(sites.server, remaining_ms=clock)
+    sites.down = {"a"}
+    sites.happens["a"] = lambda: setattr(clock, "ms", 5_500)
+
+    run = client.call_tool("report")
+
+    assert run.meta["pause_reason"]["type"] == "deadlineExceeded"
+    assert client.variables(run.task_id)[ITEMS] == {"elements": ["a", "b", "c"], "results": {}}
+
+
 def test_a_list_with_checkpoint_is_written_while_it_runs() -> None:
     sites = Sites(checkpoint=True)
     with connect(sites.server) as client:

@@ -248,19 +248,15 @@ def _item_batch(
         failed.pop(item, None)
     else:
         failed[item] = outcome.error
-    # A step is failed only when all its calls have been made. So each element without a result has failed.
-    count = len(items.open) if before is StepStatus.FAILED else len(failed)
-    error = failed_items(failed, count, len(items.elements))
-    write = None
-    if not items.open:
-        write = StepWrite(place.index, name, before, StepStatus.COMPLETED, items.in_order, timing=timing)
-    elif failed and before is StepStatus.PENDING:
-        write = StepWrite(place.index, name, before, StepStatus.FAILED, {"error": error})
+    steps: tuple[StepWrite, ...] = ()
+    done = not items.open
+    if done:
+        steps = (StepWrite(place.index, name, before, StepStatus.COMPLETED, items.in_order, timing=timing),)
     return Batch(
-        steps=(write,) if write else (),
-        pause=_pause_of_list(plan, name, tool, outcome, failed, count, error),
-        variables=variables.changed | ({stored_name: items.to_json()} if items.open else {}),
-        removed=variables.removed | (set() if items.open else {stored_name} & plan.task.variables.keys()),
+        steps=steps,
+        pause=_pause_of_list(plan, place.step, tool, outcome, failed, items),
+        variables=variables.changed | ({} if done else {stored_name: items.to_json()}),
+        removed=variables.removed | ({stored_name} & plan.task.variables.keys() if done else set()),
         same_version=True,
     )
 
@@ -273,21 +269,24 @@ def _failed_items(plan: Plan, name: str) -> dict[int, str]:
 
 
 def _pause_of_list(
-    plan: Plan, name: str, tool: str, outcome: Outcome, failed: Mapping[int, str], count: int, error: str
+    plan: Plan, place: StepProgress, tool: str, outcome: Outcome, failed: Mapping[int, str], items: Items
 ) -> PauseWrite:
     """The change of the pause reason. It names the calls that have failed and not succeeded since."""
-    stored = pause_of(plan.task)
-    named = stored is not None and paused_step(stored) == name
-    if not count:
-        return ClearPause(stored) if stored is not None and named else None
+    name, stored = place["name"], pause_of(plan.task)
+    # A step is failed only when all its calls have been made. So each element without a result has failed.
+    count = len(items.open) if place["status"] == StepStatus.FAILED else len(failed)
+    error = failed_items(failed, count, len(items.elements))
     if isinstance(outcome, Failed):
-        outcome = replace(outcome, error=error)
         step = plan.workflow.step(name) if plan.workflow else None
-        pause = pause_after(outcome, step, name, tool)
-    elif named and isinstance(plan.pause, StepFailed):
+        pause = pause_after(replace(outcome, error=error), step, name, tool)
+    elif stored is None or paused_step(stored) != name:
+        return None
+    elif not items.open or (isinstance(plan.pause, StepFailed) and not count):
+        return ClearPause(stored)
+    elif isinstance(plan.pause, StepFailed):
         pause = replace(plan.pause, error=error)
     else:
-        return None
+        return None  # the other elements still need what the reason says
     shown = tuple(FailedItem(index, error) for index, error in sorted(failed.items()))
     return SetPause(replace(pause, failed_items=shown, failed_count=count).to_json())
 

@@ -1,0 +1,99 @@
+"""Simulations of a workflow with a list, whose elements clients also supply one by one (docs/workflows.md, Lists).
+
+All promises of runs and calls hold, and this one: 19. A stored result of an element stays in its place until the step
+is completed, and then in the list of results, unless a run has made the call as well.
+"""
+
+from functools import cache
+
+from mcp_baton import Argument, Server, Step, Workflow, constant, item, prompt_arg
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import ITEMS_PREFIX, PAUSE_REASON, RESULT_PREFIX
+from tests.simulation.dynamodb.database import Change
+from tests.simulation.dynamodb.paths import Item
+from tests.simulation.heads import paused_at, serial_in, steps_of, value_of, variables_of
+from tests.simulation.invariants import Judge
+from tests.simulation.journal import Called, Process
+from tests.simulation.servers import Plan, look, mail, pay, weigh
+from tests.simulation.world import Rewrite, World
+
+NAMES = ["ann", "bob", "cy", "dora"]
+STEP = "mails"
+
+
+@cache
+def listing_server(parallel: int) -> Server:
+    made = Server("simulated")
+    for tool in (look, pay, mail, weigh):
+        made.add_tool(tool)
+    steps = [
+        Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True),
+        Step(STEP, {"to": item()}, tool=mail, each=constant(NAMES), parallel=parallel, checkpoint=parallel == 2),
+        Step("last", {"key": prompt_arg("key")}, tool=look),
+    ]
+    key = [Argument("key", "What to look up", required=True)]
+    made.add_workflow(Workflow(name="list", description="write to all", arguments=key, steps=steps))
+    made.check()
+    return made
+
+
+class ListWorld(World):
+    """A simulation of one seed. Arguments as `World`."""
+
+    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
+        super().__init__(seed, rewrite=rewrite, strict=strict)
+        self.plan = Plan("list", tuple(("mail", {"to": name}) for name in [*NAMES, "zoe"]))
+        self.parallel = self.rng.choice([1, 2, 3])
+        self.judge: ListJudge = ListJudge(self, strict=strict)
+
+    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
+        return listing_server(self.parallel)
+
+
+class ListJudge(Judge):
+    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._head_changed(number, change, process, now_ms)
+        assert change.after is not None
+        before, after = self._results(change.before), self._results(change.after)
+        for at, value in after.items():
+            call = self.world.calls[(serial_in(value) or 0) - 1]
+            self.placed.setdefault(call.serial, [(number, f"{STEP}[{at}]")])
+            if call.tool != "mail" or call.arguments["to"] != NAMES[at]:
+                self.wrong(19, f"write #{number} stores call #{call.serial} {call.arguments} as element {at}")
+        for at, value in before.items():
+            now = after.get(at)
+            made_by_run = now is not None and self.world.calls[(serial_in(now) or 0) - 1].process.is_run
+            if now != value and not made_by_run:
+                self.wrong(19, f"write #{number} replaces the result {value} of element {at} by {now}")
+
+    def _check_pause(self, before: Item, after: Item) -> None:
+        """The reason of a list that has not ended goes when the elements that it names have results."""
+        reason = variables_of(before)[PAUSE_REASON]["M"] if paused_at(before) == STEP else {}
+        failed = [int(it["M"]["index"]["N"]) for it in reason.get("failedItems", {"L": []})["L"]]
+        if not failed or not self._results(after).keys() >= set(failed):
+            super()._check_pause(before, after)
+
+    def _check_placed(self, process: Process, calls: list[Called]) -> None:
+        """Of two calls of one element, one result is stored. The error of a failed call is in the pause reason."""
+        stored = {self.world.calls[serial - 1].arguments.get("to") for serial in self.placed}
+        others = [call for call in calls if call.tool != "mail" or call.arguments["to"] not in NAMES]
+        own = [call for call in calls if call.returned and call not in others]
+        super()._check_placed(process, others + [call for call in own if call.arguments["to"] not in stored])
+
+    def _results(self, head: Item | None) -> dict[int, Json]:
+        """The stored results by element: those of the unfinished list, or all of them."""
+        if head is None:
+            return {}
+        if ITEMS_PREFIX + STEP in variables_of(head):
+            stored = value_of(head, ITEMS_PREFIX + STEP, self.world.stored)
+            assert isinstance(stored, dict)
+            if stored["elements"] != NAMES or self._completed(head):
+                self.wrong(19, f"the stored list is {stored}")
+            return {int(at): value for at, value in stored["results"].items()}
+        results = value_of(head, RESULT_PREFIX + STEP, self.world.stored) if self._completed(head) else []
+        if self._completed(head) and (not isinstance(results, list) or len(results) != len(NAMES)):
+            self.wrong(19, f"the results are {results}")
+        return dict(enumerate(results)) if isinstance(results, list) else {}
+
+    def _completed(self, head: Item) -> bool:
+        return steps_of(head).get(STEP) == "completed"
