@@ -29,12 +29,13 @@ from mcp_baton.protocol.http import HttpRequest
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
 from mcp_baton.telemetry import Collector
-from tests.e2e.background.worker_functions import probe as worker
 from tests.e2e.background_support import Queue
 from tests.e2e.support import Table, about_task
 from tests.fakes import Line, services_of
 
 BOUND_S = 60
+PROBE = (sys.executable, str(Path(__file__).with_name("worker_functions") / "probe.py"))
+UNSTARTABLE = (sys.executable, "-c", "from mcp_baton.local.worker_process import work; work(lambda _: 1 / 0)")
 LAUNCH = Launch("probe.py", "t", "http://127.0.0.1:1", Settings())
 
 
@@ -110,7 +111,7 @@ def pool() -> Iterator[MakePool]:
     with ExitStack() as stack:
 
         def make(*, retry_after_s: Sequence[float] = (0.01, 0.01), timeout_s: float = BOUND_S, **options: Any) -> Pool:
-            made = Pool(lambda: LAUNCH, timeout_s, retry_after_s, **{"make_handler": worker.probe, **options})
+            made = Pool(lambda: LAUNCH, timeout_s, retry_after_s, **{"command": PROBE, **options})
             stack.callback(made.stop, 0)
             return made
 
@@ -218,10 +219,19 @@ def test_an_invocation_that_times_out_is_killed_with_its_child_processes(
 
 
 def test_a_worker_that_cannot_be_started_fails_the_attempt(pool: MakePool, caplog: pytest.LogCaptureFixture) -> None:
-    workers = pool(make_handler=worker.unstartable, retry_after_s=())
+    workers = pool(command=UNSTARTABLE, retry_after_s=())
     workers.dispatch({})
     why = "it could not be started: ZeroDivisionError: division by zero"
     wait_for(lambda: f"discarded after 1 attempts ({why})" in caplog.text)
+
+
+def test_a_file_in_the_working_directory_may_have_the_name_of_a_module_that_a_worker_imports(
+    pool: MakePool, caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "queue.py").write_text("raise AssertionError")
+    monkeypatch.chdir(tmp_path)
+    pool(command=worker_pool.COMMAND, retry_after_s=()).dispatch({})
+    wait_for(lambda: "(it could not be started: LoadError: no such file: probe.py)" in caplog.text)
 
 
 def test_a_tool_reads_an_empty_input_and_may_print_and_send_events(pool: MakePool, probe: Probe) -> None:
@@ -262,9 +272,9 @@ def test_stopping_kills_invocations_after_the_grace_period(
 def test_a_worker_ends_with_its_server_however_that_ends(probe: Probe) -> None:
     script = f"""
 import sys
-from tests.e2e.background.test_workers import LAUNCH, worker
+from tests.e2e.background.test_workers import LAUNCH, PROBE
 from mcp_baton.local.worker_pool import Pool
-pool = Pool(lambda: LAUNCH, make_handler=worker.probe)
+pool = Pool(lambda: LAUNCH, command=PROBE)
 pool.dispatch({probe.event})
 pool.dispatch({probe.event})
 sys.stdin.read()

@@ -66,8 +66,10 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_a_changed_imported_file_is_reloaded(project: Project) -> None:
-    changed = project.write("reload_numbers", "number = 22")
-    assert (project.served.look([changed]), project.number, project.renewed) == (True, 22, 1)
+    assert (project.served.look(), project.number) == (False, 1)
+    project.write("reload_numbers", "number = 22")
+    assert (project.served.look(), project.number, project.renewed) == (True, 22, 1)
+    assert project.served.look() is False
 
 
 def test_a_file_that_is_not_imported_does_not_reload(project: Project) -> None:
@@ -88,17 +90,18 @@ def test_code_that_cannot_be_loaded_is_logged_and_the_old_code_serves(
 ) -> None:
     caplog.set_level(logging.INFO, "mcp_baton.local.reload")
     old = sys.modules["reload_numbers"]
-    changed = project.write("reload_numbers", text)
-    assert (project.served.look([changed]), project.number, project.renewed) == (False, 1, 0)
+    project.write("reload_numbers", text)
+    assert (project.served.look(), project.number, project.renewed) == (False, 1, 0)
     assert caplog.messages == [f"reload_numbers.py has changed, and cannot be served: {cause}\n{GOES_ON}"]
     assert sys.modules["reload_numbers"] is old
+    assert project.served.look() is False  # nothing has changed since, so it is not logged twice
     project.write("reload_numbers", "number = 333")
-    assert (project.served.look([changed]), project.number, project.renewed) == (True, 333, 1)
+    assert (project.served.look(), project.number, project.renewed) == (True, 333, 1)
 
 
 def test_a_new_file_lets_a_missing_import_succeed(project: Project) -> None:
-    changed = project.write("reload_app", "from reload_later import number\nnumbers = [number]")
-    assert project.served.look([changed]) is False
+    project.write("reload_app", "from reload_later import number\nnumbers = [number]")
+    assert project.served.look() is False
     later = project.write("reload_later", "number = 4")
     assert (project.served.look([later]), project.number) == (True, 4)
 
@@ -108,7 +111,8 @@ def test_a_running_request_ends_with_its_code(project: Project) -> None:
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(project.served, {"started": started, "go": go}, InvocationContext(1.0, "id-1"))
         assert started.wait(60)
-        assert project.served.look([project.write("reload_numbers", "number = 22")])
+        project.write("reload_numbers", "number = 22")
+        assert project.served.look()
         go.set()
         assert (answer.result(60)["number"], project.number) == (1, 22)
 

@@ -107,7 +107,7 @@ def _settings(options: Options, environment: Settings, database: "Database") -> 
 
 def _serve_from(options: Options, settings: Settings, database: "Database") -> int:
     def launch() -> Launch:
-        return Launch(options.target, options.table, database.url(), settings, options.log)
+        return Launch(options.target, options.table, database.url(), settings, options.log, tuple(sys.path))
 
     workers = Pool(launch, options.worker_timeout_s, options.retry_after_s)
     store = dynamodb_store(options.table, settings, connect=lambda: database.client)

@@ -4,26 +4,33 @@ Events are retried as Lambda retries asynchronous invocations: after one minute 
 become too old (https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html).
 """
 
+import json
 import logging
-import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from threading import Condition, Timer
+from queue import Empty, SimpleQueue
+from threading import Condition, Thread, Timer
 from typing import Final
 
+from msgspec.json import encode
+
 from mcp_baton.exceptions import NotDispatched
-from mcp_baton.local.worker_process import Channel, Handler, Launch, served_handler, work
+from mcp_baton.local.worker_process import Launch
 from mcp_baton.protocol.json import JsonObject, dumps
 
 logger = logging.getLogger(__name__)
 
-SPAWN: Final = multiprocessing.get_context("spawn")
+COMMAND: Final = (sys.executable, "-P", "-m", "mcp_baton.local.worker_process")
+"""Without the user's folders (`-P`), in which a file may have the name of a module that Baton imports."""
+
 MAX_AGE_S: Final = 3600.0
 """The maximum age of an event; the template's `MaximumEventAgeInSeconds`."""
 
@@ -41,23 +48,24 @@ class Delivery:
 class Sandbox:
     """A worker process. It processes one event after the other, and may `dispatch` others."""
 
-    def __init__(
-        self, make: Callable[[Channel], Handler], launch: Launch, dispatch: Callable[[JsonObject], None]
-    ) -> None:
-        self._connection, theirs = SPAWN.Pipe()
-        self._process = SPAWN.Process(target=work, args=(make, launch, theirs))
-        self._process.start()
-        theirs.close()
+    def __init__(self, launch: Launch, dispatch: Callable[[JsonObject], None], command: Sequence[str]) -> None:
+        # A new session: Ctrl-C reaches only the server, and processes that a tool starts end with the worker.
+        self._process = subprocess.Popen(  # noqa: S603 - a fixed list of words; no shell
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         self._dispatch = dispatch
+        self._failures: SimpleQueue[str | None] = SimpleQueue()
         self._started = self._killed = False
+        self._send(encode(launch).decode())
+        Thread(target=self._listen, name=f"worker {self.pid}", daemon=True).start()
 
     @property
     def pid(self) -> int:
-        return self._process.pid or 0
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
-        return not self._killed and self._process.is_alive()
+        return not self._killed and self._process.poll() is None
 
     def invoke(self, delivery: Delivery, timeout_s: float) -> str | None:
         """Have the process work on an event. Return why it failed; `None` if its handler returned.
@@ -65,43 +73,56 @@ class Sandbox:
         The start of the process has the same time limit as the invocation. A process that exceeds it is killed.
         """
         if not self._started:
-            failure = self._reply(timeout_s, "did not start")
+            failure = self._failure(timeout_s, "did not start")
             if failure is not None:
                 self.kill()
                 return failure
             self._started = True
-        with suppress(OSError):  # the process has ended, which `_reply` reports
-            self._connection.send((delivery.event, delivery.request_id, timeout_s))
-        return self._reply(timeout_s, "did not finish")
+        self._send(dumps({"id": delivery.request_id, "event": delivery.event, "timeout_s": timeout_s}))
+        return self._failure(timeout_s, "did not finish")
 
     def kill(self) -> None:
         """Kill the process and the processes that its tools have started, if it still runs."""
         self._killed = True
-        if self._process.is_alive():
-            with suppress(ProcessLookupError, AttributeError):  # it has no group yet, or Windows has none
-                os.killpg(self.pid, signal.SIGKILL)
+        if self._process.poll() is not None:
+            return
+        if not hasattr(os, "killpg"):
             self._process.kill()
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
 
-    def _reply(self, timeout_s: float, what: str) -> str | None:
-        """Return the failure that the process reports, or that it has ended."""
-        end_s = time.monotonic() + timeout_s
-        try:
-            while self._connection.poll(max(0.0, end_s - time.monotonic())):
-                reply = self._connection.recv()
-                if "failure" in reply:
-                    failure: str | None = reply["failure"]
-                    return failure
-                with suppress(NotDispatched):  # the server stops; a poll dispatches the task again
-                    self._dispatch(reply["event"])
-        except (EOFError, OSError):
-            self._process.join()
-            code = self._process.exitcode
-            if not self._killed:
-                logger.error("worker %d ended unexpectedly with exit code %d", self.pid, code)  # noqa: TRY400 - the process has ended, and there is no traceback
-            return f"the worker ended with exit code {code}"
+    def _send(self, line: str) -> None:
+        stdin = self._process.stdin
+        if stdin is not None:
+            with suppress(OSError):  # the process has ended, which `_listen` reports
+                stdin.write(f"{line}\n")
+                stdin.flush()
+
+    def _failure(self, timeout_s: float, what: str) -> str | None:
+        """Wait until the process reports a failure or a success, or has ended."""
+        with suppress(Empty):
+            return self._failures.get(timeout=timeout_s)
         logger.error("worker %d %s within %g s and is killed", self.pid, what, timeout_s)
         self.kill()
         return f"the worker {what} within {timeout_s:g} s"
+
+    def _listen(self) -> None:
+        for line in self._process.stdout or ():
+            document = json.loads(line)
+            if "event" in document:
+                with suppress(NotDispatched):  # the server stops; a poll dispatches the task again
+                    self._dispatch(document["event"])
+            else:
+                self._failures.put(document["failure"])
+        code = self._process.wait()
+        if not self._killed:
+            logger.error("worker %d ended unexpectedly with exit code %d", self.pid, code)
+        self._failures.put(f"the worker ended with exit code {code}")
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
 
 
 class Pool:
@@ -113,12 +134,12 @@ class Pool:
         timeout_s: float = 900.0,
         retry_after_s: Sequence[float] = (60.0, 120.0),
         at_once: int = 2,
-        make_handler: Callable[[Channel], Handler] = served_handler,
+        command: Sequence[str] = COMMAND,
     ) -> None:
         self._make_launch = make_launch
         self._timeout_s = timeout_s
         self._retry_after_s = retry_after_s
-        self._make_handler = make_handler
+        self._command = command
         self._threads = ThreadPoolExecutor(at_once, "worker")
         self._changed = Condition()
         self._waiting = 0
@@ -141,6 +162,7 @@ class Pool:
 
     @property
     def processes(self) -> list[int]:
+        """The ids of the running processes."""
         with self._changed:
             return [sandbox.pid for sandbox in (*self._busy, *self._idle) if sandbox.alive]
 
@@ -207,11 +229,12 @@ class Pool:
             self._release(sandbox)
 
     def _sandbox(self) -> Sandbox:
+        """Return an idle process, the one that worked last, or a new one."""
         with self._changed:
             if self._stopping:
                 raise NotDispatched("the local server is stopping")
             alive = [sandbox for sandbox in self._idle if sandbox.alive]
-            sandbox = alive.pop() if alive else Sandbox(self._make_handler, self._make_launch(), self.dispatch)
+            sandbox = alive.pop() if alive else Sandbox(self._make_launch(), self.dispatch, self._command)
             self._idle = alive
             self._busy.add(sandbox)
             return sandbox

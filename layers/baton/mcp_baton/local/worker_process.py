@@ -1,17 +1,20 @@
 """A worker process of `baton serve`: runs background tasks, as a second Lambda function would (`worker_pool`).
 
-The pool sends one event at a time. The process answers with the outcome, after the events that it dispatches.
+The pool writes one JSON document per line to its standard input: its settings, and then one event at a time. The
+process writes the outcome of each event, and the events that it dispatches, to its standard output.
 """
 
+import json
 import logging
 import os
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import parent_process
-from multiprocessing.connection import Connection, wait
+from queue import SimpleQueue
 from typing import Any
+
+from msgspec.json import decode
 
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import http_client
@@ -19,7 +22,7 @@ from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.loader import load
 from mcp_baton.local.log import PLAIN, LogStyle, log_to_stderr
 from mcp_baton.local.request_log import with_entries
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 
@@ -30,79 +33,90 @@ type Handler = Callable[[dict[str, Any], InvocationContext], dict[str, Any] | No
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The settings of a worker process."""
+    """The settings of a worker process. `path` is the `sys.path` of `baton serve`."""
 
     target: str
     table: str
     dynamodb: str
     settings: Settings
     log: LogStyle = PLAIN
+    path: tuple[str, ...] = ()
 
 
 class Channel:
-    """The connection to the pool. Implements `tasks.jobs.Dispatcher`."""
+    """The connection to the pool. Implements `tasks.jobs.Dispatcher`.
 
-    def __init__(self, connection: "Connection[Any, Any]", launch: Launch) -> None:
-        # Processes that a tool starts must not keep the connection open.
-        os.set_inheritable(connection.fileno(), False)
-        self.launch = launch
-        self._connection = connection
-        self._sending = threading.Lock()
+    It takes over standard input and output, so that no tool reads or writes the pool's lines: tools read an empty
+    input, and print to standard error.
+    """
+
+    def __init__(self) -> None:
+        self._source, self._sink = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+        self._writing = threading.Lock()
+        with open(os.devnull) as nothing:  # noqa: PTH123 - a file descriptor is needed
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
+        self.launch = decode(self._source.readline(), type=Launch)
+        self._events: SimpleQueue[dict[str, Any]] = SimpleQueue()
+
+    def listen(self) -> None:
+        """Receive events. The process exits as soon as the server has ended, even if a tool is running."""
+
+        def read() -> None:
+            for line in self._source:
+                self._events.put(json.loads(line))
+            os._exit(0)
+
+        threading.Thread(target=read, name="server", daemon=True).start()
 
     def dispatch(self, event: JsonObject) -> None:
-        with self._sending:
-            self._connection.send({"event": event})
+        self._write({"event": event})
 
     def reply(self, failure: str | None) -> None:
         """Report an outcome; `None` if the handler returned."""
-        with self._sending:
-            self._connection.send({"failure": failure})
+        self._write({"failure": failure})
 
     def invoke(self, handler: Handler) -> None:
         """Wait for an event, process it and report the outcome."""
-        event, request_id, timeout_s = self._connection.recv()
-        failure = None
+        sent = self._events.get()
+        request_id, failure = sent["id"], None
         try:
-            handler(event, InvocationContext(timeout_s, request_id))
+            handler(sent["event"], InvocationContext(sent["timeout_s"], request_id))
         except Exception as error:
             logger.exception("invocation %s failed", request_id)
             failure = f"{type(error).__name__}: {error}"
         self.reply(failure)
 
+    def _write(self, document: JsonObject) -> None:
+        with self._writing:
+            self._sink.write(f"{dumps(document)}\n")
+            self._sink.flush()
 
-def work(make: Callable[[Channel], Handler], launch: Launch, connection: "Connection[Any, Any]") -> None:
-    """Process events until the server ends."""
-    # In a session of its own, Ctrl-C does not reach the process, and those that a tool starts are killed with it.
-    if hasattr(os, "setsid"):
-        os.setsid()
-    # Tools read an empty input and print to standard error.
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    threading.Thread(target=_end_with_server, daemon=True).start()
-    log_to_stderr(launch.log)
-    channel = Channel(connection, launch)
+
+def work(make: Callable[[Channel], Handler]) -> int:
+    """Process events until the server ends. Return the exit code of a process that could not be started."""
+    channel = Channel()
+    log_to_stderr(channel.launch.log)
+    channel.listen()
     try:
         handle = make(channel)
     except Exception as error:
         logger.exception("the worker could not be started")
         channel.reply(f"it could not be started: {type(error).__name__}: {error}")
-        sys.exit(1)
+        return 1
     channel.reply(None)
     while True:
         channel.invoke(handle)
 
 
-def _end_with_server() -> None:
-    """Exit as soon as the server has ended, even if a tool is running."""
-    server = parent_process()
-    if server is not None:
-        wait([server.sentinel])
-        os._exit(0)
-
-
 def served_handler(channel: Channel) -> Handler:
     """Return the handler of the served server, over the same table."""
     launch, client = channel.launch, http_client(channel.launch.dynamodb)
+    sys.path[:] = [*launch.path, *(entry for entry in sys.path if entry not in launch.path)]
     store = dynamodb_store(launch.table, launch.settings, connect=lambda: client)
     server = load(launch.target, Server)
     return with_entries(handler(server, settings=launch.settings, store=store, dispatcher=channel))
+
+
+if __name__ == "__main__":
+    sys.exit(work(served_handler))

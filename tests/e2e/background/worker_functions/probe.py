@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from mcp_baton.local.worker_process import Channel, Handler
+from mcp_baton.local.worker_process import Channel, Handler, work
 
 CHILD = "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); s.send(b'{}\\n'); s.recv(1)"
 
@@ -45,5 +45,5 @@ def probe(channel: Channel) -> Handler:
     return handler
 
 
-def unstartable(_channel: Channel) -> Handler:
-    raise ZeroDivisionError("division by zero")
+if __name__ == "__main__":
+    sys.exit(work(probe))
