@@ -6,6 +6,7 @@ The listening socket and the tasks stay. A running request ends with the code wi
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+CHECK_MS: Final = 1_000
+"""How often files are checked without a notification of the file system, milliseconds."""
+
 GOES_ON: Final = "The server uses the old code until this is corrected."
+
+type State = tuple[int, int]
+"""The time of a file's last change, nanoseconds since the epoch, and its length."""
 
 
 class Served:
@@ -30,39 +37,59 @@ class Served:
         self._make = make
         self._renewed = renewed
         self._before = frozenset(sys.modules)
+        self._failed, began_ns = False, time.time_ns()
         self._handler = make()
-        self._failed = False
+        self._states = self._loaded(began_ns)
 
     def __call__(self, event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
         return self._handler(event, context)
 
-    def look(self, changed: Collection[Path]) -> bool:
-        """Load the files again if a loaded one has changed, or after a failure. Return whether this succeeded."""
-        loaded = self._modules()
-        names = [path.name for path in changed if self._failed or path.resolve() in loaded.values()]
-        if not names:
+    def look(self, noticed: Collection[Path] = ()) -> bool:
+        """Load the files again if one has changed. Return whether there is new code.
+
+        Args:
+            noticed: Files that have changed, loaded or not. Code that failed to load may need one of them.
+        """
+        changed = [path for path, state in self._states.items() if _state(path) != state]
+        changed += noticed if self._failed else ()
+        if not changed:
             return False
-        old = {name: sys.modules.pop(name) for name in loaded}
-        self._failed, reason = False, ""
+        old, began_ns = {name: sys.modules.pop(name) for name in self._modules()}, time.time_ns()
         try:
             self._handler = self._make()
         except Exception as error:  # noqa: BLE001 - the server continues whatever the user's code raises
-            self._failed, reason = True, in_brief(error)
+            self._failed, tried = True, self._loaded(began_ns)
             for name in self._modules():
                 del sys.modules[name]
             sys.modules.update(old)
-        if self._failed:
-            logger.error("%s has changed, and cannot be served: %s\n%s", names[0], reason, GOES_ON)
+            self._states = tried | self._loaded(began_ns)
+            logger.error("%s has changed, and cannot be served: %s\n%s", changed[0].name, in_brief(error), GOES_ON)  # noqa: TRY400 - the user needs the reason, not the traceback
             return False
+        self._failed, self._states = False, self._loaded(began_ns)
         self._renewed()
-        logger.info("%s has changed: reloaded", names[0])
+        logger.info("%s has changed: reloaded", changed[0].name)
         return True
 
     def _modules(self) -> dict[str, Path]:
         """Return the files of the user's modules that were loaded for the handler, by the modules' names."""
         files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
         own = {name: file for name, file in files.items() if isinstance(file, str) and is_own(file)}
-        return {name: Path(file).resolve() for name, file in own.items() if name not in self._before}
+        return {name: Path(file) for name, file in own.items() if name not in self._before}
+
+    def _loaded(self, began_ns: int) -> dict[Path, State | None]:
+        """Return the states of the loaded files. One that changed while it was loaded has none, and so counts as
+        changed."""
+        states = {path: _state(path) for path in self._modules().values()}
+        now_ns = time.time_ns()
+        return {path: None if state and began_ns <= state[0] <= now_ns else state for path, state in states.items()}
+
+
+def _state(path: Path) -> State | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def in_brief(error: Exception) -> str:
@@ -85,6 +112,8 @@ class Watcher:
             folder,
             watch_filter=watchfiles.PythonFilter(),
             stop_event=(stop := threading.Event()),
+            rust_timeout=CHECK_MS,
+            yield_on_timeout=True,
             raise_interrupt=False,
         )
         self._stop, self._look = stop, look
