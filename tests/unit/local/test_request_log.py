@@ -111,6 +111,8 @@ def test_other_requests_are_logged_with_their_outcome(served: Served) -> None:
     assert served.shown() == ("tools/list", "", Status.DONE, "4 tools")
     served.call("prompts/list")
     assert served.last.words == "1 prompt"
+    served.call("resources/templates/list")
+    assert served.last.words == "0 templates"
     served.call("tools/call", name="fetch", arguments={"order": "B"})
     assert served.shown() == ("tools/call", "fetch", Status.DONE, "done")
     served.call("tools/call", name="broken", arguments={})
@@ -147,7 +149,7 @@ def test_a_ping_is_logged_at_the_debug_level_only(served: Served, caplog: pytest
         ({"_meta": {"task_status": "completed", "persisted": False}}, (Status.FAILED, "completed; not saved")),
         ({"_meta": {"recorded": "unknown", "record_error": "lost"}}, (Status.FAILED, "may not be recorded: lost")),
         # A client may complete a task with any result.
-        ({"isError": True, "content": ["text"]}, (Status.DONE, "done")),
+        ({"isError": True, "content": ["text"]}, (Status.FAILED, "failed")),
         ({"_meta": {"task_status": []}}, (Status.DONE, "?")),
     ],
 )

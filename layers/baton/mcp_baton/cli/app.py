@@ -37,8 +37,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-WITH_TASKS = (run, call, tasks, show, resume, complete, cancel)
-COMMANDS = (new, upgrade, serve, check, graph, *WITH_TASKS, install, dynamodb, redrive)
+_TASK_COMMANDS = (run, call, tasks, show, resume, complete, cancel)
+COMMANDS = (new, upgrade, serve, check, graph, *_TASK_COMMANDS, install, dynamodb, redrive)
 for command in COMMANDS:
     app.command()(command)
 

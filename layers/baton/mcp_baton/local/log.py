@@ -100,11 +100,15 @@ def own_frames(error: BaseException, remedy: str = DEBUG) -> str:
 
 def _cut(error: traceback.TracebackException) -> int:
     """Remove the frames that are not the user's from an exception and its causes. Return their number."""
-    frames = list(error.stack)
-    own = [frame for frame in frames if is_own(frame.filename)] or frames[-1:]
-    error.stack = traceback.StackSummary.from_list(own)
-    causes = filter(None, (error.__cause__, error.__context__, *(error.exceptions or ())))
-    return len(frames) - len(own) + sum(map(_cut, causes))
+    left_out, waiting = 0, [error]
+    while waiting:
+        one = waiting.pop()
+        frames = list(one.stack)
+        own = [frame for frame in frames if is_own(frame.filename)] or frames[-1:]
+        one.stack = traceback.StackSummary.from_list(own)
+        left_out += len(frames) - len(own)
+        waiting += filter(None, (one.__cause__, one.__context__, *(one.exceptions or ())))
+    return left_out
 
 
 def _trace(record: logging.LogRecord, remedy: str, *, in_full: bool) -> str:

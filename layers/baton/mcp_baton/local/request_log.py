@@ -34,7 +34,7 @@ def outcome_of(method: str, result: Mapping[str, Any], recorded_as: str | None, 
     try:
         return _outcome(method, result, recorded_as, time_over)
     except (AttributeError, LookupError, TypeError):  # a client completed a task with a result of another form
-        return Status.DONE, "done"
+        return (Status.FAILED, "failed") if result.get("isError") is True else (Status.DONE, "done")
 
 
 def _outcome(method: str, result: Mapping[str, Any], recorded_as: str | None, time_over: str) -> Outcome:
@@ -50,8 +50,8 @@ def _outcome(method: str, result: Mapping[str, Any], recorded_as: str | None, ti
     if "task_status" in meta or "pause_reason" in meta:
         return _of_run(meta, time_over)
     if method.endswith("/list"):
-        name, listed = next(member for member in result.items() if isinstance(member[1], list | tuple))
-        return Status.DONE, f"1 {name.removesuffix('s')}" if len(listed) == 1 else f"{len(listed)} {name}"
+        kind, count = method.split("/")[-2], sum(len(it) for it in result.values() if isinstance(it, list | tuple))
+        return Status.DONE, f"1 {kind.removesuffix('s')}" if count == 1 else f"{count} {kind}"
     return Status.DONE, "done"
 
 

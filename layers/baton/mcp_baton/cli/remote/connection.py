@@ -49,13 +49,12 @@ def connection(way: Way, *, as_json: bool) -> Iterator[Remote]:
                 f"a connection to a server needs the package {error.name!r}: install mcp-baton[local]"
             ) from error
         with closing(HttpTransport(access)) as server:
-            yield Remote(server.send, terminal, progress, time.sleep)
-    except UNUSABLE as error:
-        if way.is_target:
-            raise
-        place = extract_tb(error.__traceback__)[-1]
-        problem = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
-        raise faulty(f"{where} gave an answer that cannot be used ({short(problem)})") from error
+            try:
+                yield Remote(server.send, terminal, progress, time.sleep)
+            except UNUSABLE as error:
+                place = extract_tb(error.__traceback__)[-1]
+                problem = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
+                raise faulty(f"{where} gave an answer that cannot be used ({short(problem)})") from error
     finally:
         progress.stop()
 
