@@ -11,6 +11,7 @@ from botocore.exceptions import EndpointConnectionError
 from pydantic import BaseModel
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant
+from mcp_baton.settings import Settings
 from mcp_baton.testing import Client, JsonRpcError, Killed, connect
 from mcp_baton.testing.function import Clock, Function, Handler, Invocations
 
@@ -179,6 +180,22 @@ def test_a_tool_can_use_up_the_functions_time(by: str) -> None:
         assert run.pause.type == "deadlineExceeded"
         if by == "clock":  # the next invocation has its own time
             assert client.resume(run.task_id).completed
+
+
+def test_a_tool_that_hangs_is_abandoned_at_the_time_limit() -> None:
+    server, end = Server("hung"), Event()
+
+    @server.tool
+    def hang() -> None:
+        end.wait(60)
+
+    server.add_workflow(Workflow(name="flow", description="hang", steps=[Step("one", tool="hang")]))
+    with connect(server, settings=Settings(write_reserve_ms=1_000)) as client:
+        client.remaining_s(2.8)
+        pause = client.get_prompt("flow").pause
+    end.set()
+    assert (pause.type, pause.step) == ("toolError", "one")
+    assert "timed out" in pause.error
 
 
 def test_a_run_works_without_a_task_if_it_cannot_be_created(client: Client) -> None:

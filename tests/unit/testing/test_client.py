@@ -92,6 +92,12 @@ def test_a_result_has_the_tools_value_in_every_form(orders: Server, era: Era) ->
 
 
 @BOTH_ERAS
+def test_a_call_with_an_unknown_task_is_not_recorded(client: Client) -> None:
+    result = client.call_tool("fetch_order", ORDER, task=NOBODYS)
+    assert (result.recorded, result.is_error, result.steps) == (False, False, {})
+
+
+@BOTH_ERAS
 def test_a_rejected_request_raises_the_servers_error(client: Client) -> None:
     with pytest.raises(JsonRpcError) as refused:
         client.get_prompt("refund_order", {})
