@@ -66,7 +66,8 @@ def running(*options: str, stderr: int | IO[str] | None = None, folder: Path | N
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder)
         stack.enter_context(process)
         stack.callback(process.kill)
-        watchdog = threading.Timer(BOUND_S, process.kill)
+        # The server of a module lives as long as all its tests take, on a busy machine too.
+        watchdog = threading.Timer(10 * BOUND_S, process.kill)
         watchdog.start()
         stack.callback(watchdog.cancel)
         baton = Baton(process)

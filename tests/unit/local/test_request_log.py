@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import sys
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -198,6 +199,16 @@ def test_causes_also_keep_the_users_frames(tmp_path: Path) -> None:
     assert "direct cause" in trace
     assert trace.count("tools.py") == 1
     assert trace.count("left out") == 1
+
+
+def test_a_chain_of_causes_may_be_longer_than_the_recursion_limit() -> None:
+    error = ValueError("0")
+    for number in range(1, sys.getrecursionlimit() + 100):
+        try:
+            raise ValueError(str(number)) from error
+        except ValueError as caught:
+            error = caught
+    assert own_frames(error).endswith(f"ValueError: {number}")
 
 
 def record(error: Exception | None = None, **extra: object) -> logging.LogRecord:
