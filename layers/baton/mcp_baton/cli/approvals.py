@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from mcp_baton.cli.options import Served, Way, WhereError, uses_server
+from mcp_baton.cli.options import Served, Way, uses_server
 from mcp_baton.cli.remote.errors import DONE, FAILED
+from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -94,7 +95,7 @@ def _decide(way: Way, approval_id: str, decision: str, reason: str, *, confirmed
             console().print(_details_of(shown))
         if not confirmed:
             if not at_terminal():
-                raise WhereError("there is no terminal to confirm the decision: add --yes")
+                raise BatonError("there is no terminal to confirm the decision: add --yes")
             terminal = Terminal(interactive=True)
             if terminal.line(f"{decision.capitalize()} this call? [y/N]").strip().lower() not in ("y", "yes"):
                 return FAILED

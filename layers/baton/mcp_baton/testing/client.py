@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 from urllib.parse import quote
 
-from mcp_baton import Server
+from mcp_baton import Server, ToolError
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.workflows.task_view import variables_in
@@ -15,7 +15,7 @@ from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Clock, Function, Invocations, Kill
 from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState, own_meta
-from mcp_baton.testing.script import Script
+from mcp_baton.testing.script import Canned, Script
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import ROUNDS, Era, JsonRpcError, Wire
 from mcp_baton.testing.workers import WaitingEvent, Worker, WorkerRun
@@ -121,13 +121,14 @@ class Controls:
         Raises:
             ValueError: the server has no such tool.
         """
-        self.stage.script.returns(tool, value, times)
+        self.stage.script.replace(tool, Canned(value, None, times))
 
     def tool_raises(
         self, tool: str, error: BaseException | type[BaseException] | str, *, times: int | None = None
     ) -> None:
         """Make a tool raise an error instead of running; a string becomes a `ToolError`. See `tool_returns`."""
-        self.stage.script.raises(tool, error, times)
+        raised = ToolError(error) if isinstance(error, str) else error
+        self.stage.script.replace(tool, Canned(None, raised, times))
 
     def during(self, tool: str, happens: Callable[[], object]) -> None:
         """Call a function before the next call of a tool, for example to `cancel` the tool's task.
@@ -342,7 +343,6 @@ class StartedTask:
 
 
 def _is_of(question: JsonObject, task_id: str) -> bool:
-    """Whether a request of the server is a question of this task."""
     params = cast("dict[str, Any]", question.get("params", {}))
     return bool(params.get("_meta", {}).get(RELATED_TASK_KEY, {}).get("taskId") == task_id)
 
@@ -427,7 +427,6 @@ class Client(Controls):
         return self.stage.worker.run()
 
     def _called(self, name: str, arguments: JsonObject | None, task: str | None) -> tuple[JsonObject, Json]:
-        """Return a call's result and the tool's value."""
         params = params_of(self, name, arguments, as_task=False)
         result, invocation = self.wire.request("tools/call", params, {} if task is None else {TASK_ID_KEY: task})
         started_task = started(self, result)
