@@ -33,7 +33,7 @@ def main(folder: Path) -> int:
         extracted = wire.in_background("extract_sales", month="2026-09")
         wire.call("refund_order", task_id=wire.begin("refund_order", order_id="A-17"), task_action="cancel")
         wire.begin("monthly_report", month="2026-09")
-        task = wire.begin("refund_order", order_id="A-17")
+        task = wire.begin("refund_order", order_id="A-17", amount=300)
         browser = playwright.chromium.launch(executable_path=str(browser_path), args=FLAGS)
         page = browser.new_page(viewport=SIZE, reduced_motion="reduce", color_scheme="light")
         page.set_default_timeout(WITHIN_MS)

@@ -175,8 +175,10 @@ class SimulatedClient(PlainClient):
 
 def _partition(request: Mapping[str, Any]) -> str:
     key = request.get("Key") or request.get("Item")
-    values = request.get("ExpressionAttributeValues", {})
-    return str((key["pk"] if key else values.get(":owner", values.get(":list")))["S"])
+    if key is not None:
+        return str(key["pk"]["S"])
+    values = request["ExpressionAttributeValues"]
+    return str(next(values[name] for name in (":owner", ":pk", ":list") if name in values)["S"])
 
 
 def refused(refusal: Refusal, operation: str) -> ClientError:

@@ -27,6 +27,7 @@ from mcp_baton.server.running import tool_threads as worker
 from mcp_baton.server.running.tool_threads import Mail, Mailbox
 from mcp_baton.server.workflows import parallel_calls
 from mcp_baton.tasks.store import write_decided
+from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.invariants import Violation
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
@@ -245,6 +246,7 @@ KINDS: Mapping[str, type[World]] = {
     "questions": QuestionWorld,
     "parallel": ParallelWorld,
     "lists": ListWorld,
+    "approvals": ApprovalWorld,
 }
 
 

@@ -131,7 +131,6 @@ def _of_workflow(server: Server, workflow: Workflow, definitions: Definitions) -
 
 
 def _arguments_in(step: Step) -> Iterator[str]:
-    """Yield the workflow's arguments that a step uses."""
     texts = [*step.resources, step.guidance or ""]
     for source in (*step.arguments.values(), *step.template_bindings.values()):
         if isinstance(source, PromptArg):
@@ -172,7 +171,6 @@ class Checked:
 
 
 def check_target(target: str, environment: Mapping[str, str]) -> Checked:
-    """Load a server and check all of it."""
     place = find(target)
     faults, definitions = list(_settings_faults(environment)), Definitions(collects=True)
     try:

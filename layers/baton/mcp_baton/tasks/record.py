@@ -24,6 +24,9 @@ SCHEMA_VERSION = 1
 
 PAUSED = "paused: waits for the model"
 """The status message of a paused task. Its status is `working`, because MCP has no status for it."""
+WAITS: Final = "waits for"
+"""The beginning of the status message of a background task that waits for a person."""
+
 PAUSED_STEP = ("failedStep", "blockedStep")
 """The members of a pause reason that name its step: the one that failed, or the one that could not start."""
 

@@ -16,7 +16,7 @@ from mcp_baton.testing.answers import Answers
 from mcp_baton.testing.client import Client, Stage
 from mcp_baton.testing.function import Clock, Function, Invocations
 from mcp_baton.testing.overrides import Overrides
-from mcp_baton.testing.script import Script, Watch
+from mcp_baton.testing.script import Script
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import REVISIONS, Era
 from mcp_baton.testing.workers import WORKERS, Events, Worker, Workers
@@ -101,8 +101,8 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
     store, started = Store(database, invocations), dict[str, str]()
 
     def deploy(version: Server) -> Stage:
-        script = Script(frozenset(version.tools))
-        watched = Watch(script, answers, invocations).server(version)
+        script = Script(frozenset(version.tools), answers, invocations)
+        watched = script.watched(version)
         watched.check()
 
         def make() -> "Handler":

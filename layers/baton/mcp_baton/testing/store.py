@@ -107,7 +107,6 @@ class Store:
 
 
 def refusal(code: str) -> "tuple[AWSResponse, dict[str, Any]]":
-    """Return DynamoDB's response to a failed request, and its form after botocore has parsed it."""
     from botocore.awsrequest import AWSResponse
     from botocore.compat import HTTPHeaders
 

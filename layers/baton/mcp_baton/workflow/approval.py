@@ -19,6 +19,8 @@ MAX_MESSAGE: Final = 1_000
 MOST_SHOWN: Final = 8_192
 """Bytes of a call's arguments, as JSON, that people see."""
 
+AFTER_APPROVAL: Final = "After the approval, make the same call again."
+
 SECRET: Final = "<secret>"  # noqa: S105 - stands for a secret
 """What people see instead of an argument with a secret."""
 
@@ -116,7 +118,7 @@ class NotApproved(Struct, frozen=True):
         """What a model and its user read about a call of this tool."""
         if self.is_denied:
             return f"{tool} was not run: {self.denied()}"
-        return f"{tool} was not run: {self.waits()} After the approval, make the same call again."
+        return f"{tool} was not run: {self.waits()} {AFTER_APPROVAL}"
 
     def waits(self) -> str:
         """What waits, as a part of a sentence after "it was not run:"."""

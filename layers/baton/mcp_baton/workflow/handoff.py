@@ -4,6 +4,7 @@ Models trust the assistant's messages, so all values in the handoff are quoted (
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from msgspec import Struct, structs
@@ -35,6 +36,10 @@ MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
 
 
+APPROVED_MAKE_THESE_CALLS: Final = "After the approval, make these tool calls:"
+
+NOTHING: Final[JsonObject] = MappingProxyType({})
+
 SHOWN_CALLS: Final = 5
 """The most calls of one list that a text shows."""
 
@@ -54,11 +59,13 @@ class Handle(Struct, frozen=True):
 
     Attributes:
         taken_by: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
+        given: Arguments that the task has not stored, so that they must be given again.
     """
 
     task_id: str
     workflow: Workflow
     taken_by: Callable[[str], bool] = lambda _: False
+    given: Mapping[str, Json] = NOTHING
 
     @property
     def tool(self) -> str | None:
@@ -67,9 +74,9 @@ class Handle(Struct, frozen=True):
 
     @property
     def arguments(self) -> dict[str, Json]:
-        """The arguments that continue the task: its id, and a text for each secret that must be given again."""
+        """The arguments that continue the task: its id, those that must be given again, and a text for each secret."""
         secrets = (argument.name for argument in self.workflow.arguments if argument.secret and argument.required)
-        return {TASK_ID: self.task_id, **{name: stand_in(name) for name in secrets}}
+        return {TASK_ID: self.task_id, **self.given, **{name: stand_in(name) for name in secrets}}
 
     def on(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """A call's arguments with the task's id, if the tool accepts it."""
@@ -170,7 +177,8 @@ class RemainingCalls(Struct, frozen=True):
     def steps(self) -> list[Step]:
         """The remaining steps that the model has to do itself. The server runs all others when it continues."""
         left, pause = self.known.open_steps, self.pause
-        if pause is not None and pause.remedy in (Remedy.DECISION, Remedy.NONE):
+        remedy = pause.remedy if pause else None
+        if remedy is Remedy.NONE or (remedy is Remedy.DECISION and self.go_on is not None):
             return []
         if self.go_on is None or self.go_on.tool is None:
             return [step for step in left if step.ask is None]
@@ -255,7 +263,8 @@ class RemainingCalls(Struct, frozen=True):
             return [f"{call} to let the server continue."], [], []
         remedy = self.pause.remedy if self.pause else None
         if remedy is Remedy.DECISION:
-            return [go_on.offer(self.known, begin="After the decision, ")] if go_on else [], [], []
+            offer = go_on.offer(self.known, begin="After the decision, ") if go_on else APPROVED_MAKE_THESE_CALLS
+            return [offer], self.steps(), []
         if remedy is Remedy.NONE:
             return [go_on.end()] if go_on else [], [], []
         is_for_operator = self.pause is not None and self.pause.is_for_the_operator

@@ -235,7 +235,7 @@ class _Gate(Struct, frozen=True):
             return True
         # A note about other arguments may have replaced the note about this approval.
         is_known = mark is None or mark.digest == record.digest
-        return is_known and record.used_by.startswith(RUN) and self.by.startswith(RUN) and not self.place.is_item
+        return is_known and not self.place.is_item and _is_later_run(self.by, record.used_by)
 
     def _stays_denied(self, record: ApprovalRecord) -> bool:
         return record.task_id is not None or not record.expired_at(self.call.asked_ms)
@@ -267,6 +267,11 @@ class _Gate(Struct, frozen=True):
     @property
     def _variable(self) -> str:
         return f"{APPROVAL_PREFIX}{self.place.name}"
+
+
+def _is_later_run(this: str, other: str) -> bool:
+    """Whether both names are of runs, and this run has claimed the task after the other one."""
+    return this.startswith(RUN) and other.startswith(RUN) and int(this[len(RUN) :]) > int(other[len(RUN) :])
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):

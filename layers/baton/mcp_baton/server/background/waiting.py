@@ -6,7 +6,7 @@ from typing import Final
 from mcp_baton.server.approvals.notifying import notify
 from mcp_baton.server.background.dispatching import wake
 from mcp_baton.server.background.job import JobExecution
-from mcp_baton.tasks.record import timestamp
+from mcp_baton.tasks.record import WAITS, timestamp
 from mcp_baton.workflow.lease import Lease
 
 HOUR_MS: Final = 3_600_000
@@ -24,7 +24,7 @@ def suspended(
     record = store.approvals.get(approval_id) if store else None
     if store is None or record is None:
         return "stopped: the approval that it waits for is gone"
-    message = f"waits for an approval of {record.audience} until {timestamp(record.until_ms)}"
+    message = f"{WAITS} an approval of {record.audience} until {timestamp(record.until_ms)}"
     ttl_ms = record.until_ms - now_ms + HOUR_MS
     outcome = write("waits for an approval", lambda: store.jobs.suspend(lease.task, lease.claim(), ttl_ms, message))
     notify(execution)

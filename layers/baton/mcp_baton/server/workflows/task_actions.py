@@ -59,7 +59,7 @@ from mcp_baton.tasks.values import weight_of
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Step
 from mcp_baton.workflow.definition_changes import differing
 from mcp_baton.workflow.handoff import RemainingCalls, uris_of
-from mcp_baton.workflow.pause import parse_pause
+from mcp_baton.workflow.pause import ApprovalRequired, parse_pause
 from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error
 from mcp_baton.workflow.repeats import may_have_run
 from mcp_baton.workflow.run_text import LIMIT, SHORT, cut
@@ -200,7 +200,8 @@ class Board:
             return f"This task of {name} is {self._task.status.value}; {settled}.{by_client}"
         if self._running_until is not None:
             return f"A run holds this task of {name} until {self._running_until} or longer; {settled} so far."
-        head = [f"This task of {name} waits for the model; {settled}.", self._why, self._warning]
+        waits = "a person" if isinstance(self._reason, ApprovalRequired) else "the model"
+        head = [f"This task of {name} waits for {waits}; {settled}.", self._why, self._warning]
         whole = self._text(head, LONGEST)
         return whole if len(whole.encode()) <= LIMIT else self._text(head, SHORT)
 
@@ -270,7 +271,7 @@ class Board:
         return {
             "task_id": task.task_id,
             "status": task.status.value,
-            "status_message": task.status_message or (PAUSED if self._pause and self._live else None),
+            "status_message": status_message_of(task, self._request.now_ms),
             "created_at": task.created_at,
             "updated_at": task.updated_at,
             "expires_at": timestamp(created_ms + task.ttl_ms),
@@ -436,5 +437,6 @@ def _entry(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
 def _line(task: JsonObject) -> str:
     what = task.get("workflow") or task.get("tool") or "task"
     at = f" at step {one_line(task['step'])}" if "pause_type" in task and "step" in task else ""
-    paused = f", {PAUSED} ({task['pause_type']}){at}" if "pause_type" in task else ""
+    waits = "paused: waits for a person" if task.get("pause_type") == "approvalRequired" else PAUSED
+    paused = f", {waits} ({task['pause_type']}){at}" if "pause_type" in task else ""
     return f"- {what}: {task['status']}{paused}; {dumps_spaced({TASK_ID: task['task_id']})}"

@@ -19,11 +19,14 @@ from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import (
+    APPROVAL_PREFIX,
     ITEMS_PREFIX,
     PAUSE_REASON,
     PAUSED,
     PROGRESS,
     RESULT_PREFIX,
+    SALT,
+    WAITS,
     StepProgress,
     StepStatus,
     TaskRecord,
@@ -33,12 +36,15 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
 from mcp_baton.workflow.items import stored_items
-from mcp_baton.workflow.pause import Interrupted
+from mcp_baton.workflow.pause import ApprovalRequired, Interrupted, parse_pause
 
 if TYPE_CHECKING:
     from mcp_baton.workflow.repeats import Repeat
 
 logger = logging.getLogger(__name__)
+
+HIDDEN: Final = (APPROVAL_PREFIX, SALT)
+"""The prefixes of variables that are not shown: they are notes of the engine."""
 
 FACT_PREFIX: Final = "mcp-baton/"
 VARIABLES_KEY: Final = f"{FACT_PREFIX}variables"
@@ -56,7 +62,10 @@ INTERVALS_MS: Final = ((10_000, 1_000), (60_000, 5_000), (math.inf, 15_000))
 """The poll interval by a task's age: pairs of greatest age and interval, milliseconds."""
 
 PERSON_MS: Final = 60_000
-"""The poll interval of a task that waits for a person, milliseconds."""
+"""The poll interval of a task that waits for its client's user, milliseconds."""
+
+WAITING_MS: Final = 300_000
+"""The poll interval of a task that waits for another person, milliseconds."""
 
 
 class ViewOptions(Struct, frozen=True, kw_only=True):
@@ -141,7 +150,11 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     if options.following is not None and task.workflow is not None:
         facts["next"] = options.following(task)
     state = _stored_state(task, options) | marked(facts)
-    names = [] if options.values == NONE else [name for name in task.variables if name not in ALWAYS]
+    names = (
+        []
+        if options.values == NONE
+        else [name for name in task.variables if name not in ALWAYS and not name.startswith(HIDDEN)]
+    )
     if options.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
     weights = {name: weight for name in names if (weight := weight_of(task, name))}
@@ -269,7 +282,11 @@ def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None
     """What the worker reports, or that the task is paused."""
     if task.status_message or task.status is not TaskStatus.WORKING:
         return task.status_message
-    return PAUSED if shown_pause(task, now_ms) else None
+    pause = shown_pause(task, now_ms)
+    waits = parse_pause(pause)
+    if isinstance(waits, ApprovalRequired):
+        return f"paused: {waits.short_form()}"
+    return PAUSED if pause else None
 
 
 def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
@@ -278,6 +295,8 @@ def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
         return max(1, round(options.poll_interval_s * 1000))
     if task.status is TaskStatus.INPUT_REQUIRED:
         return PERSON_MS
+    if task.job is not None and (task.status_message or "").startswith(WAITS):
+        return WAITING_MS
     age_ms = options.now_ms() - datetime.fromisoformat(task.created_at).timestamp() * 1000
     return next(interval for until, interval in INTERVALS_MS if age_ms < until)
 

@@ -163,7 +163,7 @@ class DynamoDBApprovalStore:
 
     def _unlist(self, record: ApprovalRecord) -> None:
         """Remove an expired approval from the list of those that wait, so that no further reader has to skip it."""
-        update = self._change(record.approval_id, None)
+        update = Update(None, self._table.clock_ms())
         update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
         unlist(update)
         self._apply(record, update)
@@ -174,7 +174,7 @@ class DynamoDBApprovalStore:
             raise StoreError("there is no such approval")
         now_ms = self._table.clock_ms()
         state = ApprovalState.APPROVED if decision.approves else ApprovalState.DENIED
-        update = self._change(approval_id, new_token())
+        update = Update(new_token(), now_ms)
         update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
         update.require(f"{update.name('digest')}={update.text(decision.digest)}")
         update.require(f"{update.name('until')}>{update.number(now_ms)}")
@@ -194,14 +194,14 @@ class DynamoDBApprovalStore:
             raise NotDecided(record if failure.item is None else to_approval(failure.item)) from failure
 
     def withdraw(self, record: ApprovalRecord) -> ApprovalRecord:
-        update = self._change(record.approval_id, new_token())
+        update = Update(new_token(), self._table.clock_ms())
         update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
         update.set(update.name("state"), update.text(ApprovalState.WITHDRAWN))
         update.set(update.name("listed_in"), update.text(_list_name(ApprovalState.WITHDRAWN, record.audience)))
         return self._apply(record, update)
 
     def notified(self, record: ApprovalRecord, notify_ms: int) -> bool:
-        update = self._change(record.approval_id, None)
+        update = Update(None, self._table.clock_ms())
         update.require(f"{update.name('notify')}={update.number(record.notify_ms)}")
         update.set(update.name("notify"), update.number(notify_ms))
         return self._apply(record, update).notify_ms == notify_ms
@@ -224,11 +224,6 @@ class DynamoDBApprovalStore:
         if item is None or expired(item, self._table.clock_ms()):
             return None
         return self.get(item["approval_id"]["S"])
-
-    def _change(self, approval_id: str, token: str | None) -> Update:
-        update = Update(token, self._table.clock_ms())
-        update.require(f"{update.name('approval_id')}={update.text(approval_id)}")
-        return update
 
     def _apply(self, record: ApprovalRecord, update: Update) -> ApprovalRecord:
         """Make a write that may come too late. Returns the current record."""
