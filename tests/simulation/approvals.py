@@ -116,8 +116,13 @@ class ApprovalWorld(World):
 
 @dataclass(slots=True)
 class Use:
-    """The last use of an approval, and the calls that it allowed."""
+    """A use of an approval by one process, and the calls that this approval allowed.
 
+    After a use by a run, a later run may use the approval too. If the clocks differ, the first run may still be alive.
+    Then both may make the call, with the same idempotency key.
+    """
+
+    key: Key
     record: ApprovalRecord
     process: Process
     is_open: bool = True
@@ -128,7 +133,7 @@ class ApprovalJudge(Judge):
     def __init__(self, world: World, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.approvals: dict[Key, ApprovalRecord] = {}
-        self.uses: dict[Key, Use] = {}
+        self.uses: list[Use] = []
 
     def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
         number = super()._changed(change, process, now_ms)
@@ -157,20 +162,20 @@ class ApprovalJudge(Judge):
         sent_ms = max(it.began_ms for it in process.requests) + process.skew_s * 1000
         if before.state is not ApprovalState.APPROVED or sent_ms - LATE_MS > after.until_ms:
             self.wrong(20, f"write #{number} uses an approval that is {before.state.value} or expired: {after}")
-        earlier = self.uses.get(key)
+        earlier = next((it for it in reversed(self.uses) if it.key == key), None)
         if earlier is not None:
             self.world.struck.add("an approval was used again after a run had died")
             stored = [call.serial for call in earlier.calls if call.serial in self.placed]
             runs = [str(it.used_by).startswith("run:") for it in (before, after)]
             if stored or not all(runs):
                 self.wrong(21, f"write #{number} uses an approval again: {before.used_by}, {after.used_by}, {stored}")
-        self.uses[key] = Use(after, process, calls=earlier.calls if earlier else [])
+        self.uses.append(Use(key, after, process, calls=earlier.calls if earlier else []))
 
     def began(self, call: Called) -> None:
         super().began(call)
         if call.tool != "pay":
             return
-        own = [it for it in self.uses.values() if it.process is call.process and it.is_open]
+        own = [it for it in self.uses if it.process is call.process and it.is_open]
         fitting = [it for it in own if it.record.arguments == call.arguments]
         if not fitting:
             self.wrong(20, f"call #{call.serial} {call.arguments} has no approval")

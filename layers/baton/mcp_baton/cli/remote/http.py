@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 
 from mcp_baton.cli.remote.client import Take
-from mcp_baton.cli.remote.errors import Denied, Unreachable, faulty
+from mcp_baton.cli.remote.errors import Denied, Failure, Unreachable, faulty
 from mcp_baton.cli.remote.profiles import Access
 from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_LEVELS, TooDeep, loads
@@ -71,7 +71,7 @@ class HttpTransport:
         Raises:
             Unreachable: the server does not answer, or has no such API.
             Denied: it rejects the credentials.
-            BatonError: it refuses the request; contains its reason.
+            Failure: it refuses the request; contains its reason.
         """
         url = httpx.URL(self._url).join(path)
         try:
@@ -83,7 +83,7 @@ class HttpTransport:
             return answer
         said = answer.get("error") if isinstance(answer, dict) else None
         if isinstance(said, str):
-            raise BatonError(f"{said} ({response.status_code})")
+            raise Failure(f"{said} ({response.status_code})")
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             raise Denied(
                 f"{url} answered {response.status_code}{_reason(answer)}: the credentials are missing or wrong"
