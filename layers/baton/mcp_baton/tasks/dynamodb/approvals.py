@@ -39,6 +39,8 @@ KEY_CHARACTERS: Final = 16
 
 REPEAT_CHARACTERS: Final = 2
 DAY_MS: Final = 86_400_000
+SLACK_MS: Final = 600_000
+"""For so long after its expiry an approval stays in its list, because other processes' clocks may be slow."""
 
 FIXED: Final = (
     *("digest", "tool", "arguments", "message", "audience", "owner", "asked_ms", "until_ms", "task_id", "workflow"),
@@ -160,7 +162,8 @@ class DynamoDBApprovalStore:
             if record is None or record.state is not state:
                 continue
             if state is ApprovalState.WAITING and record.expired_at(now_ms):
-                self._unlist(record)
+                if record.expired_at(now_ms - SLACK_MS):
+                    self._unlist(record)
                 continue
             yield _listed_at(record), record
 
