@@ -175,10 +175,7 @@ class DynamoDBApprovalStore:
         update.remove(update.name("listed_at"))
         self._apply(record, update)
 
-    def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
-        record = self.get(approval_id)
-        if record is None:
-            raise StoreError("there is no such approval")
+    def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         now_ms = self._table.clock_ms()
         state = ApprovalState.APPROVED if decision.approves else ApprovalState.DENIED
         update = Update(new_token(), now_ms)
@@ -196,7 +193,7 @@ class DynamoDBApprovalStore:
         update.set(update.name("decided"), update.value(encode_json("the decision", decided, COMPRESS_OVER_BYTES)))
         update.set(update.name("listed_in"), update.text(_list_name(state, record.audience)))
         try:
-            return to_approval(self._table.update(_key(approval_id), update, WRITE))
+            return to_approval(self._table.update(_key(record.approval_id), update, WRITE))
         except ConditionFailed as failure:
             raise NotDecided(record if failure.item is None else to_approval(failure.item)) from failure
 
