@@ -186,8 +186,9 @@ def test_a_paused_task_waits_for_a_person_and_continues_after_the_approval(
     console, page = paused(browser, wire_of_ada, "Robin")
     expect(page.locator(".state").first).to_have_text("Paused: waits for a person")
     expect(page.get_by_role("heading", name="Paused at pay_out: waits for an approval of payments")).to_be_visible()
-    expect(page.get_by_text("Pay 5.0 EUR to Robin?")).to_be_visible()
-    expect(page.get_by_text("A person of the group payments can decide this until")).to_be_visible()
+    texts = page.locator(".why .note").all_text_contents()
+    assert (len(texts), texts[0]) == (2, "Pay 5.0 EUR to Robin?")
+    assert texts[1].startswith("A person of the group payments can decide this until ")
     go_on = page.get_by_role("button", name="Let the server continue")
     go_on.click()
     expect(page.locator(".notice")).to_contain_text(
@@ -206,10 +207,16 @@ def test_a_denied_task_shows_the_reason_and_is_not_continued(
     console, page = paused(browser, wire_of_ada, "Sasha")
     decide(console_of_kim.wire, "Sasha", "deny", reason="Unknown payee")
     page.get_by_role("button", name="Let the server continue").click()
-    expect(page.locator(".notice")).to_contain_text("This call was denied by payments: Pay 5.0 EUR to Sasha?Dismiss")
+    expect(page.locator(".state").first).to_have_text("Paused: denied")
+    expect(page.locator(".notice.bad")).to_contain_text(
+        "This call was denied by payments: Pay 5.0 EUR to Sasha?Dismiss"
+    )
     expect(page.get_by_role("heading", name="Paused at pay_out: denied by payments")).to_be_visible()
-    expect(page.locator(".quote")).to_have_text("Unknown payee")
-    expect(page.get_by_text("The server does not make this call again.")).to_be_visible()
+    assert page.locator(".why .note").all_text_contents() == [
+        "Pay 5.0 EUR to Sasha?",
+        'The reason: "Unknown payee"',
+        "The server does not make this call again. Cancel the task, or complete it if the work is done elsewhere.",
+    ]
     expect(page.get_by_role("button", name="Let the server continue")).to_have_count(0)
     expect(page.get_by_role("button", name="Cancel…")).to_be_visible()
     assert console.wrong == []

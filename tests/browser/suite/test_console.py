@@ -46,6 +46,8 @@ def test_a_board_shows_steps_arguments_results_and_the_pause_reason(console: Con
     expect(page.get_by_role("heading", level=1)).to_have_text("refund_order")
     expect(page.get_by_role("heading", name="Paused at refund: the step failed")).to_be_visible()
     expect(page.locator(".quote").first).to_contain_text("EUR 300.00 cannot be refunded")
+    advice = "Correct the cause or the values first: the same call would fail."
+    assert page.locator(".why .note").all_text_contents() == [advice]
     steps = page.locator(".steps > li")
     assert steps.locator("h3").all_text_contents() == [
         "fetch, completed",
