@@ -142,14 +142,14 @@ def new_page(browser: Browser, *, viewport: dict[str, int] | None = None) -> Pag
 def kept_of_kim(browser: Browser, wire_of_ada: Wire) -> Console:
     """The console of Kim, who decides approvals."""
     console = opened(browser, Wire(wire_of_ada.url, ((OWNER_HEADER, "kim"),)))
-    connect(console, "kim")
+    connect(console.page, "kim")
     return console
 
 
-def connect(console: Console, owner: str) -> None:
+def connect(page: Page, owner: str) -> None:
     """Have a page send an owner's credential, as if it had been entered."""
     credential = json.dumps(json.dumps({"name": OWNER_HEADER, "value": owner}))
-    console.page.add_init_script(f"sessionStorage.setItem('baton-credentials', {credential})")
+    page.add_init_script(f"sessionStorage.setItem('baton-credentials', {credential})")
 
 
 @pytest.fixture(scope="session")

@@ -149,7 +149,7 @@ def test_the_requester_reads_that_another_person_has_to_decide(
     browser: Browser, wire_of_ada: Wire, asked: JsonDict
 ) -> None:
     console = opened(browser, wire_of_ada)
-    connect(console, "ada")
+    connect(console.page, "ada")
     console.open_approvals()
     card(console, asked).get_by_role("button", name="Approve…").click()
     console.page.get_by_role("button", name="Approve this call").click()
@@ -240,7 +240,7 @@ def test_a_call_by_hand_that_needs_an_approval_says_so(
 def paused(browser: Browser, wire: Wire, to: str) -> tuple[Console, Any]:
     """Ada's task, which waits for an approval, in a console of her own."""
     console = opened(browser, wire)
-    connect(console, "ada")
+    connect(console.page, "ada")
     console.open(wire.begin("settle", amount=5, to=to))
     return console, console.page
 
