@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.suite.conftest import Console, connect, opened
+from tests.browser.suite.conftest import OWNER_HEADER, Console, connect, opened
 from tests.browser.suite.wire import JsonDict, Wire
 
 HOSTILE = '<img src=x onerror="document.title=1"></script><script>document.title=2</script>'
@@ -172,6 +172,31 @@ def test_texts_are_not_markup_and_cannot_disguise_a_call(console_of_kim: Console
     expect(console_of_kim.page).to_have_title("Approvals · Example shop")
     text = console_of_kim.page.locator("body").text_content() or ""
     assert [character for character in DISGUISE if character in text] == []
+
+
+def test_the_next_user_of_the_tab_does_not_see_the_approvals_of_the_one_before(
+    browser: Browser, wire_of_ada: Wire, asked: JsonDict
+) -> None:
+    console = opened(browser, wire_of_ada)
+    page = console.page
+    page.goto(console.address)
+
+    def enter(owner: str) -> None:
+        page.get_by_label("Connect with").select_option("Another header")
+        page.get_by_label("Key, token or value").fill(owner)
+        page.get_by_label("Name of the other header").fill(OWNER_HEADER)
+        page.keyboard.press("Enter")
+
+    enter("kim")
+    page.get_by_role("link", name="Approvals").click()
+    expect(card(console, asked)).to_be_visible()
+    page.route("**/approvals?*", lambda _: None)  # it is not answered
+    page.get_by_role("button", name="Disconnect").click()
+    enter("lee")
+    expect(page.get_by_role("status").filter(has_text="Loading…")).to_be_visible()
+    expect(page.get_by_role("link", name="Approvals")).to_have_text("Approvals")
+    expect(card(console, asked)).to_have_count(0)
+    page.close()
 
 
 def test_without_approvals_the_list_says_so(console: Console) -> None:
