@@ -69,9 +69,9 @@ def by_jwt(original: Stack, request: pytest.FixtureRequest) -> Access:
     issuer: Issuer = request.getfixturevalue("issuer")
     audience = f"{PUBLIC_URL}/mcp"
     stack = original.copy("jwt", Auth="JWT", JwtIssuer=issuer.url, JwtAudiences=audience, PublicUrl=PUBLIC_URL)
-    scopes = {"kim": "openid refunds", "mallory": "openid", "ada": "refunds"}
+    scopes = {"kim": "openid refunds", "mallory": "openid", "ada": "openid refunds"}
     good = [issuer.sign(subject, aud=audience, scope=scope) for subject, scope in scopes.items()]
-    claims = {"scope": "refunds", "aud": audience}
+    claims = {"scope": "openid refunds", "aud": audience}
     bad = [issuer.sign("ada", **claims | {"aud": "https://other.example.com"}), issuer.sign("ada", **claims, exp=1)]
     kim, mallory, ada, *strangers = (bearer(stack, token) for token in good + bad)
     return Access(stack, "kim", kim, mallory, ada, (*strangers, stack.caller()), 401)
@@ -215,8 +215,9 @@ def test_without_authentication_no_caller_decides_a_refund(stack: Stack) -> None
     everyone = stack.copy("none", Auth="NONE", Approvers=refunds("anonymous"))
     approval = requested_approval(everyone, everyone.caller())
     url = everyone.endpoint.replace("/mcp", f"/approvals/{approval['approvalId']}")
-    decision = json.dumps({"decision": "approve", "digest": "0" * 64}).encode()
-    assert [ask(url, everyone.caller(), body, method=method).status for body, method in ((None, "GET"), (decision, "POST"))] == [404, 404]
+    record = json.loads(ask(url, everyone.caller(), None, method="GET").body)
+    decision = json.dumps({"decision": "approve", "digest": record["digest"]}).encode()
+    assert ask(url, everyone.caller(), decision).status == 403
 
 
 def requested_approval(stack: Stack, caller: Caller) -> dict[str, str]:
