@@ -13,6 +13,8 @@ from msgspec import structs
 
 from mcp_baton import Workflow
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.approvals import gate
+from mcp_baton.server.approvals.gate import _Gate
 from mcp_baton.server.background import sweep
 from mcp_baton.server.methods import prompts, subscriptions, tasks
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
@@ -26,6 +28,7 @@ from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord,
 from mcp_baton.workflow import engine
 from mcp_baton.workflow.lease import Began, Lease
 from mcp_baton.workflow.run import Run
+from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
@@ -150,6 +153,10 @@ UNKNOWN_CALL = replaced(continuations, recorded_meta=lambda *given: recorded_met
 UNKNOWN_RUN = replaced(prompts, run_meta=lambda *given: _run_meta(*given) | {"persisted": "unknown"})
 NO_LOOK = replaced(Lease, begin=lambda self: Began(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
 LATE_ENTRIES = replaced(items, outbox_entry=lambda task_id, at_ms: _outbox_entry(task_id, at_ms + 1_000))
+USE, DECIDE = "used_by=", "decided="
+"""Parts of the writes that use an approval and that decide it."""
+
+WITHDRAW = r"^SET state=[^,]+,listed_in="
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
 
 MUTANTS = (
@@ -244,4 +251,26 @@ MUTANTS = (
     ),
     Mutant("an equal answer is refused", patch=replaced(runs, _new_answers=_answers_given_once), kind=QuestionWorld),
     Mutant("a run with answers writes without its claim", without_condition(r"run\.id="), kind=QuestionWorld),
+    *(
+        Mutant(name, rewrite, kind=ApprovalWorld)
+        for name, rewrite in (
+            ("an approval is used whatever its state", without_condition("state=", among=USE)),
+            ("an approval is used after its expiry", without_condition("until>", among=USE)),
+            (
+                "an approval is used by any attempt",
+                without_condition(r"\(?attribute_not_exists\(used", among=USE),
+            ),
+            ("an approval is decided whatever its state", without_condition("state=", among=DECIDE)),
+            ("an approval is withdrawn whatever its state", without_condition("state=", among=WITHDRAW)),
+        )
+    ),
+    *(
+        Mutant(name, patch=patch, kind=ApprovalWorld)
+        for name, patch in (
+            ("any attempt may use an approval", replaced(_Gate, _may_use=lambda *_: True)),
+            ("any run may use the approval of another", replaced(gate, _is_later_run=lambda *_: True)),
+            ("a run does not check its claim after the guard", replaced(Lease, pulse=lambda _self: 15.0)),
+            ("a use is not noted", replaced(_Gate, _note=lambda *_: None)),
+        )
+    ),
 )

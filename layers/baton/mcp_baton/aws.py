@@ -54,6 +54,10 @@ ANONYMOUS_ALLOWED = (
     "BATON_ALLOW_ANONYMOUS is on: unauthenticated callers are accepted, and they share all their tasks. "
     "To authenticate callers, deploy with another Auth than NONE."
 )
+NO_APPROVER = (
+    "BATON_ALLOW_ANONYMOUS is on, and unauthenticated callers cannot approve calls: the tools with an approval do not "
+    "run. Deploy with another Auth than NONE, or with ApprovalLinks=on."
+)
 
 type LambdaHandler = Callable[[dict[str, Any], "LambdaContext"], dict[str, Any]]
 
@@ -162,6 +166,8 @@ def compose(
     due = list(warnings)
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
         due.append(ANONYMOUS_ALLOWED)
+        if not settings.approval_links and server.full_view.tools_with_approval:
+            due.append(NO_APPROVER)
     if store is None:
         due.append(NO_TABLE)
     adapter = LambdaAdapter(

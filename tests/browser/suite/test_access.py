@@ -100,6 +100,20 @@ def test_axe_finds_nothing_in_the_sign_in_form(browser: Browser, wire_of_ada: Wi
     console.page.close()
 
 
+def test_axe_finds_nothing_in_approvals(console_of_kim: Console, wire_of_ada: Wire, axe: str) -> None:
+    console, page = console_of_kim, console_of_kim.page
+    wire_of_ada.call("pay_out", amount=5, to=LONG)
+    console.open_approvals()
+    page.get_by_role("button", name="Deny…").first.click()
+    expect(page.get_by_role("button", name="Deny this call")).to_be_visible()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert findings(page, axe) == []
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    assert findings(page, axe) == []
+
+
 def test_a_pause_can_be_resolved_with_the_keyboard(console: Console) -> None:
     task = console.wire.begin("refund_order", order_id="A-17", amount=300)
     console.open()

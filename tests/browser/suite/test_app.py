@@ -157,6 +157,22 @@ def test_links_are_opened_by_the_host_if_it_can(show: Show) -> None:
         assert app.frame.locator("main b").count() == 0
 
 
+def test_the_app_has_no_list_of_approvals_and_does_not_ask_for_it(show: Show) -> None:
+    app, sent = show(tool="settle"), list[str]()
+    app.page.on("request", lambda request: sent.append(request.url))
+    task = app.begin("settle", {"amount": 5, "to": "Lee"})["structuredContent"]["task_id"]
+    expect(
+        app.frame.get_by_role("heading", name="Paused at pay_out: waits for an approval of payments")
+    ).to_be_visible()
+    app.frame.get_by_role("button", name="All tasks").click()
+    row = app.frame.locator(f"[data-key='task-{task}']")
+    expect(row.locator(".says")).to_have_text(", Paused at pay_out: waits for an approval")
+    app.frame.get_by_role("button", name="Refresh").click()
+    expect(row).to_be_visible()
+    expect(app.frame.get_by_role("link", name="Approvals")).to_have_count(0)
+    assert [url for url in sent if "approvals" in url] == []
+
+
 def test_the_app_follows_the_hosts_theme_and_colours(show: Show) -> None:
     colours = {"--color-background-primary": "rgb(1, 2, 3)"}
     app = show(context={"theme": "dark", "styles": {"variables": colours}})

@@ -63,6 +63,8 @@ def test_a_board_shows_steps_arguments_results_and_the_pause_reason(console: Con
         "total": 240,
     }
     expect(page.get_by_text("2 of 4 steps done")).to_be_visible()
+    advice = "Correct the cause or the values first: the same call would fail."
+    assert page.locator(".why .note").all_text_contents() == [advice]
 
 
 def test_the_progress_of_a_list_is_shown_beside_its_step(console: Console) -> None:

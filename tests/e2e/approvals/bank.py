@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from mcp_baton import Approval, Argument, Context, Server, Step, ToolError, Workflow, prompt_arg, step_output
-from mcp_baton.testing import Client
+from mcp_baton.testing import Client, Connect, Run
 
 REFUNDS = Approval("refunds", message="Pay {amount} EUR for {order}?", expires=timedelta(hours=2))
 
@@ -65,3 +65,24 @@ def waiting(client: Client) -> list[str]:
 def approve_all(client: Client) -> None:
     for approval_id in waiting(client):
         kim(client).approve(approval_id)
+
+
+def approved_run(baton: Connect) -> tuple[Bank, Client, Run]:
+    """A refund that has paused and has been approved since."""
+    bank = Bank()
+    client = baton(bank.server)
+    run = client.call_workflow("refund", ORDER)
+    approve_all(client)
+    return bank, client, run
+
+
+def guarded_server() -> tuple[Server, list[str]]:
+    """A server with a guarded tool `pay` and without workflows, and the orders that were paid."""
+    server, paid = Server("bank"), list[str]()
+
+    @server.tool(approval=Approval("refunds"))
+    def pay(order: str) -> str:
+        paid.append(order)
+        return order
+
+    return server, paid

@@ -13,7 +13,7 @@ from mcp_baton import Approval, Context, Server, Step, ToolError, Workflow, cons
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.testing import Client, Connect, connect
 from mcp_baton.workflow.definition import Retry
-from tests.e2e.approvals.bank import CALL, ORDER, Bank, approve_all, kim, waiting
+from tests.e2e.approvals.bank import CALL, ORDER, Bank, approve_all, approved_run, guarded_server, kim, waiting
 from tests.e2e.support import Era
 
 
@@ -30,7 +30,6 @@ def test_a_run_pauses_and_continues_after_the_approval(baton: Connect, era: Era)
         "audience": "refunds",
         "message": "Pay 250.0 EUR for A-17?",
         "expiresAt": approval["expiresAt"],
-        "suggestedTool": "",
     }
     assert (run.steps, bank.paid) == ({"fetch": "completed", "pay": "pending"}, [])
     kim(client).approve(approval["approvalId"])
@@ -139,10 +138,7 @@ def test_an_approved_call_cannot_run_after_the_expiry(baton: Connect) -> None:
 
 
 def test_the_resume_of_a_run_that_died_before_it_stored_the_outcome_uses_the_same_approval(baton: Connect) -> None:
-    bank = Bank()
-    client = baton(bank.server)
-    run = client.call_workflow("refund", ORDER)
-    approve_all(client)
+    bank, client, run = approved_run(baton)
     with client.killed_after("pay"):
         client.call_workflow("refund", task=run.task_id)
     client.clock.advance(60)
@@ -153,10 +149,7 @@ def test_the_resume_of_a_run_that_died_before_it_stored_the_outcome_uses_the_sam
 
 
 def test_a_failed_attempt_whose_outcome_is_stored_has_used_its_approval(baton: Connect) -> None:
-    bank = Bank()
-    client = baton(bank.server)
-    run = client.call_workflow("refund", ORDER)
-    approve_all(client)
+    bank, client, run = approved_run(baton)
     bank.down["pay"] = True
     failed = client.call_workflow("refund", task=run.task_id)
     bank.down["pay"] = False
@@ -169,10 +162,7 @@ def test_a_failed_attempt_whose_outcome_is_stored_has_used_its_approval(baton: C
 
 
 def test_a_failed_approval_is_not_used_again_after_the_arguments_have_changed_meanwhile(baton: Connect) -> None:
-    bank = Bank()
-    client = baton(bank.server)
-    run = client.call_workflow("refund", ORDER)
-    approve_all(client)
+    bank, client, run = approved_run(baton)
     bank.down["pay"] = True
     client.call_workflow("refund", task=run.task_id)
     client.call_workflow("refund", {"order": "B-1"}, task=run.task_id)
@@ -182,10 +172,7 @@ def test_a_failed_approval_is_not_used_again_after_the_arguments_have_changed_me
 
 
 def test_a_continuation_cannot_use_the_approval_of_a_run_that_died(baton: Connect) -> None:
-    bank = Bank()
-    client = baton(bank.server)
-    run = client.call_workflow("refund", ORDER)
-    approve_all(client)
+    bank, client, run = approved_run(baton)
     with client.killed_after("pay"):
         client.call_workflow("refund", task=run.task_id)
 
@@ -194,10 +181,7 @@ def test_a_continuation_cannot_use_the_approval_of_a_run_that_died(baton: Connec
 
 
 def test_a_run_cannot_use_the_approval_of_a_continuation_that_died(baton: Connect) -> None:
-    bank = Bank()
-    client = baton(bank.server)
-    run = client.call_workflow("refund", ORDER)
-    approve_all(client)
+    bank, client, run = approved_run(baton)
     with client.killed_after("pay"):
         client.call_tool("pay", CALL, task=run.task_id)
     resumed = client.call_workflow("refund", task=run.task_id)
@@ -206,13 +190,7 @@ def test_a_run_cannot_use_the_approval_of_a_continuation_that_died(baton: Connec
 
 
 def test_an_element_needs_another_approval_after_the_run_died(baton: Connect) -> None:
-    server, paid = Server("bank"), list[str]()
-
-    @server.tool(approval=Approval("refunds"))
-    def pay(order: str) -> str:
-        paid.append(order)
-        return order
-
+    server, paid = guarded_server()
     step = Step("pay", {"order": item()}, tool="pay", each=constant(["a"]))
     server.add_workflow(Workflow(name="refund", description="refund", steps=[step]))
     client = baton(server)
@@ -346,12 +324,13 @@ def test_when_receives_the_converted_arguments_with_their_defaults(baton: Connec
     assert seen == [{"order": "A-17", "amount": 5.0, "note": ""}]
 
 
-def test_a_call_needs_an_approval_if_when_raises(baton: Connect) -> None:
+def test_a_call_needs_an_approval_if_when_raises(baton: Connect, caplog: pytest.LogCaptureFixture) -> None:
     bank = Bank(Approval("refunds", when=lambda total: total > 300))
     client = baton(bank.server)
 
     assert client.call_tool("pay", CALL).is_error
     assert bank.paid == []
+    assert [it.exc_info for it in caplog.records if "Approval(when=" in it.getMessage()]
 
 
 def test_an_approval_of_a_step_guards_only_the_step(baton: Connect, era: Era) -> None:
@@ -392,13 +371,7 @@ def test_each_element_of_a_list_has_an_approval_and_all_are_requested_at_once(ba
 
 
 def test_parallel_steps_wait_for_their_approvals_side_by_side(baton: Connect) -> None:
-    server, paid = Server("bank"), list[str]()
-
-    @server.tool(approval=Approval("refunds"))
-    def pay(order: str) -> str:
-        paid.append(order)
-        return order
-
+    server, paid = guarded_server()
     steps = [Step(name, {"order": constant(name)}, tool="pay") for name in ("a", "b")]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps, parallel=2))
     client = baton(server)
@@ -460,10 +433,7 @@ def test_each_change_of_an_approval_is_one_line_of_the_audit_log(
     baton: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    bank = Bank()
-    client = baton(bank.server)
-    run = client.call_workflow("refund", ORDER)
-    approve_all(client)
+    _, client, run = approved_run(baton)
     client.call_workflow("refund", task=run.task_id)
     lines: list[Any] = [it for it in caplog.records if getattr(it, "audit", False)]
 

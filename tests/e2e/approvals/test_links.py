@@ -106,8 +106,7 @@ def test_tokens_that_decide_nothing_have_the_same_answer(baton: Connect, spoil: 
     ]
 
     assert (
-        answers
-        == [(404, {"error": "This link decides no approval: it was used, it has expired, or there is none."})] * 2
+        answers == [(404, {"error": "This link is not valid: it was used, it has expired, or it does not exist."})] * 2
     )
 
 

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Approval, Argument, BatonError, Context, Server, Step, Workflow, constant, elicitation, step
+from mcp_baton import Approval, Argument, BatonError, Context, Server, Step, Workflow, constant, step
 from mcp_baton.protocol.envelope import Era as ProtocolEra
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import METHODS
 from mcp_baton.tasks.dynamodb import approvals
 from mcp_baton.testing import Client, Connect, JsonRpcError
-from tests.e2e.approvals.bank import CALL, ORDER, REFUNDS, Bank, approve_all, kim, waiting
+from tests.e2e.approvals.bank import CALL, ORDER, REFUNDS, Bank, approve_all, guarded_server, kim, waiting
 from tests.e2e.support import Era
 
 KNOWN_METHODS = {
@@ -223,6 +223,16 @@ class Asking:
         return "paid"
 
 
+def approved_question(baton: Connect) -> tuple[Asking, Client]:
+    """A call with a question that was answered and approved."""
+    asking = Asking()
+    client = baton(asking.server)
+    client.answers({"n": {"n": 1}})
+    client.call_tool("pay")
+    approve_all(client)
+    return asking, client
+
+
 def rounds_of(client: Client) -> tuple[JsonObject, JsonObject]:
     """The first round of an approved call, and the request that continues it."""
     client.answers({"n": {"n": 1}})
@@ -245,11 +255,7 @@ def test_a_call_that_asks_its_client_keeps_its_approval_over_the_rounds(baton: C
 
 
 def test_a_round_that_is_replayed_64_times_continues_once(baton: Connect) -> None:
-    asking = Asking()
-    client = baton(asking.server)
-    client.answers({"n": {"n": 1}})
-    client.call_tool("pay")
-    approve_all(client)
+    asking, client = approved_question(baton)
     _, later = rounds_of(client)
     with ThreadPoolExecutor(16) as threads:
         results = list(threads.map(lambda _: client.wire._once("tools/call", later, {})[0], range(64)))  # noqa: SLF001
@@ -259,11 +265,7 @@ def test_a_round_that_is_replayed_64_times_continues_once(baton: Connect) -> Non
 
 
 def test_a_forged_state_continues_nothing(baton: Connect) -> None:
-    asking = Asking()
-    client = baton(asking.server)
-    client.answers({"n": {"n": 1}})
-    client.call_tool("pay")
-    approve_all(client)
+    asking, client = approved_question(baton)
     _, later = rounds_of(client)
     state = str(later["requestState"])
     for forged in (state[:-2] + "AA", state + "A", "", json.dumps({"by": "call:1"})):
@@ -497,18 +499,8 @@ def test_no_result_shows_how_to_decide(baton: Connect, era: Era) -> None:
     assert "/approve" not in shown
 
 
-def test_elicitation_is_no_public_way_to_approve() -> None:
-    assert "approv" not in (elicitation.__doc__ or "").lower()
-
-
 def test_a_workflow_of_only_guarded_steps_runs_each_after_its_own_approval(baton: Connect) -> None:
-    server, paid = Server("bank"), list[str]()
-
-    @server.tool(approval=Approval("refunds"))
-    def pay(order: str) -> str:
-        paid.append(order)
-        return order
-
+    server, paid = guarded_server()
     steps = [Step(name, {"order": constant(name)}, tool="pay") for name in ("a", "b")]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps))
     client = baton(server)

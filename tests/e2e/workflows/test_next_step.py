@@ -266,7 +266,7 @@ def test_the_call_after_a_denial_ends_the_task(baton: Connect, era: Era, by: str
 
 
 def block_of(result: Result) -> str:
-    """The last text block, which says what became of the call."""
+    """The last text block, which says whether the call was run and recorded."""
     return str(result.content[-1]["text"])
 
 

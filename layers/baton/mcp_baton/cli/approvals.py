@@ -84,7 +84,7 @@ def _listed(server: "HttpTransport", state: State) -> list[dict[str, Any]]:
 
 
 def _decide(way: Way, approval_id: str, decision: str, reason: str, *, confirmed: bool, as_json: bool) -> int:
-    """Show a call, ask for confirmation, and send the decision with the digest of what was shown."""
+    """Show a call, ask for confirmation, and send the decision with the digest of the call that it has shown."""
     from mcp_baton.cli.remote.printing import console
     from mcp_baton.cli.remote.questions import Terminal, at_terminal
     from mcp_baton.local.clean_text import print_json

@@ -56,7 +56,7 @@ class Sandbox:
         self._dispatch = dispatch
         self._failures: SimpleQueue[str | None] = SimpleQueue()
         self._started = self._killed = False
-        self._send(encode(launch).decode())
+        self._send(encode(launch, enc_hook=dict).decode())  # a mapping of the settings becomes a dict
         Thread(target=self._listen, name=f"worker {self.pid}", daemon=True).start()
 
     @property

@@ -1,5 +1,6 @@
 """`Approval`: a call that a person must approve before it runs (docs/approvals.md)."""
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
@@ -12,9 +13,14 @@ from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.quoting import one_line, quoted_error
 from mcp_baton.workflow.sources import fill, placeholders
 
+logger = logging.getLogger(__name__)
+
 LONGEST: Final = timedelta(days=400)
 MAX_MESSAGE: Final = 1_000
 """Characters of a message with its values."""
+
+GRACE_MS: Final = 3_600_000
+"""How much longer than the approvals that it needs a task lives, milliseconds."""
 
 MOST_SHOWN: Final = 8_192
 """Bytes of a call's arguments, as JSON, that people see."""
@@ -33,7 +39,7 @@ class Approval(Struct, frozen=True):
             (docs/approvals.md, Who may decide).
         message: The question to the person. `{name}` is replaced by the tool's argument as JSON.
         when: Receives the converted arguments by name and returns whether this call needs an approval. If it raises,
-            the call needs one. By default, each call needs one.
+            the error is logged and the call needs one. By default, each call needs one.
         expires: How long the approval can be decided and used.
         by_requester: Whether the requester may decide, too.
 
@@ -66,7 +72,8 @@ class Approval(Struct, frozen=True):
             return True
         try:
             return bool(self.when(**arguments))
-        except Exception:  # noqa: BLE001 - code of the author; the safe answer is that a person decides
+        except Exception:  # code of the author may raise anything
+            logger.exception("Approval(when=…) failed, so the call needs the approval of a person of %s", self.audience)
             return True
 
     def question(self, tool: str, arguments: JsonObject) -> str:

@@ -16,7 +16,7 @@ from mcp_baton.server.approvals.notifying import link_digest
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.approvals import ApprovalRecord
 
-GONE: Final = "This link decides no approval: it was used, it has expired, or there is none."
+GONE: Final = "This link is not valid: it was used, it has expired, or it does not exist."
 
 
 def answer(services: Services, request: HttpRequest, exchange: Exchange) -> HttpResponse:

@@ -1,16 +1,13 @@
 """Background tasks that wait for a person (docs/background.md, Waiting for an approval)."""
 
 from collections.abc import Callable
-from typing import Final
 
 from mcp_baton.server.approvals.notifying import notify
 from mcp_baton.server.background.dispatching import wake
 from mcp_baton.server.background.job import JobExecution
 from mcp_baton.tasks.record import WAITS, timestamp
+from mcp_baton.workflow.approval import GRACE_MS
 from mcp_baton.workflow.lease import Lease
-
-HOUR_MS: Final = 3_600_000
-"""How long a task lives after the approval that it waits for has expired, milliseconds."""
 
 
 def suspended(
@@ -25,7 +22,7 @@ def suspended(
     if store is None or record is None:
         return "stopped: the approval that it waits for is gone"
     message = f"{WAITS} an approval of {record.audience} until {timestamp(record.until_ms)}"
-    ttl_ms = record.until_ms - now_ms + HOUR_MS
+    ttl_ms = record.until_ms - now_ms + GRACE_MS
     outcome = write("waits for an approval", lambda: store.jobs.suspend(lease.task, lease.claim(), ttl_ms, message))
     notify(execution)
     # A decision wakes the task. One that came before the claim was released found a worker, so look again.

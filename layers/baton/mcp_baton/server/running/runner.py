@@ -37,6 +37,7 @@ from mcp_baton.server.running.tool_threads import (
 )
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.server.schema.signature import Signature
+from mcp_baton.tasks.record import APPROVAL_PREFIX
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS
 from mcp_baton.workflow.approval import Approval
@@ -180,6 +181,9 @@ def run[T](
                 options.variables.close()
             return Failed(_timed_out(execution, target, had_s), kind=Failure.TIMED_OUT)
         case NotBegun(waits_for):
+            if options.variables is not None and options.attempt.number == 1:
+                # The next run may use the approval, because this call did nothing.
+                options.variables.forget(f"{APPROVAL_PREFIX}{options.attempt.place.name}")
             return Failed(_not_begun(execution, target, waits_for), kind=Failure.NOT_BEGUN)
 
 

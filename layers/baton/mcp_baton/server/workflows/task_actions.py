@@ -280,7 +280,8 @@ class Board:
     def _shown_pause(self) -> JsonObject | None:
         if self._pause is None or not self._live:
             return None
-        return {**self._pause, "step": paused_step(self._pause), "message": self._why}
+        # The message of an approval is its question.
+        return {"message": self._why, **self._pause, "step": paused_step(self._pause)}
 
     def _secrets(self) -> list[str]:
         """The secret arguments that a resume needs again."""

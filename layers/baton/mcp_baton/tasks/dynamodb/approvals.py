@@ -36,6 +36,8 @@ KEY_CHARACTERS: Final = 16
 
 REPEAT_CHARACTERS: Final = 2
 DAY_MS: Final = 86_400_000
+SLACK_MS: Final = 600_000
+"""For so long after its expiry an approval stays in its list, because other processes' clocks may be slow."""
 
 FIXED: Final = (
     *("digest", "tool", "arguments", "message", "audience", "owner", "asked_ms", "until_ms", "task_id", "workflow"),
@@ -157,7 +159,8 @@ class DynamoDBApprovalStore:
             if record is None or record.state is not state:
                 continue
             if state is ApprovalState.WAITING and record.expired_at(now_ms):
-                self._unlist(record)
+                if record.expired_at(now_ms - SLACK_MS):
+                    self._unlist(record)
                 continue
             yield _listed_at(record), record
 
@@ -168,10 +171,7 @@ class DynamoDBApprovalStore:
         unlist(update)
         self._apply(record, update)
 
-    def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
-        record = self.get(approval_id)
-        if record is None:
-            raise StoreError("there is no such approval")
+    def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         now_ms = self._table.clock_ms()
         state = ApprovalState.APPROVED if decision.approves else ApprovalState.DENIED
         update = Update(new_token(), now_ms)
@@ -189,7 +189,7 @@ class DynamoDBApprovalStore:
         update.set(update.name("decided"), update.value(encode_json("the decision", decided, COMPRESS_OVER_BYTES)))
         update.set(update.name("listed_in"), update.text(_list_name(state, record.audience)))
         try:
-            return to_approval(self._table.update(_key(approval_id), update, WRITE))
+            return to_approval(self._table.update(_key(record.approval_id), update, WRITE))
         except ConditionFailed as failure:
             raise NotDecided(record if failure.item is None else to_approval(failure.item)) from failure
 
