@@ -62,7 +62,8 @@ def by_api_key(original: Stack, request: pytest.FixtureRequest) -> Access:
     for key in (kim, mallory, ada):
         gateway.create_usage_plan_key(usagePlanId=plan, keyId=key, keyType="API_KEY")
     strangers = stack.caller(x_api_key="forged"), stack.caller()
-    return Access(stack, kim, *(stack.caller(x_api_key=key["value"]) for key in made), strangers, 403)
+    kims, mallorys, adas = (stack.caller(x_api_key=key["value"]) for key in made)
+    return Access(stack, kim, kims, mallorys, adas, strangers, 403)
 
 
 def by_jwt(original: Stack, request: pytest.FixtureRequest) -> Access:
@@ -108,8 +109,8 @@ def by_cognito(original: Stack, request: pytest.FixtureRequest) -> Access:
         PublicUrl=PUBLIC_URL,
         Approvers=refunds(owner(kim), owner(ada)),
     )
-    callers = (bearer(stack, issued) for issued in (kim, mallory, ada))
-    return Access(stack, owner(kim), *callers, (bearer(stack, ada[:-8] + "AAAAAAAA"), stack.caller()), 401)
+    kims, mallorys, adas, forged = (bearer(stack, it) for it in (kim, mallory, ada, ada[:-8] + "AAAAAAAA"))
+    return Access(stack, owner(kim), kims, mallorys, adas, (forged, stack.caller()), 401)
 
 
 def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:

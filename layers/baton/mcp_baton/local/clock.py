@@ -1,4 +1,4 @@
-"""The clock of `baton serve`: it has the server sweep each minute, as a stack's schedule does (docs/background.md)."""
+"""The clock of `baton serve`: it starts a sweep each minute, as a stack's schedule does (docs/background.md)."""
 
 import logging
 import threading

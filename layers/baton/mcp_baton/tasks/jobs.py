@@ -1,8 +1,8 @@
 """Jobs: tool calls that a worker runs in the background, each as a task (docs/background.md).
 
 A job is created with its task, then dispatched: an event with the task's id is sent to the worker. The event may be
-lost, doubled or late. A worker that gets it claims the task first. If none does, a poll dispatches the job again, or a
-sweep: while a job is `working`, it is in the outbox, at which sweeps look.
+lost, doubled or late. A worker that gets it claims the task first. If none does, a poll or a sweep dispatches the job
+again. While a job is `working`, it is in the outbox, which sweeps read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -110,5 +110,5 @@ class JobStore(Protocol):
         each shard. The index may be a moment old."""
 
     def look(self, owner: str, task_id: str) -> TaskRecord | None:
-        """Read a `working` job of the outbox: one `GetItem`. `None` if nobody has to look at it any more. If it should
-        not be in the outbox, it is removed: one `UpdateItem`, sent once."""
+        """Read a `working` job of the outbox: one `GetItem`. `None` if it no longer has to be checked. This
+        removes a job that should not be in the outbox: one `UpdateItem`, sent once."""

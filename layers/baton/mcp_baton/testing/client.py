@@ -182,7 +182,7 @@ class Controls:
         self.stage.worker.events.refused = times
 
     def sweep(self) -> None:
-        """Look at the background tasks that are due, as the server's clock does each minute."""
+        """Check the background tasks that are due, as the server's clock does each minute."""
         self.stage.sweep()
 
     def remaining_s(self, seconds: float) -> None:

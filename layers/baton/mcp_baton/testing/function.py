@@ -29,7 +29,7 @@ class Clock:
         self.sweep: Callable[[], None] = lambda: None
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock. Background tasks that become due meanwhile are looked after, as by the clock of a stack.
+        """Advance the clock. Sweeps restart the background tasks that become due meanwhile, as in a stack.
 
         Raises:
             ValueError: `seconds` is negative.

@@ -1,4 +1,4 @@
-"""The sweep: once a minute a clock has the server look at the jobs in the outbox (docs/background.md, The clock)."""
+"""The sweep: once a minute, a schedule lets the server check the jobs in the outbox (docs/background.md, The clock)."""
 
 import logging
 from typing import Final
@@ -13,15 +13,15 @@ from mcp_baton.telemetry import STORE_ERRORS
 logger = logging.getLogger(__name__)
 
 KEPT_MS: Final = 5_000
-"""The sweep ends when so much of the function's time is left, milliseconds. A job that was marked as dispatched but not
-sent would have to wait."""
+"""The sweep ends when less of the function's time is left, milliseconds. If it were stopped after it marked a job as
+dispatched, the job would wait for a later sweep."""
 
 
 def sweep(services: Services, exchange: Exchange) -> JsonObject:
-    """Do for each job in the outbox that is due what a poll of its client would do. Returns what was done, for the log.
+    """Check each job in the outbox that is due, as a poll does. Returns the numbers of jobs, for the log.
 
-    A sweep may be late, or lost, or run beside another one: the items decide. What fails is left to the next sweep.
-    Raises `EventError` if the function has no table.
+    Sweeps can be late, lost or concurrent, because the writes of the jobs are conditional. The next sweep repeats what
+    failed. Raises `EventError` if the function has no table.
     """
     if services.store is None:
         raise EventError("a sweep was sent to a function without a task store: set BATON_TABLE")
@@ -30,17 +30,17 @@ def sweep(services: Services, exchange: Exchange) -> JsonObject:
         for owner, task_id in store.jobs.due():
             left_ms = exchange.remaining_ms()
             if left_ms is not None and left_ms < KEPT_MS:
-                logger.warning("the sweep had no time for all jobs; the next one looks at the others")
+                logger.warning("the sweep had no time for all jobs; the next one checks the others")
                 break
             seen += 1
             try:
                 task = store.jobs.look(owner, task_id)
                 woken += task is not None and look_after(services, store, task) is not task
-            except Exception:  # a damaged item must not keep the others from their turn
-                logger.exception("task %s: the sweep could not look at it; the next one does", task_id)
+            except Exception:  # a damaged item must not stop the others
+                logger.exception("task %s: the sweep could not check it; the next one tries again", task_id)
     except StoreError:
-        logger.exception("the sweep could not read the outbox; the next one does")
+        logger.exception("the sweep could not read the outbox; the next one tries again")
         services.telemetry.add(STORE_ERRORS)
     if woken:
-        logger.info("the sweep has sent %d of %d jobs to the worker, or given them up", woken, seen)
+        logger.info("the sweep sent %d of %d jobs to the worker, or gave them up", woken, seen)
     return {"looked": seen, "woken": woken}

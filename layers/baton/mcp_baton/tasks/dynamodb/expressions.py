@@ -167,8 +167,8 @@ def finish_update(
 
 
 def enter_outbox(update: Update, task_id: str, at_ms: int, stored: Item | None = None) -> None:
-    """Make a write put a job into the outbox, or move its entry. If the item as it was read has an earlier entry, that
-    one stays."""
+    """Let a write list a job in the outbox, or move its entry. If the item, as it was read, has an earlier entry, that
+    entry stays."""
     made = outbox_entry(task_id, at_ms)
     if stored is not None and LISTED_AT in stored and stored[LISTED_AT]["S"] <= made[LISTED_AT]["S"]:
         return
@@ -177,7 +177,7 @@ def enter_outbox(update: Update, task_id: str, at_ms: int, stored: Item | None =
 
 
 def unlist(update: Update) -> None:
-    """Make a write take an item out of the list that it is in, if it is in one."""
+    """Let a write remove an item from its list, if it is in one."""
     update.remove(update.name(LISTED_IN))
     update.remove(update.name(LISTED_AT))
 

@@ -234,12 +234,12 @@ LISTS = "lists"
 LISTED_IN, LISTED_AT = "listed_in", "listed_at"
 OUTBOX = "OUTBOX#"
 OUTBOX_SHARDS = 16
-"""Jobs of all owners are in the outbox, and a partition of an index takes 1,000 write units a second."""
+"""The outbox has the jobs of all owners, and a partition of an index takes 1,000 write units a second."""
 
 
 def outbox_entry(task_id: str, at_ms: int) -> Item:
-    """The attributes of an item in the outbox. Sweeps look at it from then on, epoch milliseconds. That may be too
-    early, but not too late: the item decides, and reading it costs a tenth of moving its entry."""
+    """The attributes that list an item in the outbox from a time on, epoch milliseconds. The time can be too early, but
+    not too late: the item itself decides, and a read of it costs a tenth of moving its entry."""
     name = outbox_name(ALPHABET.index(task_id[-1]) % OUTBOX_SHARDS)
     return {LISTED_IN: {"S": name}, LISTED_AT: {"S": f"{list_time(at_ms)}#job"}}
 

@@ -210,7 +210,7 @@ class DynamoDBJobStore:
         task = self._tasks.record(owner, item)
         if task.status is TaskStatus.WORKING and not expired(item, now_ms - CLOCKS_MS):
             return None if expired(item, now_ms) else task
-        # It has expired; or another release, which knows no outbox, has ended it or let it ask.
+        # It has expired, or an older release, which has no outbox, has ended it or let it ask.
         update = Update(None, now_ms)
         for name in ("status", "expires_at"):
             update.require(f"{update.name(name)}={update.value(item[name])}")

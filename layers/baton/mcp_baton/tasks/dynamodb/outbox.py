@@ -1,4 +1,4 @@
-"""The outbox: the jobs at which a sweep has to look, in an index of the table (docs/storage.md, The outbox)."""
+"""The outbox: the jobs that sweeps check, in an index of the table (docs/storage.md, The outbox)."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 
 def due_keys(table: TaskTable) -> Iterator[Item]:
-    """The keys of the items that are due, in random order. So if a sweep has no time for all, each item has its turn in
-    a later one."""
-    # There is a sweep every minute, mostly without an item: metrics of its queries would cost more than the sweeps.
+    """The keys of the items that are due, in random order. A later sweep gets those for which this one has no time."""
+    # There is a sweep every minute, mostly without an item. Metrics of its queries would cost more than the sweeps.
     table, now = replace(table, telemetry=SILENT), list_time(table.clock_ms())
     for shard in sorted(range(OUTBOX_SHARDS), key=lambda _: table.rng()):
         request = {
