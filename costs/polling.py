@@ -1,4 +1,4 @@
-"""What it costs to hear of the end of a background task: by polling, or by requests that wait.
+"""What it costs to hear of the end of a background task, by polling or by requests that wait; and to wait for a person.
 
 Run at the root of the repository: `uv run python -m costs.polling`. It prints a table.
 Nothing is measured: prices and memory are those of `costs/prices.py`; logs and data
@@ -7,9 +7,10 @@ out are left out.
 
 from math import ceil
 
-from costs.prices import API_REQUEST, GB_SECOND, LAMBDA_REQUEST, MEMORY_GB, READ_UNIT
+from costs.prices import API_REQUEST, GB_SECOND, LAMBDA_REQUEST, MEMORY_GB, MILLION, READ_UNIT, WRITE_UNIT
 from mcp_baton.server.methods.tasks import LOOK_S
-from mcp_baton.server.workflows.task_view import INTERVALS_MS
+from mcp_baton.server.workflows.task_view import INTERVALS_MS, WAITING_MS
+from mcp_baton.tasks.record import LONGEST_DISPATCH_MS
 
 POLL_S = 0.010
 """How long a poll runs."""
@@ -18,6 +19,11 @@ POLL_UNITS, LOOK_UNITS = 1, 0.5
 WAIT_S = 30
 """How long a `tasks/result` waits at most, and then is sent again."""
 
+AGAIN_S = 0.05
+"""How long a worker runs that a poll has started, and that finds no decision."""
+AGAIN_UNITS = {"tool": (4, 2), "workflow": (10, 2)}
+"""The write and read units of such a poll and its worker, beside the poll's own. The items have about 1 KB."""
+
 DURATIONS_S = (10, 30, 60, 600, 3_600)
 NAMES = ("10 s", "30 s", "1 minute", "10 minutes", "1 hour")
 
@@ -25,6 +31,8 @@ NAMES = ("10 s", "30 s", "1 minute", "10 minutes", "1 hour")
 def main() -> None:
     """Print the table."""
     print("\n".join(table()))
+    for kind in AGAIN_UNITS:
+        print(f"a {kind} that waits for a person for three days: ${waits_for_person(3, kind):.4f}")
 
 
 def table() -> list[str]:
@@ -45,10 +53,24 @@ def polls(seconds: float) -> int:
     return count
 
 
+POLL = API_REQUEST + LAMBDA_REQUEST + POLL_S * MEMORY_GB * GB_SECOND + POLL_UNITS * READ_UNIT
+"""Dollars for a million polls."""
+
+
 def polled(seconds: float) -> float:
     """Dollars for a million such tasks, by polling."""
-    poll = API_REQUEST + LAMBDA_REQUEST + POLL_S * MEMORY_GB * GB_SECOND + POLL_UNITS * READ_UNIT
-    return polls(seconds) * poll
+    return polls(seconds) * POLL
+
+
+def waits_for_person(days: float, kind: str) -> float:
+    """Dollars for one background task that waits for an approval while its client polls. Without polls it is nothing.
+
+    Polls start a worker again and again, because the event of the decision may have been lost.
+    """
+    writes, reads = AGAIN_UNITS[kind]
+    again = LAMBDA_REQUEST + AGAIN_S * MEMORY_GB * GB_SECOND + writes * WRITE_UNIT + reads * READ_UNIT
+    waited_ms = days * 86_400_000
+    return (waited_ms / WAITING_MS * POLL + waited_ms / LONGEST_DISPATCH_MS * again) / MILLION
 
 
 def waited(seconds: float) -> float:

@@ -1,9 +1,11 @@
-"""`make demo`: two workflows over real HTTP. Each pauses, is continued, and completes.
+"""`make demo`: two workflows over real HTTP. A person approves a step of the first; the model answers for the second.
 
 It starts `baton serve examples/sample/app.py`: the Lambda handler behind HTTP, with tasks in an embedded DynamoDB. This
 script is the client and the client's model, and checks every answer. The exit code is 1 if an answer is unexpected.
 """
 
+import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -11,14 +13,15 @@ from typing import Any
 
 import httpx
 
-from handoff import PlannedCall, Unfilled, filled, planned_calls
 from local_server import NotServing, serving
 from mcp_client import REVISION, McpClient, McpError
 from screen import Screen
 
 SAMPLE = Path(__file__).parent / "sample" / "app.py"
 OWNER_HEADER = "X-Demo-User"
-USER, STRANGER = "kim@example.com", "mallory@example.com"
+USER, SUPERVISOR, STRANGER = "kim@example.com", "ada@example.com", "mallory@example.com"
+APPROVERS = {"refunds": [SUPERVISOR]}
+FORBIDDEN = 403
 INVALID_PARAMS = -32602
 
 type Json = dict[str, Any]
@@ -37,7 +40,8 @@ def expect(condition: bool, message: str) -> None:
 class Demo:
     """The two workflows, printed while they run."""
 
-    def __init__(self, client: McpClient, stranger: McpClient, screen: Screen) -> None:
+    def __init__(self, url: str, client: McpClient, stranger: McpClient, screen: Screen) -> None:
+        self._approvals = f"{url.removesuffix('/mcp')}/approvals"
         self._client = client
         self._stranger = stranger
         self._screen = screen
@@ -55,7 +59,7 @@ class Demo:
             self._screen.listing((f"  {entry['name']}", entry["description"]) for entry in entries)
 
     def refund(self) -> None:
-        """Run a refund that needs an approval: a tool error, two continuations, completion by the client."""
+        """Run a refund above the policy's limit: it waits for a supervisor, and then continues where it stopped."""
         screen = self._screen
         screen.title("1 · A workflow prompt runs on the server until it cannot continue")
         prompt = self._request("prompts/get", {"name": "refund_order", "arguments": {"order_id": "A-17"}})
@@ -63,19 +67,15 @@ class Demo:
         *trace, handoff = prompt["messages"]
         for message in trace:
             screen.message(message["role"], message["content"]["text"])
-        pause, task_id = self._paused(prompt, "toolError")
+        pause, task_id = self._paused(prompt, "approvalRequired")
         screen.handoff(handoff["content"]["text"])
-        screen.title("3 · The model continues with ordinary tool calls that name the task")
-        calls = planned_calls(handoff["content"]["text"])
-        expect(
-            bool(calls) and calls[0].tool == pause["suggestedTool"], "the handoff does not begin with the failed step"
-        )
-        screen.say(f"The model asks its user: “{pause['error']}. May I?” A supervisor approves.\n", "italic")
-        results = self._continue(task_id, calls, {"approved_by": "supervisor@example.com"})
-        screen.title("4 · The client completes the task: tasks/cancel with a result")
-        params = {"taskId": task_id, "result": results[calls[0].tool]}
-        screen.request("tasks/cancel", params)
-        self._client.request("tasks/cancel", params)
+        screen.title("3 · A supervisor decides: through the approvals API, which no tool can reach")
+        self._approve(pause["approvalId"])
+        screen.title("4 · The model lets the server continue")
+        result = self._request("tools/call", {"name": "refund_order", "arguments": {"task_id": task_id}})
+        expect(not result.get("isError"), f"refund_order failed: {result['content']}")
+        screen.say("")
+        screen.steps(result["structuredContent"]["steps"])
         self._show_task(task_id)
         self._refuse_stranger(task_id)
 
@@ -115,22 +115,17 @@ class Demo:
         self._screen.request("task_id", meta["task_id"])
         return pause, meta["task_id"]
 
-    def _continue(self, task_id: str, calls: list[PlannedCall], decided: Json) -> Json:
-        """Make the calls of the handoff, the first one with the decided values. Return the results by tool."""
-        results: Json = {}
-        for call in calls:
-            arguments = filled(call, results, {} if results else decided)
-            self._screen.request(
-                "tools/call", {"name": call.tool, "arguments": arguments, "_meta": {"_task_id": task_id}}
-            )
-            answer = self._client.call_tool(call.tool, arguments, task_id)
-            expect(not answer.get("isError"), f"{call.tool} failed: {answer['content']}")
-            expect(answer["_meta"]["recorded"] is True, f"the call was not recorded: {answer['_meta']}")
-            results[call.tool] = answer["structuredContent"]
-            self._screen.request("→ result", results[call.tool])
-            self._screen.steps(answer["_meta"]["steps"])
-            self._screen.say("")
-        return results
+    def _approve(self, approval_id: str) -> None:
+        """Show that the requester cannot decide, then approve as the supervisor."""
+        [approval] = httpx.get(self._approvals, headers={OWNER_HEADER: SUPERVISOR}).json()["approvals"]
+        expect(approval["approvalId"] == approval_id, f"the supervisor sees another approval: {approval}")
+        self._screen.request(f"{SUPERVISOR}: GET /approvals", approval)
+        decision = {"decision": "approve", "digest": approval["digest"]}
+        for person, status in ((USER, FORBIDDEN), (SUPERVISOR, 200)):
+            answer = httpx.post(f"{self._approvals}/{approval_id}", json=decision, headers={OWNER_HEADER: person})
+            expect(answer.status_code == status, f"{person} got {answer.status_code}: {answer.text}")
+            said = answer.json()
+            self._screen.say(f"{person}: POST /approvals/… {status} {said.get('error') or said['state']}")
 
     def _show_task(self, task_id: str) -> None:
         """Show the task in DynamoDB, which must be completed."""
@@ -161,14 +156,15 @@ def main(target: Path) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     screen = Screen()
     try:
+        os.environ["BATON_APPROVERS"] = json.dumps(APPROVERS)
         with serving(target, "--owner-header", OWNER_HEADER) as url:
             screen.say(f"`baton serve {target.name}` is listening on {url}", "bold")
             with McpClient(url, {OWNER_HEADER: USER}) as client, McpClient(url, {OWNER_HEADER: STRANGER}) as stranger:
-                demo = Demo(client, stranger, screen)
+                demo = Demo(url, client, stranger, screen)
                 demo.introduce()
                 demo.refund()
                 demo.report()
-    except (NotAsExpected, NotServing, Unfilled, McpError, httpx.HTTPError) as error:
+    except (NotAsExpected, NotServing, McpError, httpx.HTTPError) as error:
         screen.say(f"\nThe demo failed: {error}", "bold red")
         return 1
     except KeyboardInterrupt:

@@ -19,6 +19,7 @@ from mcp_baton.server.services import Services
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.approvals import ApprovalStore
+from mcp_baton.tasks.callbacks import CallbackStore
 from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, TaskStore, Written
@@ -367,6 +368,10 @@ class RecordingStore:
     @property
     def approvals(self) -> ApprovalStore:
         return self.below.approvals
+
+    @property
+    def callbacks(self) -> CallbackStore:
+        return self.below.callbacks
 
     def within(self, _left_ms: Callable[[], int | None]) -> Self:
         """The test sets no time limit."""

@@ -16,7 +16,7 @@ from botocore.compat import HTTPHeaders
 
 from mcp_baton.local.dynamodb import embedded_client
 from mcp_baton.local.http_server import LOOPBACK, LocalServer, dynamodb_app
-from mcp_baton.testing.connecting import TABLE
+from mcp_baton.testing.store import TABLE
 from tests.simulation.dynamodb.database import Answer, Database
 from tests.simulation.dynamodb.refusals import Refusal
 

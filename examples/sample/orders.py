@@ -1,9 +1,10 @@
 """Orders and refunds: three tools, the policy as a resource, a prompt and a workflow."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated
 
-from mcp_baton import Context, ToolError, fetch, step
+from mcp_baton import Approval, Context, ToolError, fetch, first_of, step
 from shop import send_message, server
 
 
@@ -24,7 +25,6 @@ class Refund:
 
     refund_id: str
     amount: float
-    approved_by: str | None
 
 
 ORDERS = {
@@ -63,7 +63,7 @@ def refund_policy(category: str) -> str:
     return (
         f"# Refunds: {category}\n\n"
         f"- Up to EUR {LIMITS[category]:.2f} without an approval.\n"
-        "- Above that a supervisor must approve, and is named in `approved_by`.\n"
+        "- Above that a supervisor approves; the server asks for it.\n"
         "- Never more than the order's total.\n"
     )
 
@@ -76,24 +76,28 @@ def fetch_order(order_id: Annotated[str, "The order's id, such as A-17"]) -> Ord
     return ORDERS[order_id]
 
 
-@server.tool
+def is_above_limit(order_id: str, amount: float) -> bool:
+    """Return whether a supervisor must approve a refund. A refund that the tool refuses needs no approval."""
+    order = ORDERS.get(order_id)
+    return order is not None and LIMITS[order.category] < amount <= order.total
+
+
+APPROVAL = Approval(
+    "refunds", message="Refund EUR {amount} for order {order_id}?", when=is_above_limit, expires=timedelta(hours=8)
+)
+
+
+@server.tool(approval=APPROVAL)
 def issue_refund(
     ctx: Context,
     order_id: Annotated[str, "The order's id, such as A-17"],
-    amount: Annotated[float | None, "Amount in EUR; the whole order when left out"] = None,
-    approved_by: Annotated[str | None, "Who approved it; needed above the policy's limit"] = None,
+    amount: Annotated[float, "Amount in EUR"],
 ) -> Refund:
     """Refund an order."""
     order = fetch_order(order_id)
-    refunded = order.total if amount is None else amount
-    limit = LIMITS[order.category]
-    if not 0 < refunded <= order.total:
-        raise ToolError(f"EUR {refunded:.2f} cannot be refunded: order {order_id} came to EUR {order.total:.2f}")
-    if refunded > limit and approved_by is None:
-        raise ToolError(
-            f"EUR {refunded:.2f} is above the EUR {limit:.2f} that {order.category} are refunded without an approval"
-        )
-    return pay(Refund(f"R-{order_id}", refunded, approved_by), ctx.idempotency_key)
+    if not 0 < amount <= order.total:
+        raise ToolError(f"EUR {amount:.2f} cannot be refunded: order {order_id} came to EUR {order.total:.2f}")
+    return pay(Refund(f"R-{order_id}", amount), ctx.idempotency_key)
 
 
 @server.prompt
@@ -111,11 +115,9 @@ def refund_order(
     """Refund an order according to our policy."""
     order = step(fetch_order, name="fetch")(order_id=order_id)
     fetch("policy", "policy://refunds/{category}", category=order.category)
-    refund = step(
-        issue_refund,
-        name="refund",
-        guidance="Keep to the policy. Where it asks for an approval, ask a supervisor and pass `approved_by`.",
-    )(order_id=order_id, amount=amount)
+    refund = step(issue_refund, name="refund", guidance="Keep to the policy.")(
+        order_id=order_id, amount=first_of(amount, order.total)
+    )
     step(send_message, name="notify")(
         to=order.email, text="Your refund for order {order_id} is on its way.", reference=refund.refund_id
     )

@@ -29,6 +29,8 @@ def find_book(title: Annotated[str, "The book's title"]) -> dict[str, str]:
     return {"title": title, "shelf": SHELVES[title]}
 
 
+# For a tool that a person must approve, import Approval and write:
+# @server.tool(approval=Approval("librarians", message="Lend {shelf} to {reader}?", when=lambda weeks, **_: weeks > 4))
 @server.tool
 def lend_book(
     shelf: Annotated[str, "Where the book stands, such as QK-534"],

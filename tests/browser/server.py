@@ -9,6 +9,7 @@ from pydantic import AfterValidator
 import orders  # noqa: F401 - registers the workflow refund_order
 import sales
 from mcp_baton import (
+    Approval,
     Argument,
     Step,
     ToolError,
@@ -211,6 +212,18 @@ def pack(article: str) -> str:
 def pack_all() -> None:
     """Pack all articles."""
     step(pack, each=["lamp", "desk", "book"])(article=item())
+
+
+@server.tool(approval=Approval("payments", message="Pay {amount} EUR to {to}?"))
+def pay_out(amount: float, to: str) -> str:
+    """Pay somebody."""
+    return f"{amount} paid to {to}"
+
+
+@server.workflow
+def settle(amount: float, to: str) -> None:
+    """Settle a bill."""
+    step(pay_out)(amount=amount, to=to)
 
 
 server.add_workflow(Workflow(name="write_report", description="write it", steps=[Step("write", tool=long_report)]))

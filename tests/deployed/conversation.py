@@ -23,7 +23,8 @@ TIMEOUT_S = 120
 """More than any cold start takes; it only keeps a failing test from waiting forever."""
 TOOLS_LIST = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-APPROVED = {"order_id": "A-17", "approved_by": "supervisor@example.com"}
+ABOVE_TOTAL = {"order_id": "A-17", "amount": "300"}
+ALLOWED: dict[str, Any] = {"order_id": "A-17", "amount": 100}
 PAUSED_AT = ["completed", "completed", "failed", "pending"]
 BY_HAND = {"resultType": "complete", "content": [{"type": "text", "text": "by hand"}]}
 MODES = {"2025": "legacy", "2026": "2026-07-28"}
@@ -112,7 +113,7 @@ async def whole_conversation(url: str, caller: Caller, era: Era) -> str:
         assert {"fetch_order", "issue_refund", "send_message"} <= tools
         assert {"refund_order", "monthly_report"} <= prompts
         task_id = await paused_refund(talk)
-        value, meta = await talk.call("issue_refund", APPROVED, task_id)
+        value, meta = await talk.call("issue_refund", ALLOWED, task_id)
         assert (value["refund_id"], meta["recorded"], meta["task_status"]) == ("R-A-17", True, "working")
         _, meta = await talk.prompt("refund_order", _task_id=task_id)
         assert (meta["task_status"], statuses(meta)) == ("completed", ["completed"] * 4)
@@ -137,13 +138,13 @@ async def completed_by_hand(talk: Talk) -> None:
 
 
 async def paused_refund(talk: Talk) -> str:
-    """The id of a refund that waits for an approval; its progress was streamed, its handoff says what comes next."""
+    """The id of a refund that failed; its progress was streamed, its handoff says what comes next."""
     talk.progress.clear()
-    handoff, meta = await talk.prompt("refund_order", {"order_id": "A-17"})
+    handoff, meta = await talk.prompt("refund_order", ABOVE_TOTAL)
     assert talk.progress == ["Step 1/4: fetch", "Step 2/4: policy", "Step 3/4: refund"]
     assert (meta["task_status"], statuses(meta)) == ("working", PAUSED_AT)
     assert meta["pause_reason"]["suggestedTool"] == "issue_refund"
-    assert '1. Call issue_refund with {"order_id": "A-17"}' in handoff
+    assert '1. Call issue_refund with {"order_id": "A-17", "amount": 300.0}' in handoff
     task_id: str = meta["task_id"]
     return task_id
 

@@ -93,17 +93,21 @@ class Stack:
         api = urlsplit(self.outputs["Url"]).netloc.partition(".")[0]
         return f"{api}.execute-api.localhost:{urlsplit(self.twin.url).port}"
 
-    def copy(self, name: str, code: Path | None = None, **parameters: str) -> "Stack":
+    def copy(
+        self, name: str, code: Path | None = None, change: Callable[[str], str] = str, **parameters: str
+    ) -> "Stack":
         """Deploy what `sam` packaged for this stack once more, through CloudFormation: `sam` takes seconds for it.
 
         Args:
             name: The new stack's.
             code: A folder with other code for the function and its worker.
+            change: What becomes of the template's text.
             parameters: What differs from the template's defaults.
         """
         cloudformation, s3 = self.twin.client("cloudformation"), self.twin.client("s3")
         template: str = cloudformation.get_template(StackName=self.name, TemplateStage="Original")["TemplateBody"]
         [(bucket, packaged)] = set(PACKAGED.findall(template))
+        template = change(template)
         if code is not None:
             s3.put_object(Bucket=bucket, Key=f"{name}.zip", Body=zipped(code))
             template = template.replace(f"s3://{bucket}/{packaged}", f"s3://{bucket}/{name}.zip")

@@ -20,6 +20,7 @@ WITHIN_S = 180
 POLL_S = 0.2
 REPORT = SERVED.decode()
 BATON = ROOT / ".venv" / "bin" / "baton"
+PYTHON = ROOT / ".venv" / "bin" / "python"
 
 
 def started(stack: Stack, tool: str, **arguments: Any) -> str:
@@ -65,6 +66,44 @@ def test_a_task_of_the_sample_is_worked_on_in_a_container_of_the_workers(stack: 
     workers, servers = containers_of(stack, worker=True), containers_of(stack)
     assert said_by_worker(stack).count(REPORT) >= 1
     assert not {worker.id for worker in workers} & {server.id for server in servers}
+
+
+CREATE = """
+import sys
+from mcp_baton.aws import dynamodb_store
+from mcp_baton.local.dynamodb import http_client
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.record import JobSpec, NewTask
+table, url = sys.argv[1:]
+store = dynamodb_store(table, Settings(), lambda: http_client(url))
+work = JobSpec("extract_sales", request_id="a-lost-request", revision="2025-11-25")
+print(store.create(NewTask("kim", {}, arguments={"month": "2026-09"}, work=work)).task_id)
+"""
+
+
+def create_without_event(stack: Stack) -> str:
+    """Create a task as a request does, whose event is lost; the task's id."""
+    command = [str(PYTHON), "-c", CREATE, stack.outputs["TaskTableName"], stack.twin.url]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def item_of(stack: Stack, task_id: str) -> dict[str, Any]:
+    """A task's item, as it is in the table: nobody polls."""
+    items = stack.twin.client("dynamodb").scan(TableName=stack.outputs["TaskTableName"])["Items"]
+    [item] = [item for item in items if task_id in item["sk"]["S"]]
+    return dict(item)
+
+
+@pytest.mark.last
+def test_a_task_whose_event_was_lost_is_done_although_nobody_polls(stack: Stack) -> None:
+    """The schedule of the stack invokes the function each minute, which finds the task once it is due."""
+    task_id = create_without_event(stack)
+    assert "listed_at" in item_of(stack, task_id)
+    wait_until(lambda: item_of(stack, task_id)["status"]["S"] != "working")
+    item = item_of(stack, task_id)
+
+    assert (item["status"]["S"], item["dispatches"]["N"], "listed_at" in item) == ("completed", "2", False)
 
 
 def test_the_worker_reports_under_the_id_of_the_request_that_created_the_task(stack: Stack) -> None:

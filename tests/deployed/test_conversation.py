@@ -37,8 +37,9 @@ class Access:
     Attributes:
         stack: The endpoint's.
         owner: Who `kim` is to the authorizer, and so the owner of kim's tasks.
-        kim: One owner.
-        mallory: Another.
+        kim: One owner. Kim is in the group `refunds`.
+        mallory: Another, who is in no group.
+        ada: A third, who is in the group `refunds`.
         strangers: Those who may not call, whoever they claim to be.
         refusal: The HTTP status that they get.
     """
@@ -47,26 +48,34 @@ class Access:
     owner: str
     kim: Caller
     mallory: Caller
+    ada: Caller
     strangers: tuple[Caller, ...]
     refusal: int
 
 
-def by_api_key(stack: Stack, request: pytest.FixtureRequest) -> Access:
-    kim, mallory = request.getfixturevalue("keys")
-    [key_id] = stack.resources("AWS::ApiGateway::ApiKey").values()
+def by_api_key(original: Stack, request: pytest.FixtureRequest) -> Access:
+    gateway = original.twin.client("apigateway")
+    made = [gateway.create_api_key(name=name, enabled=True) for name in ("kim", "mallory", "ada")]
+    kim, mallory, ada = (key["id"] for key in made)
+    stack = original.copy("keys", Approvers=refunds(kim, ada))
+    [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
+    for key in (kim, mallory, ada):
+        gateway.create_usage_plan_key(usagePlanId=plan, keyId=key, keyType="API_KEY")
     strangers = stack.caller(x_api_key="forged"), stack.caller()
-    callers = stack.caller(x_api_key=kim), stack.caller(x_api_key=mallory)
-    return Access(stack, key_id, *callers, strangers, 403)
+    kims, mallorys, adas = (stack.caller(x_api_key=key["value"]) for key in made)
+    return Access(stack, kim, kims, mallorys, adas, strangers, 403)
 
 
 def by_jwt(original: Stack, request: pytest.FixtureRequest) -> Access:
     issuer: Issuer = request.getfixturevalue("issuer")
     audience = f"{PUBLIC_URL}/mcp"
     stack = original.copy("jwt", Auth="JWT", JwtIssuer=issuer.url, JwtAudiences=audience, PublicUrl=PUBLIC_URL)
-    good = [issuer.sign(subject, aud=audience) for subject in ("kim", "mallory")]
-    bad = [issuer.sign("kim", aud="https://other.example.com"), issuer.sign("kim", aud=audience, exp=1)]
-    kim, mallory, *strangers = (bearer(stack, token) for token in good + bad)
-    return Access(stack, "kim", kim, mallory, (*strangers, stack.caller()), 401)
+    scopes = {"kim": "openid refunds", "mallory": "openid", "ada": "openid refunds"}
+    good = [issuer.sign(subject, aud=audience, scope=scope) for subject, scope in scopes.items()]
+    claims = {"scope": "openid refunds", "aud": audience}
+    bad = [issuer.sign("ada", **claims | {"aud": "https://other.example.com"}), issuer.sign("ada", **claims, exp=1)]
+    kim, mallory, ada, *strangers = (bearer(stack, token) for token in good + bad)
+    return Access(stack, "kim", kim, mallory, ada, (*strangers, stack.caller()), 401)
 
 
 def by_cognito(original: Stack, request: pytest.FixtureRequest) -> Access:
@@ -87,17 +96,24 @@ def by_cognito(original: Stack, request: pytest.FixtureRequest) -> Access:
         issued: str = answer["AuthenticationResult"]["AccessToken"]
         return issued
 
+    def owner(token: str) -> str:
+        attributes = cognito.get_user(AccessToken=token)["UserAttributes"]
+        return next(str(one["Value"]) for one in attributes if one["Name"] == "sub")
+
+    kim, mallory, ada = token("kim"), token("mallory"), token("ada")
     stack = original.copy(
-        "cognito", Auth="COGNITO", CognitoUserPoolArn=pool["Arn"], RequiredScopes=SCOPE, PublicUrl=PUBLIC_URL
+        "cognito",
+        Auth="COGNITO",
+        CognitoUserPoolArn=pool["Arn"],
+        RequiredScopes=SCOPE,
+        PublicUrl=PUBLIC_URL,
+        Approvers=refunds(owner(kim), owner(ada)),
     )
-    issued = token("kim")
-    [owner] = (one["Value"] for one in cognito.get_user(AccessToken=issued)["UserAttributes"] if one["Name"] == "sub")
-    kim, mallory, forger = (bearer(stack, made) for made in (issued, token("mallory"), issued[:-8] + "AAAAAAAA"))
-    return Access(stack, owner, kim, mallory, (forger, stack.caller()), 401)
+    kims, mallorys, adas, forged = (bearer(stack, it) for it in (kim, mallory, ada, ada[:-8] + "AAAAAAAA"))
+    return Access(stack, owner(kim), kims, mallorys, adas, (forged, stack.caller()), 401)
 
 
 def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:
-    stack = original.copy("iam", Auth="IAM")
     iam = original.twin.client("iam")
 
     def user(name: str, effect: str = "Allow") -> tuple[str, str]:
@@ -108,16 +124,23 @@ def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:
         key = iam.create_access_key(UserName=name)["AccessKey"]
         return key["AccessKeyId"], key["SecretAccessKey"]
 
-    kim, mallory, denied = user("kim"), user("mallory"), user("denied", "Deny")
-    forger = signing_caller(stack.host, kim[0], mallory[1])
-    return Access(
-        stack=stack,
-        owner=iam.get_user(UserName="kim")["User"]["UserId"],
-        kim=signing_caller(stack.host, *kim),
-        mallory=signing_caller(stack.host, *mallory),
-        strangers=(forger, signing_caller(stack.host, *denied), stack.caller()),
-        refusal=403,
-    )
+    def owner(name: str) -> str:
+        user_id: str = iam.get_user(UserName=name)["User"]["UserId"]
+        return user_id
+
+    kim, mallory, ada, denied = user("kim"), user("mallory"), user("ada"), user("denied", "Deny")
+    stack = original.copy("iam", Auth="IAM", Approvers=refunds(owner("kim"), owner("ada"), owner("denied")))
+
+    def signing(key: str, secret: str) -> Caller:
+        return signing_caller(stack.host, key, secret)
+
+    strangers = signing(ada[0], mallory[1]), signing(*denied), stack.caller()
+    return Access(stack, owner("kim"), signing(*kim), signing(*mallory), signing(*ada), strangers, 403)
+
+
+def refunds(*owners: str) -> str:
+    """The parameter `Approvers` with these owners in the group `refunds`."""
+    return json.dumps({"refunds": owners})
 
 
 def bearer(stack: Stack, token: str) -> Caller:
@@ -168,6 +191,48 @@ def test_a_task_belongs_to_whom_the_authorizer_names_and_nobody_else_lists_it(de
     assert foreign == []
 
 
+def test_only_another_person_of_the_group_decides_a_refund(deployed: Access) -> None:
+    approval = requested_approval(deployed.stack, deployed.kim)
+    url = deployed.stack.endpoint.replace("/mcp", f"/approvals/{approval['approvalId']}")
+    record = json.loads(ask(url, deployed.ada, None, method="GET").body)
+    decision = json.dumps({"decision": "approve", "digest": record["digest"]}).encode()
+
+    assert [ask(url, caller, decision).status for caller in (deployed.mallory, deployed.kim)] == [404, 403]
+    refusals = [ask(url, caller, decision).status for caller in deployed.strangers]
+    assert refusals == [deployed.refusal] * len(refusals)
+    assert json.loads(ask(url, deployed.ada, None, method="GET").body)["state"] == "waiting"
+    assert json.loads(ask(url, deployed.ada, decision).body)["state"] == "approved"
+
+    async def resumed() -> str:
+        async with talking(deployed.stack.endpoint, deployed.kim) as talk:
+            _, meta = await talk.prompt("refund_order", _task_id=approval["taskId"])
+            status: str = meta["task_status"]
+            return status
+
+    assert anyio.run(resumed) == "completed"
+
+
+def test_without_authentication_no_caller_decides_a_refund(stack: Stack) -> None:
+    everyone = stack.copy("none", Auth="NONE", Approvers=refunds("anonymous"))
+    approval = requested_approval(everyone, everyone.caller())
+    url = everyone.endpoint.replace("/mcp", f"/approvals/{approval['approvalId']}")
+    record = json.loads(ask(url, everyone.caller(), None, method="GET").body)
+    decision = json.dumps({"decision": "approve", "digest": record["digest"]}).encode()
+    assert ask(url, everyone.caller(), decision).status == 403
+
+
+def requested_approval(stack: Stack, caller: Caller) -> dict[str, str]:
+    """The pause of a new refund that waits for a person, with its task's id as `taskId`."""
+
+    async def refund() -> dict[str, str]:
+        async with talking(stack.endpoint, caller) as talk:
+            _, meta = await talk.prompt("refund_order", {"order_id": "A-17"})
+            assert meta["pause_reason"]["type"] == "approvalRequired"
+            return {**meta["pause_reason"], "taskId": meta["task_id"]}
+
+    return anyio.run(refund)
+
+
 def test_unauthorised_callers_are_rejected(deployed: Access) -> None:
     answers = [ask(deployed.stack.endpoint, stranger) for stranger in deployed.strangers]
     assert [answer.status for answer in answers] == [deployed.refusal] * len(answers)
@@ -183,7 +248,7 @@ def test_the_official_sdks_first_client_holds_the_whole_conversation(stack: Stac
     paused, continued, resumed = seen["paused"], seen["continued"], seen["resumed"]
     assert paused["progress"] == ["Step 1/4: fetch", "Step 2/4: policy", "Step 3/4: refund"]
     assert statuses(paused["meta"]) == PAUSED_AT
-    assert '1. Call issue_refund with {"order_id": "A-17"}' in paused["handoff"]
+    assert "<field 'refund_id' from issue_refund>" in paused["handoff"]
     assert (continued["value"]["refund_id"], continued["meta"]["recorded"]) == ("R-A-17", True)
     assert (resumed["meta"]["task_status"], resumed["progress"]) == ("completed", ["Step 4/4: notify"])
     assert (seen["task"], seen["tasks"]) == ("completed", True)

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 
 from tests.deployed.containers import containers_of, served_since
-from tests.deployed.conversation import APPROVED, Talk, paused_refund, talking
+from tests.deployed.conversation import ALLOWED, Talk, paused_refund, talking
 from tests.deployed.deployment import Stack
 
 AT_ONCE = 16
@@ -55,7 +55,7 @@ def test_sixteen_continuations_in_as_many_containers_lose_nothing(stack: Stack, 
 async def continuation(talk: Talk, task_id: str, number: int) -> Any:
     """One of three tools: two that the plan waits for, and one that is not part of it."""
     calls = [
-        ("issue_refund", APPROVED),
+        ("issue_refund", ALLOWED),
         ("send_message", {"to": "kim@example.com", "text": f"mail {number}"}),
         ("extract_sales", {"month": "2026-09"}),
     ]

@@ -1,5 +1,7 @@
-"""A second `sam deploy`: a changed layer is published and served, and an unchanged build changes nothing."""
+"""A second `sam deploy`: a changed layer is published and served, an unchanged build changes nothing, and a stack of an
+older release gets the index and the clock while it has tasks."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import anyio
 
 from tests.deployed.conversation import whole_conversation
 from tests.deployed.deployment import Stack
+from tests.deployed.test_background import create_without_event, item_of, wait_until
 
 STACK = "released"
 
@@ -36,3 +39,33 @@ def test_a_changed_layer_is_what_the_alias_serves_and_an_unchanged_build_publish
     assert int(version) == int(first[0]) + 1
     assert layers != first[1]
     anyio.run(whole_conversation, released.endpoint, released.caller(x_api_key=released.api_key), "2026")
+
+
+def without_clock(template: str) -> str:
+    """The template of a release that had no clock, and no index in its table."""
+    for block in (r" +GlobalSecondaryIndexes:\n", r" +Sweep:\n +Type: ScheduleV2\n"):
+        [found] = re.finditer(f"(?m)^{block}", template)
+        indent = len(found[0]) - len(found[0].lstrip())
+        rest = template[found.end() :]
+        # A list stands as deep as its key.
+        over = re.search(rf"(?m)^ {{0,{indent}}}(?![ -])", rest)
+        assert over
+        template = template[: found.start()] + rest[over.start() :]
+    return re.sub(r" +- AttributeName: listed_\w+\n +AttributeType: S\n", "", template)
+
+
+def test_a_stack_without_a_clock_is_updated_with_the_tasks_in_it(stack: Stack, build: Path) -> None:
+    older = stack.copy("older", change=without_clock)
+    dynamodb, table = older.twin.client("dynamodb"), older.outputs["TaskTableName"]
+    assert "GlobalSecondaryIndexes" not in dynamodb.describe_table(TableName=table)["Table"]
+    assert not older.resources("AWS::Scheduler::Schedule")
+    waiting = create_without_event(older)
+    created = item_of(older, waiting)["created_at"]
+
+    updated = older.twin.deploy(build, "older")
+    [index] = dynamodb.describe_table(TableName=table)["Table"]["GlobalSecondaryIndexes"]
+    assert (updated.outputs["TaskTableName"], index["IndexName"], index["IndexStatus"]) == (table, "lists", "ACTIVE")
+    assert len(updated.resources("AWS::Scheduler::Schedule")) == 1
+    assert item_of(updated, waiting)["created_at"] == created
+    # The clock finds it in the index, which has the items that were there before.
+    wait_until(lambda: item_of(updated, waiting)["status"]["S"] == "completed")

@@ -106,7 +106,7 @@ def test_the_pages_call_of_start_api_is_answered_and_keeps_its_task(served: Serv
     asked = subprocess.run(["bash", "-euc", page.asks], capture_output=True, text=True, check=True, timeout=120)
 
     meta = json.loads(asked.stdout)["result"]["_meta"]
-    assert (meta["task_status"], meta["pause_reason"]["failedStep"]) == ("working", "refund")
+    assert (meta["task_status"], meta["pause_reason"]["type"]) == ("working", "approvalRequired")
     assert f"TASK#{meta['task_id']}" in tasks_of_the_page()
 
 

@@ -136,6 +136,12 @@ class Background:
         outcome: str = worker(dict(event), FunctionContext(remaining_ms, "worker-1"))["outcome"]
         return outcome
 
+    def sweep(self, remaining_ms: Callable[[], int] = lambda: 60_000) -> JsonDict:
+        """Deliver the clock's event to a container of its own; the report."""
+        function: Any = self.container()
+        report: JsonDict = function({"batonSweep": {}}, FunctionContext(remaining_ms, "sweep-1"))
+        return report
+
     def kill(self, event: JsonObject | None = None) -> None:
         """Deliver an event to a worker that is killed before its result reaches the table."""
         sent = iter(range(1_000))

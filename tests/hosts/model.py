@@ -29,11 +29,13 @@ class Model:
     Attributes:
         knows: What its user answers, by the name of an argument.
         wait: Lets so many seconds pass.
+        tell: What its user does when the model says that a person has to decide.
     """
 
     host: Host
     knows: Mapping[str, Any] = field(default_factory=dict)
     wait: Callable[[float], object] = lambda _: None
+    tell: Callable[[], object] = lambda: None
     _go_on: Call | None = None
 
     def finish(self, call: Call) -> str:
@@ -58,11 +60,17 @@ class Model:
 
     def _next(self, reading: Reading, text: str, made: Call | None) -> Call | None:
         self._go_on = reading.go_on or self._go_on
-        if reading.done or reading.left_to_client:
+        has_ended = made is not None and made.arguments.get("task_action") == "cancel"
+        if reading.done or reading.left_to_client or has_ended:
             return None
         if reading.again_s is not None:
             self.wait(reading.again_s)
             return made
+        if reading.waits:
+            self.tell()
+            return self._going_on() or made
+        if reading.end is not None:
+            return reading.end
         if text.startswith("Error: "):
             # The connection broke: a person would say "try again", and the model knows its task if it was told of it.
             return self._going_on() or made

@@ -2,6 +2,8 @@
 
 1. Call refund with {"order_id": "A-17", "task_id": "…"}
 Or call refund_order with {"task_id": "…"} to let the server continue.
+After the decision, call refund_order with {"task_id": "…"} to let the server continue.
+To end the task, call refund_order with {"task_id": "…", "task_action": "cancel"}.
 Next: call send_mail with {"to": "kim@example.com", "task_id": "…"}
 All 4 steps are done. Call refund_order with {"task_id": "…"} to finish.
 """
@@ -15,12 +17,16 @@ type JsonDict = dict[str, Any]
 
 READ = r"(?:[Rr]ead the resource .+?, then )*"
 NUMBERED = re.compile(rf"^\d+\. {READ}[Cc]all ([\w-]+) with (?=\{{[\x22}}])", re.MULTILINE)
-GO_ON_BEGINS = r"(?:^(?:Or|Then) call|^Call|\. Call|When the cause is corrected, call)"
+GO_ON_BEGINS = r"(?:^(?:Or|Then) call|^Call|\. Call|When the cause is corrected, call|After the decision, call)"
 GO_ON = re.compile(rf"{GO_ON_BEGINS} ([\w-]+) with (?=\{{[\x22}}][^\n]*\}} to let the server continue\.)", re.MULTILINE)
 NEXT = re.compile(rf"Next: {READ}call ([\w-]+) with (?=\{{[\x22}}])")
 FINISH = re.compile(r"All \d+ steps are done\. Call ([\w-]+) with (?=\{[\x22}])")
 DONE = re.compile(r"^Done: \d+ of \d+ steps?\.", re.MULTILINE)
 LEFT_TO_CLIENT = re.compile(r"All \d+ steps are done[.;] [Tt]he client completes the task\.")
+WAITS = re.compile(r"waits for an approval: .*You cannot decide it\. Tell the user", re.DOTALL)
+END = re.compile(
+    r"Do not make the same call again\. Tell the user\.\s+To end the task, call ([\w-]+) with (?=\{[\x22}])"
+)
 AGAIN = re.compile(r"again in (\d+(?:\.\d+)?) s\b")
 PLACEHOLDER = re.compile(r"<(?:missing:|invalid:|prompt arg|secret) [\w-]+>|<(?:output|field|task variable) .+>")
 
@@ -43,6 +49,8 @@ class Reading:
         go_on: The call that lets the server go on, or finish.
         left_to_client: Whether every step is done, and no call can end the task.
         again_s: After how many seconds the same call is to be made again.
+        waits: Whether a person decides first, of whom the model has to tell its user.
+        end: The call that ends a task that cannot continue.
     """
 
     done: bool
@@ -50,6 +58,8 @@ class Reading:
     go_on: Call | None
     left_to_client: bool
     again_s: float | None
+    waits: bool = False
+    end: Call | None = None
 
 
 def read(text: str) -> Reading:
@@ -62,6 +72,8 @@ def read(text: str) -> Reading:
         go_on=go_on[0] if go_on else None,
         left_to_client=LEFT_TO_CLIENT.search(text) is not None,
         again_s=float(again[1]) if again else None,
+        waits=WAITS.search(text) is not None,
+        end=next(iter(_calls(END, text)), None),
     )
 
 

@@ -40,6 +40,7 @@ class Scenario:
         knows: What the user answers, by the name of an argument.
         fails: What refunding says before it goes well.
         before: Arranged before the call of that number, from 1.
+        decide: What happens each time that the model tells its user that a person has to decide, in order.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Scenario:
     skipped: tuple[str, ...] = ()
     workflow: str = "refund_order"
     arguments: Mapping[str, Any] = field(default_factory=lambda: {"order_id": "A-17"})
+    decide: tuple[Callable[[Client], object], ...] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -61,6 +63,25 @@ class Scenario:
 def sample(_: Shop) -> Server:
     """The sample, as it is deployed."""
     return shop.server
+
+
+def supervisor(client: Client) -> Client:
+    return client.as_owner("ada", scopes=["refunds"])
+
+
+def approve(client: Client) -> None:
+    """Approve what waits."""
+    for approval in supervisor(client).approvals():
+        supervisor(client).approve(approval["approvalId"])
+
+
+def expire(client: Client) -> None:
+    """Let what waits expire."""
+    client.clock.advance(8 * 3_600)
+
+
+def nothing(_: Client) -> None:
+    """Decide nothing yet."""
 
 
 def with_a_secret(_: Shop) -> Server:
@@ -221,7 +242,9 @@ SCENARIOS = [
         arguments={"title": "Emma"},
     ),
     Scenario("the sample: within the policy", sample, 1, paid=0, arguments={"order_id": "A-18"}),
-    Scenario("the sample: above the policy", sample, ONE_VALUE, knows={"approved_by": "Ada"}, paid=0),
+    Scenario("the sample: a supervisor approves", sample, 2, paid=0, decide=(approve,)),
+    Scenario("the sample: the supervisor is slow", sample, 4, paid=0, decide=(nothing, nothing, approve)),
+    Scenario("the sample: the approval expires and is requested again", sample, 3, paid=0, decide=(expire, approve)),
     Scenario(
         "the sample: a report to summarise",
         sample,

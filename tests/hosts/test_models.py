@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 import sales
+import shop
 from mcp_baton import ToolError
 from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.wire import Era
 from tests.hosts.host import Host, Show, everything, first_of_an_error, structure_alone, text_alone
-from tests.hosts.model import Model
+from tests.hosts.model import Model, prose
 from tests.hosts.phrases import Call, read
-from tests.hosts.scenarios import DOWN, SCENARIOS, Scenario
+from tests.hosts.scenarios import DOWN, SCENARIOS, Scenario, approve, supervisor
 from tests.hosts.servers import Shop, refund, without
 
 BEGIN = Call("refund_order", {"order_id": "A-17"})
@@ -70,7 +71,9 @@ class Arranged(Host):
 
 
 def model_of(client: Client, way: Way, scenario: Scenario) -> Model:
-    return Model(Arranged(client, way.show, way.streams, scenario=scenario), scenario.knows, client.clock.advance)
+    decisions = iter(scenario.decide)
+    host = Arranged(client, way.show, way.streams, scenario=scenario)
+    return Model(host, scenario.knows, client.clock.advance, lambda: next(decisions)(client))
 
 
 def situation(name: str, **arranged: Any) -> Scenario:
@@ -114,6 +117,34 @@ def test_a_model_finishes_every_workflow_with_the_fewest_calls_and_without_large
     assert scenario.stored.items() <= client.task(only_task(client)).variables.items()
     assert all(len(shown) < 8_000 for shown in model.host.shown)
     assert not any("Nothing was run" in shown for shown in model.host.shown), model.story("was refused a suggestion")
+
+
+@pytest.mark.parametrize("way", [*PLAIN, *OTHERS], ids=str)
+def test_a_model_ends_a_task_whose_call_a_person_denies(baton: Connect, way: Way) -> None:
+    def deny(client: Client) -> None:
+        supervisor(client).deny(supervisor(client).approvals()[0]["approvalId"], reason="It was never paid")
+
+    client = baton(shop.server, era=way.era)
+    model = model_of(client, way, situation("denied", decide=(deny,)))
+    model.finish(BEGIN)
+
+    assert [call.arguments.get("task_action") for call in model.host.calls] == [None, None, "cancel"]
+    assert "It was never paid" in model.host.shown[1]
+    assert client.task(only_task(client)).status == "cancelled"
+
+
+@pytest.mark.parametrize("way", PLAIN, ids=str)
+def test_an_approval_does_not_cover_an_amount_that_the_model_has_changed(baton: Connect, way: Way) -> None:
+    client = baton(shop.server, era=way.era)
+    model = model_of(client, way, situation("changed", decide=(approve, approve)))
+    task = task_in(prose(next(model.steps(BEGIN))))
+    first = supervisor(client).approvals()[0]["approvalId"]
+    supervisor(client).approve(first)
+    model.finish(Call("refund_order", {"task_id": task, "amount": 200}))
+
+    used = [it for it in supervisor(client).approvals("approved") if "usedAt" in it]
+    assert [(it["arguments"]["amount"], it["approvalId"] == first) for it in used] == [(200.0, False)]
+    assert_completed(client)
 
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)

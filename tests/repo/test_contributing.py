@@ -12,6 +12,6 @@ def test_the_answers_to_the_questions_of_a_new_contributor_are_files_of_the_pack
     answers = re.findall(r"^\| (?:Where|Which|What) .+\? \| (.+) \|$", table, re.MULTILINE)
     named = [name for answer in answers for name in re.findall(r"`([^`]+)`", answer)]
 
-    assert len(answers) == 12
+    assert len(answers) == 13
     assert len(named) >= len(answers)
     assert [name for name in named if not (PACKAGE / name).is_file()] == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from costs import prices
+from costs import polling, prices
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, PRICES = (DOCS / "operating.md").read_text(), (DOCS / "scale.md").read_text()
@@ -51,3 +51,12 @@ def test_every_row_of_the_table_follows_from_the_prices(kind: str, figures: list
     a_day = cost * PER_SECOND * 24 * 3600 / 1_000_000
     for written, computed in zip(dollars, (cost, a_day, a_day * DAYS), strict=True):
         assert written == pytest.approx(computed, rel=0.01, abs=0.06)
+
+
+def test_the_dollars_of_a_task_that_waits_for_a_person_follow_from_the_prices() -> None:
+    page = (DOCS / "background.md").read_text().partition("\n## Waiting for an approval\n")[2].partition("\n## ")[0]
+    held = 3 * 24 * 3600 * GB * GB_SECONDS / prices.MILLION
+
+    assert f"${polling.waits_for_person(3, 'tool'):.3f} for a tool" in page
+    assert f"${polling.waits_for_person(3, 'workflow'):.3f} for a workflow" in page
+    assert f"${held:.2f}" in page

@@ -21,7 +21,7 @@ TRACES = 3
 FRESH = 10**9
 """A first seed is drawn from this many."""
 
-SHARES = {"workflows": 3, "jobs": 3, "background": 1, "questions": 1, "parallel": 1, "lists": 1}
+SHARES = {"workflows": 3, "jobs": 3, "background": 1, "questions": 1, "parallel": 1, "lists": 1, "approvals": 1}
 """How many of ten seeds are of each kind."""
 
 

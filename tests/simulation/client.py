@@ -174,8 +174,11 @@ class SimulatedClient(PlainClient):
 
 
 def _partition(request: Mapping[str, Any]) -> str:
-    key = request.get("Key") or request.get("Item") or {"pk": request["ExpressionAttributeValues"][":owner"]}
-    return str(key["pk"]["S"])
+    key = request.get("Key") or request.get("Item")
+    if key is not None:
+        return str(key["pk"]["S"])
+    values = request["ExpressionAttributeValues"]
+    return str(next(values[name] for name in (":owner", ":pk", ":list") if name in values)["S"])
 
 
 def refused(refusal: Refusal, operation: str) -> ClientError:

@@ -27,6 +27,7 @@ from mcp_baton.server.running import tool_threads as worker
 from mcp_baton.server.running.tool_threads import Mail, Mailbox
 from mcp_baton.server.workflows import parallel_calls
 from mcp_baton.tasks.store import write_decided
+from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.invariants import Violation
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
@@ -39,6 +40,7 @@ from tests.simulation.world import ParallelWorld, Rewrite, World
 
 LARGE_BYTES = 600
 PIECE_BYTES = 1_500
+OUTBOX_SHARDS = 2
 STORE = "mcp_baton.tasks.dynamodb"
 
 
@@ -213,6 +215,9 @@ def _patch_values(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{STORE}.parallel.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
     patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
     patch.setattr(f"{STORE}.outside.BUNDLE_BYTES", PIECE_BYTES)
+    # Sixteen queries of each sweep would take most of the time.
+    for module in ("items", "outbox"):
+        patch.setattr(f"{STORE}.{module}.OUTBOX_SHARDS", OUTBOX_SHARDS)
 
 
 def failures(seeds: Iterable[int], struck: Counter[str] | None = None, kind: type[World] = World) -> Iterator[Outcome]:
@@ -241,6 +246,7 @@ KINDS: Mapping[str, type[World]] = {
     "questions": QuestionWorld,
     "parallel": ParallelWorld,
     "lists": ListWorld,
+    "approvals": ApprovalWorld,
 }
 
 

@@ -38,7 +38,7 @@ class Ask:
 
     Attributes:
         kind: `start`, `resume`, `call`, `poll`, `update`, `cancel`, `complete`, `result`, `list`, `listen`, `begin` (a
-            second task), or `work`.
+            second task), `work`, or `sweep`.
         last: Whether it comes after all faults.
         every: Whether an update answers every question.
         deliveries: How often the event has been delivered, this time included.
@@ -93,6 +93,9 @@ def invoke(world: "World", process: Process, ask: Ask) -> None:
     endpoint, exchange = world.endpoint(process), SimulatedExchange(world, process)
     if ask.event is not None:
         _work(world, process, endpoint, ask.event, exchange)
+        return
+    if ask.kind == "sweep":
+        world.note(process.actor, f"ends: {endpoint.sweep({}, exchange)}")
         return
     method, params = world.message(process, ask)
     world.note(process.actor, f"{method} { ({**params, '_meta': None}) }")

@@ -13,18 +13,22 @@ from msgspec import structs
 
 from mcp_baton import Workflow
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.approvals import gate
+from mcp_baton.server.approvals.gate import _Gate
+from mcp_baton.server.background import sweep
 from mcp_baton.server.methods import prompts, subscriptions, tasks
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows import continuations, runs, task_view
 from mcp_baton.server.workflows.continuations import recorded_meta
 from mcp_baton.server.workflows.task_view import ViewOptions
-from mcp_baton.tasks.dynamodb import expressions, items, listing, table
+from mcp_baton.tasks.dynamodb import expressions, items, jobs, listing, outbox, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStanding
 from mcp_baton.workflow import engine
 from mcp_baton.workflow.lease import Began, Lease
 from mcp_baton.workflow.run import Run
+from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
@@ -34,6 +38,7 @@ from tests.simulation.world import Rewrite, World
 
 MOST_SEEDS = 3_000
 _task_view, _run_meta, _pause_s = task_view.task_view, runs.run_meta, RetryPolicy.pause_s
+_outbox_entry = items.outbox_entry
 
 type Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -147,6 +152,11 @@ EACH_MARK = replaced(
 UNKNOWN_CALL = replaced(continuations, recorded_meta=lambda *given: recorded_meta(*given) | {"recorded": "unknown"})
 UNKNOWN_RUN = replaced(prompts, run_meta=lambda *given: _run_meta(*given) | {"persisted": "unknown"})
 NO_LOOK = replaced(Lease, begin=lambda self: Began(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
+LATE_ENTRIES = replaced(items, outbox_entry=lambda task_id, at_ms: _outbox_entry(task_id, at_ms + 1_000))
+USE, DECIDE = "used_by=", "decided="
+"""Parts of the writes that use an approval and that decide it."""
+
+WITHDRAW = r"^SET state=[^,]+,listed_in="
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
 
 MUTANTS = (
@@ -216,6 +226,17 @@ MUTANTS = (
             ("writes of jobs are applied however often they are sent", without_condition(r"NOT contains\(w"), True),
         )
     ),
+    *(
+        Mutant(name, rewrite, patch, is_rare=is_rare, kind=JobWorld)
+        for name, rewrite, patch, is_rare in (
+            ("a job that goes on after an answer is not in the outbox", without_action("SET listed_in="), None, False),
+            ("a job that is over stays in the outbox", without_action("REMOVE listed_in"), None, False),
+            ("sweeps look at a job after it is due", None, LATE_ENTRIES, False),
+            ("sweeps do nothing", None, replaced(sweep, look_after=lambda *given: given[-1]), False),
+            ("sweeps look at one shard", None, replaced(outbox, OUTBOX_SHARDS=1), False),
+            ("sweeps believe their clock that a job has expired", None, replaced(jobs, CLOCKS_MS=0), True),
+        )
+    ),
     Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until="), kind=BackgroundWorld),
     Mutant(
         "a worker runs completed steps again", patch=replaced(engine, carried=_nothing_carried), kind=BackgroundWorld
@@ -230,4 +251,26 @@ MUTANTS = (
     ),
     Mutant("an equal answer is refused", patch=replaced(runs, _new_answers=_answers_given_once), kind=QuestionWorld),
     Mutant("a run with answers writes without its claim", without_condition(r"run\.id="), kind=QuestionWorld),
+    *(
+        Mutant(name, rewrite, kind=ApprovalWorld)
+        for name, rewrite in (
+            ("an approval is used whatever its state", without_condition("state=", among=USE)),
+            ("an approval is used after its expiry", without_condition("until>", among=USE)),
+            (
+                "an approval is used by any attempt",
+                without_condition(r"\(?attribute_not_exists\(used", among=USE),
+            ),
+            ("an approval is decided whatever its state", without_condition("state=", among=DECIDE)),
+            ("an approval is withdrawn whatever its state", without_condition("state=", among=WITHDRAW)),
+        )
+    ),
+    *(
+        Mutant(name, patch=patch, kind=ApprovalWorld)
+        for name, patch in (
+            ("any attempt may use an approval", replaced(_Gate, _may_use=lambda *_: True)),
+            ("any run may use the approval of another", replaced(gate, _is_later_run=lambda *_: True)),
+            ("a run does not check its claim after the guard", replaced(Lease, pulse=lambda _self: 15.0)),
+            ("a use is not noted", replaced(_Gate, _note=lambda *_: None)),
+        )
+    ),
 )

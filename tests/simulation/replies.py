@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_baton.server.workflows.task_view import HIDDEN
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from tests.simulation.dynamodb.database import Key
 from tests.simulation.dynamodb.paths import Item
@@ -368,7 +369,11 @@ def result_by(item: Item) -> str:
 
 
 def _other_values(reported: Told, item: Item, process: Process) -> Iterator[str]:
-    stored = {name: attribute for name, attribute in variables_of(item).items() if name not in _NOT_VALUES}
+    stored = {
+        name: attribute
+        for name, attribute in variables_of(item).items()
+        if name not in _NOT_VALUES and not name.startswith(HIDDEN)
+    }
     assert reported.values is not None
     values = {**reported.values}
     if "result" in item and reported.result is not None:

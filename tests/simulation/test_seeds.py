@@ -14,7 +14,15 @@ from tests.simulation.corpus import ONCE_FAILED
 from tests.simulation.harness import KINDS, failures
 
 ROOT = Path(__file__).parents[2]
-SEEDS = {"workflows": 3_000, "jobs": 1_500, "background": 500, "questions": 500, "parallel": 1_000, "lists": 500}
+SEEDS = {
+    "workflows": 3_000,
+    "jobs": 1_500,
+    "background": 500,
+    "questions": 500,
+    "parallel": 1_000,
+    "lists": 500,
+    "approvals": 1_000,
+}
 CHUNK = 250
 
 

@@ -75,6 +75,7 @@ class World:
         rewrite: What happens to each request before it is sent.
     """
 
+    settings = SETTINGS
     runs: frozenset[str] = frozenset({"start", "resume"})
     stateless = False
     most_pages = 10
@@ -445,8 +446,8 @@ class World:
             Services(
                 server=self.server(mended=container.mended),
                 store=container.store,
-                settings=SETTINGS,
-                seal=seal_of(SETTINGS),
+                settings=self.settings,
+                seal=seal_of(self.settings),
                 clock=self.monotonic,
                 sleep=self.sleep,
                 dispatcher=self.dispatcher,

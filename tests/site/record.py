@@ -28,7 +28,13 @@ _FONT = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monos
 _TITLE = "The demo: a refund runs until it needs an approval, pauses, is continued by tool calls, and completes"
 _CONSOLE = Console(width=COLUMNS, force_terminal=True)
 _FROM_TO = " 1 · ", " 5 · "
-_CHANGING = [(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"), (r"\b01[a-z0-9]{35}\b", "TASK"), (r"\d+\.\d\d s\b", "N s")]
+_CHANGING = [
+    (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+    (r"\b01[a-z0-9]{35}\b", "TASK"),
+    (r"\b[0-9a-f]{50,64}\b", "APPROVAL"),
+    (r"\d+\.\d\d s\b", "N s"),
+    (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
+]
 
 
 def run() -> str:

@@ -219,7 +219,7 @@ def test_the_same_value_is_the_same_object_each_time(
     assert overflowing.get(owner, task.task_id).variables["same"] == BIG
 
 
-@pytest.mark.parametrize(("ttl_ms", "days"), [(1_000, 2), (86_400_000, 2), (86_400_001, 8), (31_536_000_000, 366)])
+@pytest.mark.parametrize(("ttl_ms", "days"), [(1_000, 2), (86_400_000, 2), (86_400_001, 8), (31_536_000_000, 401)])
 def test_an_object_outlives_its_task_and_does_not_contain_the_owners_name(
     stores: Stores, bucket: Bucket, ttl_ms: int, days: int
 ) -> None:

@@ -199,4 +199,4 @@ def test_objects_of_an_extended_task_go_to_another_folder(
         assert not pointer.days or object_key(owner, task.task_id, pointer.bundle, pointer.days) in bucket.keys
         assert store.get(owner, task.task_id).variables["large"] == LARGE
     # No object is kept for 700 days.
-    assert folders == [31, 366, 0]
+    assert folders == [31, 401, 0]

@@ -14,7 +14,7 @@ from mcp_baton.server.workflows.engine_host import START_MARGIN_MS
 from mcp_baton.settings import KEY_CHARACTERS, Settings
 from mcp_baton.tasks.dynamodb.outside import object_key, retention_days
 from mcp_baton.tasks.dynamodb.s3 import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS
-from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS
+from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS, WAKE_UP_DELAY
 from tests.template.cloudformation import Stack, references
 from tests.template.conftest import ROOT, SERVING, MakeStack, function, variables
 
@@ -63,7 +63,7 @@ def test_a_function_may_do_this_and_nothing_else(
 
     assert {right["Effect"] for right in rights} == {"Allow"}
     assert [(right["Action"], right["Resource"]) for right in rights] == [
-        (TASKS, {"Fn::GetAtt": ["TaskTable", "Arn"]}),
+        (TASKS, [{"Fn::GetAtt": ["TaskTable", "Arn"]}, "${TaskTable.Arn}/index/lists"]),
         *(OVERFLOW if switch == "on" else []),
         ("lambda:InvokeFunction", WORKER),
         own,
@@ -309,7 +309,11 @@ def test_batons_own_metrics_are_where_their_alarms_look_for_them(default: Stack)
     assert variables(default)["POWERTOOLS_METRICS_NAMESPACE"] == "Baton"
     dimensions = [{"Name": "service", "Value": variables(default)["POWERTOOLS_SERVICE_NAME"]}]
     assert [alarm["Dimensions"] for alarm in alarms] == [dimensions] * len(alarms)
-    emitted = {metric.name for metric in (STORE_CONFLICTS, STORE_ERRORS, INTERNAL_ERRORS) if not metric.dimension}
+    emitted = {
+        metric.name
+        for metric in (STORE_CONFLICTS, STORE_ERRORS, INTERNAL_ERRORS, WAKE_UP_DELAY)
+        if not metric.dimension
+    }
     assert {alarm["MetricName"] for alarm in alarms} == emitted
 
 

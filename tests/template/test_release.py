@@ -47,6 +47,8 @@ def test_a_parameter_that_changes_the_function_replaces_the_version(
             # A version's description cannot be changed, so CloudFormation makes a new version; Lambda does so only for
             # a function that differs from its last version.
             assert function(chosen, name)["Description"] == description(chosen, name)
+            if "Change ReleaseId with it" in entry["Description"]:
+                continue  # it does not fit into the description
             if versioned(chosen, name) != versioned(default, name):
                 changing.add(parameter)
                 assert description(chosen, name) != description(default, name), parameter

@@ -18,7 +18,7 @@ from moto.core.botocore_stubber import MockRawResponse
 from msgspec.structs import replace
 
 from emulators.s3 import embedded_s3, new_bucket
-from mcp_baton import Server, Step, Workflow
+from mcp_baton import Approval, Server, Step, Workflow
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.clients import (
     ATTEMPTS,
@@ -112,6 +112,26 @@ def test_with_a_store_workflows_have_tasks_and_nothing_is_warned_of(
     lambda_handler = handler(server, settings=settings, store=dynamodb_store("tasks", settings, lambda: table))
     assert counted(lambda_handler)["_meta"]["task_status"] == "completed"
     assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("is_guarded", "links", "is_warned"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_the_first_request_warns_if_no_caller_can_approve(
+    server: Server,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    is_guarded: bool,
+    links: bool,
+    is_warned: bool,
+) -> None:
+    monkeypatch.setattr("mcp_baton.aws._observed", lambda adapter, *_: adapter)
+    if is_guarded:
+        server.add_tool(lambda: None, name="pay", approval=Approval("refunds"))
+    settings = Settings(allow_anonymous=True, observed=True, approval_links=links)
+    handler(server, settings=settings)(post("ping"), FunctionContext())
+
+    assert any("cannot approve calls" in text for text in warnings(caplog)) == is_warned
 
 
 @pytest.mark.parametrize("sam_local", [False, True])

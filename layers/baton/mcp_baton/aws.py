@@ -35,7 +35,7 @@ from mcp_baton.server.services import Services
 from mcp_baton.settings import AUTO, INIT, Settings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
-from mcp_baton.transport.adapter import LambdaAdapter
+from mcp_baton.transport.adapter import CALLBACK, JOB, SWEEP, LambdaAdapter
 from mcp_baton.transport.stream import do_later
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ NO_TABLE = "BATON_TABLE is not set: workflows run without tasks. Set it to the D
 ANONYMOUS_ALLOWED = (
     "BATON_ALLOW_ANONYMOUS is on: unauthenticated callers are accepted, and they share all their tasks. "
     "To authenticate callers, deploy with another Auth than NONE."
+)
+NO_APPROVER = (
+    "BATON_ALLOW_ANONYMOUS is on, and unauthenticated callers cannot approve calls: the tools with an approval do not "
+    "run. Deploy with another Auth than NONE, or with ApprovalLinks=on."
 )
 
 type LambdaHandler = Callable[[dict[str, Any], "LambdaContext"], dict[str, Any]]
@@ -135,6 +139,7 @@ def compose(
         sleep: Waits for a number of seconds before a step is retried.
     """
     server.check(in_full=False)
+    server.full_view.check_lifetimes(settings.max_ttl_ms)
     server.close()
     collector = Collector() if settings.observed else None
     telemetry = collector or SILENT
@@ -162,6 +167,8 @@ def compose(
     due = list(warnings)
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
         due.append(ANONYMOUS_ALLOWED)
+        if not settings.approval_links and server.full_view.tools_with_approval:
+            due.append(NO_APPROVER)
     if store is None:
         due.append(NO_TABLE)
     adapter = LambdaAdapter(
@@ -169,7 +176,7 @@ def compose(
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
         trust_session_names=settings.trust_session_names,
-        work=endpoint.work,
+        works={JOB: endpoint.work, SWEEP: endpoint.sweep, CALLBACK: endpoint.callback},
     )
     return adapter if collector is None else _observed(adapter, collector, settings)
 

@@ -100,7 +100,7 @@ class LambdaDispatcher:
     `tasks.jobs.Dispatcher`.
 
     Lambda API Reference, "Invoke": with `InvocationType=Event`, status 202 means that Lambda has queued the event. An
-    event that is sent twice is harmless. If it is lost, a poll of the task dispatches it again.
+    event that is sent twice is harmless. If it is lost, a poll or a sweep dispatches the task again.
 
     Args:
         worker: The function and its alias: an ARN, or `name:alias`.

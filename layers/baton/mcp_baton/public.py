@@ -24,7 +24,14 @@ from mcp_baton.server.content import (
 )
 from mcp_baton.server.context import Context
 from mcp_baton.server.definitions.param_headers import Header
-from mcp_baton.server.definitions.workflow_function import ask_model, ask_user, fetch, sleep_until, step
+from mcp_baton.server.definitions.workflow_function import (
+    ask_model,
+    ask_user,
+    fetch,
+    sleep_until,
+    step,
+    wait_for_callback,
+)
 from mcp_baton.server.schema.dependency import Depends
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
@@ -32,6 +39,7 @@ from mcp_baton.workflow.approval import Approval, ApprovalRequest
 from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.reference import first_of, or_default
 from mcp_baton.workflow.sources import constant, exists, is_in, item, not_, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.wait import Callback
 
 __all__ = [
     "Approval",
@@ -40,6 +48,7 @@ __all__ = [
     "Ask",
     "Audio",
     "BatonError",
+    "Callback",
     "Context",
     "Depends",
     "Elicited",
@@ -83,4 +92,5 @@ __all__ = [
     "step_output",
     "task_variable",
     "url_elicitation",
+    "wait_for_callback",
 ]

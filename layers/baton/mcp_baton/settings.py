@@ -202,6 +202,14 @@ class Settings(Struct, frozen=True):
             'under `sam local`, tools with `task="optional"` run within the request',
         ),
     ] = None
+    sweep: Annotated[
+        bool,
+        Setting(
+            _switch,
+            "`off`: `baton serve` and the testing kit do not look at background tasks each minute. In a stack, the "
+            "parameter `Sweep` decides",
+        ),
+    ] = True
     state_key_secret: Annotated[
         str | None, Setting(_secret, "the ARN of the secret that holds the next two values; not used under `sam local`")
     ] = None

@@ -35,6 +35,7 @@ DISPATCHES_FAILED = Metric("DispatchesFailed")
 TASKS_CLAIMED_AGAIN = Metric("TasksClaimedAgain")
 TASKS_GIVEN_UP = Metric("TasksGivenUp")
 TASKS_HANDED_OVER = Metric("TasksHandedOver")
+WAKE_UP_DELAY = Metric("WakeUpDelay", "Milliseconds")
 NOTIFICATIONS_FAILED = Metric("NotificationsFailed")
 
 

@@ -1,6 +1,7 @@
 """The server, the browser and what watches its pages. One process of each serves all tests."""
 
 import itertools
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ FLAGS = [
     "--disable-sync",
 ]
 OWNER_HEADER = "X-Owner"
+APPROVERS = {"payments": ["kim", "ada"]}
+"""Ada is the requester of most calls, which she cannot approve."""
 WITHIN_MS = 15_000
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1100, "height": 800}
@@ -55,6 +58,11 @@ class Console:
         """Show the list, or a task."""
         self.page.goto(f"{self.address}?{next(OPENED)}" + ("" if task_id is None else f"#{task_id}"))
         self.page.wait_for_selector("main[aria-busy='false'] " + (".steps, .facts" if task_id else ".tasks, .empty"))
+
+    def open_approvals(self) -> None:
+        """Show the list of approvals."""
+        self.page.goto(f"{self.address}?{next(OPENED)}#approvals")
+        self.page.wait_for_selector("main[aria-busy='false'] " + ".card, .empty")
 
     def heading(self) -> str:
         text: str = self.page.locator("h1").inner_text()
@@ -84,8 +92,8 @@ def browser(chromium: Path) -> Iterator[Browser]:
 
 
 def _command(*options: str) -> list[str]:
-    path = f"PYTHONPATH={ROOT / 'examples/sample'}"
-    return ["env", path, str(BATON), "serve", str(HERE / "server.py"), "--port", "0", *options]
+    variables = (f"PYTHONPATH={ROOT / 'examples/sample'}", f"BATON_APPROVERS={json.dumps(APPROVERS)}")
+    return ["env", *variables, str(BATON), "serve", str(HERE / "server.py"), "--port", "0", *options]
 
 
 @pytest.fixture(scope="session")
@@ -131,6 +139,20 @@ def new_page(browser: Browser, *, viewport: dict[str, int] | None = None) -> Pag
 
 
 @pytest.fixture(scope="session")
+def kept_of_kim(browser: Browser, wire_of_ada: Wire) -> Console:
+    """The console of Kim, who decides approvals."""
+    console = opened(browser, Wire(wire_of_ada.url, ((OWNER_HEADER, "kim"),)))
+    connect(console.page, "kim")
+    return console
+
+
+def connect(page: Page, owner: str) -> None:
+    """Have a page send an owner's credential, as if it had been entered."""
+    credential = json.dumps(json.dumps({"name": OWNER_HEADER, "value": owner}))
+    page.add_init_script(f"sessionStorage.setItem('baton-credentials', {credential})")
+
+
+@pytest.fixture(scope="session")
 def kept(browser: Browser, wire: Wire) -> Console:
     """The console of most tests: a page that stays open costs less than one each."""
     return opened(browser, wire)
@@ -139,8 +161,18 @@ def kept(browser: Browser, wire: Wire) -> Console:
 @pytest.fixture
 def console(kept: Console) -> Iterator[Console]:
     """The console, to be opened, on a desk's screen, in light. Nothing may have gone wrong in it when the test ends."""
-    kept.page.set_viewport_size(DESK)
-    kept.page.emulate_media(color_scheme="light")
-    kept.wrong.clear()
-    yield kept
-    assert kept.wrong == []
+    yield from _clean(kept)
+
+
+@pytest.fixture
+def console_of_kim(kept_of_kim: Console) -> Iterator[Console]:
+    """The console of Kim, in the same way."""
+    yield from _clean(kept_of_kim)
+
+
+def _clean(console: Console) -> Iterator[Console]:
+    console.page.set_viewport_size(DESK)
+    console.page.emulate_media(color_scheme="light")
+    console.wrong.clear()
+    yield console
+    assert console.wrong == []

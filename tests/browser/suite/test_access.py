@@ -46,13 +46,13 @@ def form_with_errors(console: Console) -> None:
 
 def completing(console: Console) -> None:
     """The question before a task is completed."""
-    console.open(console.wire.begin("refund_order", order_id="A-17"))
+    console.open(console.wire.begin("refund_order", order_id="A-17", amount=300))
     console.page.get_by_role("button", name="Complete…").click()
 
 
 def cancelled(console: Console) -> None:
     """A task that has just been cancelled, with the notice of it."""
-    console.open(console.wire.begin("refund_order", order_id="A-17"))
+    console.open(console.wire.begin("refund_order", order_id="A-17", amount=300))
     console.page.get_by_role("button", name="Cancel…").click()
     console.page.get_by_role("button", name="Cancel the task").click()
     expect(console.page.locator(".notice")).to_be_visible()
@@ -100,8 +100,22 @@ def test_axe_finds_nothing_in_the_sign_in_form(browser: Browser, wire_of_ada: Wi
     console.page.close()
 
 
+def test_axe_finds_nothing_in_approvals(console_of_kim: Console, wire_of_ada: Wire, axe: str) -> None:
+    console, page = console_of_kim, console_of_kim.page
+    wire_of_ada.call("pay_out", amount=5, to=LONG)
+    console.open_approvals()
+    page.get_by_role("button", name="Deny…").first.click()
+    expect(page.get_by_role("button", name="Deny this call")).to_be_visible()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert findings(page, axe) == []
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    assert findings(page, axe) == []
+
+
 def test_a_pause_can_be_resolved_with_the_keyboard(console: Console) -> None:
-    task = console.wire.begin("refund_order", order_id="A-17")
+    task = console.wire.begin("refund_order", order_id="A-17", amount=300)
     console.open()
     keyboard = console.page.keyboard
 
@@ -124,8 +138,8 @@ def test_a_pause_can_be_resolved_with_the_keyboard(console: Console) -> None:
     keyboard.press("Enter")
     expect(console.page.get_by_role("heading", level=1)).to_have_text("refund_order")
     expect(console.page.get_by_role("heading", level=1)).to_be_focused()
-    tab_to("approved_by")
-    keyboard.type("Ada")
+    tab_to("amount")
+    keyboard.type("100")
     tab_to("Call issue_refund")
     keyboard.press("Space")
     expect(console.page.locator(".state").first).to_have_text("Completed")

@@ -45,7 +45,7 @@ def test_the_app_introduces_itself_then_waits_for_the_tool(show: Show) -> None:
     expect(app.frame.get_by_role("status").filter(has_text="Waiting for the tool")).to_be_visible()
     sent = [entry["message"]["method"] for entry in app.messages() if entry["from"] == "app"]
     assert sent[:2] == ["ui/initialize", "ui/notifications/initialized"]
-    app.tell("sendToolInput", {"arguments": {"order_id": "A-17"}})
+    app.tell("sendToolInput", {"arguments": {"order_id": "A-17", "amount": 300}})
     expect(app.frame.get_by_text("The workflow is running")).to_be_visible()
     app.tell("sendToolCancelled", {"reason": "the user stopped it"})
     expect(app.frame.get_by_text("The call was cancelled: the user stopped it.")).to_be_visible()
@@ -54,8 +54,8 @@ def test_the_app_introduces_itself_then_waits_for_the_tool(show: Show) -> None:
 
 def test_a_pause_is_filled_in_and_continued_and_the_model_is_informed(show: Show) -> None:
     app = show()
-    task = app.begin("refund_order", {"order_id": "A-17"})["structuredContent"]["task_id"]
-    app.frame.locator("form").get_by_label("approved_by").fill("Ada")
+    task = app.begin("refund_order", {"order_id": "A-17", "amount": 300})["structuredContent"]["task_id"]
+    app.frame.locator("form").get_by_label("amount").fill("100")
     app.frame.get_by_role("button", name="Call issue_refund").click()
     expect(app.frame.locator(".state").first).to_have_text("Completed")
     assert [
@@ -105,7 +105,7 @@ def test_a_secret_is_sent_only_to_the_server(show: Show) -> None:
 
 def test_the_list_leads_to_a_task_which_can_be_completed_and_cancelled(show: Show, wire: Wire) -> None:
     app = show()
-    completed, cancelled = (wire.begin("refund_order", order_id="A-17") for _ in range(2))
+    completed, cancelled = (wire.begin("refund_order", order_id="A-17", amount=300) for _ in range(2))
     app.begin("refund_order", {"task_action": "list"})
     app.frame.locator(f"[data-key='task-{completed}']").click()
     app.frame.get_by_role("button", name="Complete…").click()
@@ -135,7 +135,7 @@ def test_showing_a_tools_task_does_not_run_the_tool(show: Show, wire: Wire) -> N
 
 def test_without_calls_the_app_shows_only_the_tools_result(show: Show) -> None:
     app = show(capabilities={}, tool=None)
-    app.begin("refund_order", {"order_id": "A-17"})
+    app.begin("refund_order", {"order_id": "A-17", "amount": 300})
     expect(app.frame.get_by_role("heading", name="Paused at refund: the step failed")).to_be_visible()
     expect(app.frame.locator(".steps > li")).to_have_count(4)
     expect(app.frame.locator("button, form")).to_have_count(0)
@@ -157,6 +157,22 @@ def test_links_are_opened_by_the_host_if_it_can(show: Show) -> None:
         assert app.frame.locator("main b").count() == 0
 
 
+def test_the_app_has_no_list_of_approvals_and_does_not_ask_for_it(show: Show) -> None:
+    app, sent = show(tool="settle"), list[str]()
+    app.page.on("request", lambda request: sent.append(request.url))
+    task = app.begin("settle", {"amount": 5, "to": "Lee"})["structuredContent"]["task_id"]
+    expect(
+        app.frame.get_by_role("heading", name="Paused at pay_out: waits for an approval of payments")
+    ).to_be_visible()
+    app.frame.get_by_role("button", name="All tasks").click()
+    row = app.frame.locator(f"[data-key='task-{task}']")
+    expect(row.locator(".says")).to_have_text(", Paused at pay_out: waits for an approval")
+    app.frame.get_by_role("button", name="Refresh").click()
+    expect(row).to_be_visible()
+    expect(app.frame.get_by_role("link", name="Approvals")).to_have_count(0)
+    assert [url for url in sent if "approvals" in url] == []
+
+
 def test_the_app_follows_the_hosts_theme_and_colours(show: Show) -> None:
     colours = {"--color-background-primary": "rgb(1, 2, 3)"}
     app = show(context={"theme": "dark", "styles": {"variables": colours}})
@@ -169,7 +185,7 @@ def test_the_app_follows_the_hosts_theme_and_colours(show: Show) -> None:
 
 def test_the_app_reports_its_height_fits_a_phone_and_answers_the_teardown(show: Show) -> None:
     app = show(viewport=PHONE)
-    app.begin("refund_order", {"order_id": "A-17"})
+    app.begin("refund_order", {"order_id": "A-17", "amount": 300})
     expect(app.frame.get_by_role("button", name="Call issue_refund")).to_be_visible()
     height, width, wide = app.frame.locator("html").evaluate(
         "(root) => [root.getBoundingClientRect().height, root.clientWidth, root.scrollWidth]"

@@ -46,6 +46,14 @@ class Wire:
         result: JsonDict = message["result"]
         return result
 
+    def api(self, path: str, body: JsonDict | None = None) -> JsonDict:
+        """The reply of the HTTP API beside the MCP endpoint."""
+        headers = {"Content-Type": "application/json", **dict(self.headers)}
+        sent = None if body is None else json.dumps(body).encode()
+        with urlopen(Request(self.url.removesuffix("mcp") + path, sent, headers), timeout=WITHIN_S) as answer:  # noqa: S310
+            reply: JsonDict = json.loads(answer.read())
+        return reply
+
     def call(self, tool: str, **arguments: Any) -> JsonDict:
         """A tool's result."""
         return self.request("tools/call", {"name": tool, "arguments": arguments})

@@ -15,8 +15,8 @@ from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
 
 TIMEOUT_S = 120
-ORDER = {"order_id": "A-17"}
-APPROVED = {**ORDER, "approved_by": "supervisor@example.com"}
+ORDER = {"order_id": "A-17", "amount": "300"}
+ALLOWED = {**ORDER, "amount": 100}
 
 
 async def prompt(session: ClientSession, progress: list[str | None], **meta: Any) -> types.GetPromptResult:
@@ -36,7 +36,7 @@ async def converse(session: ClientSession) -> dict[str, Any]:
     resumed_at: list[str | None] = []
     paused = await prompt(session, paused_at)
     task_id = (paused.meta or {})["task_id"]
-    continued = await session.call_tool("issue_refund", APPROVED, meta={"_task_id": task_id})
+    continued = await session.call_tool("issue_refund", ALLOWED, meta={"_task_id": task_id})
     resumed = await prompt(session, resumed_at, _task_id=task_id)
     return {
         "revision": initialized.protocolVersion,

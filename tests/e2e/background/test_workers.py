@@ -36,7 +36,7 @@ from tests.fakes import Line, services_of
 BOUND_S = 60
 PROBE = (sys.executable, str(Path(__file__).with_name("worker_functions") / "probe.py"))
 UNSTARTABLE = (sys.executable, "-c", "from mcp_baton.local.worker_process import work; work(lambda _: 1 / 0)")
-LAUNCH = Launch("probe.py", "t", "http://127.0.0.1:1", allow_anonymous=True)
+LAUNCH = Launch("probe.py", "t", "http://127.0.0.1:1", Settings())
 
 
 @dataclass
@@ -223,6 +223,15 @@ def test_a_worker_that_cannot_be_started_fails_the_attempt(pool: MakePool, caplo
     workers.dispatch({})
     why = "it could not be started: ZeroDivisionError: division by zero"
     wait_for(lambda: f"discarded after 1 attempts ({why})" in caplog.text)
+
+
+def test_a_file_in_the_working_directory_may_have_the_name_of_a_module_that_a_worker_imports(
+    pool: MakePool, caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "queue.py").write_text("raise AssertionError")
+    monkeypatch.chdir(tmp_path)
+    pool(command=worker_pool.COMMAND, retry_after_s=()).dispatch({})
+    wait_for(lambda: "(it could not be started: LoadError: no such file: probe.py)" in caplog.text)
 
 
 def test_a_tool_reads_an_empty_input_and_may_print_and_send_events(pool: MakePool, probe: Probe) -> None:

@@ -1,20 +1,13 @@
 """A server for the tests of `baton serve`: tools that wait for the test."""
 
 import threading
-from pathlib import Path
 from typing import Any
 
-from mcp_baton import Argument, Context, Server, Step, Workflow, prompt_arg
+from mcp_baton import Context, Server, Step, Workflow
 from mcp_baton.aws import handler
 
 server = Server("served", version="1.0.0")
 meeting = threading.Barrier(2, timeout=60)
-
-
-@server.tool
-def wait(gate: str) -> str:
-    """Wait until the named pipe has been written to."""
-    return Path(gate).read_text()
 
 
 @server.tool
@@ -45,14 +38,5 @@ def add_to_both() -> None:
 
 
 add_to_both()
-
-server.add_workflow(
-    Workflow(
-        name="waiting",
-        description="wait",
-        arguments=[Argument("gate", "A named pipe", required=True)],
-        steps=[Step("wait", tool="wait", arguments={"gate": prompt_arg("gate")}), Step("whoami", tool="whoami")],
-    )
-)
 
 lambda_handler = handler(server)

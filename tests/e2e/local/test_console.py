@@ -85,6 +85,14 @@ def test_only_pages_of_the_same_host_may_call(
     assert client.post(PING, {"Host": HOST, "Origin": origin}).status == status
 
 
+@pytest.mark.parametrize(("origin", "status"), [(f"https://{HOST}", 200), ("https://evil.example", 403)])
+def test_only_the_page_of_the_same_host_may_see_approvals(make_client: MakeClient, origin: str, status: int) -> None:
+    client = client_of(make_client, console=True)
+
+    sent = {"Host": HOST, "Origin": origin}
+    assert client.post(None, sent, httpMethod="GET", resource="/approvals", path="/approvals").status == status
+
+
 def test_callers_from_the_page_need_an_identity(make_client: MakeClient) -> None:
     client = client_of(make_client, console=True).as_owner(None)
 

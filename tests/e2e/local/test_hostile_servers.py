@@ -1,15 +1,14 @@
-"""Hostile servers: what reaches the terminal, and when the command line stops reading."""
+"""Servers whose answers are errors, faulty or hostile: what the command line prints, and when it stops reading."""
 
 import json
 import subprocess
 import sys
-import threading
 import unicodedata
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, override
+from typing import Any
 
+import httpx
 import pytest
 
 from mcp_baton.cli.app import main
@@ -23,51 +22,32 @@ ATTACK = "a\x1b]0;title\x07b\x1b[31mc\x9b2Jd\u202ee\u200bf\ud800g\u2028h"
 TASK = {"taskId": "0" * 37, "status": ATTACK, "statusMessage": ATTACK, "createdAt": ATTACK, "lastUpdatedAt": ATTACK}
 DEEP = "[" * 100_000 + "]" * 100_000
 
-type Answer = Callable[[dict[str, Any]], tuple[int, str, Iterator[bytes]]]
+type Answer = Callable[[dict[str, Any]], httpx.Response]
+URL = "https://api.example.com/mcp"
 
 
 class Hostile:
-    """A server on this machine. `answer` makes the status, the content type and the body for each message."""
+    """A server. `answer` makes the response to each message."""
+
+    url = URL
 
     def __init__(self) -> None:
         self.answer: Answer = result({})
-        hostile = self
 
-        class Connection(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, kind, pieces = hostile.answer(message)
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.end_headers()
-                try:
-                    for piece in pieces:
-                        self.wfile.write(piece)
-                except ConnectionError:
-                    return
-
-            @override
-            def log_message(self, format: str, *args: object) -> None:
-                """Log nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Connection)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/mcp"
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        return self.answer(json.loads(request.content))
 
 
 @pytest.fixture
-def hostile() -> Iterator[Hostile]:
-    made = Hostile()
-    with made.server:
-        thread = threading.Thread(target=made.server.serve_forever, args=(0.02,))
-        thread.start()
-        yield made
-        made.server.shutdown()
-        thread.join()
+def hostile(monkeypatch: pytest.MonkeyPatch) -> Hostile:
+    made, server = httpx.Client, Hostile()
+    monkeypatch.setattr(httpx, "Client", lambda **options: made(**options, transport=httpx.MockTransport(server)))
+    return server
 
 
 def body(status: int, value: Any) -> Answer:
     text = value if isinstance(value, str) else json.dumps(value)
-    return lambda _: (status, "application/json", iter([text.encode()]))
+    return lambda _: httpx.Response(status, text=text)
 
 
 def result(value: Any) -> Answer:
@@ -79,13 +59,17 @@ def error(value: Any) -> Answer:
 
 
 def events(*texts: str) -> Answer:
-    return lambda _: (200, "text/event-stream", iter([text.encode() for text in texts]))
+    return lambda _: stream(text.encode() for text in texts)
+
+
+def stream(pieces: Iterator[bytes]) -> httpx.Response:
+    return httpx.Response(200, headers={"Content-Type": "text/event-stream"}, content=pieces)
 
 
 def calling(answer: Any) -> Answer:
     """A server with one tool, whose call is answered with this result."""
 
-    def answered(message: dict[str, Any]) -> tuple[int, str, Iterator[bytes]]:
+    def answered(message: dict[str, Any]) -> httpx.Response:
         tools = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
         return result(tools if message["method"] == "tools/list" else answer)(message)
 
@@ -95,6 +79,32 @@ def calling(answer: Any) -> Answer:
 def unsafe(text: str) -> str:
     """The characters of a text that a terminal must not get."""
     return "".join(it for it in text if unicodedata.category(it) in ("Cc", "Cf", "Cs", "Zl", "Zp") and it not in "\n\t")
+
+
+DOWN = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "down"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "complaint"),
+    [
+        (body(401, {"message": "Unauthorized"}), 4, f"{URL} answered 401 (Unauthorized)"),
+        (body(403, {"Message": "no"}), 4, f"{URL} answered 403 (no)"),
+        (body(404, "<html>"), 4, f"there is no MCP endpoint at {URL}"),
+        (body(502, {"message": "bad gateway"}), 4, "not an MCP endpoint: it answered 502 (bad gateway)"),
+        (body(200, "hello"), 4, "is not an MCP endpoint: it answered 200"),
+        (body(200, {"jsonrpc": "2.0", "id": 1}), 4, "is incomplete"),
+        (events(": keep-alive\n\n"), 4, "is incomplete"),
+        (body(500, DOWN), 1, "the server rejected the request: down (-32603)"),
+    ],
+)
+def test_the_exit_code_and_the_message_depend_on_the_answer(
+    hostile: Hostile, answer: Answer, code: int, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile.answer = answer
+    assert main(["tasks", URL, "--api-key", "s3cret"]) == code
+    captured = capsys.readouterr()
+    assert complaint in captured.err
+    assert "s3cret" not in captured.err + captured.out
 
 
 @pytest.mark.parametrize("json_", [False, True])
@@ -158,10 +168,10 @@ def endless(start: str, piece: str) -> Answer:
         while True:
             yield piece.encode()
 
-    return lambda _: (200, "text/event-stream" if start.startswith("data") else "application/json", pieces())
+    return lambda _: stream(pieces()) if start.startswith("data") else httpx.Response(200, content=pieces())
 
 
-def cursors(message: dict[str, Any]) -> tuple[int, str, Iterator[bytes]]:
+def cursors(message: dict[str, Any]) -> httpx.Response:
     """A page that has another one behind it, always."""
     page = int(message["params"].get("cursor", 0))
     return result({"tasks": [], "nextCursor": str(page + 1)})(message)
@@ -236,7 +246,7 @@ def test_a_server_decides_how_often_a_task_is_looked_at_within_limits(
     monkeypatch.setattr("time.sleep", slept.append)
     task = {"resultType": "task", "taskId": "1", "status": "working"}
 
-    def answered(message: dict[str, Any]) -> tuple[int, str, Iterator[bytes]]:
+    def answered(message: dict[str, Any]) -> httpx.Response:
         interval = next(looks, None)
         ended = {"status": "completed", "result": {"content": []}}
         working = {"status": "working", "pollIntervalMs": interval}

@@ -3,15 +3,13 @@
 
 import io
 import json
-import os
-import pty
 import re
-import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -197,19 +195,23 @@ def test_a_server_that_does_not_answer_ends_with_code_4(capsys: pytest.CaptureFi
     assert re.search("cannot be reached.*is `baton serve` running", capsys.readouterr().err)
 
 
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Types these lines at the terminal."""
+type Typed = Callable[..., None]
 
-    def type_(*lines: str) -> None:
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """Types these lines at the terminal, and the secrets where the input is not shown."""
+
+    def type_(*lines: str, secrets: Sequence[str] = ()) -> None:
         monkeypatch.setattr("mcp_baton.cli.remote.connection.at_terminal", lambda: True)
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        monkeypatch.setattr("getpass.getpass", Mock(side_effect=secrets))
 
     return type_
 
 
 def test_continue_makes_the_clients_calls_until_the_workflow_is_done(
-    url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    url: str, typed: Typed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The refund without a name fails. With a name it succeeds. Then the text, and a number, which is invalid at first.
     typed("y", "e", "", "kim", "y", "Hello", "e", "", "", "two", "2", "y")
@@ -221,7 +223,7 @@ def test_continue_makes_the_clients_calls_until_the_workflow_is_done(
 
 @pytest.mark.parametrize("lines", [("s",), ()])
 def test_continue_stops_on_request(
-    url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str], lines: tuple[str, ...]
+    url: str, typed: Typed, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...]
 ) -> None:
     typed(*lines)
     assert main(["run", url, "paused", "order=A-2", "--continue", *KIM]) == 3
@@ -231,7 +233,7 @@ def test_continue_stops_on_request(
 
 
 def test_continue_uses_a_given_secret_and_does_not_show_it(
-    url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    url: str, typed: Typed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # A choice that is none; one that the tool refuses, and then, at an empty line, another one.
     typed("never", "later", "y", "", "A 2", "now", "y")
@@ -245,7 +247,7 @@ def test_continue_uses_a_given_secret_and_does_not_show_it(
 
 
 def test_continue_sends_a_given_secret_with_the_answers_and_does_not_show_it(
-    url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    url: str, typed: Typed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed("the back door")
     assert main(["run", url, "enter", "pin=4711", "--continue", *KIM]) == 0
@@ -254,51 +256,8 @@ def test_continue_sends_a_given_secret_with_the_answers_and_does_not_show_it(
     assert "4711" not in captured.out + captured.err
 
 
-class Typist:
-    """A shell command in a terminal of its own, and the person who types there."""
-
-    def __init__(self, command: str) -> None:
-        self._command = command
-        self.screen = ""
-        self._answered = 0
-
-    def types(self, *pairs: tuple[str, str]) -> int:
-        """Type each line when the screen ends with its question. Return the command's exit code."""
-        terminal, commands = pty.openpty()
-        environment = {**os.environ, "PATH": f"{BATON.parent}:{os.environ['PATH']}", "TERM": "dumb"}
-        # The first terminal that a new session opens becomes its /dev/tty.
-        line = f"exec <>{os.ttyname(commands)} >&0 2>&0; {self._command}"
-        with subprocess.Popen(["bash", "-c", line], env=environment, start_new_session=True) as process:
-            try:
-                self._answer(terminal, commands, pairs)
-            finally:
-                os.close(terminal)
-            return process.wait()
-
-    def _answer(self, terminal: int, commands: int, pairs: tuple[tuple[str, str], ...]) -> None:
-        for number, (question, line) in enumerate(pairs):
-            self._read(terminal, question)
-            if number == 0:
-                os.close(commands)  # the command has it open by now: its end is the end of what can be read
-            self._answered = len(self.screen)
-            os.write(terminal, f"{line}\n".encode())
-        self._read(terminal, None)
-
-    def _read(self, terminal: int, until: str | None) -> None:
-        while until is None or not self.screen[self._answered :].rstrip().endswith(until):
-            assert select.select([terminal], [], [], 60)[0], f"{until!r} was not asked: {self.screen}"
-            try:
-                read = os.read(terminal, 4096)
-            except OSError:  # Linux says so when the other end is closed
-                read = b""
-            if not read:
-                assert until is None, f"{until!r} was not asked: {self.screen}"
-                return
-            self.screen += read.decode()
-
-
 def test_resume_asks_for_the_secret_and_does_not_show_it(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    url: str, typed: Typed, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "profiles.toml").write_text(f'[bank]\nurl = "{url}"\nheaders = {{X-Owner = "ada"}}\n')
     monkeypatch.setenv("BATON_PROFILES", str(tmp_path / "profiles.toml"))
@@ -306,43 +265,35 @@ def test_resume_asks_for_the_secret_and_does_not_show_it(
     assert main(["run", "bank", "pay", "account=A 1", "pin=4711", "--api-key", "env:BANK_KEY"]) == 3
     command = capsys.readouterr().err.splitlines()[-1].removeprefix("To continue here: ")
     assert re.fullmatch("baton resume bank [0-9a-z]{16} --api-key env:BANK_KEY --continue", command)
-    typist = Typist(command)
 
-    code = typist.types(("pin (secret):", "4711"), ("kind (one of now, later):", "now"), ("[s]top:", "y"))
+    typed("now", "y", secrets=["4711"])
 
-    assert code == 0, typist.screen
-    assert "completed" in typist.screen
-    assert "4711" not in typist.screen
-
-
-def test_a_call_asks_again_for_a_wrong_secret(url: str) -> None:
-    typist = Typist(f"baton run {url} pay account=A-1 --header 'X-Owner: wrong' --continue")
-
-    code = typist.types(
-        ("pin (secret):", "1234"),
-        ("kind (one of now, later):", "now"),
-        ("[s]top:", "y"),
-        # The server's own call has failed.
-        ("[s]top:", "y"),
-        ("[e]dit it, [y] call it again, [s]top:", ""),
-        ("note (string) [A-1 signed it's now]:", ""),
-        ("[s]top:", "y"),
-        ("pin (secret):", "many"),
-        ("pin (secret):", "4711"),
-    )
-
-    assert code == 0, typist.screen
-    assert "transfer pin='<secret pin>' note='A-1 signed it'\"'\"'s now'" in typist.screen
-    assert not re.search("1234|4711|many", typist.screen)
+    assert main(command.split()[1:]) == 0
+    captured = capsys.readouterr()
+    assert "completed" in captured.out
+    assert "4711" not in captured.out + captured.err
 
 
-def test_a_question_of_the_workflow_is_answered_at_the_terminal(url: str) -> None:
-    typist = Typist(f"baton run {url} tell order=A-1 --header 'X-Owner: answers' --continue")
+def test_a_call_asks_again_for_a_wrong_secret(url: str, typed: Typed, capsys: pytest.CaptureFixture[str]) -> None:
+    # The first "y" signs. The second one transfers with a wrong PIN, which fails, and an edit asks for the PIN again.
+    typed("now", "y", "y", "", "", "y", secrets=["1234", "many", "4711"])
 
-    code = typist.types(("copies (integer), How many copies of A-1?:", "many"), ("A-1?:", "2"))
+    assert main(["run", url, "pay", "account=A-1", "--continue", *KIM]) == 0
+    captured = capsys.readouterr()
+    assert "transfer pin='<secret pin>' note='A-1 signed it'\"'\"'s now'" in captured.err
+    assert "[e]dit it, [y] call it again, [s]top:" in captured.err
+    assert not re.search("1234|4711|many", captured.out + captured.err)
 
-    assert code == 0, typist.screen
-    assert "a@example.com: A-1 (2)" in typist.screen
+
+def test_a_question_of_the_workflow_is_answered_at_the_terminal(
+    url: str, typed: Typed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed("many", "2")
+
+    assert main(["run", url, "tell", "order=A-1", "--continue", *KIM]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.count("copies (integer), How many copies of A-1?:") == 2
+    assert "a@example.com: A-1 (2)" in captured.out
 
 
 def test_without_a_terminal_a_secret_is_not_asked_for(baton: Run) -> None:
@@ -364,7 +315,7 @@ def test_without_a_terminal_a_secret_is_not_asked_for(baton: Run) -> None:
     ],
 )
 def test_a_question_of_the_server_is_asked_at_the_terminal(
-    url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str], lines: tuple[str, ...], answer: str
+    url: str, typed: Typed, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...], answer: str
 ) -> None:
     typed(*lines)
     assert main(["call", url, "approve", *KIM]) == 0

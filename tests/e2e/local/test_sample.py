@@ -52,29 +52,44 @@ def test_a_refund_within_the_policy_needs_no_approval(baton: Connect, order: ord
 
     assert f"EUR {limit:.2f} without an approval" in orders.refund_policy(order.category)
     refund = baton(shop.server).call_tool("issue_refund", {"order_id": order.order_id, "amount": amount})
-    assert refund.value == {"refund_id": f"R-{order.order_id}", "amount": amount, "approved_by": None}
+    assert refund.value == {"refund_id": f"R-{order.order_id}", "amount": amount}
 
 
-@pytest.mark.parametrize("amount", [0.0, -1.0, 240.01, float("nan")])
-def test_a_refund_above_the_total_is_refused_even_with_approval(amount: float) -> None:
-    with pytest.raises(ToolError, match=r"cannot be refunded: order A-17 came to EUR 240\.00"):
-        orders.issue_refund(UNUSED, "A-17", amount, approved_by="supervisor@example.com")
+@pytest.mark.parametrize("amount", [0.0, -1.0, 240.01])
+def test_a_refund_above_the_total_is_refused_without_asking_a_supervisor(baton: Connect, amount: float) -> None:
+    client = baton(shop.server)
+    refused = client.call_tool("issue_refund", {"order_id": "A-17", "amount": amount})
+
+    assert refused.is_error
+    assert "cannot be refunded: order A-17 came to EUR 240.00" in refused.text
+    assert client.as_owner("ada", scopes=["refunds"]).approvals() == []
 
 
 def test_a_repeated_refund_is_paid_once(baton: Connect) -> None:
     client = baton(shop.server)
     paid = len(orders.PAYMENTS)
-    run = client.get_prompt("refund_order", {"order_id": "A-17"})
+    run = client.get_prompt("refund_order", {"order_id": "A-17", "amount": "300"})
     assert run.paused
-    approved: dict[str, Any] = {"order_id": "A-17", "amount": 240, "approved_by": "supervisor@example.com"}
+    refund: dict[str, Any] = {"order_id": "A-17", "amount": 100}
 
-    refunds = [client.call_tool("issue_refund", approved, task=run.task_id) for _ in range(3)]
+    refunds = [client.call_tool("issue_refund", refund, task=run.task_id) for _ in range(3)]
 
-    assert all(refund.recorded and refund.value == refunds[0].value for refund in refunds)
+    assert all(it.recorded and it.value == refunds[0].value for it in refunds)
     assert len(orders.PAYMENTS) == paid + 1
-    client.call_tool("issue_refund", {**approved, "amount": 100}, task=run.task_id)
-    client.call_tool("issue_refund", {**approved, "amount": 100})
+    client.call_tool("issue_refund", {**refund, "amount": 90}, task=run.task_id)
+    client.call_tool("issue_refund", {**refund, "amount": 90})
     assert len(orders.PAYMENTS) == paid + 3
+
+
+def test_a_supervisor_approves_a_refund_above_the_limit(baton: Connect) -> None:
+    client = baton(shop.server)
+    supervisor = client.as_owner("ada", scopes=["refunds"])
+    run = client.get_prompt("refund_order", {"order_id": "A-17"})
+    [approval] = supervisor.approvals()
+    supervisor.approve(approval["approvalId"])
+
+    assert approval["message"] == "Refund EUR 240.0 for order A-17?"
+    assert client.resume(run.task_id).completed
 
 
 def test_an_unknown_order_month_or_region_is_named(baton: Connect) -> None:

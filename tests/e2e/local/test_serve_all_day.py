@@ -4,15 +4,14 @@ import json
 import re
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from tests.e2e.local.test_serve import BOUND_S, COMMAND, Baton
+from tests.e2e.local.test_serve import BOUND_S, Baton, running
 
 APP = """
 from mcp_baton import Server, Step, Workflow, constant
@@ -36,20 +35,10 @@ RATES = "def rate():\n    return 1\n"
 
 @contextmanager
 def serving(*options: str, folder: Path) -> Iterator[tuple[Baton, IO[str]]]:
-    """A running `baton serve`, and its standard error stream; killed at the end."""
-    command = [*COMMAND, *options, "--port", "0"]
-    with ExitStack() as stack:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
-        stack.enter_context(process)
-        stack.callback(process.kill)
-        watchdog = threading.Timer(BOUND_S, process.kill)
-        watchdog.start()
-        stack.callback(watchdog.cancel)
-        baton = Baton(process)
-        stack.callback(baton.client.close)
-        if process.stderr is None:
-            raise AssertionError("the process has no pipes")
-        yield baton, process.stderr
+    """A running `baton serve`, and its standard error stream."""
+    with running(*options, stderr=subprocess.PIPE, folder=folder) as baton:
+        assert baton.process.stderr is not None
+        yield baton, baton.process.stderr
 
 
 def said(stream: IO[str], pattern: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from jsonschema_rs import validator_for
 
 from emulators.s3 import Bucket
-from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Approval, Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.workflows.workflow_tools import ALL
@@ -46,6 +46,23 @@ def is_of_schema(structure: Any) -> bool:
     assert twin is not None
     schemas: list[Any] = [twin.definition["outputSchema"], twin.definition_for_apps["outputSchema"]]
     return all(validator_for(schema).is_valid(structure) for schema in schemas)
+
+
+def test_the_message_of_a_pause_that_waits_for_an_approval_is_its_question(baton: Connect) -> None:
+    server = Server("s")
+
+    @server.tool(approval=Approval("payments", message="Pay {amount}?"))
+    def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    server.add_workflow(
+        Workflow(name="settle", description="pay", steps=[Step("pay", tool=pay, arguments={"amount": constant(5)})])
+    )
+    client = baton(server)
+    task_id = client.call_workflow("settle").task_id
+
+    pause = shown(client, task_id, "settle")["board"]["pause"]
+    assert (pause["type"], pause["step"], pause["message"]) == ("approvalRequired", "pay", "Pay 5?")
 
 
 def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Connect, era: Era) -> None:

@@ -223,7 +223,7 @@ def test_a_caller_with_all_scopes_costs_no_request_and_others_one_read_before_a_
 
 
 @pytest.mark.parametrize(
-    ("protocol", "unchecked"), [(TaskStore, {"get", "read_status"}), (JobStore, {"claim", "wake"})]
+    ("protocol", "unchecked"), [(TaskStore, {"get", "read_status"}), (JobStore, {"claim", "look", "wake"})]
 )
 def test_every_method_that_takes_a_tasks_id_is_checked(protocol: type, unchecked: set[str]) -> None:
     methods = inspect.getmembers(protocol, inspect.isfunction)

@@ -1,12 +1,14 @@
 """What a reply says that is not final: one next step that works, and nothing that is not so (docs/workflows.md)."""
 
-from typing import Any, cast
+import json
+import re
+from typing import Any, Literal, cast
 
 import pytest
 
-from mcp_baton import Argument, Server, Step, ToolError, Workflow, prompt_arg, step_output
+from mcp_baton import Approval, Argument, Server, Step, ToolError, Workflow, prompt_arg, step, step_output
 from mcp_baton.tasks.record import PAUSED
-from mcp_baton.testing import Client, Connect, Era, Run
+from mcp_baton.testing import Client, Connect, Era, Result, Run
 
 
 def broken_server(*, retryable: bool = False) -> Server:
@@ -172,3 +174,137 @@ def test_an_unreadable_resource_is_named_instead_of_its_tool(baton: Connect, era
     )
     assert "\n\n1. Read the resource shelf://3, then call lend with " in run.handoff
     assert (run.pause.resource, client.calls("lend")) == ("shelf://3", [])
+
+
+AMOUNT: dict[str, Any] = {"order_id": "A-17", "amount": 240.0}
+
+
+def guarded_server(*, task_ids: Literal["meta", "text"] = "text") -> Server:
+    """A refund that a person approves."""
+    server = Server("shop", task_ids=task_ids)
+
+    @server.tool
+    def fetch_order(order_id: str) -> dict[str, float]:
+        return {"total": 240.0}
+
+    @server.tool(approval=Approval("refunds", message="Refund {amount} EUR?", when=lambda amount, **_: amount > 100))
+    def refund(order_id: str, amount: float) -> str:
+        return f"refunded {amount}"
+
+    @server.tool
+    def send_mail(text: str) -> str:
+        return text
+
+    @server.workflow
+    def refund_order(order_id: str) -> None:
+        order = step(fetch_order)(order_id=order_id)
+        step(send_mail)(text=step(refund)(order_id=order_id, amount=order["total"]))
+
+    return server
+
+
+def suggested(text: str) -> tuple[str, dict[str, Any]]:
+    """The only call in a text."""
+    [(tool, arguments)] = re.findall(r"[Cc]all (\w+) with (\{.*\})", text)
+    return tool, json.loads(arguments)
+
+
+def follow(client: Client, text: str) -> Run:
+    return client.call_workflow(*suggested(text))
+
+
+def paused_by(client: Client, by: str) -> tuple[str, str]:
+    """A task that waits for a person, and the text of one of the replies that say so."""
+    if by == "prompt":
+        run = client.get_prompt("refund_order", {"order_id": "A-17"})
+        return run.task_id, run.handoff
+    run = client.call_workflow("refund_order", {"order_id": "A-17"})
+    if by == "show":
+        run = client.call_workflow("refund_order", {"task_id": run.task_id, "task_action": "show"})
+    return run.task_id, run.text
+
+
+@pytest.mark.parametrize("by", ["prompt", "run", "show"])
+def test_the_call_after_an_approval_completes_the_task(baton: Connect, era: Era, by: str) -> None:
+    client = baton(guarded_server(), era=era)
+    kim = client.as_owner("kim", scopes=["refunds"])
+    task, text = paused_by(client, by)
+
+    [approval] = kim.approvals()
+    for part in ('"Refund 240.0 EUR?"', "'refunds'", approval["expiresAt"], approval["approvalId"]):
+        assert part in text
+    assert "You cannot decide it. Tell the user" in text
+    early = follow(client, text)
+    assert (early.pause.approval_id, suggested(early.text)) == (approval["approvalId"], suggested(text))
+    kim.approve(approval["approvalId"])
+    assert follow(client, text).completed
+    assert client.task(task).status == "completed"
+
+
+@pytest.mark.parametrize("by", ["prompt", "run", "show", "continuation"])
+def test_the_call_after_a_denial_ends_the_task(baton: Connect, era: Era, by: str) -> None:
+    client = baton(guarded_server(), era=era)
+    kim = client.as_owner("kim", scopes=["refunds"])
+    task, _ = paused_by(client, "run")
+    kim.deny(kim.approvals()[0]["approvalId"], reason="It was never paid")
+    client.resume(task)
+    if by == "continuation":
+        refused = client.call_tool("refund", {**AMOUNT, "task_id": task})
+        assert "It was never paid" in refused.text
+        text = block_of(refused)
+    else:
+        again = {"prompt": client.resume, "run": lambda it: client.call_workflow("refund_order", task=it)}
+        action = {"task_id": task, "task_action": "show"}
+        run = again[by](task) if by in again else client.call_workflow("refund_order", action)
+        text = run.handoff
+        assert 'The reason: "It was never paid". Do not make the same call again. Tell the user.' in text
+
+    tool, arguments = suggested(text)
+    assert client.call_workflow("refund_order", task=task).next == [{"tool": tool, "arguments": arguments}]
+    follow(client, text)
+    assert client.task(task).status == "cancelled"
+
+
+def block_of(result: Result) -> str:
+    """The last text block, which says whether the call was run and recorded."""
+    return str(result.content[-1]["text"])
+
+
+def test_a_refused_continuation_is_made_again_after_the_approval(baton: Connect, era: Era) -> None:
+    client = baton(guarded_server(), era=era)
+    kim = client.as_owner("kim", scopes=["refunds"])
+    task, _ = paused_by(client, "run")
+    changed = {**AMOUNT, "amount": 200.0, "task_id": task}
+    refused = client.call_tool("refund", changed)
+
+    said = "After the approval, make the same call again."
+    structure: Any = refused.structured
+    assert str(refused.content[0]["text"]).endswith(said)
+    assert block_of(refused) == structure["baton_next"] == f"Nothing was run or recorded. {said}"
+    assert structure["approval"]["message"] == "Refund 200.0 EUR?"
+    kim.approve(structure["approval"]["approvalId"])
+    made = client.call_tool("refund", changed)
+    assert (made.recorded, made.text.splitlines()[0]) == (True, "refunded 200.0")
+    assert follow(client, block_of(made).replace("}: the server", "} the server")).completed
+
+
+def test_a_prompt_that_does_not_name_its_task_lists_the_calls_after_the_approval(baton: Connect, era: Era) -> None:
+    client = baton(guarded_server(task_ids="meta"), era=era)
+    kim = client.as_owner("kim", scopes=["refunds"])
+    run = client.get_prompt("refund_order", {"order_id": "A-17"})
+
+    assert '\n\nAfter the approval, make these tool calls:\n\n1. Call refund with {"order_id": "A-17", ' in run.handoff
+    kim.approve(run.pause.approval_id)
+    assert client.call_tool("refund", AMOUNT, task=run.task_id).recorded
+    assert "2. Call send_mail with" in run.handoff
+
+
+def test_a_task_that_waits_for_a_person_does_not_say_that_it_waits_for_the_model(baton: Connect, era: Era) -> None:
+    client = baton(guarded_server(), era=era)
+    task, shown = paused_by(client, "show")
+    listed = client.call_workflow("refund_order", {"task_action": "list"}).text
+    status = client.request("tasks/get", {"taskId": task})["statusMessage"]
+
+    assert shown.startswith("This task of refund_order waits for a person; 1 of 3 steps done. ")
+    assert "working, paused: waits for a person (approvalRequired) at step" in listed
+    assert status == "paused: waits for an approval of refunds"

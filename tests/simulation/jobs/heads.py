@@ -15,6 +15,7 @@ class Head:
         until_ms: When the claim ends, epoch milliseconds; 0 once it was given up.
         allowed: How often it may be begun.
         due_ms: From when on it may be dispatched again, epoch milliseconds.
+        listed_ms: From when on sweeps look at it, epoch milliseconds; `None` if it is not in the outbox.
     """
 
     status: str
@@ -26,6 +27,7 @@ class Head:
     due_ms: int
     asked: Mapping[str, Attribute]
     answers: Mapping[str, Attribute]
+    listed_ms: int | None
 
     @property
     def open(self) -> frozenset[str]:
@@ -43,6 +45,7 @@ def head_in(item: Item) -> Head:
         due_ms=int(item["due"]["N"]),
         asked=asked_in(item),
         answers=item["answers"]["M"],
+        listed_ms=int(item["listed_at"]["S"].partition("#")[0]) if "listed_in" in item else None,
     )
 
 

@@ -7,7 +7,9 @@ run, nothing was. 9. A tool is begun as often as it may be, one that is not idem
 10. Once faults stop, one poll that comes when the job is due and its claim is over ends it, or lets it ask. 12. A job
 is dispatched again only when it is due and nobody holds it, and is given up only when its attempts are used up. 13. A
 question stays as it was asked, and an answer as it was given; a task waits for its client while a question is open, and
-no longer.
+no longer. 20. A job that works is in the outbox, and sweeps look at it from when it is due, or earlier; a
+job that has ended or waits for its client is not. Once faults stop, a clock is enough: a job ends, or asks, within two
+minutes of the poll that would have made it do so.
 """
 
 import re
@@ -47,6 +49,7 @@ class JobJudge(Judge):
     def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
         assert change.after is not None
         after = head_in(change.after)
+        self._check_outbox(after, is_over=int(change.after["expires_at"]["N"]) * 1000 <= now_ms)
         if change.before is None:
             self.world.created(self.task_id)
             return
@@ -67,6 +70,12 @@ class JobJudge(Judge):
             self._check_end(process, change.after, after)
         elif after.status != before.status and after.status == "input_required":
             self.jobs.asked()
+
+    def _check_outbox(self, after: Head, *, is_over: bool) -> None:
+        if (after.listed_ms is not None) is not (after.status == "working") and not is_over:
+            self.wrong(20, f"the job is {after.status}, and in the outbox: {after.listed_ms is not None}")
+        if after.listed_ms is not None and after.listed_ms > after.due_ms:
+            self.wrong(20, f"sweeps look at the job {after.listed_ms - after.due_ms} ms after it is due")
 
     def _begins(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
         self.started[process.name] = after.holder, len(before.answers)
@@ -173,8 +182,9 @@ class JobJudge(Judge):
         return True
 
     def stopped(self, process: Process) -> None:
-        """Lambda stopped a process that had no time left. A worker's tool may take longer than there is."""
-        if process.kind != "work":
+        """Lambda stopped a process that had no time left. A worker's tool may take longer than there is, and nobody
+        waits for a sweep."""
+        if process.kind not in {"work", "sweep"}:
             super().stopped(process)
 
     def answered(self, process: Process) -> None:

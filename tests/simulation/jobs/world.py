@@ -16,7 +16,7 @@ from tests.simulation.client import Sent
 from tests.simulation.faults import Fault
 from tests.simulation.heads import TERMINAL, status_of
 from tests.simulation.invocations import Ask, invoke
-from tests.simulation.jobs.heads import asked_in, head_in
+from tests.simulation.jobs.heads import Head, asked_in, head_in
 from tests.simulation.jobs.judge import JobJudge
 from tests.simulation.jobs.tools import PLANS, JobPlan, job_server
 from tests.simulation.journal import Process
@@ -50,6 +50,12 @@ POLLS_AFTER_MS = (-1_000, 1, 1, 5, 100, 500, 1_000, 3_000)
 SLOW_S = (1.1, 3.0, 3.0)
 FREEZES_S = (45.1, 45.5, 46.0, 46.5, 60.0)
 MOST_ROUNDS = 8
+MINUTE_MS = 60_000
+MOST_LATE_MS = 120_000
+"""How much later than a poll a clock may be that works."""
+
+SWEEPS = (0, 0, 3, 10)
+SWEEP_DELAYS_MS = (0, 0, 0, 5, 5_000, 58_000, 61_000, 130_000)
 AGAIN_AFTER_S = (60.0, 120.0)
 """How long Lambda waits before it delivers an event again whose invocation failed."""
 
@@ -84,6 +90,11 @@ class JobWorld(World):
         self._others = rng.randrange(16)
         self._answering = rng.randrange(9)
         self._impatient = rng.choice((0, 2, 4))
+        # Draws of its own: seeds whose clock stands still are what they were before there were sweeps.
+        self._clock = Random(f"clock {seed}")
+        self._sweeps = self._clock.choice(SWEEPS)
+        self._sweep_lost, self._sweep_doubled = self._clock.choice((0.0, 0.3, 0.7)), self._clock.choice((0.0, 0.3))
+        self._is_polled = self._clock.random() < 0.5
 
     def _judge(self, *, strict: bool) -> JobJudge:
         return JobJudge(self, strict=strict)
@@ -112,6 +123,7 @@ class JobWorld(World):
     def run(self) -> None:
         """Run it to its end, and then see that it ends without faults."""
         self._invoke(Ask("start"))
+        self._let_clock_run()
         self.scheduler.run()
         self.weather.over = True
         self.judge.settled()
@@ -121,6 +133,36 @@ class JobWorld(World):
                 return
             self._look_after(item)
         self.judge.wrong(10, "the job does not end")
+
+    def _let_clock_run(self) -> None:
+        """Sweeps come each minute, some of them late, at the same time, twice, or not at all."""
+        first_ms = self._clock.randrange(MINUTE_MS)
+        for minute in range(self._sweeps):
+            if self._clock.random() < self._sweep_lost:
+                self.struck.add("a sweep was lost")
+                continue
+            times = 1 + (self._clock.random() < self._sweep_doubled)
+            self.struck.add(("a sweep came", "a sweep came twice")[times - 1])
+            for _ in range(times):
+                self._invoke(Ask("sweep"), first_ms + minute * MINUTE_MS + self._clock.choice(SWEEP_DELAYS_MS))
+
+    def _sweep_until(self, head: Head, poll_ms: float) -> None:
+        """Let the clock run, without faults and without a poll, until it has done what the job needs.
+
+        Args:
+            poll_ms: When a poll would have done it.
+        """
+        next_ms = self.scheduler.now_ms + self._clock.randrange(MINUTE_MS)
+        while (item := self.judge.head) is not None and _needs_again(head, item):
+            if int(item["expires_at"]["N"]) * 1000 <= self.scheduler.now_ms:
+                return
+            if next_ms > poll_ms + MOST_LATE_MS:
+                self.judge.wrong(20, f"the clock does nothing for {head}")
+                return
+            self.scheduler.now_ms = max(self.scheduler.now_ms, next_ms)
+            self._invoke(Ask("sweep", last=True))
+            self.scheduler.run()
+            next_ms += MINUTE_MS
 
     def _look_after(self, item: dict[str, Any]) -> None:
         """Do what a client does that wants its result: answer, and poll. A worker that comes then does its work."""
@@ -132,8 +174,14 @@ class JobWorld(World):
                 self.judge.wrong(10, f"the claim of a worker that has ended lives for {head.until_ms - now_ms:.0f} ms")
             if head.due_ms - now_ms > LONGEST_DISPATCH_MS + self.fast_ms:
                 self.judge.wrong(10, f"the job is due in {head.due_ms - now_ms:.0f} ms")
-            self.scheduler.now_ms = max(now_ms, head.until_ms + 1, head.due_ms + 1)
-            self._invoke(Ask("poll", last=True))
+            is_used_up = head.started >= head.allowed
+            poll_ms = max(now_ms, head.until_ms + 1, 0 if is_used_up else head.due_ms + 1)
+            if self._is_polled:
+                self.scheduler.now_ms = max(poll_ms, head.due_ms + 1)
+                self._invoke(Ask("poll", last=True))
+            else:
+                self.struck.add("only the clock looked after a job")
+                self._sweep_until(head, poll_ms)
         self.scheduler.run()
         after, expires_ms = self.judge.head, int(item["expires_at"]["N"]) * 1000
         if after is None or expires_ms <= self.scheduler.now_ms:
@@ -159,7 +207,7 @@ class JobWorld(World):
     def sending(self, operation: str, partition: str) -> Sent:
         """A request begins. A poll may be slow, and what it has read is then old."""
         sent = super().sending(operation, partition)
-        polls = operation == "UpdateItem" and sent.process.kind == "poll"
+        polls = operation == "UpdateItem" and sent.process.kind in {"poll", "sweep"}
         if polls and not self.weather.over and self.rng.random() < self.slow:
             self.struck.add("a poll was slow")
             self.sleep(self.rng.choice(SLOW_S))
@@ -209,6 +257,12 @@ class JobWorld(World):
             self.note(actor, "stands still until its claim has run out")
             self.stall(actor, self.rng.choice(FREEZES_S))
         super()._takes_time(actor)
+
+
+def _needs_again(head: Head, now: dict[str, Any]) -> bool:
+    """Whether nothing has become of a job since then."""
+    after = head_in(now)
+    return (after.status, after.dispatches, after.started) == (head.status, head.dispatches, head.started)
 
 
 @dataclass(slots=True)

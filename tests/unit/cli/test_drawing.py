@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from mcp_baton import Argument, Retry, Step, Workflow, constant, item, prompt_arg, step_output, task_variable
-from mcp_baton.cli.workflow_graph import Graph, StepNode, graph_of, mermaid, to_json
+from mcp_baton.cli.workflow_graph import Graph, StepNode, graph_of, mermaid
 
 SVG = "{http://www.w3.org/2000/svg}"
 REQUIRED = {"fetch": ("order_id",), "refund": ("order_id", "amount", "approved_by"), "mail": ("to",)}
@@ -110,7 +111,7 @@ def test_the_notes_describe_how_the_workflow_runs(changes: dict[str, Any], notes
 
 
 def test_as_json_a_graph_has_nodes_edges_and_steps_in_order() -> None:
-    made: Any = to_json(graph())
+    made: Any = to_builtins(graph())
 
     arguments = [f"argument:{name}" for name in ("order_id", "amount", "lang", "pin")]
     assert [node["id"] for node in made["nodes"]][:5] == [*arguments, "variable:desk"]

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from mcp_baton.cli.options import Way, WhereError
+from mcp_baton.cli.options import Way
 from mcp_baton.cli.remote.connection import access_of
-from mcp_baton.cli.remote.profiles import Access, ProfileError, profile, profiles_file, secret
+from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
+from mcp_baton.exceptions import BatonError
 
 URL = "https://api.example.com/mcp"
+SHOP = f'[shop]\nurl = "{URL}"\n'
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def test_a_profile_has_a_url_and_credentials(file: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("SHOP_KEY", "k-1")
     print_token = f"{sys.executable} -c \\\"print('t-1')\\\""
     file.write_text(
-        f'[shop]\nurl = "{URL}"\napi_key = "env:SHOP_KEY"\nheaders = {{X-Tenant = "blue"}}\n'
+        f'{SHOP}api_key = "env:SHOP_KEY"\nheaders = {{X-Tenant = "blue"}}\n'
         f'[books]\nurl = "{URL}"\ntoken = {{command = "{print_token}"}}\n'
         f'[list]\nurl = "{URL}"\ntoken = {{command = ["{sys.executable}", "-c", "print(1)"]}}\n'
         f'[inside]\nurl = "{URL}"\nauth = "aws"\nregion = "eu-west-1"\naws_profile = "work"\n'
@@ -57,17 +59,17 @@ def test_a_profile_has_a_url_and_credentials(file: Path, monkeypatch: pytest.Mon
         ("shop = 1", "profile 'shop' is not a table"),
         ("[shop]", "'url' must be the server's URL"),
         ('[shop]\nurl = "api.example.com"', "'url' must be the server's URL"),
-        (f'[shop]\nurl = "{URL}"\napikey = "s3cret"', "unknown field `apikey`. The fields are url, api_key, token"),
-        (f'[shop]\nurl = "{URL}"\nauth = "iam"', "at `$.auth`"),
-        (f'[shop]\nurl = "{URL}"\nregion = 1', "Expected `str | null`, got `int` - at `$.region`"),
-        (f'[shop]\nurl = "{URL}"\nheaders = {{a = 1}}', "at `$.headers"),
-        (f'[shop]\nurl = "{URL}"\napi_key = "env:NO_SUCH"', "the variable NO_SUCH, which is not set"),
-        (f'[shop]\nurl = "{URL}"\ntoken = {{file = "s3cret"}}', "'token' must be a string"),
+        (f'{SHOP}apikey = "s3cret"', "unknown field `apikey`. The fields are url, api_key, token"),
+        (f'{SHOP}auth = "iam"', "at `$.auth`"),
+        (f"{SHOP}region = 1", "Expected `str | null`, got `int` - at `$.region`"),
+        (f"{SHOP}headers = {{a = 1}}", "at `$.headers"),
+        (f'{SHOP}api_key = "env:NO_SUCH"', "the variable NO_SUCH, which is not set"),
+        (f'{SHOP}token = {{file = "s3cret"}}', "'token' must be a string"),
         (
-            f'[shop]\nurl = "{URL}"\ntoken = {{command = "no-such-command s3cret"}}',
+            f'{SHOP}token = {{command = "no-such-command s3cret"}}',
             "the command 'no-such-command' failed",
         ),
-        (f'[shop]\nurl = "{URL}"\ntoken = {{command = "true s3cret"}}', "the command 'true' printed nothing"),
+        (f'{SHOP}token = {{command = "true s3cret"}}', "the command 'true' printed nothing"),
         ('[shop]\nurl = "s3cret', "cannot be read"),
     ],
 )
@@ -75,7 +77,7 @@ def test_an_invalid_profile_is_named_with_the_remedy_and_without_its_secrets(
     file: Path, text: str, complaint: str
 ) -> None:
     file.write_text(text)
-    with pytest.raises(ProfileError) as raised:
+    with pytest.raises(BatonError) as raised:
         profile("shop", file)
     assert complaint in str(raised.value)
     assert "s3cret" not in str(raised.value)
@@ -101,7 +103,7 @@ def test_a_command_is_run_only_from_a_file_that_others_cannot_write(
     file.chmod(mode)
     monkeypatch.chdir(tmp_path)
     if refused:
-        with pytest.raises(ProfileError, match=f"others can write it: run chmod go-w {file}"):
+        with pytest.raises(BatonError, match=f"others can write it: run chmod go-w {file}"):
             profile("shop", file)
     else:
         assert profile("shop", file).token == "1"
@@ -109,14 +111,14 @@ def test_a_command_is_run_only_from_a_file_that_others_cannot_write(
 
 
 def test_others_may_write_a_file_without_a_command(file: Path) -> None:
-    file.write_text(f'[shop]\nurl = "{URL}"\ntoken = "t"\n')
+    file.write_text(f'{SHOP}token = "t"\n')
     file.chmod(0o666)
     assert profile("shop", file).token == "t"
 
 
 def test_the_output_of_a_failing_command_is_not_shown() -> None:
     command = {"command": [sys.executable, "-c", "print('s3cret'); raise SystemExit(1)"]}
-    with pytest.raises(ProfileError) as raised:
+    with pytest.raises(BatonError) as raised:
         secret(command, "token")
     assert "s3cret" not in str(raised.value)
     assert raised.value.__suppress_context__
@@ -129,7 +131,7 @@ def test_the_repr_does_not_contain_secrets() -> None:
 
 def test_options_replace_the_fields_of_a_profile(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "k-2")
-    file.write_text(f'[shop]\nurl = "{URL}"\napi_key = "k-1"\nheaders = {{A = "1", B = "1"}}\n')
+    file.write_text(f'{SHOP}api_key = "k-1"\nheaders = {{A = "1", B = "1"}}\n')
     way = Way("shop", api_key="env:KEY", header=["B: 2", "C:3"])
     assert access_of(way) == Access(URL, api_key="k-2", headers={"A": "1", "B": "2", "C": "3"})
 
@@ -144,7 +146,7 @@ def test_options_replace_the_fields_of_a_profile(file: Path, monkeypatch: pytest
     ],
 )
 def test_invalid_options_are_refused(way: Way, complaint: str) -> None:
-    with pytest.raises((WhereError, ProfileError)) as raised:
+    with pytest.raises(BatonError) as raised:
         access_of(way)
     assert complaint in str(raised.value)
     assert "s3cret" not in str(raised.value)

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from typing import Any, override
 
-import httpx
 import pytest
 
 from mcp_baton import Server
@@ -16,46 +15,6 @@ from mcp_baton.cli.remote.printing import call_line, plain
 from mcp_baton.testing import Client, connect
 
 URL = "https://api.example.com/mcp"
-
-
-@pytest.mark.parametrize(
-    ("answer", "code", "complaint"),
-    [
-        (httpx.Response(401, json={"message": "Unauthorized"}), 4, f"{URL} answered 401 (Unauthorized)"),
-        (httpx.Response(403, json={"Message": "no"}), 4, f"{URL} answered 403 (no)"),
-        (httpx.Response(404, text="<html>"), 4, f"there is no MCP endpoint at {URL}"),
-        (
-            httpx.Response(502, json={"message": "bad gateway"}),
-            4,
-            "not an MCP endpoint: it answered 502 (bad gateway)",
-        ),
-        (httpx.Response(200, text="hello"), 4, "is not an MCP endpoint: it answered 200"),
-        (httpx.Response(200, json={"jsonrpc": "2.0", "id": 1}), 4, "is incomplete"),
-        (
-            httpx.Response(200, text=": keep-alive\n\n", headers={"content-type": "text/event-stream"}),
-            4,
-            "is incomplete",
-        ),
-        (
-            httpx.Response(500, json={"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "down"}}),
-            1,
-            "the server rejected the request: down (-32603)",
-        ),
-    ],
-)
-def test_the_exit_code_and_the_message_depend_on_the_answer(
-    answer: httpx.Response,
-    code: int,
-    complaint: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    made, sent = httpx.Client, httpx.MockTransport(lambda _: answer)
-    monkeypatch.setattr(httpx, "Client", lambda **options: made(**options, transport=sent))
-    assert main(["tasks", URL, "--api-key", "s3cret"]) == code
-    captured = capsys.readouterr()
-    assert complaint in captured.err
-    assert "s3cret" not in captured.err + captured.out
 
 
 def test_without_httpx_the_command_names_the_package(

@@ -10,7 +10,8 @@ from botocore.credentials import Credentials
 
 from mcp_baton.cli.remote.errors import Denied
 from mcp_baton.cli.remote.http import HttpTransport, SigV4, signer
-from mcp_baton.cli.remote.profiles import Access, ProfileError
+from mcp_baton.cli.remote.profiles import Access
+from mcp_baton.exceptions import BatonError
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI", "session-token"
 API = "https://a1b2.execute-api.eu-central-1.amazonaws.com/prod/mcp"
@@ -39,8 +40,7 @@ def sent(access: Access, monkeypatch: pytest.MonkeyPatch) -> httpx.Request:
 
     made = httpx.Client
     monkeypatch.setattr(httpx, "Client", lambda **options: made(**options, transport=httpx.MockTransport(answer)))
-    transport = HttpTransport(access)
-    assert list(transport.send(MESSAGE, {"Mcp-Method": "tools/list"})) == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
+    HttpTransport(access).send(MESSAGE, {"Mcp-Method": "tools/list"}, bool)
     return found[0]
 
 
@@ -85,9 +85,9 @@ def test_a_key_or_token_is_sent_as_its_header(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("credentials")
 def test_a_missing_region_or_profile_is_named() -> None:
-    with pytest.raises(ProfileError, match="the region to sign requests for is not known"):
+    with pytest.raises(BatonError, match="the region to sign requests for is not known"):
         signer(Access("https://mcp.example.com/mcp", auth="aws"))
-    with pytest.raises(ProfileError, match="no-such"):
+    with pytest.raises(BatonError, match="no-such"):
         signer(Access(API, auth="aws", aws_profile="no-such"))
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.exceptions import SettingsError
-from mcp_baton.local.data_file import VERSION, DataFile, DataFileError
+from mcp_baton.exceptions import BatonError, SettingsError
+from mcp_baton.local.data_file import VERSION, DataFile
 from mcp_baton.local.serve import Database, open_database
 
 KEY: dict[str, Any] = {"pk": {"S": "OWNER#a"}, "sk": {"S": "TASK#1"}}
@@ -104,7 +104,7 @@ def test_a_killed_process_loses_no_answered_write(tmp_path: Path) -> None:
 
 def test_a_second_process_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
-    with closing(DataFile(path)), pytest.raises(DataFileError, match="another process uses the file: end it"):
+    with closing(DataFile(path)), pytest.raises(BatonError, match="another process uses the file: end it"):
         DataFile(path)
     assert tasks_in(path) == []
 
@@ -148,7 +148,7 @@ def test_an_unusable_file_is_refused_and_not_changed(tmp_path: Path, make: Any, 
     path = tmp_path / "tasks.db"
     make(path)
     before = path.read_bytes()
-    with pytest.raises(DataFileError, match=why):
+    with pytest.raises(BatonError, match=why):
         opened(path)
     assert path.read_bytes() == before
 
@@ -175,9 +175,9 @@ def test_only_this_user_can_read_the_file_and_its_journals(tmp_path: Path, monke
 
 
 def test_a_path_that_cannot_be_a_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataFileError, match="it is a folder"):
+    with pytest.raises(BatonError, match="it is a folder"):
         DataFile(tmp_path)
-    with pytest.raises(DataFileError, match="no folder"):
+    with pytest.raises(BatonError, match="no folder"):
         DataFile(tmp_path / "absent" / "tasks.db")
 
 
@@ -200,32 +200,35 @@ def full_disk(most_bytes: int) -> Iterator[None]:
 LARGE = {"S": "x" * 300_000}
 
 
-@pytest.mark.parametrize("operation", ["put_item", "update_item", "delete_item", "new item"])
+LARGE_UPDATE = {"UpdateExpression": "SET added=:a", "ExpressionAttributeValues": {":a": LARGE}}
+OTHER = {**KEY, "sk": {"S": "TASK#0"}}
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters"),
+    [
+        ("put_item", {"Item": {**KEY, "added": LARGE}}),
+        ("put_item", {"Item": {**OTHER, "added": LARGE}}),
+        ("update_item", {"Key": KEY, **LARGE_UPDATE}),
+        ("delete_item", {"Key": KEY}),
+    ],
+)
 def test_on_a_full_disk_writes_fail_without_changes_and_reads_work(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, operation: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, operation: str, parameters: dict[str, Any]
 ) -> None:
     path = tmp_path / "tasks.db"
     database = opened(path)
     client: Any = database.client
     client.put_item(TableName="baton", Item={**KEY, **VALUES})
     before = item(database)
-    other = {**KEY, "sk": {"S": "TASK#0"}}
-    writes: dict[str, Any] = {
-        "put_item": lambda: client.put_item(TableName="baton", Item={**KEY, "added": LARGE}),
-        "new item": lambda: client.put_item(TableName="baton", Item={**other, "added": LARGE}),
-        "update_item": lambda: client.update_item(
-            TableName="baton", Key=KEY, UpdateExpression="SET added=:a", ExpressionAttributeValues={":a": LARGE}
-        ),
-        "delete_item": lambda: client.delete_item(TableName="baton", Key=KEY),
-    }
 
     with full_disk(4096):
         for _ in range(2):
             with pytest.raises(client.exceptions.InternalServerError, match="the data file cannot be written"):
-                writes[operation]()
+                getattr(client, operation)(TableName="baton", **parameters)
             assert item(database) == before
             assert client.get_item(TableName="baton", Key=KEY)["Item"] == {**KEY, **VALUES}
-            assert "Item" not in client.get_item(TableName="baton", Key=other)
+            assert "Item" not in client.get_item(TableName="baton", Key=OTHER)
     assert "cannot keep what is written" in caplog.text
 
     client.put_item(TableName="baton", Item={**KEY, "sk": {"S": "TASK#2"}})

@@ -12,7 +12,7 @@ import pytest
 
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.loader import LoadError, load
-from mcp_baton.local.reload import GOES_ON, Served, in_brief
+from mcp_baton.local.reload import GOES_ON, Served, Watcher, in_brief
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +104,25 @@ def test_a_new_file_lets_a_missing_import_succeed(project: Project) -> None:
     assert project.served.look() is False
     later = project.write("reload_later", "number = 4")
     assert (project.served.look([later]), project.number) == (True, 4)
+
+
+def test_a_file_that_changes_while_it_is_loaded_is_loaded_again(project: Project) -> None:
+    change = "file.write_text('number = 3'), os.utime(file, ns=(time.time_ns(),) * 2)"
+    imports = "import os, time\nfrom pathlib import Path\nfrom reload_numbers import number\nnumbers = [number]"
+    project.write(
+        "reload_app", f"{imports}\nfile = Path(__file__).with_name('reload_numbers.py')\nif number == 1: {change}"
+    )
+    assert (project.served.look(), project.number) == (True, 1)
+    assert (project.served.look(), project.number) == (True, 3)
+    assert project.served.look() is False
+
+
+def test_files_are_checked_without_a_notification(tmp_path: Path) -> None:
+    """A loaded file may be outside the watched folder, or may change before the folder is watched."""
+    looked = threading.Event()
+    watcher = Watcher(tmp_path, lambda noticed: None if noticed else looked.set())
+    assert looked.wait(60)
+    watcher.stop()
 
 
 def test_a_running_request_ends_with_its_code(project: Project) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import sys
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -111,6 +112,8 @@ def test_other_requests_are_logged_with_their_outcome(served: Served) -> None:
     assert served.shown() == ("tools/list", "", Status.DONE, "4 tools")
     served.call("prompts/list")
     assert served.last.words == "1 prompt"
+    served.call("resources/templates/list")
+    assert served.last.words == "0 templates"
     served.call("tools/call", name="fetch", arguments={"order": "B"})
     assert served.shown() == ("tools/call", "fetch", Status.DONE, "done")
     served.call("tools/call", name="broken", arguments={})
@@ -146,6 +149,9 @@ def test_a_ping_is_logged_at_the_debug_level_only(served: Served, caplog: pytest
         ({"_meta": {"task_status": "completed"}}, (Status.DONE, "completed")),
         ({"_meta": {"task_status": "completed", "persisted": False}}, (Status.FAILED, "completed; not saved")),
         ({"_meta": {"recorded": "unknown", "record_error": "lost"}}, (Status.FAILED, "may not be recorded: lost")),
+        # A client may complete a task with any result.
+        ({"isError": True, "content": ["text"]}, (Status.FAILED, "failed")),
+        ({"_meta": {"task_status": []}}, (Status.DONE, "?")),
     ],
 )
 def test_the_outcome_is_read_from_the_result(result: dict[str, Any], shown: tuple[Status, str]) -> None:
@@ -193,6 +199,16 @@ def test_causes_also_keep_the_users_frames(tmp_path: Path) -> None:
     assert "direct cause" in trace
     assert trace.count("tools.py") == 1
     assert trace.count("left out") == 1
+
+
+def test_a_chain_of_causes_may_be_longer_than_the_recursion_limit() -> None:
+    error = ValueError("0")
+    for number in range(1, sys.getrecursionlimit() + 100):
+        try:
+            raise ValueError(str(number)) from error
+        except ValueError as caught:
+            error = caught
+    assert own_frames(error).endswith(f"ValueError: {number}")
 
 
 def record(error: Exception | None = None, **extra: object) -> logging.LogRecord:

@@ -187,7 +187,7 @@ def test_a_tool_that_hangs_is_abandoned_at_the_time_limit() -> None:
 
     @server.tool
     def hang() -> None:
-        end.wait()
+        end.wait(60)
 
     server.add_workflow(Workflow(name="flow", description="hang", steps=[Step("one", tool="hang")]))
     with connect(server, settings=Settings(write_reserve_ms=1_000)) as client:
@@ -218,15 +218,6 @@ def test_a_failure_without_times_lasts_until_it_is_stopped(
         assert (error if isinstance(error, str) else type(error).__name__) in caplog.text
     client.store.fails("GetItem", times=0)
     assert client.task(task_id).status == "working"
-
-
-def test_a_resume_makes_no_requests_of_a_new_run(client: Client) -> None:
-    task_id = client.get_prompt("refund_order", ORDER).task_id
-    client.store.fails("GetItem", times=None)
-    assert client.resume(task_id).steps["fetch"] == "completed"
-    client.store.fails("UpdateItem", times=1)
-    with pytest.raises(JsonRpcError, match="nothing was run"):
-        client.resume(task_id)
 
 
 def test_an_unknown_operation_is_refused(orders: Server) -> None:

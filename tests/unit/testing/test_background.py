@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from mcp_baton import Context, Server, ToolError
+from mcp_baton.settings import Settings
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Killed, Unanswered, aconnect, connect
 from tests.unit.testing.conftest import BOTH_ERAS
 
@@ -222,3 +223,64 @@ def test_tasks_are_followed_in_asynchronous_tests(server: Server) -> None:
             assert (await client.call_tool("archive", {"year": 2024})).value == "archived 2024"
 
     asyncio.run(talk())
+
+
+# The clock
+
+DAY_S = 86_400
+
+
+def test_a_task_whose_event_was_lost_goes_on_by_the_clock_in_the_minute_in_which_it_is_due(
+    baton: Connect, server: Server
+) -> None:
+    client = baton(server)
+    client.dispatch_fails()
+    task = client.start_task("report", {"year": 2025})
+    client.clock.advance(29)
+    assert client.worker_runs == []
+    client.clock.advance(2 * DAY_S)  # the task lives for an hour
+    assert [(run.event.task_id, run.outcome) for run in client.worker_runs] == [(task.task_id, "completed")]
+
+
+def test_a_task_whose_worker_was_killed_goes_on_by_the_clock(baton: Connect, server: Server) -> None:
+    client = baton(server)
+    with client.killed_after("report"):
+        client.start_task("report", {"year": 2025})
+    client.waiting_events.clear()
+    client.clock.advance(200)
+    assert [run.outcome for run in client.worker_runs] == ["killed", "completed"]
+
+
+def test_a_task_that_is_refused_again_and_again_is_sent_later_and_later(baton: Connect, server: Server) -> None:
+    client = baton(server)
+    client.dispatch_fails(times=3)
+    client.start_task("report", {"year": 2025})
+    client.clock.advance(30 + 60 + 110)
+    assert client.worker_runs == []
+    client.clock.advance(180)
+    assert [run.event.dispatch for run in client.worker_runs] == [4]
+
+
+def test_the_clock_leaves_a_task_alone_while_its_worker_runs(baton: Connect, server: Server) -> None:
+    client = baton(server)
+    client.during("report", lambda: client.clock.advance(200))
+    assert client.call_tool("report", {"year": 2025}).value == REPORT
+    assert [run.event.dispatch for run in client.worker_runs] == [1]
+
+
+def test_the_clock_can_be_turned_off(baton: Connect, server: Server) -> None:
+    client = baton(server, settings=Settings(sweep=False))
+    client.dispatch_fails()
+    task = client.start_task("report", {"year": 2025})
+    client.clock.advance(200)
+    assert client.worker_runs == []
+    assert task.wait().status == "completed"
+
+
+def test_a_test_can_sweep_by_hand(client: Client) -> None:
+    client.start_task("report", {"year": 2025})
+    client.waiting_events.clear()
+    client.clock.advance(31)
+    assert client.waiting_events == []
+    client.sweep()
+    assert [event.dispatch for event in client.waiting_events] == [2]

@@ -30,7 +30,7 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.testing.connecting import TABLE
+from mcp_baton.testing.store import TABLE
 from mcp_baton.workflow.continuation import ContinuationCall, continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.engine import Engine

@@ -70,15 +70,22 @@ def test_a_pulse_renews_every_fifteen_seconds() -> None:
     assert waits == [15.0, 10.0, 15.0, 1.0, 15.0]
 
 
-def test_the_first_pulse_of_a_step_uses_the_time_of_its_check() -> None:
+def test_a_pulse_says_when_the_next_renewal_is_due() -> None:
     store, hold = held()
     store.ms = 1_000
     assert isinstance(hold.begin(), Began)
     waits = []
     for store.ms in (1_001, 5_000, 16_000):
         waits.append(hold.pulse())
-    assert waits == [14.0, 10.0, 15.0]
+    assert waits == [13.999, 10.0, 15.0]
     assert store.asked == ["renew to 61000"]
+
+
+def test_a_tool_does_not_start_if_the_claim_has_ended_since_the_step_began() -> None:
+    store, hold = held()
+    assert isinstance(hold.begin(), Began)
+    store.fails, store.ms = StoreUnavailable("no answer"), LEASE_MS + 1  # the requests of a guard took so long
+    assert hold.pulse() == math.inf
 
 
 def test_a_claim_that_ends_with_the_function_is_not_renewed() -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from mcp_baton.cli.approvals import approvals, approve, deny
 from mcp_baton.cli.call import call
 from mcp_baton.cli.check import check
 from mcp_baton.cli.dynamodb import dynamodb
@@ -37,23 +38,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS = (
-    new,
-    upgrade,
-    serve,
-    check,
-    graph,
-    run,
-    call,
-    tasks,
-    show,
-    resume,
-    complete,
-    cancel,
-    install,
-    dynamodb,
-    redrive,
-)
+_TASK_COMMANDS = (run, call, tasks, show, resume, complete, cancel, approvals, approve, deny)
+COMMANDS = (new, upgrade, serve, check, graph, *_TASK_COMMANDS, install, dynamodb, redrive)
 for command in COMMANDS:
     app.command()(command)
 
@@ -91,7 +77,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _usage_error(error: typer.TyperException) -> int:
-    """Print the problem with the arguments. Return the exit code."""
     if isinstance(error, typer.BadParameter):
         # Typer prepends the kind of Python's exception to the message about an option with choices.
         error.message = error.message.removeprefix("Value error, ")

@@ -1,6 +1,6 @@
 """`baton graph`: a diagram of a workflow (docs/commands.md, Draw a workflow)."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,9 @@ def graph(
     as_json: Annotated[bool, typer.Option("--json", help="Print the nodes and edges as JSON.")] = False,
 ) -> int:
     """Draw the data flow of a workflow and where it may pause."""
-    from mcp_baton.cli.workflow_graph import graph_of, mermaid, to_json
+    from msgspec import to_builtins
+
+    from mcp_baton.cli.workflow_graph import graph_of, mermaid
     from mcp_baton.local.clean_text import print_json
     from mcp_baton.local.loader import load
     from mcp_baton.server.server import Server
@@ -28,17 +30,16 @@ def graph(
     server = load(target, Server)
     server.check()
     chosen = _chosen(server, workflow)
-    required = {name: _required(server, name) for name in server.tools}
+    required: dict[str, Any] = {name: tool.input_schema.get("required", ()) for name, tool in server.tools.items()}
     made = graph_of(chosen, required, {name: tool.sets for name, tool in server.tools.items()})
     if as_json:
-        print_json(to_json(made))
+        print_json(to_builtins(made))
     else:
         typer.echo(mermaid(made), nl=False)
     return 0
 
 
 def _chosen(server: "Server", name: str | None) -> "Workflow":
-    """Return the workflow with this name, or the only one."""
     from mcp_baton.cli.remote.arguments import unknown
     from mcp_baton.exceptions import BatonError
 
@@ -50,9 +51,3 @@ def _chosen(server: "Server", name: str | None) -> "Workflow":
     if name is not None and name not in names:
         raise unknown("workflow", name, names)
     return server.workflows[name or names[0]]
-
-
-def _required(server: "Server", tool: str) -> tuple[str, ...]:
-    """Return the required parameters of a tool."""
-    found = server.tools[tool].input_schema.get("required", [])
-    return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()

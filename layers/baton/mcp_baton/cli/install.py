@@ -186,7 +186,6 @@ class Entry:
 
     @property
     def private(self) -> bool:
-        """Whether it contains a secret."""
         return "env" in self.server
 
     def to_json(self) -> dict[str, Any]:

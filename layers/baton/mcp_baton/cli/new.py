@@ -63,7 +63,6 @@ def new(
 
 
 def _answer(question: str, given: str | None, suggested: str, yes: bool) -> str:
-    """Return the value of an option, or the user's answer."""
     if given is not None or yes:
         return suggested if given is None else given
     try:
@@ -145,7 +144,6 @@ def generated(answers: Answers, version: str) -> dict[str, bytes]:
 
 
 def upgradable(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files that upgrades update."""
     return {path: content for path, content in files.items() if path not in GIVEN_ONCE}
 
 
@@ -178,7 +176,6 @@ def check_folder(project: Path) -> None:
 
 
 def make(project: Path, answers: Answers, version: str, wheel: Path | None) -> None:
-    """Write a new project."""
     files = generated(answers, version)
     try:
         for path, content in files.items():

@@ -76,10 +76,6 @@ def delays_as_text(text: str) -> str:
 _HOST: Final = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|\[[0-9a-fA-F:]+\]):\d+(?:/.*)?")
 
 
-class WhereError(BatonError):
-    """The server's address or the options beside it cannot be used. The message gives the reason and the remedy."""
-
-
 @dataclass(frozen=True, slots=True)
 class Way:
     """The way to a server, or to the table of its tasks: WHERE and the options beside it."""
@@ -102,16 +98,16 @@ class Way:
     def check_target(self) -> None:
         """Refuse options for URLs beside a file or a module, and a URL without a scheme."""
         if self.api_key or self.token or self.aws or self.header:
-            raise WhereError(
+            raise BatonError(
                 f"{self.where} is served in this process: --api-key, --token, --aws and --header are for URLs"
             )
         if _HOST.fullmatch(self.where or ""):
-            raise WhereError(f"{self.where} is not a URL without its scheme: write http://{self.where}")
+            raise BatonError(f"{self.where} is not a URL without its scheme: write http://{self.where}")
 
     def refuse_target(self) -> None:
         """Refuse a file or a module for a command about existing tasks: it would be served without tasks."""
         if self.is_target and not _HOST.fullmatch(self.where or ""):
-            raise WhereError(
+            raise BatonError(
                 f"{self.where} would be served for this command only, without tasks: name the URL of its `baton serve`"
             )
 

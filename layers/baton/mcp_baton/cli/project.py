@@ -61,7 +61,6 @@ def checked_auth(auth: str) -> str:
 
 
 def checked_wheel(wheel: Path, version: str) -> Path:
-    """Return the wheel if it is Baton's and of this version."""
     if not wheel.is_file():
         raise BatonError(f"there is no file {wheel}: --wheel needs a wheel of mcp-baton, from `uv build --wheel`")
     if not re.fullmatch(rf"mcp_baton-{re.escape(version)}-\S+\.whl", wheel.name):
@@ -155,19 +154,14 @@ def write_file(project: Path, path: str, content: bytes) -> None:
     file.write_bytes(content)
 
 
-class NotLocked(BatonError):
-    """The project's packages could not be locked. The message says how to lock them later."""
-
-
 def check_tools() -> None:
-    """Check that the tools for locking are installed."""
     if not shutil.which(_uv()):
-        raise NotLocked(
+        raise BatonError(
             "uv, which locks the project's packages, is missing: install it "
             "(https://docs.astral.sh/uv/getting-started/installation/) or use --no-lock"
         )
     if not shutil.which("make"):
-        raise NotLocked("make, which locks and builds the project, is missing: install it or use --no-lock")
+        raise BatonError("make, which locks and builds the project, is missing: install it or use --no-lock")
 
 
 def lock(project: Path, *options: str) -> None:
@@ -188,7 +182,7 @@ def lock(project: Path, *options: str) -> None:
         hint = ""
         if "mcp-baton" in done.stderr:
             hint = ". If mcp-baton is not in the package index, use --wheel FILE"
-        raise NotLocked(
+        raise BatonError(
             f"the files are written, but their packages are not locked. uv says:\n{done.stderr.strip()}\n"
             f"Correct this, then run `make lock` in {project}{hint}"
         )

@@ -52,16 +52,8 @@ def redrive(
     try:
         sqs, aws_lambda = boto3.client("sqs"), boto3.client("lambda")
     except BotoCoreError as error:
-        raise RedriveError(f"{error} Set AWS_REGION, or AWS_PROFILE to a profile that has a region.") from error
+        raise BatonError(f"{error} Set AWS_REGION, or AWS_PROFILE to a profile that has a region.") from error
     return Redrive(queue, function, most, dry_run, sqs, aws_lambda, (BotoCoreError, ClientError)).run()
-
-
-class RedriveError(BatonError):
-    """The queue cannot be read."""
-
-
-class NotAnEvent(Exception):
-    """A message does not contain the event of a background task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +76,7 @@ class Redrive:
         time runs a task.
 
         Raises:
-            RedriveError: the queue cannot be read. Messages that were printed before were processed.
+            BatonError: the queue cannot be read. Messages that were printed before were processed.
         """
         done = "would be sent again" if self.dry_run else "sent again"
         sent, failed, kept = 0, 0, list[dict[str, Any]]()
@@ -94,7 +86,7 @@ class Redrive:
                     event = _event(message["Body"])
                     name = f"task {event['batonTask']['taskId']}"
                     problem = None if self.dry_run else self._send(message, event)
-                except NotAnEvent as error:
+                except ValueError as error:
                     name, problem = f"message {message['MessageId']}", str(error)
                 _echo(f"{name}: {done if problem is None else f'failed: {problem}'}")
                 if problem or self.dry_run:
@@ -116,7 +108,7 @@ class Redrive:
                     QueueUrl=self.queue, MaxNumberOfMessages=count, VisibilityTimeout=HIDDEN_S, WaitTimeSeconds=WAIT_S
                 )
             except self.errors as error:
-                raise RedriveError(f"the queue {self.queue} cannot be read: {error}") from error
+                raise BatonError(f"the queue {self.queue} cannot be read: {error}") from error
             fresh = [message for message in answer.get("Messages", []) if message["MessageId"] not in seen]
             if not fresh:
                 return
@@ -147,16 +139,14 @@ class Redrive:
 
 
 def _event(body: str) -> dict[str, Any]:
-    """Return the event in the body of a message."""
     try:
         record = json.loads(body)
     except ValueError:
-        raise NotAnEvent("it is not JSON") from None
-    event = record.get("requestPayload") if isinstance(record, dict) else None
-    task = event.get("batonTask") if isinstance(event, dict) else None
-    if not isinstance(event, dict) or not isinstance(task, dict) or not isinstance(task.get("taskId"), str):
-        raise NotAnEvent("it has no requestPayload.batonTask.taskId, as the event of a background task has")
-    return event
+        raise ValueError("it is not JSON") from None
+    match record:
+        case {"requestPayload": {"batonTask": {"taskId": str()}} as event}:
+            return dict(event)
+    raise ValueError("it has no requestPayload.batonTask.taskId, as the event of a background task has")
 
 
 def _echo(text: str, *, err: bool = False) -> None:

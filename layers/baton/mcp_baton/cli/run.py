@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mcp_baton.cli import options
+from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
     from mcp_baton.cli.remote.task import Ran
@@ -64,7 +65,7 @@ def _run(
     words = given(arguments or ())
     with connection(way, as_json=as_json) as remote:
         if go_on and not remote.terminal.interactive:
-            raise options.WhereError("--continue asks questions: it needs a terminal and cannot be used with --json")
+            raise BatonError("--continue asks questions: it needs a terminal and cannot be used with --json")
         task_id = None
         if workflow is None:
             task_id, workflow = remote.workflow_of(task or "")
@@ -89,7 +90,6 @@ def _run(
 
 
 def _print_next_command(ran: "Ran", way: options.Way) -> None:
-    """Print the command that continues a paused task on the standard error."""
     import shlex
 
     from rich.text import Text

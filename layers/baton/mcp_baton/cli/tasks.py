@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mcp_baton.cli.options import Task, Way, WhereError, WhereOrTable, WhereOrTask, uses_server
+from mcp_baton.cli.options import Task, Way, WhereOrTable, WhereOrTask, uses_server
 from mcp_baton.cli.remote.errors import DONE
+from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -36,9 +37,9 @@ def tasks(
     from mcp_baton.local.clean_text import print_json
 
     if watch and (as_json or not sys.stdout.isatty()):
-        raise WhereError("--watch needs a terminal and cannot be used with --json")
+        raise BatonError("--watch needs a terminal and cannot be used with --json")
     if (way.where is None) == (way.table is None):
-        raise WhereError("name either WHERE or --table")
+        raise BatonError("name either WHERE or --table")
     most = None if everything else PAGE
     with _opened(way, as_json=True) as opened:
         if as_json:
@@ -109,10 +110,10 @@ def _print_task(way: Way, task: str | None, do: "Callable[[Remote | Table, str],
     from mcp_baton.local.clean_text import print_json
 
     if way.table is not None and task is not None:
-        raise WhereError("with --table there is no WHERE: name only the task")
+        raise BatonError("with --table there is no WHERE: name only the task")
     named = task if way.table is None else way.where
     if named is None:
-        raise WhereError("the task is missing: name WHERE, and then the task's id")
+        raise BatonError("the task is missing: name WHERE, and then the task's id")
     with _opened(way, as_json=as_json) as opened:
         state = do(opened, opened.find_task(named))
     if as_json:
@@ -140,8 +141,7 @@ def _table_of(listed: Sequence[Mapping[str, Any]]) -> "RichTable":
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_baton.cli.remote.printing import PREFIX, STYLES, age, plain, status_text
-    from mcp_baton.tasks.record import PAUSED
+    from mcp_baton.cli.remote.printing import PREFIX, STYLES, age, paused_text, plain, status_text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("task", "what", "status", "at", "age", "changed"):
@@ -154,7 +154,7 @@ def _table_of(listed: Sequence[Mapping[str, Any]]) -> "RichTable":
         pause = meta.get("pause_reason")
         status = status_text(task["status"])
         if pause and task["status"] == "working":
-            status = status.append(f", {plain(task.get('statusMessage') or PAUSED)}", style=STYLES["paused"])
+            status = status.append(f", {paused_text(task.get('statusMessage'))}", style=STYLES["paused"])
         at = meta.get("step") or task.get("statusMessage") or ""
         at = f"{at} ({pause['type']})" if pause else at
         table.add_row(

@@ -2,9 +2,9 @@
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import Argument, Step, Workflow
@@ -155,12 +155,6 @@ def graph_of(workflow: Workflow, required: Mapping[str, Sequence[str]], sets: Ma
     return Graph(workflow.name, title, workflow.description, tuple(_notes(workflow)), nodes, tuple(edges))
 
 
-def to_json(graph: Graph) -> dict[str, Any]:
-    """Return the graph as `baton graph --json` prints it (docs/commands.md, Draw a workflow)."""
-    made: dict[str, Any] = to_builtins(graph)
-    return made
-
-
 def _argument_node(argument: Argument) -> Node:
     notes = ["required" if argument.required else "optional"]
     if argument.default is not None:
@@ -235,18 +229,14 @@ def _edges(step: Step, workflow: Workflow, given: Mapping[str, Argument], setter
                 producer = workflow.bound(binding).name
                 if producer != step.name:
                     yield Edge(f"step:{producer}", target, "path" if path else "value", name, path)
+            case _ if source.name in setters:
+                path = ".".join(filter(None, (source.name, source.path)))
+                yield Edge(f"step:{setters[source.name]}", target, "variable", name, path)
             case _:
-                yield _variable_edge(source, target, name, setters)
+                yield Edge(f"variable:{source.name}", target, "variable", name, source.path)
     for argument in in_texts(step, given):
         yield Edge(f"argument:{argument}", target, "text", argument)
     yield from (Edge(f"step:{name}", target, "order", "after") for name in step.after)
-
-
-def _variable_edge(source: TaskVariable, target: str, name: str, setters: Mapping[str, str]) -> Edge:
-    if source.name in setters:
-        path = ".".join(filter(None, (source.name, source.path)))
-        return Edge(f"step:{setters[source.name]}", target, "variable", name, path)
-    return Edge(f"variable:{source.name}", target, "variable", name, source.path)
 
 
 def _notes(workflow: Workflow) -> Iterator[str]:
@@ -273,7 +263,6 @@ _PLAIN: Final = frozenset(" .,:!?=*+/-_'@$()[]{}|…←→")
 
 
 def mermaid(graph: Graph) -> str:
-    """Return the graph as a Mermaid flowchart."""
     ids = {node.id: f"n{number}" for number, node in enumerate(graph.nodes)}
     steps = [node for node in graph.nodes if isinstance(node, StepNode)]
     lines = ["flowchart TB"]

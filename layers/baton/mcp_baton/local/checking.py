@@ -19,7 +19,7 @@ from mcp_baton.server.definitions.workflow_checks import all_workflow_errors, un
 from mcp_baton.server.schema.signature import shown_type
 from mcp_baton.settings import unknown_settings
 from mcp_baton.workflow.definition import Step
-from mcp_baton.workflow.sources import Constant, PromptArg, placeholders
+from mcp_baton.workflow.sources import Constant, PromptArg, parts_of, placeholders
 
 
 @contextmanager
@@ -131,9 +131,9 @@ def _of_workflow(server: Server, workflow: Workflow, definitions: Definitions) -
 
 
 def _arguments_in(step: Step) -> Iterator[str]:
-    """Yield the workflow's arguments that a step uses."""
     texts = [*step.resources, step.guidance or ""]
-    for source in (*step.arguments.values(), *step.template_bindings.values()):
+    sources = (*step.arguments.values(), *step.template_bindings.values())
+    for source in (part for whole in sources for part in parts_of(whole)):
         if isinstance(source, PromptArg):
             yield source.name
         elif isinstance(source, Constant):
@@ -172,7 +172,6 @@ class Checked:
 
 
 def check_target(target: str, environment: Mapping[str, str]) -> Checked:
-    """Load a server and check all of it."""
     place = find(target)
     faults, definitions = list(_settings_faults(environment)), Definitions(collects=True)
     try:

@@ -31,17 +31,13 @@ type Key = tuple[str, str, str]
 """An item's table and the two values of its key."""
 
 
-class DataFileError(BatonError):
-    """A data file cannot be used. It is not changed."""
-
-
 class DataFile:
     """An open data file, locked against other processes. Used under the engine's lock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         if path.is_dir() or not path.parent.is_dir():
-            raise DataFileError(f"--data {path}: {'it is a folder' if path.is_dir() else f'no folder {path.parent}'}")
+            raise BatonError(f"--data {path}: {'it is a folder' if path.is_dir() else f'no folder {path.parent}'}")
         self._create()
         with self._translating():
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
@@ -92,7 +88,7 @@ class DataFile:
         except FileExistsError:
             pass
         except OSError as error:
-            raise DataFileError(f"--data {self.path}: it cannot be created: {error.strerror}") from error
+            raise BatonError(f"--data {self.path}: it cannot be created: {error.strerror}") from error
 
     def _open(self) -> None:
         self._execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -102,10 +98,10 @@ class DataFile:
             if not self._execute("SELECT 1 FROM sqlite_master").fetchone() and not application:
                 self._make()
             elif application != APPLICATION:
-                raise DataFileError(f"--data {self.path}: it is a database of another program; name another file")
+                raise BatonError(f"--data {self.path}: it is a database of another program; name another file")
             elif version != VERSION:
                 versions = f"version {version}, and this Baton supports version {VERSION}"
-                raise DataFileError(f"--data {self.path}: the file has {versions}; name another file, or update Baton")
+                raise BatonError(f"--data {self.path}: the file has {versions}; name another file, or update Baton")
             found = self._execute("PRAGMA quick_check").fetchone()[0]
             if found != "ok":
                 raise self._damaged(str(found).splitlines()[-1])
@@ -138,13 +134,13 @@ class DataFile:
             yield
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise DataFileError(
+                raise BatonError(
                     f"--data {self.path}: another process uses the file: end it, or name another file"
                 ) from error
-            raise DataFileError(f"--data {self.path}: it cannot be opened: {error}") from error
+            raise BatonError(f"--data {self.path}: it cannot be opened: {error}") from error
         except sqlite3.DatabaseError as error:
             raise self._damaged(str(error)) from error
 
-    def _damaged(self, why: str) -> DataFileError:
+    def _damaged(self, why: str) -> BatonError:
         remedy = "it was not changed. Move it away, or name another file"
-        return DataFileError(f"--data {self.path}: the file is damaged, or not a data file of Baton ({why}); {remedy}")
+        return BatonError(f"--data {self.path}: the file is damaged, or not a data file of Baton ({why}); {remedy}")

@@ -48,10 +48,6 @@ EXIT_CODES: Final = {signal.SIGTERM: 0, signal.SIGINT: 130}
 _FOLD: Final = re.compile(r"\r?\n[ \t]*")
 
 
-class ServeError(BatonError):
-    """The server cannot start. The message gives the reason and the remedy."""
-
-
 class LocalServer(ThreadedWSGIServer):
     """Serves an application. The constructor binds the address; port 0 selects a free port (`server_port`)."""
 
@@ -154,7 +150,7 @@ def bind(host: str, port: int, app: "WSGIApplication") -> LocalServer:
         remedy = f": use --port {port + 1}, or --port 0 for a free port" if error.errno == errno.EADDRINUSE else ""
         # Python's message repeats the address.
         reason = (error.strerror or str(error)).partition(" (while attempting")[0]
-        raise ServeError(f"cannot listen on {host} port {port}: {reason}{remedy}") from error
+        raise BatonError(f"cannot listen on {host} port {port}: {reason}{remedy}") from error
 
 
 # Lambda functions
@@ -171,11 +167,6 @@ class PlainResponse(Response):
     """A response without a default content type."""
 
     default_mimetype = None
-
-
-class BrokenOff(ConnectionError):
-    """The handler failed after it had sent a part of a stream. The connection ends, so that the stream does not look
-    complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +196,8 @@ class Function:
         except Exception as error:
             logger.exception("invocation %s failed", context.aws_request_id)
             if stream.is_open:
-                raise BrokenOff from error
+                # The connection ends, so that the stream does not look complete.
+                raise ConnectionAbortedError from error
             response = _failure(502, "Internal server error")
         finally:
             stream_opener.reset(token)
@@ -232,7 +224,6 @@ class Function:
 
 
 def _whole(returned: dict[str, Any]) -> Response:
-    """Return a proxy response as an HTTP response."""
     body = str(returned.get("body") or "")
     data = base64.b64decode(body) if returned.get("isBase64Encoded") else body.encode()
     return PlainResponse(data, int(returned["statusCode"]), _own(returned.get("headers") or {}))

@@ -5,7 +5,6 @@ import importlib.util
 import re
 import sys
 from dataclasses import dataclass
-from difflib import get_close_matches
 from inspect import isfunction
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -13,6 +12,7 @@ from typing import Final
 
 from mcp_baton.definition_errors import collecting
 from mcp_baton.exceptions import BatonError, WorkflowError
+from mcp_baton.hints import closest
 from mcp_baton.local.faults import Definitions, fault_of, last_own_line
 from mcp_baton.local.log import own_frames
 from mcp_baton.transport.adapter import LambdaAdapter
@@ -102,12 +102,10 @@ def _in_package(path: Path) -> tuple[Path, str]:
 
 
 def _meant(path: Path) -> str:
-    folder = path.parent
     if path.with_name(f"{path.name}.py").is_file():
         return f"; did you mean {path}.py?"
-    found = sorted(file.stem for file in folder.glob("*.py")) if folder.is_dir() else []
-    near = get_close_matches(path.stem, found, 1)
-    return f"; did you mean {path.with_name(near[0])}.py?" if near else ""
+    near = closest(path.stem, (file.stem for file in path.parent.glob("*.py")))
+    return f"; did you mean {path.with_name(near)}.py?" if near else ""
 
 
 def _import(place: Place, definitions: Definitions) -> ModuleType:
@@ -168,8 +166,8 @@ def _by_name(place: Place) -> ModuleType:
 
 def _named[Kind](module: ModuleType, place: Place, attribute: str, kind: type[Kind]) -> Kind:
     if not hasattr(module, attribute):
-        near = get_close_matches(attribute, _candidates(module, kind), 1)
-        meant = f"; did you mean {near[0]!r}?" if near else "."
+        near = closest(attribute, _candidates(module, kind))
+        meant = f"; did you mean {near!r}?" if near else "."
         raise LoadError(f"{place.shown} has no {attribute!r}{meant} {_offer(module, place, kind)}")
     found = getattr(module, attribute)
     if not isinstance(found, kind):
@@ -178,7 +176,6 @@ def _named[Kind](module: ModuleType, place: Place, attribute: str, kind: type[Ki
 
 
 def _unfit(attribute: str, found: object, place: Place, kind: type[object]) -> str:
-    """Return why an object cannot be served, and what to write instead if that is known."""
     if isinstance(found, ModuleType):
         return f"{attribute!r} in {place.shown} is a module."
     if isinstance(found, LambdaAdapter):

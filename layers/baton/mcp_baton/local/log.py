@@ -6,7 +6,6 @@ import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -28,9 +27,6 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
-LEVELS: Final = {Status.DONE: logging.INFO, Status.WAITING: logging.INFO, Status.FAILED: logging.WARNING}
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A request, or an invocation of a worker (`method` is `worker`), and its outcome in one line (`words`)."""
@@ -44,8 +40,8 @@ class Entry:
     request_id: str
 
     def log(self, logger: logging.Logger) -> None:
-        """Log it. Formatters that do not know entries write it as text."""
-        logger.log(LEVELS[self.status], "%s", self, extra={"entry": self})
+        level = logging.WARNING if self.status is Status.FAILED else logging.INFO
+        logger.log(level, "%s", self, extra={"entry": self})
 
     def as_json(self) -> dict[str, Any]:
         fields = asdict(self) | {"ms": round(self.ms, 1)}
@@ -72,7 +68,6 @@ def one_line(text: str, longest: int = LONGEST) -> str:
 
 
 PACKAGE: Final = Path(__file__).resolve().parents[1]
-NOTE: Final = "({} of Baton, of packages and of Python left out{})"
 DEBUG: Final = "; --log-level debug shows all"
 INSTALLED: Final = ("site-packages", "dist-packages")
 STANDARD: Final = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
@@ -95,29 +90,33 @@ def own_frames(error: BaseException, remedy: str = DEBUG) -> str:
     If frames are omitted, the last line has their number and the remedy.
     """
     shown = traceback.TracebackException.from_exception(error)
-    left_out = sum(map(_cut, _all(shown)))
+    left_out = _cut(shown)
     text = "".join(shown.format()).rstrip()
-    return f"{text}\n{NOTE.format(_frames(left_out), remedy)}" if left_out else text
-
-
-def _all(error: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
-    waiting = [error]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        waiting += filter(None, (one.__cause__, one.__context__, *(one.exceptions or ())))
+    if not left_out:
+        return text
+    frames = "1 frame" if left_out == 1 else f"{left_out} frames"
+    return f"{text}\n({frames} of Baton, of packages and of Python left out{remedy})"
 
 
 def _cut(error: traceback.TracebackException) -> int:
-    """Remove the frames that are not the user's. Return their number."""
-    frames = list(error.stack)
-    own = [frame for frame in frames if is_own(frame.filename)] or frames[-1:]
-    error.stack = traceback.StackSummary.from_list(own)
-    return len(frames) - len(own)
+    """Remove the frames that are not the user's from an exception and its causes. Return their number."""
+    left_out, waiting = 0, [error]
+    while waiting:
+        one = waiting.pop()
+        frames = list(one.stack)
+        own = [frame for frame in frames if is_own(frame.filename)] or frames[-1:]
+        one.stack = traceback.StackSummary.from_list(own)
+        left_out += len(frames) - len(own)
+        waiting += filter(None, (one.__cause__, one.__context__, *(one.exceptions or ())))
+    return left_out
 
 
-def _frames(count: int) -> str:
-    return "1 frame" if count == 1 else f"{count} frames"
+def _trace(record: logging.LogRecord, remedy: str, *, in_full: bool) -> str:
+    """Return the traceback of a record; empty if it has none."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return ""
+    return "".join(traceback.format_exception(error)).rstrip() if in_full else own_frames(error, remedy)
 
 
 class JsonFormatter(logging.Formatter):
@@ -140,17 +139,14 @@ class JsonFormatter(logging.Formatter):
         entry = getattr(record, "entry", None)
         if isinstance(entry, Entry):
             made |= entry.as_json()
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            made["error"] = "".join(traceback.format_exception(error)) if self._in_full else own_frames(error)
+        if trace := _trace(record, DEBUG, in_full=self._in_full):
+            made["error"] = trace
         return escaped(json.dumps(made))
 
 
 COLOURS: Final = {Status.DONE: "green", Status.WAITING: "yellow", Status.FAILED: "bold red"}
 LEVEL_COLOURS: Final = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
 METHOD_WIDTH: Final = 12
-TASK_WIDTH: Final = 9
-TIME_WIDTH: Final = 8
 
 
 class TerminalHandler(logging.Handler):
@@ -174,23 +170,15 @@ class TerminalHandler(logging.Handler):
         clock = time.strftime("%H:%M:%S ", time.localtime(record.created))
         entry = getattr(record, "entry", None)
         line = _entry_line(clock, entry) if isinstance(entry, Entry) else self._line(clock, record)
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            # Format now: the lines are read from the file, which may change later.
-            trace = (
-                "".join(traceback.format_exception(error)).rstrip()
-                if self._in_full
-                else own_frames(error, self._remedy)
-            )
+        if trace := _trace(record, self._remedy, in_full=self._in_full):
             line.append(f"\n{trace}")
         return line
 
     def _line(self, clock: str, record: logging.LogRecord) -> Text:
         style = LEVEL_COLOURS.get(record.levelname, "")
-        line = Text(clock, style="dim").append(f"{record.levelname:<8}", style=style or "dim")
-        line = Text.assemble(line)
         name = f"{record.name}: " if self._in_full else ""
-        return line.append(f"{name}{record.getMessage()}", style=style)
+        level = (f"{record.levelname:<8}", style or "dim")
+        return Text.assemble((clock, "dim"), level, (f"{name}{record.getMessage()}", style))
 
 
 def _entry_line(clock: str, entry: Entry) -> Text:
@@ -221,7 +209,5 @@ def log_to_stderr(style: LogStyle = PLAIN) -> None:
     else:
         handler = TerminalHandler(sys.stderr, in_full=in_full)
     logging.basicConfig(level=style.level.upper(), handlers=[handler])
-    for chatty in ("botocore", "boto3", "moto", "urllib3", "watchfiles", "werkzeug"):
+    for chatty in ("asyncio", "boto3", "botocore", "moto", "urllib3", "watchfiles", "werkzeug"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    # asyncio's debug messages do not help users of Baton.
-    logging.getLogger("asyncio").setLevel(logging.WARNING)

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.exceptions import BatonError, SettingsError
@@ -27,58 +26,20 @@ CHECK_MS: Final = 1_000
 
 GOES_ON: Final = "The server uses the old code until this is corrected."
 
-type Stamp = tuple[int, int]
+type State = tuple[int, int]
 """The time of a file's last change, nanoseconds since the epoch, and its length."""
 
 
-class UserModules:
-    """The modules of the user that are loaded after this object is made."""
-
-    def __init__(self) -> None:
-        self._before = frozenset(sys.modules)
-        self._stamps: dict[Path, Stamp | None] = {}
-
-    def files(self) -> dict[str, Path]:
-        found = {}
-        for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if name not in self._before and isinstance(file, str) and is_own(file):
-                found[name] = Path(file)
-        return found
-
-    def take_out(self) -> dict[str, ModuleType]:
-        return {name: sys.modules.pop(name) for name in self.files()}
-
-    def put_back(self, modules: dict[str, ModuleType], since_ns: int) -> None:
-        """Restore these modules in the place of those loaded since, and note the state of all their files."""
-        tried = self.take_out()
-        sys.modules.update(modules)
-        files = (getattr(module, "__file__", None) for module in tried.values())
-        self.mark(since_ns, *(Path(file) for file in files if file))
-
-    def mark(self, since_ns: int, *others: Path) -> None:
-        """Note the state of their files and of others.
-
-        A file that changed after `since_ns`, the start of loading, counts as changed: it may have been read before.
-        """
-        stamps = {path: _stamp(path) for path in (*self.files().values(), *others)}
-        self._stamps = {path: stamp if stamp and stamp[0] < since_ns else None for path, stamp in stamps.items()}
-
-    def changed(self) -> list[Path]:
-        return [path for path, stamp in self._stamps.items() if _stamp(path) != stamp]
-
-
 class Served:
-    """A handler that can be replaced."""
+    """A handler that is made again, from newly loaded modules of the user, when a file of theirs has changed."""
 
     def __init__(self, make: "Callable[[], LambdaHandler]", renewed: Callable[[], None] = lambda: None) -> None:
         self._make = make
         self._renewed = renewed
-        self._modules = UserModules()
-        began_ns = time.time_ns()
+        self._before = frozenset(sys.modules)
+        self._failed, began_ns = False, time.time_ns()
         self._handler = make()
-        self._modules.mark(began_ns)
-        self._failed = False
+        self._states = self._loaded(began_ns)
 
     def __call__(self, event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
         return self._handler(event, context)
@@ -89,30 +50,46 @@ class Served:
         Args:
             noticed: Files that have changed, loaded or not. Code that failed to load may need one of them.
         """
-        changed = self._modules.changed()
-        if not changed and not (self._failed and noticed):
+        changed = [path for path, state in self._states.items() if _state(path) != state]
+        changed += noticed if self._failed else ()
+        if not changed:
             return False
-        name = (changed or list(noticed))[0].name
-        error = self._reload()
-        if error is not None:
-            logger.error("%s has changed, and cannot be served: %s\n%s", name, in_brief(error), GOES_ON)
+        old, began_ns = {name: sys.modules.pop(name) for name in self._modules()}, time.time_ns()
+        try:
+            self._handler = self._make()
+        except Exception as error:  # noqa: BLE001 - the server continues whatever the user's code raises
+            self._failed, tried = True, self._loaded(began_ns)
+            for name in self._modules():
+                del sys.modules[name]
+            sys.modules.update(old)
+            self._states = tried | self._loaded(began_ns)
+            logger.error("%s has changed, and cannot be served: %s\n%s", changed[0].name, in_brief(error), GOES_ON)  # noqa: TRY400 - the user needs the reason, not the traceback
             return False
+        self._failed, self._states = False, self._loaded(began_ns)
         self._renewed()
-        logger.info("%s has changed: reloaded", name)
+        logger.info("%s has changed: reloaded", changed[0].name)
         return True
 
-    def _reload(self) -> Exception | None:
-        """Load the files. On failure, restore the old state and return the error."""
-        old, began_ns = self._modules.take_out(), time.time_ns()
-        try:
-            handler = self._make()
-        except Exception as error:  # noqa: BLE001 - the server continues whatever the user's code raises
-            self._modules.put_back(old, began_ns)
-            self._failed = True
-            return error
-        self._handler, self._failed = handler, False
-        self._modules.mark(began_ns)
+    def _modules(self) -> dict[str, Path]:
+        """Return the files of the user's modules that were loaded for the handler, by the modules' names."""
+        files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+        own = {name: file for name, file in files.items() if isinstance(file, str) and is_own(file)}
+        return {name: Path(file) for name, file in own.items() if name not in self._before}
+
+    def _loaded(self, began_ns: int) -> dict[Path, State | None]:
+        """Return the states of the loaded files. One that changed while it was loaded has none, and so counts as
+        changed."""
+        states = {path: _state(path) for path in self._modules().values()}
+        now_ns = time.time_ns()
+        return {path: None if state and began_ns <= state[0] <= now_ns else state for path, state in states.items()}
+
+
+def _state(path: Path) -> State | None:
+    try:
+        found = path.stat()
+    except OSError:
         return None
+    return found.st_mtime_ns, found.st_size
 
 
 def in_brief(error: Exception) -> str:
@@ -151,11 +128,3 @@ class Watcher:
                 self._look([Path(path) for _, path in changes])
             except Exception:
                 logger.exception("the files could not be reloaded")
-
-
-def _stamp(path: Path) -> Stamp | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size

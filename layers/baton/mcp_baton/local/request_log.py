@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -12,7 +12,7 @@ from msgspec import structs
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.local.log import Entry, Status, one_line
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.request import Request
@@ -29,108 +29,82 @@ if TYPE_CHECKING:
 
 type Outcome = tuple[Status, str]
 
-LISTS: Final = {
-    "tools/list": ("tools", "tool"),
-    "prompts/list": ("prompts", "prompt"),
-    "resources/list": ("resources", "resource"),
-    "resources/templates/list": ("resourceTemplates", "template"),
-    "tasks/list": ("tasks", "task"),
-}
-"""For each method that lists: the result's member, and the singular of its entries."""
 
-WAITING_STATUSES: Final = ("input_required", "working")
+def outcome_of(method: str, result: Mapping[str, Any], recorded_as: str | None, time_over: str) -> Outcome:
+    try:
+        return _outcome(method, result, recorded_as, time_over)
+    except (AttributeError, LookupError, TypeError):  # a client completed a task with a result of another form
+        return (Status.FAILED, "failed") if result.get("isError") is True else (Status.DONE, "done")
 
 
-def outcome_of(method: str, result: JsonObject, recorded_as: str | None, time_over: str) -> Outcome:
-    """Return the outcome of a request that has a result."""
-    meta = _object(result.get("_meta"))
+def _outcome(method: str, result: Mapping[str, Any], recorded_as: str | None, time_over: str) -> Outcome:
+    meta = result.get("_meta", {})
     if "recorded" in meta:
         return _of_recording(result, meta, recorded_as)
     if result.get("resultType") == "input_required":
-        return Status.WAITING, f"asks for {_keys(result.get('inputRequests')) or 'input'}"
+        return Status.WAITING, f"asks for {', '.join(map(one_line, result.get('inputRequests', ()))) or 'input'}"
     if "taskId" in result or "task" in result:
-        return _of_task(_object(result.get("task")) or result)
+        return _of_task(result.get("task", result))
     if result.get("isError") is True:
         return Status.FAILED, _text(result)
     if "task_status" in meta or "pause_reason" in meta:
         return _of_run(meta, time_over)
-    if method in LISTS:
-        member, noun = LISTS[method]
-        found = result.get(member)
-        count = len(found) if isinstance(found, Sequence) else 0
-        return Status.DONE, f"1 {noun}" if count == 1 else f"{count} {noun}s"
+    if method.endswith("/list"):
+        kind, count = method.split("/")[-2], sum(len(it) for it in result.values() if isinstance(it, list | tuple))
+        return Status.DONE, f"1 {kind.removesuffix('s')}" if count == 1 else f"{count} {kind}"
     return Status.DONE, "done"
 
 
-def task_of(result: JsonObject) -> str:
-    for holder in (result, _object(result.get("task"))):
-        if isinstance(holder.get("taskId"), str):
-            return str(holder["taskId"])
-    found = _object(result.get("_meta")).get("task_id")
-    return found if isinstance(found, str) else ""
+def task_of(result: Mapping[str, Any]) -> str:
+    task, meta = result.get("task"), result.get("_meta")
+    ids = [result.get("taskId")]
+    ids += [task.get("taskId")] if isinstance(task, Mapping) else []
+    ids += [meta.get("task_id")] if isinstance(meta, Mapping) else []
+    return next((found for found in ids if isinstance(found, str)), "")
 
 
 def pause_words(reason: JsonObject, time_over: str) -> str:
-    """Return why a workflow is paused, such as `paused at refund: missing approved_by`."""
+    """Return why a workflow is paused, such as `paused at refund: missing amount`."""
     pause = parse_pause(reason)
     cause = pause.short_form() if pause else reason.get("type")
     limit = f" ({time_over})" if isinstance(pause, DeadlineExceeded) else ""
     return f"paused at {_word(paused_step(reason))}: {_word(cause)}{limit}"
 
 
-def _of_recording(result: JsonObject, meta: JsonObject, step: str | None) -> Outcome:
+def _of_recording(result: Mapping[str, Any], meta: Mapping[str, Any], step: str | None) -> Outcome:
     failed = result.get("isError") is True
-    if meta["recorded"] is True:
-        where = f"recorded as step {step!r}" if step else "recorded as an extra call"
-        words = f"{where}, failed: {_text(result)}" if failed else f"{where}{_all_done(meta)}"
-        return (Status.FAILED if failed else Status.DONE), words
-    whether = "may not be recorded" if meta["recorded"] == "unknown" else "not recorded"
-    error = f"; {_text(result)}" if failed else ""
-    return Status.FAILED, f"{whether}: {_word(meta.get('record_error'))}{error}"
+    if meta["recorded"] is not True:
+        whether = "may not be recorded" if meta["recorded"] == "unknown" else "not recorded"
+        error = f"; {_text(result)}" if failed else ""
+        return Status.FAILED, f"{whether}: {_word(meta.get('record_error'))}{error}"
+    where = f"recorded as step {step!r}" if step else "recorded as an extra call"
+    if failed:
+        return Status.FAILED, f"{where}, failed: {_text(result)}"
+    steps = meta.get("steps", ())
+    settled = sum(step["status"] in ("completed", "skipped") for step in steps)
+    return Status.DONE, f"{where}, {settled} of {len(steps)} steps done" if steps else where
 
 
-def _all_done(meta: JsonObject) -> str:
-    steps = meta.get("steps")
-    if not isinstance(steps, Sequence) or isinstance(steps, str) or not steps:
-        return ""
-    settled = sum(_object(step).get("status") in ("completed", "skipped") for step in steps)
-    return f", {settled} of {len(steps)} steps done"
-
-
-def _of_task(task: JsonObject) -> Outcome:
-    status = _word(task.get("status"))
-    message = task.get("statusMessage")
-    words = f"{status}: {_word(message)}" if isinstance(message, str) and message else status
+def _of_task(task: Mapping[str, Any]) -> Outcome:
+    status = _word(task["status"])
+    words = f"{status}: {_word(task['statusMessage'])}" if task.get("statusMessage") else status
     if status == "failed":
         return Status.FAILED, words
-    return (Status.WAITING if status in WAITING_STATUSES else Status.DONE), words
+    return (Status.WAITING if status in ("input_required", "working") else Status.DONE), words
 
 
-def _of_run(meta: JsonObject, time_over: str) -> Outcome:
-    reason = _object(meta.get("pause_reason"))
-    status = _word(meta.get("task_status", "working"))
+def _of_run(meta: Mapping[str, Any], time_over: str) -> Outcome:
+    reason, status = meta.get("pause_reason", {}), _word(meta.get("task_status", "working"))
     words = pause_words(reason, time_over) if reason else status
     lost = {False: "; not saved", "unknown": "; may not be saved"}.get(meta.get("persisted", True), "")
     pause = parse_pause(reason)
-    failed = bool(lost) or (pause is not None and pause.is_failure) or status == "failed"
-    if failed:
+    if lost or status == "failed" or (pause is not None and pause.is_failure):
         return Status.FAILED, words + lost
     return (Status.WAITING if reason else Status.DONE), words
 
 
-def _text(result: JsonObject) -> str:
-    content = result.get("content")
-    blocks = content if isinstance(content, Sequence) and not isinstance(content, str) else ()
-    texts = (_object(block).get("text") for block in blocks)
-    return next((one_line(text) for text in texts if isinstance(text, str)), "failed")
-
-
-def _object(value: Json) -> JsonObject:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _keys(value: Json) -> str:
-    return ", ".join(map(one_line, _object(value)))
+def _text(result: Mapping[str, Any]) -> str:
+    return next((one_line(block["text"]) for block in result.get("content", ()) if "text" in block), "failed")
 
 
 def _word(value: object) -> str:
@@ -139,16 +113,14 @@ def _word(value: object) -> str:
 
 logger = logging.getLogger("baton.requests")
 
-NAMES: Final = ("name", "uri")
-QUIET: Final = frozenset({"ping"})
-"""Requests with which hosts check that the server is running. They are logged at the debug level only."""
+QUIET: Final = "ping"
+"""The request with which hosts check that the server is running. It is logged at the debug level only."""
 
 logged: ContextVar[bool] = ContextVar("logged", default=False)
 """Whether this thread has logged an entry for its HTTP request."""
 
 
 def watched(method: Method = call_method) -> Method:
-    """Return a method that logs an entry for each request."""
 
     def call(request: Request) -> JsonObject:
         began_s, recorder, result, failure = time.perf_counter(), None, None, ""
@@ -172,7 +144,7 @@ def watched(method: Method = call_method) -> Method:
         finally:
             logged.set(True)
             name = request.message.method
-            if name not in QUIET or logger.isEnabledFor(logging.DEBUG):
+            if name != QUIET or logger.isEnabledFor(logging.DEBUG):
                 status, words = Status.FAILED, one_line(failure)
                 if result is not None:
                     status, words = outcome_of(name, result, recorder.step if recorder else None, time_over(request))
@@ -204,12 +176,9 @@ class _Recorder:
 
 def named(method: str, params: JsonObject) -> str:
     """Return the tool, prompt or resource of a request, or the name of the client that initializes."""
-    if method == "initialize":
-        info = params.get("clientInfo")
-        client = info.get("name") if isinstance(info, dict) else None
-        return one_line(client, 40) if isinstance(client, str) else ""
-    found = next((params[name] for name in NAMES if isinstance(params.get(name), str)), "")
-    return one_line(str(found), 80)
+    info = params.get("clientInfo") if method == "initialize" else None
+    found = info.get("name") if isinstance(info, Mapping) else params.get("name", params.get("uri"))
+    return one_line(found, 80) if isinstance(found, str) else ""
 
 
 def time_over(request: Request) -> str:
@@ -242,21 +211,17 @@ def with_refusals(handler: "LambdaHandler") -> "LambdaHandler":
         began_s = time.perf_counter()
         returned = handler(event, context)
         status = int(returned.get("statusCode", 0))
-        if status >= 400 and not logged.get() and _is_mistake(event, status):
-            _entry(event, returned, context.aws_request_id, 1000 * (time.perf_counter() - began_s)).log(logger)
+        is_mistake = event["httpMethod"] == "POST" or status == HTTPStatus.FORBIDDEN
+        if status >= 400 and is_mistake and not logged.get():
+            method, words = (
+                one_line(f"{event['httpMethod']} {event['path']}", 80),
+                one_line(f"{status} {_why(returned)}"),
+            )
+            ms = 1000 * (time.perf_counter() - began_s)
+            Entry(method, "", "", ms, Status.FAILED, words, context.aws_request_id).log(logger)
         return returned
 
     return answer
-
-
-def _is_mistake(event: dict[str, Any], status: int) -> bool:
-    return event["httpMethod"] == "POST" or status == HTTPStatus.FORBIDDEN
-
-
-def _entry(event: dict[str, Any], returned: dict[str, Any], request_id: str, ms: float) -> Entry:
-    method = one_line(f"{event['httpMethod']} {event['path']}", 80)
-    words = f"{returned['statusCode']} {_why(returned)}"
-    return Entry(method, "", "", ms, Status.FAILED, one_line(words), request_id)
 
 
 def _why(returned: dict[str, Any]) -> str:
@@ -265,9 +230,6 @@ def _why(returned: dict[str, Any]) -> str:
     except (ValueError, KeyError, TypeError):
         return ""
     return str(error.get("message", "")) if isinstance(error, dict) else str(error)
-
-
-FAILURES: Final = ("failed", "given up")
 
 
 def with_entries[Context](
@@ -284,7 +246,7 @@ def with_entries[Context](
             name="",
             task=str(event.get(JOB, {}).get("taskId", "")),
             ms=1000 * (time.perf_counter() - began_s),
-            status=Status.FAILED if outcome.startswith(FAILURES) else Status.DONE,
+            status=Status.FAILED if outcome.startswith(("failed", "given up")) else Status.DONE,
             words=one_line(outcome),
             request_id=str(getattr(context, "aws_request_id", "")),
         ).log(logger)

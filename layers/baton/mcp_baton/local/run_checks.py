@@ -52,7 +52,6 @@ class WorkflowChecks:
     definitions: Definitions
 
     def errors(self) -> Iterator[Fault]:
-        """Yield what is certain to fail when the workflow runs."""
         for step, tool in self._calls:
             for name, source in step.arguments.items():
                 problem = self._constant(tool, name, source) or self._mismatch(tool, name, source, certain=True)
@@ -60,7 +59,6 @@ class WorkflowChecks:
                     yield self._fault(step, *problem)
 
     def suggestions(self) -> Iterator[Fault]:
-        """Yield what may be intended."""
         known = [argument.name for argument in self.workflow.arguments]
         for step in self.workflow.steps:
             for name in sorted(placeholders(step.guidance or "").difference(known)):
@@ -146,8 +144,8 @@ class WorkflowChecks:
         if not isinstance(source, StepOutput):
             return None
         producer = self.workflow.bound(source.binding)
-        if (ask := producer.ask) is not None:
-            return _kinds(lambda: _schema_of(ask.returns), source.path)
+        if (typed := producer.ask or producer.callback) is not None:
+            return _kinds(lambda: _schema_of(typed.returns), source.path)
         tool = self._tools[producer.name]
         output = tool.output if tool else None
         return None if output is None else _kinds(lambda: output_of(producer, output.value_schema), source.path)

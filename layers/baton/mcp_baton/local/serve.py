@@ -6,16 +6,19 @@ import shlex
 import sqlite3
 import sys
 import threading
+import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from mcp_baton.aws import compose, dynamodb_store
-from mcp_baton.exceptions import RegistrationError, SettingsError
+from mcp_baton.exceptions import BatonError, RegistrationError, SettingsError
+from mcp_baton.local.clock import Clock
 from mcp_baton.local.data_file import DataFile
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
 from mcp_baton.local.faults import Definitions
@@ -25,7 +28,6 @@ from mcp_baton.local.http_server import (
     Function,
     LambdaHandler,
     LocalServer,
-    ServeError,
     bind,
     dynamodb_app,
     run,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from mcp_baton.local.embedded import EmbeddedEngine
+    from mcp_baton.local.gateway import InvocationContext
 
 logger = logging.getLogger(__name__)
 
@@ -75,11 +78,8 @@ def serve(options: Options) -> int:
     _check_time(environment, "--timeout", options.timeout_s)
     _check_time(environment, "--worker-timeout", options.worker_timeout_s)
     find(options.target)
-    database = open_database(options.dynamodb, options.table, options.data)
-    try:
+    with closing(open_database(options.dynamodb, options.table, options.data)) as database:
         return _serve_from(options, _settings(options, environment, database), database)
-    finally:
-        database.close()
 
 
 def _check_time(settings: Settings, option: str, timeout_s: float) -> None:
@@ -108,9 +108,15 @@ def _settings(options: Options, environment: Settings, database: "Database") -> 
 
 
 def _serve_from(options: Options, settings: Settings, database: "Database") -> int:
+    # The address is known once a port is bound, and requests are served after the server is loaded.
+    def invoke(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
+        return served(event, context)
+
+    local = bind(options.host, options.port, Function(invoke, options.timeout_s, options.owner_header))
+    settings = replace(settings, base_url=settings.base_url or _address(options.host, local.server_port))
+
     def launch() -> Launch:
-        anonymous = options.owner_header is None
-        return Launch(options.target, options.table, database.url(), allow_anonymous=anonymous, log=options.log)
+        return Launch(options.target, options.table, database.url(), settings, options.log, tuple(sys.path))
 
     workers = Pool(launch, options.worker_timeout_s, options.retry_after_s)
     store = dynamodb_store(options.table, settings, connect=lambda: database.client)
@@ -124,15 +130,17 @@ def _serve_from(options: Options, settings: Settings, database: "Database") -> i
         # Python would use the compiled old form of a file that changes twice within a second and keeps its length.
         sys.dont_write_bytecode = True
     served = Served(make, workers.renew)
-    local = bind(options.host, options.port, Function(served, options.timeout_s, options.owner_header))
     if not local.is_private:
         logger.warning("listening on %s: everyone who can connect can call every tool as any owner", local.server_name)
     watcher = Watcher(find(options.target).folder, served.look) if options.reload else None
+    clock = Clock(served, options.timeout_s) if settings.sweep else None
     # Workers may finish while the last requests are answered.
     stopping = threading.Thread(target=workers.stop, args=(GRACE_S,), name="stop workers")
     code = run(local, lambda: _announce(options, local.server_port), stopping.start)
     if watcher is not None:
         watcher.stop()
+    if clock is not None:
+        clock.stop()
     stopping.join()
     return code
 
@@ -148,13 +156,16 @@ def load_checked(target: str) -> Server:
 
         first, *more = [*map(str, server_faults(server, definitions))] or [str(error)]
         rest = f"\n{len(more)} more: baton check {shlex.quote(target)}" if more else ""
-        raise ServeError(f"{first}{rest}") from error
+        raise BatonError(f"{first}{rest}") from error
     return server
 
 
+def _address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def _announce(options: Options, port: int) -> None:
-    name = f"[{options.host}]" if ":" in options.host else options.host
-    url = f"http://{name}:{port}/mcp"
+    url = f"{_address(options.host, port)}/mcp"
     line = dumps({"event": "listening", "url": url}) if options.log.as_json else f"Baton is listening on {url}"
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -182,7 +193,7 @@ def open_database(where: str, table: str, data: Path | None) -> Database:
         client = http_client(where)
         create_table(client, table)
     except (BotoCoreError, ClientError, ValueError) as error:
-        raise ServeError(f"the table {table!r} is not available in DynamoDB at {where}: {error}") from error
+        raise BatonError(f"the table {table!r} is not available in DynamoDB at {where}: {error}") from error
     return Database(client, lambda: where)
 
 
@@ -208,11 +219,9 @@ def _embedded(table: str, data: Path | None) -> Database:
 
 def _fill(engine: "EmbeddedEngine", client: "DynamoDBClient", file: DataFile, tables: set[str]) -> None:
     """Put the items of the file into the engine, except expired ones: DynamoDB would have deleted them."""
-    import time
-
     expired: dict[tuple[str, str, str], None] = {}
     for table, item in file.items():
-        if _expires_at(item) <= time.time():
+        if float(item.get("expires_at", {}).get("N", "inf")) <= time.time():
             expired[table, item["pk"]["S"], item["sk"]["S"]] = None
             continue
         if table not in tables:
@@ -223,7 +232,3 @@ def _fill(engine: "EmbeddedEngine", client: "DynamoDBClient", file: DataFile, ta
         file.write(expired)
     except sqlite3.Error as error:
         logger.warning("expired tasks stay in the data file, which cannot be written: %s", error)
-
-
-def _expires_at(item: dict[str, Any]) -> float:
-    return float(item.get("expires_at", {}).get("N", "inf"))

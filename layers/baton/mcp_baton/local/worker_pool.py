@@ -18,15 +18,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from threading import Condition, Thread, Timer
-from typing import Any, Final
+from typing import Final
+
+from msgspec.json import encode
 
 from mcp_baton.exceptions import NotDispatched
-from mcp_baton.local.worker_process import STARTED, Launch
+from mcp_baton.local.worker_process import Launch
 from mcp_baton.protocol.json import JsonObject, dumps
 
 logger = logging.getLogger(__name__)
 
 COMMAND: Final = (sys.executable, "-P", "-m", "mcp_baton.local.worker_process")
+"""Without the user's folders (`-P`), in which a file may have the name of a module that Baton imports."""
+
 MAX_AGE_S: Final = 3600.0
 """The maximum age of an event; the template's `MaximumEventAgeInSeconds`."""
 
@@ -50,9 +54,9 @@ class Sandbox:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
         self._dispatch = dispatch
-        self._replies: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self._failures: SimpleQueue[str | None] = SimpleQueue()
         self._started = self._killed = False
-        self._send(launch.to_json())
+        self._send(encode(launch, enc_hook=dict).decode())  # a mapping of the settings becomes a dict
         Thread(target=self._listen, name=f"worker {self.pid}", daemon=True).start()
 
     @property
@@ -69,13 +73,13 @@ class Sandbox:
         The start of the process has the same time limit as the invocation. A process that exceeds it is killed.
         """
         if not self._started:
-            failure = self._reply(STARTED, timeout_s, "did not start")
+            failure = self._failure(timeout_s, "did not start")
             if failure is not None:
                 self.kill()
                 return failure
             self._started = True
-        self._send({"id": delivery.request_id, "event": delivery.event, "timeout_s": timeout_s})
-        return self._reply(delivery.request_id, timeout_s, "did not finish")
+        self._send(dumps({"id": delivery.request_id, "event": delivery.event, "timeout_s": timeout_s}))
+        return self._failure(timeout_s, "did not finish")
 
     def kill(self) -> None:
         """Kill the process and the processes that its tools have started, if it still runs."""
@@ -88,22 +92,17 @@ class Sandbox:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def _send(self, document: JsonObject) -> None:
+    def _send(self, line: str) -> None:
         stdin = self._process.stdin
         if stdin is not None:
             with suppress(OSError):  # the process has ended, which `_listen` reports
-                stdin.write(f"{dumps(document)}\n")
+                stdin.write(f"{line}\n")
                 stdin.flush()
 
-    def _reply(self, request_id: str, timeout_s: float, what: str) -> str | None:
-        """Return the failure that the process reports for this id, or that the process has ended."""
-        end_s = time.monotonic() + timeout_s
+    def _failure(self, timeout_s: float, what: str) -> str | None:
+        """Wait until the process reports a failure or a success, or has ended."""
         with suppress(Empty):
-            while True:
-                reply = self._replies.get(timeout=max(0.0, end_s - time.monotonic()))
-                if reply["id"] in (request_id, None):
-                    failure: str | None = reply["failure"]
-                    return failure
+            return self._failures.get(timeout=timeout_s)
         logger.error("worker %d %s within %g s and is killed", self.pid, what, timeout_s)
         self.kill()
         return f"the worker {what} within {timeout_s:g} s"
@@ -112,14 +111,14 @@ class Sandbox:
         for line in self._process.stdout or ():
             document = json.loads(line)
             if "event" in document:
-                with suppress(NotDispatched):  # the server stops; a poll dispatches the task again
+                with suppress(NotDispatched):  # the server stops; a poll or a sweep dispatches the task again
                     self._dispatch(document["event"])
             else:
-                self._replies.put(document)
+                self._failures.put(document["failure"])
         code = self._process.wait()
         if not self._killed:
             logger.error("worker %d ended unexpectedly with exit code %d", self.pid, code)
-        self._replies.put({"id": None, "failure": f"the worker ended with exit code {code}"})
+        self._failures.put(f"the worker ended with exit code {code}")
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError):
                 if pipe is not None:
@@ -213,7 +212,7 @@ class Pool:
                 timer.start()
                 return
         if failure is not None:
-            # What a dead-letter queue would get. The task stays: a poll dispatches it again (docs/background.md).
+            # What a dead-letter queue would get. The task stays: a poll or a sweep dispatches it (docs/background.md).
             attempts, event = delivery.attempt - is_too_old, dumps(delivery.event)
             logger.error("an event was discarded after %d attempts (%s): %s", attempts, failure, event)
 

@@ -10,11 +10,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, Final, Self
+from typing import Any
 
-from msgspec.structs import replace
+from msgspec.json import decode
 
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import http_client
@@ -28,9 +28,6 @@ from mcp_baton.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-STARTED: Final = "started"
-"""The id in the reply that says whether the process could be started."""
-
 type Handler = Callable[[dict[str, Any], InvocationContext], dict[str, Any] | None]
 
 
@@ -41,16 +38,9 @@ class Launch:
     target: str
     table: str
     dynamodb: str
-    allow_anonymous: bool
+    settings: Settings
     log: LogStyle = PLAIN
     path: tuple[str, ...] = ()
-
-    def to_json(self) -> JsonObject:
-        return asdict(self) | {"path": sys.path}
-
-    @classmethod
-    def of(cls, sent: dict[str, Any]) -> Self:
-        return cls(**{**sent, "path": tuple(sent["path"]), "log": LogStyle(**sent["log"])})
 
 
 class Channel:
@@ -66,7 +56,7 @@ class Channel:
         with open(os.devnull) as nothing:  # noqa: PTH123 - a file descriptor is needed
             os.dup2(nothing.fileno(), 0)
         os.dup2(2, 1)
-        self.launch = Launch.of(json.loads(self._source.readline()))
+        self.launch = decode(self._source.readline(), type=Launch)
         self._events: SimpleQueue[dict[str, Any]] = SimpleQueue()
 
     def listen(self) -> None:
@@ -80,12 +70,11 @@ class Channel:
         threading.Thread(target=read, name="server", daemon=True).start()
 
     def dispatch(self, event: JsonObject) -> None:
-        """Send an event to the queue of the server."""
         self._write({"event": event})
 
-    def reply(self, request_id: str, failure: str | None) -> None:
+    def reply(self, failure: str | None) -> None:
         """Report an outcome; `None` if the handler returned."""
-        self._write({"id": request_id, "failure": failure})
+        self._write({"failure": failure})
 
     def invoke(self, handler: Handler) -> None:
         """Wait for an event, process it and report the outcome."""
@@ -96,7 +85,7 @@ class Channel:
         except Exception as error:
             logger.exception("invocation %s failed", request_id)
             failure = f"{type(error).__name__}: {error}"
-        self.reply(request_id, failure)
+        self.reply(failure)
 
     def _write(self, document: JsonObject) -> None:
         with self._writing:
@@ -113,32 +102,20 @@ def work(make: Callable[[Channel], Handler]) -> int:
         handle = make(channel)
     except Exception as error:
         logger.exception("the worker could not be started")
-        channel.reply(STARTED, f"it could not be started: {type(error).__name__}: {error}")
+        channel.reply(f"it could not be started: {type(error).__name__}: {error}")
         return 1
-    channel.reply(STARTED, None)
+    channel.reply(None)
     while True:
         channel.invoke(handle)
 
 
 def served_handler(channel: Channel) -> Handler:
-    """Return the handler of the served server, over the same table.
-
-    Raises:
-        LoadError: the file has no server object.
-        SettingsError: an environment variable has an invalid value.
-    """
-    launch = channel.launch
+    """Return the handler of the served server, over the same table."""
+    launch, client = channel.launch, http_client(channel.launch.dynamodb)
     sys.path[:] = [*launch.path, *(entry for entry in sys.path if entry not in launch.path)]
-    settings = replace(
-        Settings.from_environment(os.environ),
-        table=launch.table,
-        allow_anonymous=launch.allow_anonymous,
-        local_only=True,
-        observed=False,
-    )
-    client = http_client(launch.dynamodb)
-    store = dynamodb_store(launch.table, settings, connect=lambda: client)
-    return with_entries(handler(load(launch.target, Server), settings=settings, store=store, dispatcher=channel))
+    store = dynamodb_store(launch.table, launch.settings, connect=lambda: client)
+    server = load(launch.target, Server)
+    return with_entries(handler(server, settings=launch.settings, store=store, dispatcher=channel))
 
 
 if __name__ == "__main__":

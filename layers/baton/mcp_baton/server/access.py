@@ -17,6 +17,8 @@ from mcp_baton.tasks.texts import to_text
 PATH: Final = "/mcp"
 CONSOLE: Final = "/console"
 APPROVALS: Final = "/approvals"
+LINKS: Final = "/approve/"
+CALLBACKS: Final = "/callbacks/"
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 METHODS: Final = "POST"
 """The methods that a page may send. `GET` needs no permission: a page reads the 405."""
@@ -141,21 +143,23 @@ def early_answer(request: HttpRequest, page: Page | None, settings: Settings) ->
         from mcp_baton.console.page import answer
 
         return answer(request.method, request.headers)
-    if is_approvals(request.path):
-        if page is not None and is_preflight(request):
-            return page.preflight(request.headers)
-        reason = forbidden(request.owner, local=settings.local_only)
-        return refusal(403, reason) if reason else None
-    if request.path.rstrip("/") != PATH:
+    if (request.path.startswith(LINKS) and settings.approval_links) or request.path.startswith(CALLBACKS):
+        return None
+    is_mcp = request.path.rstrip("/") == PATH
+    if not is_mcp and not is_approvals(request.path):
         return refusal(404, f"Not found: the MCP endpoint is {PATH}")
     if page is not None and is_preflight(request):
         return page.preflight(request.headers)
-    if request.method != "POST":
+    if is_mcp and request.method != "POST":
         refused = refusal(405, "Method not allowed: use POST")
         return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
     reason = forbidden(request.owner, local=settings.local_only)
     if reason:
         return refusal(403, reason)
+    return _bad_body(request, settings) if is_mcp else None
+
+
+def _bad_body(request: HttpRequest, settings: Settings) -> HttpResponse | None:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return refusal(415, "Unsupported media type: send application/json")
     if len(request.body) > settings.max_body_bytes:

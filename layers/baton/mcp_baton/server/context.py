@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from msgspec import Struct, field
 
@@ -13,6 +13,7 @@ from mcp_baton.server.asking.asker import Asker, Question, TaskBegins, supports
 from mcp_baton.server.content import ResourceContent
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.keys import Key, own_key
+from mcp_baton.workflow.secrets import NO_SECRETS, Secrets
 
 if TYPE_CHECKING:
     from mcp_baton.server.asking.questions import Elicited, Roots, Said, Sampled, Schema
@@ -28,6 +29,10 @@ def no_resources(uri: str, _context: object) -> list[ResourceContent]:
     raise ToolError(f"There is no resource {uri}.")
 
 
+def no_callback(step: str) -> str:
+    raise ToolError(f"callback_url({step!r}): this call is not one of a task")
+
+
 class Call(Struct):
     """The state of one call of an author's function, which its `Context` uses.
 
@@ -39,6 +44,8 @@ class Call(Struct):
         questions: The number of questions so far.
         starts_task: Whether `Context.start_task` starts a background task.
         waits_for: The name of the factory whose dependency is being created before the function starts.
+        callback_url: Makes the address of a waiting step.
+        secrets: The addresses that were made in this call.
     """
 
     request_id: str
@@ -60,6 +67,8 @@ class Call(Struct):
     reported: float = float("-inf")
     claims: Mapping[str, Any] = field(default_factory=dict)
     waits_for: str | None = None
+    callback_url: Callable[[str], str] = no_callback
+    secrets: Secrets = NO_SECRETS
 
 
 class Context:
@@ -79,7 +88,7 @@ class Context:
     def _send(self, method: str, params: dict[str, Json]) -> None:
         # Also converted to JSON here, so that the tool gets the error; the request's thread could not report it.
         dumps(params)
-        self._call.emit(method, params)
+        self._call.emit(method, cast("dict[str, Json]", self._call.secrets.hide(params)))
 
     @property
     def request_id(self) -> str:
@@ -188,6 +197,26 @@ class Context:
     def error(self, message: Json) -> None:
         """`log("error", …)`."""
         self.log("error", message)
+
+    def callback_url(self, step: str) -> str:
+        """Make a new address for a waiting step of this task: a URL that takes one `POST` with a JSON body, which
+        becomes the step's result (docs/waiting.md).
+
+        The address is a credential. It is hidden in the tool's result, progress and log messages, and it is not stored.
+        A later step calls this again.
+
+        Args:
+            step: The name of a step with `callback=…`, of the same workflow.
+
+        Raises:
+            ToolError: the call is not one of a stored task with such a step, or the API's address is not known.
+            StoreError: the address could not be stored.
+        """
+        self._check()
+        call = self._call
+        url = call.callback_url(step)
+        call.secrets = call.secrets.including(url.rpartition("/")[2], f"callback of {step}")
+        return url
 
     def start_task(self) -> None:
         """Start the background task of a tool with `task_start="explicit"`, if the client supports tasks.

@@ -22,7 +22,7 @@ from mcp_baton.protocol.jsonrpc import (
     parse_body,
     result_message,
 )
-from mcp_baton.server.access import ForeignPage, Origins, early_answer, is_approvals, refusal
+from mcp_baton.server.access import CALLBACKS, LINKS, ForeignPage, Origins, early_answer, is_approvals, refusal
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.deliver_answer import take_answer
 from mcp_baton.server.methods import Method, call_method
@@ -51,7 +51,9 @@ class Endpoint:
         settings = services.settings
         self._services = services
         self._call_method = call_method
-        self._origins = Origins(settings.allowed_origins, settings.local_only, settings.console)
+        self._origins = Origins(
+            settings.allowed_origins, settings.local_only, settings.console or settings.approval_links
+        )
         self._warned = False
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
@@ -64,9 +66,17 @@ class Endpoint:
         if early:
             return early
         if is_approvals(request.path):
-            from mcp_baton.server.approvals.api import answer
+            from mcp_baton.server.approvals import api
 
-            return answer(self._services, request, exchange)
+            return api.answer(self._services, request, exchange)
+        if request.path.startswith(LINKS):
+            from mcp_baton.server.approvals import link
+
+            return link.answer(self._services, request, exchange)
+        if request.path.startswith(CALLBACKS):
+            from mcp_baton.server import callbacks
+
+            return callbacks.answer(self._services, request, exchange)
         try:
             message = parse_body(request.body)
         except ProtocolError as error:
@@ -79,6 +89,16 @@ class Endpoint:
         from mcp_baton.server.background.worker import work
 
         return work(self._services, named, exchange)
+
+    def callback(self, named: JsonObject, exchange: Exchange) -> JsonObject:
+        from mcp_baton.server.callbacks import deliver_event
+
+        return deliver_event(self._services, named, exchange)
+
+    def sweep(self, _named: JsonObject, exchange: Exchange) -> JsonObject:
+        from mcp_baton.server.background.sweep import sweep
+
+        return sweep(self._services, exchange)
 
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
         """Answer a batch, in order. Only revision 2025-03-26 has batches. The messages share the size and the time of

@@ -40,7 +40,7 @@ class Services(Struct, frozen=True, kw_only=True):
 
     @property
     def notifies(self) -> bool:
-        """Whether people are told of approvals that wait for them."""
+        """Whether the server notifies people of approvals that wait for them."""
         return self.publisher is not None or bool(self.server.approval_listeners)
 
     def for_caller(self, claims: Mapping[str, object], exchange: Exchange) -> tuple[ServerView, TaskStore | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcp_baton.exceptions import TaskNotFound
+from mcp_baton.exceptions import TaskNotFound, WorkflowError
 from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.definitions.completion import Completion
@@ -19,7 +19,9 @@ from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import TO_GO_ON, WorkflowTool
 from mcp_baton.tasks.record import EXTRA_PREFIX, ITEMS_PREFIX, StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.workflow.approval import GRACE_MS
 from mcp_baton.workflow.definition import TASK_ID, Argument, Workflow
+from mcp_baton.workflow.wait import milliseconds
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import JobStore
@@ -79,11 +81,32 @@ class ServerView(Struct, frozen=True):
         of_steps = {step.tool for workflow in self.workflows.values() for step in workflow.steps if step.approval}
         return frozenset(name for name, tool in self.tools.items() if tool.approval or name in of_steps)
 
-    def approvals_ms(self, workflow: Workflow) -> int:
-        """How long a run may wait for approvals, milliseconds: the sum over its steps."""
-        steps = [(step, self.tools.get(step.tool or "")) for step in workflow.steps]
-        needed = [(tool and tool.approval) or step.approval for step, tool in steps]
-        return sum(round(it.expires.total_seconds() * 1000) for it in needed if it)
+    def waits_ms(self, workflow: Workflow) -> int:
+        """How long a run may wait for approvals, callbacks and times, milliseconds: the sum on its longest path."""
+        ends_ms: dict[str, int] = {}
+        for step in workflow.steps:
+            tool = self.tools.get(step.tool or "")
+            approval = (tool and tool.approval) or step.approval
+            wait_ms = milliseconds(approval.expires) if approval else step.longest_wait_ms
+            ends_ms[step.name] = wait_ms + max((ends_ms[it] for it in workflow.needs(step)), default=0)
+        return max(ends_ms.values(), default=0)
+
+    def check_lifetimes(self, max_ttl_ms: int) -> None:
+        """Check that the tasks of each workflow can live as long as its waits.
+
+        Raises:
+            WorkflowError: a workflow waits longer than its `ttl` or the operator's limit allows.
+        """
+        for workflow in self.workflows.values():
+            waits = any(it.is_wait for it in workflow.steps)
+            needed_ms = self.waits_ms(workflow) + GRACE_MS if waits else 0
+            ttl_ms = needed_ms if workflow.ttl is None else milliseconds(workflow.ttl)
+            if needed_ms > ttl_ms:
+                cause = f"its waits and an hour need {needed_ms} ms, and its ttl is {ttl_ms} ms; make it longer"
+                raise WorkflowError(workflow.name, cause)
+            if ttl_ms > max_ttl_ms:
+                cause = f"its tasks live {ttl_ms} ms, and the operator allows {max_ttl_ms} ms; raise MaxTtlMs"
+                raise WorkflowError(workflow.name, f"{cause} (BATON_MAX_TTL_MS)")
 
     @property
     def workflow_tool_names(self) -> list[str]:

@@ -175,7 +175,7 @@ class ApprovalStore(Protocol):
             before: The attempt that has used it and that this one repeats.
 
         Returns:
-            The record. It is used if `used_by` is `by`. `None` if there is none.
+            The record. `used_by` is `by` if this attempt may use it. `None` if it was never requested.
         """
 
     def get(self, approval_id: str) -> ApprovalRecord | None:
@@ -186,7 +186,7 @@ class ApprovalStore(Protocol):
         `GetItem` for each approval. Expired ones are left out of those that wait. Raises `ValueError` if the cursor is
         not one of this store."""
 
-    def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
+    def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         """Decide an approval: one `UpdateItem`.
 
         Raises:
@@ -204,7 +204,7 @@ class ApprovalStore(Protocol):
         """Store that a link decides this approval, by the digest of the link's token: one `PutItem`."""
 
     def linked(self, digest: str) -> ApprovalRecord | None:
-        """The approval that a link decides: two `GetItem`. `None` if there is none or it has expired."""
+        """Read the approval that a link decides: two `GetItem`. `None` if the link is unknown or has expired."""
 
 
 class Publisher(Protocol):

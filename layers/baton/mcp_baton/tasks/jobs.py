@@ -1,10 +1,11 @@
 """Jobs: tool calls that a worker runs in the background, each as a task (docs/background.md).
 
 A job is created with its task, then dispatched: an event with the task's id is sent to the worker. The event may be
-lost, doubled or late. A worker that gets it claims the task first. If none does, a poll dispatches the job again.
+lost, doubled or late. A worker that gets it claims the task first. If none does, a poll or a sweep dispatches the job
+again. While a job is `working`, it is in the outbox, which sweeps read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from mcp_baton.protocol.json import Json, JsonObject
@@ -104,3 +105,14 @@ class JobStore(Protocol):
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         """Release the claim for a new worker, after `extend`: the job has all its attempts again, and one more dispatch
         is noted. Raises `ClaimLost`."""
+
+    def due(self) -> Iterator[tuple[str, str]]:
+        """The owner and the id of each job in the outbox that is due, in random order: one or more `Query` requests for
+        each shard. The index may be a moment old."""
+
+    def unlist(self, task: TaskRecord) -> None:
+        """Remove a task from the outbox, unless it was written since it was read: one `UpdateItem`, sent once."""
+
+    def look(self, owner: str, task_id: str) -> TaskRecord | None:
+        """Read a `working` job of the outbox: one `GetItem`. `None` if it no longer has to be checked. This
+        removes a job that should not be in the outbox: one `UpdateItem`, sent once."""

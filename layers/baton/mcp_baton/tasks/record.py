@@ -26,6 +26,9 @@ SCHEMA_VERSION = 1
 
 PAUSED = "paused: waits for the model"
 """The status message of a paused task. Its status is `working`, because MCP has no status for it."""
+WAITS: Final = "waits for an approval"
+"""The beginning of the status message of a background task that waits for a person."""
+
 PAUSED_STEP = ("failedStep", "blockedStep")
 """The members of a pause reason that name its step: the one that failed, or the one that could not start."""
 
@@ -84,12 +87,12 @@ class StepProgress(TypedDict):
     ask: NotRequired[str]
     """Who answers the question: `model` or `user`."""
     wait: NotRequired[str]
-    """What the step waits for: `time`."""
+    """What the step waits for: `callback` or `time`."""
 
 
 def has_value(step: StepProgress) -> bool:
-    """Whether a step has a result once it is completed: it calls a tool or asks a question."""
-    return "tool" in step or "ask" in step
+    """Whether a step has a result once it is completed: it calls a tool, asks a question or gets a callback."""
+    return "tool" in step or "ask" in step or step.get("wait") == "callback"
 
 
 class Progress(TypedDict):
@@ -216,6 +219,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         claim: The claim, current or last; `None` if no run has claimed it.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
+        wakes: The job that a sweep wakes, because a callback has arrived for the task (`Batch.wakes`).
         source: Opaque data of the store, which needs it to write to the task as it was read.
     """
 
@@ -235,6 +239,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
     job: Job | None = None
     error: JsonObject | None = None
     by_client: bool = False
+    wakes: str | None = None
     source: object = None
 
     def __eq__(self, other: object) -> bool:

@@ -19,6 +19,7 @@ from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskPage, TaskRec
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.approvals import ApprovalStore
+    from mcp_baton.tasks.callbacks import CallbackStore
     from mcp_baton.tasks.jobs import JobStore
 
 
@@ -79,6 +80,7 @@ class Batch(Struct, frozen=True):
         claim: The claim of the run that writes. The write requires it, and renews or releases it. `None` for a
             continuation, which needs no claim.
         message: The task's new status message; `None` does not change it.
+        wakes: The job that a sweep wakes, if it does not claim the task soon.
         token: Identifies the write, with the time when it was created (epoch milliseconds). Of all writes with the same
             token, one is applied. So an attempt that arrives late is not applied after a later one. `None` creates one.
     """
@@ -93,6 +95,7 @@ class Batch(Struct, frozen=True):
     claim: Claim | None = None
     release: bool = False
     message: str | None = None
+    wakes: str | None = None
     unchanged: Mapping[int, StepStatus] = field(default_factory=dict)
     same_version: bool = False
     token: tuple[str, int] | None = None
@@ -123,6 +126,9 @@ class TaskStore(Protocol):
 
     @property
     def approvals(self) -> "ApprovalStore": ...
+
+    @property
+    def callbacks(self) -> "CallbackStore": ...
 
     def within(self, left_ms: Callable[[], int | None]) -> Self:
         """The same store for one request: nothing is retried that the function has no time for (`None`: no limit)."""

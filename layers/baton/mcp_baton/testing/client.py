@@ -1,20 +1,22 @@
 """The client that a test holds, and what it can arrange."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
+from urllib.parse import quote
 
-from mcp_baton import Server
+from mcp_baton import Server, ToolError
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.access import CALLBACKS
 from mcp_baton.server.workflows.task_view import variables_in
 from mcp_baton.tasks.record import PROGRESS
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Clock, Function, Invocations, Kill
 from mcp_baton.testing.overrides import Overrides
 from mcp_baton.testing.results import Contents, Result, Run, Task, TaskState, own_meta
-from mcp_baton.testing.script import Script
+from mcp_baton.testing.script import Canned, Script
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import ROUNDS, Era, JsonRpcError, Wire
 from mcp_baton.testing.workers import WaitingEvent, Worker, WorkerRun
@@ -52,6 +54,7 @@ class Stage:
     answers: Answers
     started: dict[str, str]
     overrides: Overrides
+    sweep: Callable[[], None]
     deploy: Callable[[Server], "Stage"]
 
 
@@ -64,9 +67,10 @@ class Controls:
     era: Era
     claims: Mapping[str, Json] = field(default_factory=dict)
 
-    def as_owner(self, name: str | None) -> Self:
-        """Return a client of another owner, without claims; `None` for an unauthenticated caller."""
-        return replace(self, owner=name, claims={})
+    def as_owner(self, name: str | None, *, scopes: Sequence[str] = ()) -> Self:
+        """Return a client of another owner, with these scopes and no other claims; `None` for an unauthenticated
+        caller."""
+        return replace(self, owner=name, claims={"scope": " ".join(scopes)} if scopes else {})
 
     def with_claims(self, **claims: Json) -> Self:
         """Return a client of the same owner with claims as from an authorizer: `scope="orders:write"`."""
@@ -119,13 +123,14 @@ class Controls:
         Raises:
             ValueError: the server has no such tool.
         """
-        self.stage.script.returns(tool, value, times)
+        self.stage.script.replace(tool, Canned(value, None, times))
 
     def tool_raises(
         self, tool: str, error: BaseException | type[BaseException] | str, *, times: int | None = None
     ) -> None:
         """Make a tool raise an error instead of running; a string becomes a `ToolError`. See `tool_returns`."""
-        self.stage.script.raises(tool, error, times)
+        raised = ToolError(error) if isinstance(error, str) else error
+        self.stage.script.replace(tool, Canned(None, raised, times))
 
     def during(self, tool: str, happens: Callable[[], object]) -> None:
         """Call a function before the next call of a tool, for example to `cancel` the tool's task.
@@ -176,6 +181,10 @@ class Controls:
     def dispatch_fails(self, *, times: int | None = 1) -> None:
         """Reject the next events, as if Lambda were not available; `None` for all, 0 to stop."""
         self.stage.worker.events.refused = times
+
+    def sweep(self) -> None:
+        """Check the background tasks that are due, as the server's clock does each minute."""
+        self.stage.sweep()
 
     def remaining_s(self, seconds: float) -> None:
         """Set the time that is left of each invocation from now on, running ones included. The defaults are 120 s, and
@@ -340,7 +349,6 @@ class StartedTask:
 
 
 def _is_of(question: JsonObject, task_id: str) -> bool:
-    """Whether a request of the server is a question of this task."""
     params = cast("dict[str, Any]", question.get("params", {}))
     return bool(params.get("_meta", {}).get(RELATED_TASK_KEY, {}).get("taskId") == task_id)
 
@@ -425,7 +433,6 @@ class Client(Controls):
         return self.stage.worker.run()
 
     def _called(self, name: str, arguments: JsonObject | None, task: str | None) -> tuple[JsonObject, Json]:
-        """Return a call's result and the tool's value."""
         params = params_of(self, name, arguments, as_task=False)
         result, invocation = self.wire.request("tools/call", params, {} if task is None else {TASK_ID_KEY: task})
         started_task = started(self, result)
@@ -462,6 +469,45 @@ class Client(Controls):
         """Complete a task with a result and return it."""
         self.request("tasks/cancel", {"taskId": task_id, "result": result})
         return self.task(task_id)
+
+    def send_callback(self, task_id: str, step: str, body: Json, *, key: str | None = None) -> None:
+        """Send a callback to a waiting step of a task, as another system does.
+
+        Args:
+            body: The JSON of the request.
+            key: The `Idempotency-Key`.
+
+        Raises:
+            ValueError: no tool has made an address for this step (`ctx.callback_url`).
+            BatonError: the callback is refused.
+        """
+        token = self.stage.store.callback_token(task_id, step)
+        headers = {} if key is None else {"Idempotency-Key": key}
+        replace(self, owner=None, claims={}).wire.http("POST", f"{CALLBACKS}{token}", body, headers)
+
+    def approvals(self, state: str = "waiting") -> list[dict[str, Any]]:
+        """Return the approvals in the groups of this client's owner, newest first: those that wait, or those in another
+        state."""
+        found: list[dict[str, Any]] = []
+        target: str | None = f"/approvals?state={state}"
+        while target is not None:
+            page = self.wire.http("GET", target)
+            found += page["approvals"]
+            target = f"/approvals?state={state}&cursor={quote(page['nextCursor'])}" if "nextCursor" in page else None
+        return found
+
+    def approve(self, approval_id: str, *, reason: str | None = None) -> dict[str, Any]:
+        """Approve a call as a person of its group, and return the approval. Raises `BatonError` if it is refused."""
+        return self._decide(approval_id, "approve", reason)
+
+    def deny(self, approval_id: str, *, reason: str | None = None) -> dict[str, Any]:
+        """As `approve`, to deny a call."""
+        return self._decide(approval_id, "deny", reason)
+
+    def _decide(self, approval_id: str, decision: str, reason: str | None) -> dict[str, Any]:
+        target = f"/approvals/{quote(approval_id)}"
+        digest = self.wire.http("GET", target)["digest"]
+        return self.wire.http("POST", target, {"decision": decision, "digest": digest, "reason": reason})
 
     def list_tools(self) -> list[dict[str, Any]]:
         """Return the listed tools."""

@@ -16,18 +16,17 @@ from mcp_baton.testing.answers import Answers
 from mcp_baton.testing.client import Client, Stage
 from mcp_baton.testing.function import Clock, Function, Invocations
 from mcp_baton.testing.overrides import Overrides
-from mcp_baton.testing.script import Script, Watch
-from mcp_baton.testing.store import Store
+from mcp_baton.testing.script import Script
+from mcp_baton.testing.store import TABLE, Store
 from mcp_baton.testing.wire import REVISIONS, Era
 from mcp_baton.testing.workers import WORKERS, Events, Worker, Workers
+from mcp_baton.transport.adapter import SWEEP
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from mcp_baton.testing.async_client import AsyncClient
     from mcp_baton.testing.function import Handler
-
-TABLE = "tasks"
 
 
 @contextmanager
@@ -83,7 +82,12 @@ def _settings(settings: Settings) -> Settings:
     if settings.overflow_bucket is not None:
         raise SettingsError("settings: there is no S3 in this process; omit overflow_bucket")
     # A fixed key, as for a deployed server: states stay valid in other processes.
-    return replace(settings, table=TABLE, state_key=settings.state_key or os.urandom(32))
+    return replace(
+        settings,
+        table=TABLE,
+        state_key=settings.state_key or os.urandom(32),
+        base_url=settings.base_url or "https://server.test",
+    )
 
 
 def _database() -> "DynamoDBClient":
@@ -100,8 +104,8 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
     store, started = Store(database, invocations), dict[str, str]()
 
     def deploy(version: Server) -> Stage:
-        script = Script(frozenset(version.tools))
-        watched = Watch(script, answers, invocations).server(version)
+        script = Script(frozenset(version.tools), answers, invocations)
+        watched = script.watched(version)
         watched.check()
 
         def make() -> "Handler":
@@ -111,19 +115,28 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
                 connect=lambda: database,
                 now_ms=clock.now_ms,
                 monotonic=clock.monotonic_s,
-                sleep=clock.advance,
+                sleep=clock.sleep,
             )
             return compose(
                 watched,
                 settings,
                 store=tasks,
                 clock=clock.monotonic_s,
-                sleep=clock.advance,
+                sleep=clock.sleep,
                 dispatcher=events,
             )
 
         function, worker = Function(make, invocations), Worker(make, invocations, events, workers)
+
+        def sweep() -> None:
+            function.invoke({SWEEP: {}}, None)
+            worker.look()
+
+        if settings.sweep and workers == "at once":
+            clock.next_sweep_s, clock.sweep = lambda: store.next_sweep_s(clock.now_ms()), sweep
         overrides = Overrides(watched)
-        return Stage(watched, function, worker, invocations, store, clock, script, answers, started, overrides, deploy)
+        return Stage(
+            watched, function, worker, invocations, store, clock, script, answers, started, overrides, sweep, deploy
+        )
 
     return deploy(server)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
+from datetime import timedelta
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
@@ -25,15 +26,26 @@ class Clock:
         self._lock = Lock()
         self._advanced_s = 0.0
         self._read_ms = 0
+        self.next_sweep_s: Callable[[], float | None] = lambda: None
+        self.sweep: Callable[[], None] = lambda: None
 
-    def advance(self, seconds: float) -> None:
-        """Advance the clock.
+    def advance(self, by: float | timedelta) -> None:
+        """Advance the clock by seconds or a `timedelta`. Sweeps restart the background tasks that become due meanwhile,
+        as in a stack.
 
         Raises:
-            ValueError: `seconds` is negative.
+            ValueError: it is negative.
         """
+        seconds = by.total_seconds() if isinstance(by, timedelta) else by
         if seconds < 0:
             raise ValueError(f"clock.advance({seconds}): time does not go back; give seconds of 0 or more")
+        while (next_s := self.next_sweep_s()) is not None and next_s <= seconds:
+            self.sleep(next_s)
+            self.sweep()
+            seconds -= next_s
+        self.sleep(seconds)
+
+    def sleep(self, seconds: float) -> None:
         with self._lock:
             self._advanced_s += seconds
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from mcp_baton import Server, ToolError
+from mcp_baton import Server
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
@@ -41,7 +41,11 @@ class Canned:
 
 @dataclass(slots=True)
 class Script:
+    """The calls of one version of a server, and what a test has arranged for them."""
+
     tools: frozenset[str]
+    answers: Answers
+    invocations: Invocations
     _calls: dict[str, list[dict[str, Json]]] = field(default_factory=dict)
     _canned: dict[str, Canned] = field(default_factory=dict)
     _during: dict[str, Callable[[], object]] = field(default_factory=dict)
@@ -51,48 +55,19 @@ class Script:
         self.check(tool)
         return [dict(arguments) for arguments in self._calls.get(tool, ())]
 
-    def returns(self, tool: str, value: object, times: int | None) -> None:
+    def replace(self, tool: str, canned: Canned) -> None:
         self.check(tool)
-        self._canned[tool] = Canned(value, None, times)
-
-    def raises(self, tool: str, error: BaseException | type[BaseException] | str, times: int | None) -> None:
-        self.check(tool)
-        self._canned[tool] = Canned(None, ToolError(error) if isinstance(error, str) else error, times)
+        self._canned[tool] = canned
 
     def happens_during(self, tool: str, happens: Callable[[], object]) -> None:
         self.check(tool)
         self._during[tool] = happens
 
-    def meanwhile(self, tool: str) -> None:
-        with self._lock:
-            happens = self._during.pop(tool, None)
-        if happens is not None:
-            happens()
-
     def check(self, tool: str) -> None:
         if tool not in self.tools:
             raise ValueError(f"the server has no tool {tool!r}; it has {', '.join(sorted(self.tools)) or 'none'}")
 
-    def begin(self, tool: str, *, again: bool) -> Canned | None:
-        """Note a call. Return its result if the tool must not run."""
-        with self._lock:
-            if not again:
-                self._calls.setdefault(tool, []).append(copy.deepcopy(dict(_arguments.get())))
-            canned = self._canned.get(tool)
-            if canned is None or canned.times == 0:
-                return None
-            if canned.times is not None:
-                canned.times -= 1
-            return canned
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    script: Script
-    answers: Answers
-    invocations: Invocations
-
-    def server(self, server: Server) -> Server:
+    def watched(self, server: Server) -> Server:
         made = copy.copy(server)
         made.tools = {name: WatchedTool(tool, self) for name, tool in server.tools.items()}
         made.resources = {uri: self._listened(resource) for uri, resource in server.resources.items()}
@@ -107,18 +82,17 @@ class Watch:
 
     def around(self, item: Tool | Prompt | Resource) -> Callable[..., object]:
         function: Callable[..., Any] = item.function
-        tool = item.name if isinstance(item, Tool) else ""
 
         def plain(**arguments: Any) -> object:
             canned = self._begin(item, arguments)
-            self.script.meanwhile(tool)
+            self._meanwhile(item)
             value = function(**arguments) if canned is None else canned.end()
             self._end(item)
             return value
 
         async def asynchronous(**arguments: Any) -> object:
             canned = self._begin(item, arguments)
-            await asyncio.to_thread(self.script.meanwhile, tool)
+            await asyncio.to_thread(self._meanwhile, item)
             value = await function(**arguments) if canned is None else canned.end()
             self._end(item)
             return value
@@ -126,13 +100,28 @@ class Watch:
         return asynchronous if item.signature.is_async else plain
 
     def _begin(self, item: Tool | Prompt | Resource, arguments: dict[str, Any]) -> Canned | None:
+        """Note a call. Return its result if the tool must not run."""
         self.invocations.check()
         if item.signature.context in arguments:
             self.answers.listen(arguments[item.signature.context])
         if not isinstance(item, Tool):
             return None
         invocation = self.invocations.current
-        return self.script.begin(item.name, again=invocation is not None and invocation.again)
+        with self._lock:
+            if invocation is None or not invocation.again:
+                self._calls.setdefault(item.name, []).append(copy.deepcopy(dict(_arguments.get())))
+            canned = self._canned.get(item.name)
+            if canned is None or canned.times == 0:
+                return None
+            if canned.times is not None:
+                canned.times -= 1
+            return canned
+
+    def _meanwhile(self, item: Tool | Prompt | Resource) -> None:
+        with self._lock:
+            happens = self._during.pop(item.name, None) if isinstance(item, Tool) else None
+        if happens is not None:
+            happens()
 
     def _end(self, item: Tool | Prompt | Resource) -> None:
         if isinstance(item, Tool):
@@ -142,15 +131,15 @@ class Watch:
 class WatchedTool(Tool):
     """A tool that notes its calls and values. It shares the signature of the original."""
 
-    def __init__(self, tool: Tool, watch: Watch) -> None:
+    def __init__(self, tool: Tool, script: Script) -> None:
         vars(self).update(vars(tool))
-        self.function = watch.around(tool)
+        self.function = script.around(tool)
         self.input = WatchedInput(tool.input)
-        self._watch = watch
+        self._invocations = script.invocations
 
     def outcome(self, returned: object) -> Succeeded:
         outcome = super().outcome(returned)
-        invocation = self._watch.invocations.current
+        invocation = self._invocations.current
         if invocation is not None:
             invocation.value = outcome.value
         return outcome

@@ -4,15 +4,22 @@ Both use the events of botocore's client, so that the store handles a failure wi
 """
 
 from dataclasses import dataclass
+from hashlib import sha256
+from secrets import token_urlsafe
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from mcp_baton.tasks.dynamodb.callbacks import KEY as CALLBACK
+from mcp_baton.tasks.dynamodb.callbacks import callback_key
+from mcp_baton.tasks.dynamodb.items import LISTED_AT, LISTED_IN, LISTS, OUTBOX
 from mcp_baton.testing.function import Invocations
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSResponse
     from mypy_boto3_dynamodb import DynamoDBClient
 
+TABLE = "tasks"
+MINUTE_S = 60.0
 SERVER_FAULTS = {"InternalServerError": 500, "ServiceUnavailable": 503}
 """DynamoDB answers every other error with 400 (its API reference, Common Errors)."""
 
@@ -30,6 +37,7 @@ class Store:
     """The DynamoDB behind a server under test."""
 
     def __init__(self, client: "DynamoDBClient", invocations: Invocations) -> None:
+        self.client = client
         self._operations = frozenset(client.meta.service_model.operation_names)
         self._invocations = invocations
         self._faults: dict[str, Fault] = {}
@@ -61,6 +69,31 @@ class Store:
             )
         self._faults[operation] = Fault(error, times)
 
+    def next_sweep_s(self, now_ms: int) -> float | None:
+        """The seconds until a sweep finds something in the outbox; a minute if something is due already. `None` if it
+        is empty, or if an invocation is running: its claim would seem to have ended."""
+        if self._invocations.current is not None:
+            return None
+        pages = self.client.get_paginator("scan").paginate(TableName=TABLE, IndexName=LISTS)
+        items = [item for page in pages for item in page["Items"] if LISTED_IN in item]  # moto's index has all items
+        listed = [item for item in items if item[LISTED_IN]["S"].startswith(OUTBOX)]
+        first_ms = min((int(item[LISTED_AT]["S"].partition("#")[0]) for item in listed), default=None)
+        if first_ms is None:
+            return None
+        return (first_ms + 1 - now_ms) / 1000 if first_ms >= now_ms else MINUTE_S
+
+    def callback_token(self, task_id: str, step: str) -> str:
+        """Return the token of a new address for a waiting step. Only digests of addresses are stored, so this copies
+        one. Raises `ValueError` if there is none."""
+        pages = self.client.get_paginator("scan").paginate(TableName=TABLE)
+        items = [item for page in pages for item in page["Items"] if item["sk"]["S"] == CALLBACK]
+        made = next((it for it in items if (it["task"]["S"], it["step"]["S"]) == (task_id, step)), None)
+        if made is None:
+            raise ValueError(f"no tool of the task {task_id} has called ctx.callback_url({step!r})")
+        token = token_urlsafe(32)
+        self.client.put_item(TableName=TABLE, Item={**made, **callback_key(sha256(token.encode()).hexdigest())})
+        return token
+
     def _before(
         self, event_name: str, params: dict[str, Any], **_: object
     ) -> "tuple[AWSResponse, dict[str, Any]] | None":
@@ -91,7 +124,6 @@ class Store:
 
 
 def refusal(code: str) -> "tuple[AWSResponse, dict[str, Any]]":
-    """Return DynamoDB's response to a failed request, and its form after botocore has parsed it."""
     from botocore.awsrequest import AWSResponse
     from botocore.compat import HTTPHeaders
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from mcp_baton import BatonError, Server
@@ -13,13 +14,17 @@ from mcp_baton.protocol.envelope import (
     APPS,
     CAPABILITIES,
     CAPABILITIES_KEY,
+    METHOD_HEADER,
+    NAME_HEADER,
     RANDOM_BYTES,
     SESSION_HEADER,
     TASKS_EXTENSION,
+    VERSION_HEADER,
     VERSION_KEY,
     session_id,
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.definitions.param_headers import KEYWORD
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Function, Invocation
 
@@ -37,6 +42,7 @@ _ASKED = [capability for capability in CAPABILITIES if capability != APPS]
 _ASKABLE: dict[str, Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _ids = count(1)
+OK = 200
 
 
 class JsonRpcError(BatonError):
@@ -95,16 +101,23 @@ class Wire:
     ) -> tuple[JsonObject, Invocation]:
         sent = {**params, "_meta": {**self._own_meta(), **meta}}
         message: dict[str, Json] = {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": sent}
-        stream = Stream(self.respond)
-        opener = stream.open if self.era == "2025" and self.asked and self.answers.able else None
+        messages: list[JsonObject] = []
+        unanswered: list[Unanswered | None] = []
+
+        def take(received: JsonObject) -> None:
+            messages.append(received)
+            if "method" in received and "id" in received:
+                unanswered.append(self.respond(received))
+
+        opener = Stream(take).open if self.era == "2025" and self.asked and self.answers.able else None
         response, invocation = self.function.invoke(
-            self._event(message, self._headers(method, sent)), opener, again=again
+            self.event(message, self._headers(method, sent)), opener, again=again
         )
         self.after()
-        if stream.unanswered:
-            raise stream.unanswered
+        if (first := next(filter(None, unanswered), None)) is not None:
+            raise first
         status = response.get("statusCode", 200)
-        return result_in(stream.messages or messages_in(response), status), invocation
+        return result_in(messages or messages_in(response), status), invocation
 
     def respond(self, question: JsonObject) -> Unanswered | None:
         """Answer a question of the handshake era, with a request of its own. One without an answer is refused, or,
@@ -120,21 +133,39 @@ class Wire:
             unanswered = error
             message["error"] = {"code": -1, "message": str(error)}
         self.answers.open.pop(str(question["id"]), None)
-        self.function.invoke(self._event(message, {}), None)
+        self.function.invoke(self.event(message, {}), None)
         self.after()
         return unanswered
 
-    def _event(self, message: JsonObject, headers: Mapping[str, str]) -> dict[str, Any]:
-        owner = {} if self.owner is None else {OWNER_HEADER: self.owner}
+    def http(
+        self, method: str, target: str, body: Json = None, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        """Send a request to the HTTP API beside the MCP endpoint, and return its JSON. Raises `BatonError` if the
+        server refuses it."""
+        sent = b"" if method == "GET" else dumps(body).encode()
+        sent_headers = {"Content-Type": "application/json", **headers}
+        event = self._request(method, target, sent_headers, sent, f"test-{next(_ids)}")
+        response, _ = self.function.invoke(event, None)
+        self.after()
+        answer: dict[str, Any] = json.loads(response["body"])
+        if response["statusCode"] != OK:
+            raise BatonError(f"{method} {target}: HTTP {response['statusCode']}: {answer['error']}")
+        return answer
+
+    def event(self, message: JsonObject, headers: Mapping[str, str]) -> dict[str, Any]:
         sent = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": REVISIONS[self.era],
-            **owner,
+            VERSION_HEADER: REVISIONS[self.era],
             **headers,
         }
-        body, request_id = dumps(message).encode(), f"test-{message['id']}"
-        event = proxy_event("POST", "/mcp", list(sent.items()), body, request_id=request_id, owner_header=OWNER_HEADER)
+        return self._request("POST", "/mcp", sent, dumps(message).encode(), f"test-{message['id']}")
+
+    def _request(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes, request_id: str
+    ) -> dict[str, Any]:
+        sent = [*headers.items(), *([] if self.owner is None else [(OWNER_HEADER, self.owner)])]
+        event = proxy_event(method, target, sent, body, request_id=request_id, owner_header=OWNER_HEADER)
         if self.claims:
             context = event["requestContext"]
             found = context.get("authorizer", {}).get("claims", {})
@@ -148,57 +179,55 @@ class Wire:
         return {VERSION_KEY: REVISIONS["2026"], CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}, **able}}
 
     def _headers(self, method: str, params: JsonObject) -> dict[str, str]:
-        """Return the 2026 era's headers (MCP basic/transports/streamable-http, Standard Request Headers), or the 2025
-        era's session id."""
+        """Return the 2026 era's headers, or the 2025 era's session id."""
         if self.era == "2025":
             return {SESSION_HEADER: session_id(_ASKED if self.answers.able else (), bytes(RANDOM_BYTES))}
-        named = params.get(_NAMED_BY.get(method, "taskId"))
-        name = {} if named is None else {"Mcp-Name": header_value(named)}
-        return {"Mcp-Method": method, **name, **self._mirrored(method, params)}
-
-    def _mirrored(self, method: str, params: JsonObject) -> dict[str, str]:
         tool = self.server.tools.get(str(params.get("name"))) if method == "tools/call" else None
-        found: dict[str, str] = {}
-        for path, header in tool.mirrored.items() if tool else ():
-            value: Json = params.get("arguments")
-            for name in path:
-                value = value.get(name) if isinstance(value, Mapping) else None
-            if value is not None:
-                found[header] = header_value(value)
-        return found
+        copied = parameter_headers(tool.input_schema, params.get("arguments")) if tool else {}
+        return standard_headers(method, params) | copied
+
+
+class EventReader:
+    """Reads server-sent events that arrive in pieces (https://html.spec.whatwg.org/multipage/server-sent-events.html)."""
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []
+        self._data: list[str] = []
+
+    def read(self, piece: bytes) -> Iterator[str]:
+        """Yield the data of each event that ends in this piece."""
+        *ends, rest = piece.split(b"\n")
+        for end in ends:
+            line = b"".join((*self._line, end)).removesuffix(b"\r").decode(errors="replace")
+            self._line = []
+            if line.startswith("data:"):
+                self._data.append(line.removeprefix("data:").removeprefix(" "))
+            elif not line and self._data:
+                yield "\n".join(self._data)
+                self._data = []
+        self._line.append(rest)
 
 
 class Stream:
-    """A streamed answer, and the first of its questions that has no answer."""
+    """A streamed answer. `take` gets each message."""
 
-    def __init__(self, answer: Callable[[JsonObject], Unanswered | None]) -> None:
-        self.messages: list[JsonObject] = []
-        self.unanswered: Unanswered | None = None
-        self._answer = answer
-        self._rest = b""
+    def __init__(self, take: Callable[[dict[str, Any]], object]) -> None:
+        self._take = take
+        self._events = EventReader()
 
     def open(self, _status: int, _headers: Mapping[str, str]) -> "Stream":
         return self
 
     def write(self, data: bytes) -> None:
-        *events, self._rest = (self._rest + data).split(b"\n\n")
-        for message in (found for event in events for found in in_event(event.decode())):
-            self.messages.append(message)
-            if "method" in message and "id" in message:
-                self.unanswered = self._answer(message) or self.unanswered
+        for text in self._events.read(data):
+            self._take(json.loads(text))
 
 
 def messages_in(response: Mapping[str, Any]) -> list[JsonObject]:
     headers, body = response["headers"], response.get("body") or ""
     if headers.get("Content-Type") == "text/event-stream":
-        return [message for event in body.split("\n\n") for message in in_event(event)]
+        return [json.loads(text) for text in EventReader().read(body.encode())]
     return [json.loads(body)] if body else []
-
-
-def in_event(event: str) -> Iterator[JsonObject]:
-    data = "\n".join(line.removeprefix("data: ") for line in event.split("\n") if line.startswith("data: "))
-    if data:
-        yield json.loads(data)
 
 
 def result_in(messages: list[JsonObject], status: int) -> JsonObject:
@@ -211,9 +240,28 @@ def result_in(messages: list[JsonObject], status: int) -> JsonObject:
     return result
 
 
-def header_value(value: Json) -> str:
+def standard_headers(method: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """Return a request's headers (MCP 2026-07-28, basic/transports/streamable-http, Standard Request Headers)."""
+    named = params.get(_NAMED_BY.get(method, "taskId"))
+    return {METHOD_HEADER: method} | ({} if named is None else {NAME_HEADER: _header_value(named)})
+
+
+def parameter_headers(schema: Mapping[str, Any], arguments: Any) -> dict[str, str]:
+    """Return the arguments that are also sent as headers (the same page, Custom Headers from Tool Parameters)."""
+    found: dict[str, str] = {}
+    for name, node in schema.get("properties", {}).items():
+        value = arguments.get(name) if isinstance(arguments, Mapping) else None
+        if value is None or not isinstance(node, Mapping):
+            continue
+        if KEYWORD in node:
+            found[f"Mcp-Param-{node[KEYWORD]}"] = _header_value(value)
+        found |= parameter_headers(node, value)
+    return found
+
+
+def _header_value(value: Any) -> str:
     """Return a value for a header, in base64 if it contains characters that a header cannot."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    if text.isascii() and text.isprintable() and not text.startswith("=?"):
+    if text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?"):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="

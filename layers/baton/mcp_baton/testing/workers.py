@@ -121,18 +121,16 @@ class Worker:
         try:
             answer, invocation = self._function.invoke(dict(event.event), None)
         except Killed as killed:
-            self._failed(WorkerRun(event, "killed", killed))
+            self._note(WorkerRun(event, "killed", killed))
             raise
         except Exception as error:  # noqa: BLE001 - Lambda retries after any exception of a handler
-            return self._failed(WorkerRun(event, "raised", error))
+            return self._note(WorkerRun(event, "raised", error))
         if invocation.value is not None:
             self.events.values[event.task_id] = invocation.value
-        return self._noted(WorkerRun(event, str(answer["outcome"])))
+        return self._note(WorkerRun(event, str(answer["outcome"])))
 
-    def _failed(self, run: WorkerRun) -> WorkerRun:
-        self.events.again(run.event)
-        return self._noted(run)
-
-    def _noted(self, run: WorkerRun) -> WorkerRun:
+    def _note(self, run: WorkerRun) -> WorkerRun:
+        if run.error is not None:
+            self.events.again(run.event)
         self.events.runs.append(run)
         return run

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -18,8 +19,14 @@ logger = logging.getLogger(__name__)
 JOB: Final = "batonTask"
 """The member of an asynchronous event that names a background task (docs/background.md)."""
 
+SWEEP: Final = "batonSweep"
+"""The member of the clock's event (docs/background.md, The clock)."""
+
+CALLBACK: Final = "batonCallback"
+"""The member of an event with a callback (docs/waiting.md, Other senders)."""
+
 type Work = Callable[[JsonObject, Exchange], JsonObject]
-"""Works on the task of an asynchronous event, and returns a report."""
+"""Works on the member of an asynchronous event, and returns a report."""
 
 
 class LambdaAdapter:
@@ -30,7 +37,7 @@ class LambdaAdapter:
         streaming: Whether responses may be streamed if the caller of the handler supports it (`stream_opener`).
             Otherwise they are returned whole.
         trust_session_names: As for `resolve_owner`.
-        work: Handles asynchronous events of background tasks.
+        works: Handle asynchronous events, by the name of their member.
     """
 
     def __init__(
@@ -40,13 +47,13 @@ class LambdaAdapter:
         allow_anonymous: bool,
         streaming: bool,
         trust_session_names: bool = False,
-        work: Work | None = None,
+        works: Mapping[str, Work] = MappingProxyType({}),
     ) -> None:
         self._app = app
         self._allow_anonymous = allow_anonymous
         self._trust_session_names = trust_session_names
         self._streaming = streaming
-        self._work = work
+        self._works = works
 
     def __call__(self, event: object, context: object, request_id: str | None = None) -> dict[str, Any]:
         """Handle an event. By default, the correlation id is the id of the event or of the context.
@@ -59,8 +66,9 @@ class LambdaAdapter:
             Exception: the application failed while it streamed. The caller must abort the stream, so that it does not
                 look complete.
         """
-        if self._work is not None and isinstance(event, Mapping) and isinstance(event.get(JOB), Mapping):
-            return dict(self._work(event[JOB], LambdaExchange(request_id or correlation_id({}, context), context)))
+        for name, work in self._works.items():
+            if isinstance(event, Mapping) and isinstance(event.get(name), Mapping):
+                return dict(work(event[name], LambdaExchange(request_id or correlation_id({}, context), context)))
         http = parse_event(event)
         exchange = LambdaExchange(
             request_id or correlation_id(http.request_context, context),

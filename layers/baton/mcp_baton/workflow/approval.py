@@ -1,5 +1,6 @@
 """`Approval`: a call that a person must approve before it runs (docs/approvals.md)."""
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
@@ -12,12 +13,19 @@ from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.quoting import one_line, quoted_error
 from mcp_baton.workflow.sources import fill, placeholders
 
+logger = logging.getLogger(__name__)
+
 LONGEST: Final = timedelta(days=400)
 MAX_MESSAGE: Final = 1_000
 """Characters of a message with its values."""
 
+GRACE_MS: Final = 3_600_000
+"""How much longer than the approvals that it needs a task lives, milliseconds."""
+
 MOST_SHOWN: Final = 8_192
 """Bytes of a call's arguments, as JSON, that people see."""
+
+AFTER_APPROVAL: Final = "After the approval, make the same call again."
 
 SECRET: Final = "<secret>"  # noqa: S105 - stands for a secret
 """What people see instead of an argument with a secret."""
@@ -31,7 +39,7 @@ class Approval(Struct, frozen=True):
             (docs/approvals.md, Who may decide).
         message: The question to the person. `{name}` is replaced by the tool's argument as JSON.
         when: Receives the converted arguments by name and returns whether this call needs an approval. If it raises,
-            the call needs one. By default, each call needs one.
+            the error is logged and the call needs one. By default, each call needs one.
         expires: How long the approval can be decided and used.
         by_requester: Whether the requester may decide, too.
 
@@ -64,7 +72,8 @@ class Approval(Struct, frozen=True):
             return True
         try:
             return bool(self.when(**arguments))
-        except Exception:  # noqa: BLE001 - code of the author; the safe answer is that a person decides
+        except Exception:  # code of the author may raise anything
+            logger.exception("Approval(when=…) failed, so the call needs the approval of a person of %s", self.audience)
             return True
 
     def question(self, tool: str, arguments: JsonObject) -> str:
@@ -87,11 +96,11 @@ def _shown(value: Json) -> str:
     return value if isinstance(value, str) and one_line(value) == f'"{value}"' else one_line(value)
 
 
-def digest_of(members: JsonObject) -> str:
+def digest_of(value: Json) -> str:
     """The SHA-256 digest of a value's canonical JSON, hex. Equal values have equal digests."""
     from hashlib import sha256
 
-    return sha256(canonical_text(members).encode()).hexdigest()
+    return sha256(canonical_text(value).encode()).hexdigest()
 
 
 class NotApproved(Struct, frozen=True):
@@ -116,7 +125,7 @@ class NotApproved(Struct, frozen=True):
         """What a model and its user read about a call of this tool."""
         if self.is_denied:
             return f"{tool} was not run: {self.denied()}"
-        return f"{tool} was not run: {self.waits()} After the approval, make the same call again."
+        return f"{tool} was not run: {self.waits()} {AFTER_APPROVAL}"
 
     def waits(self) -> str:
         """What waits, as a part of a sentence after "it was not run:"."""

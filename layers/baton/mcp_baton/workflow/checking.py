@@ -64,6 +64,8 @@ def faults_of(workflow: Workflow) -> Iterator[str]:
         yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
     if workflow.ask and not workflow.durable:
         yield "ask=True needs a task to go on with; leave out durable=False"
+    if workflow.ttl is not None and not (isinstance(workflow.ttl, timedelta) and workflow.ttl > timedelta()):
+        yield f"ttl={workflow.ttl!r} is no time; write ttl=timedelta(days=30)"
     if workflow.background:
         yield from _background_faults(workflow)
     yield from _size_faults(workflow)
@@ -470,8 +472,9 @@ def _wait_faults(
 ) -> Iterator[str]:
     if not workflow.durable:
         yield "it waits, and the workflow has no tasks; leave out durable=False"
-    if step.tool is not None or step.resources or step.arguments or step.ask is not None or step.each is not None:
-        yield "it waits, so it has no tool, resources, arguments, question or list; make two steps"
+    calls = (step.tool, step.resources, step.arguments, step.ask, step.each, step.retry, step.approval)
+    if any(calls) or (step.sleep is not None and step.callback is not None):
+        yield "it waits, so it has no tool, resources, arguments, question, list, retry or approval; make two steps"
     if isinstance(step.sleep, timedelta):
         if step.sleep <= timedelta():
             yield f"sleep={step.sleep!r}: give a time of more than 0 s"
@@ -561,7 +564,7 @@ def _reference_faults(
         *(s for it in sure for s in it.operands),
         *(source for _, source in step.listed),
     ):
-        if isinstance(source, StepOutput) and source.binding in before and before[source.binding].when is not None:
+        if isinstance(source, StepOutput) and source.binding in before and before[source.binding].may_be_skipped:
             yield (
                 f"{_written(source)} has no value if the step {before[source.binding].name!r} is skipped; "
                 "write or_default(…, VALUE), or first_of(…) with another source"
@@ -619,7 +622,8 @@ KINDS: Final[Mapping[object, str]] = {
 
 
 def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee]) -> Iterator[str]:
-    if not source.path or producing.ask or (producing.tool and producing.tool not in tools):
+    has_type = producing.ask or producing.callback
+    if not source.path or has_type or (producing.tool and producing.tool not in tools):
         return
     schema = _output_of(producing, tools)
     wrong = None if schema is None else astray(schema, source.path)

@@ -32,7 +32,7 @@ from mcp_baton.workflow.sources import (
     placeholders,
     written,
 )
-from mcp_baton.workflow.wait import in_words
+from mcp_baton.workflow.wait import Callback, in_words, milliseconds
 
 NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
 """The rule, in words."""
@@ -242,6 +242,7 @@ class Step(_Kept):
             it uses nothing of them. Matters only with `Workflow.parallel`.
         sleep: The step calls nothing. It ends this long after the run has reached it, or at the time that this source
             has: ISO 8601 with an offset (docs/waiting.md).
+        callback: The step calls nothing. Its output is the body of a request to `ctx.callback_url(name)`.
 
     Raises:
         RegistrationError: an argument has the wrong type. The message names the step and the correction.
@@ -264,6 +265,7 @@ class Step(_Kept):
     after: tuple[str, ...]
     approval: Approval | None
     sleep: "timedelta | Source | None"
+    callback: Callback | None
 
     def __init__(
         self,
@@ -285,6 +287,7 @@ class Step(_Kept):
         after: Sequence[Any] = (),
         approval: Approval | None = None,
         sleep: Any = None,
+        callback: Callback | None = None,
     ) -> None:
         if callable(name) and tool is None:
             name, tool = getattr(name, "__name__", ""), name
@@ -313,6 +316,7 @@ class Step(_Kept):
             after=tuple(map(_step_name, [after] if isinstance(after, str) else after)),
             approval=approval,
             sleep=sleep if sleep is None or isinstance(sleep, timedelta) else as_source(_source(sleep)),
+            callback=callback,
         )
         if (listener := collector()) is not None:
             listener.made(self)
@@ -323,17 +327,34 @@ class Step(_Kept):
 
     @property
     def has_value(self) -> bool:
-        """Whether the step has a result once it is completed: it calls a tool or asks a question."""
-        return self.tool is not None or self.ask is not None
+        """Whether the step has a result once it is completed: it calls a tool, asks a question or gets a callback."""
+        return self.tool is not None or self.ask is not None or self.callback is not None
+
+    @property
+    def may_be_skipped(self) -> bool:
+        return self.when is not None or (self.callback is not None and self.callback.on_timeout == "skip")
 
     @property
     def is_wait(self) -> bool:
-        """Whether the step calls nothing, and ends at a time."""
-        return self.sleep is not None
+        """Whether the step calls nothing, and ends with a callback or at a time."""
+        return self.sleep is not None or self.callback is not None
+
+    @property
+    def waits_for(self) -> str:
+        """`callback` or `time`, for a step that waits."""
+        return "time" if self.callback is None else "callback"
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """How long a step waits at most, milliseconds; 0 if it does not wait, or until a time that a run computes."""
+        wait = self.callback.within if self.callback else self.sleep
+        return milliseconds(wait) if isinstance(wait, timedelta) else 0
 
     @property
     def wait_text(self) -> str:
         """What a step that waits does: `waits for 24 hours`."""
+        if self.callback is not None:
+            return f"waits for a callback, for {in_words(self.callback.within)}"
         if isinstance(self.sleep, timedelta):
             return f"waits for {in_words(self.sleep)}"
         return f"waits until {written(self.sleep)}" if self.sleep is not None else ""
@@ -385,10 +406,11 @@ class Step(_Kept):
         if not isinstance(other, Step):
             return NotImplemented
         texts = [
-            (it.guidance, it.retryable, it.checkpoint, it.retry, it.ask, it.parallel, it.after, it.approval, it.wait_text)
+            (it.guidance, it.retryable, it.checkpoint, it.retry, it.ask, it.parallel, it.after, it.approval)
             for it in (self, other)
         ]
-        return texts[0] == texts[1] and self._parts == other._parts
+        waits = [(it.callback, it.sleep) for it in (self, other)]
+        return texts[0] == texts[1] and waits[0] == waits[1] and self._parts == other._parts
 
     __hash__ = object.__hash__
 
@@ -407,7 +429,8 @@ class Step(_Kept):
         if self.each is not None:
             parts.append({"each": described(self.each)})
         if self.is_wait:
-            parts.append({"wait": "time"})  # its deadline stays when the definition changes
+            # The end of a wait that has begun stays when the definition changes.
+            parts.append({"wait": self.waits_for, "returns": str(self.callback.returns) if self.callback else None})
         return parts
 
     @property
@@ -436,6 +459,8 @@ class Workflow(_Kept):
         background: Whether workers run it, if a client that supports tasks calls it as a tool (docs/background.md).
         parallel: How many steps that need nothing of each other run at the same time: 1 to 100 (docs/workflows.md,
             Parallel steps).
+        ttl: How long its tasks live; `None` for the operator's default, or as long as its waits need. A client cannot
+            shorten the life of a task that waits (docs/waiting.md).
 
     Raises:
         WorkflowError: `arguments` or `steps` has a member of another type.
@@ -451,6 +476,7 @@ class Workflow(_Kept):
     ask: bool = False
     background: bool = False
     parallel: int = 1
+    ttl: timedelta | None = None
 
     def __post_init__(self) -> None:
         arguments = _members(self.name, "arguments", self.arguments, Argument)
@@ -544,7 +570,7 @@ def _step_progress(step: Step, status: StepStatus) -> StepProgress:
     if step.ask is not None:
         return {"name": step.name, "ask": step.ask.of, "status": status.value}
     if step.is_wait:
-        return {"name": step.name, "wait": "time", "status": status.value}
+        return {"name": step.name, "wait": step.waits_for, "status": status.value}
     if step.tool is None:
         return {"name": step.name, "status": status.value}
     return {"name": step.name, "tool": step.tool, "status": status.value}

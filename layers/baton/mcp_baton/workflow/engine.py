@@ -21,6 +21,7 @@ from mcp_baton.tasks.record import ITEMS_PREFIX, RESULT_PREFIX, WAIT_PREFIX, Cla
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.approval import GRACE_MS
 from mcp_baton.workflow.batch import merged_items, run_batch
 from mcp_baton.workflow.definition import Step, Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import carried, move_to
@@ -65,8 +66,6 @@ from mcp_baton.workflow.stored_calls import shown_call, stored_call
 logger = logging.getLogger(__name__)
 
 INTERNAL: Final = "internal error; the server's log has the details"
-WAIT_MARGIN_MS: Final = 3_600_000
-"""How much longer than its waits a task lives, milliseconds."""
 WRITE_ATTEMPTS: Final = 10
 """How often a run tries to write. Each lost race means that a continuation wrote in between."""
 
@@ -281,19 +280,23 @@ class Engine:
             self._end(run, self._failed(run, call, Failed(until_ms), ""))
         elif not isinstance(until_ms, int):
             run.stop_at(step, until_ms.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset()))
-        elif until_ms <= now_ms:
-            self._end(run, CallEnded(call, StepTrace(step, None, (), Succeeded(None))))
-        else:
+        elif until_ms > now_ms:
             run.variables.note(f"{WAIT_PREFIX}{step.name}", until_ms)
-            run.stop_at(step, Waiting(step.name, "time", timestamp(until_ms), ""))
+            run.stop_at(step, Waiting(step.name, step.waits_for, timestamp(until_ms), ""))
+        elif step.callback is None:
+            self._end(run, CallEnded(call, StepTrace(step, None, (), Succeeded(None))))
+        elif step.callback.on_timeout == "skip":
+            run.settle(StepTrace(step, None, (), Skipped()))
+        else:
+            self._end(run, self._failed(run, call, Failed(step.callback.timed_out), ""))
 
     def _outlived(self, run: Run, until_ms: int, now_ms: int) -> int | str:
         """The end of a wait, if the task lives longer, perhaps after it was extended; otherwise why the step fails."""
         if self._store is None or run.lease is None:
             return until_ms
         with suppress(StoreError):  # the run's write finds out if the task is over
-            ttl_ms = until_ms - now_ms + WAIT_MARGIN_MS
-            least_ms = ttl_ms - WAIT_MARGIN_MS // 2  # most tasks were created with enough
+            ttl_ms = until_ms - now_ms + GRACE_MS
+            least_ms = ttl_ms - GRACE_MS // 2  # most tasks were created with enough
             run.lease.task = self._store.jobs.extend(run.lease.task, ttl_ms, least_ms)
         task = run.lease.task
         ends_ms = task.created_ms + task.ttl_ms

@@ -4,6 +4,7 @@ Models trust the assistant's messages, so all values in the handoff are quoted (
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from msgspec import Struct, structs
@@ -12,7 +13,7 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, Step, Workflow
 from mcp_baton.workflow.host import MAX_FIELDS
-from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvedDependency, refused_arguments
+from mcp_baton.workflow.pause import PauseReason, Remedy, StepFailed, UnresolvedDependency, Waiting, refused_arguments
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import LONGEST, encoded_uri, is_long, one_line, quoted_guidance
 from mcp_baton.workflow.resolve import Known, NoElement, NoField, NoneOf, NoOutput, NotGiven, NoVariable, Resolution
@@ -35,6 +36,10 @@ MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
 CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
 
 
+APPROVED_MAKE_THESE_CALLS: Final = "After the approval, make these tool calls:"
+
+NOTHING: Final[JsonObject] = MappingProxyType({})
+
 SHOWN_CALLS: Final = 5
 """The most calls of one list that a text shows."""
 
@@ -54,11 +59,13 @@ class Handle(Struct, frozen=True):
 
     Attributes:
         taken_by: Whether a tool of this name accepts the id. A tool with its own parameter `task_id` does not.
+        given: Arguments that the task has not stored, so that they must be given again.
     """
 
     task_id: str
     workflow: Workflow
     taken_by: Callable[[str], bool] = lambda _: False
+    given: Mapping[str, Json] = NOTHING
 
     @property
     def tool(self) -> str | None:
@@ -67,9 +74,9 @@ class Handle(Struct, frozen=True):
 
     @property
     def arguments(self) -> dict[str, Json]:
-        """The arguments that continue the task: its id, and a text for each secret that must be given again."""
+        """The arguments that continue the task: its id, those that must be given again, and a text for each secret."""
         secrets = (argument.name for argument in self.workflow.arguments if argument.secret and argument.required)
-        return {TASK_ID: self.task_id, **{name: stand_in(name) for name in secrets}}
+        return {TASK_ID: self.task_id, **self.given, **{name: stand_in(name) for name in secrets}}
 
     def on(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """A call's arguments with the task's id, if the tool accepts it."""
@@ -170,7 +177,7 @@ class RemainingCalls(Struct, frozen=True):
     def steps(self) -> list[Step]:
         """The remaining steps that the model has to do itself. The server runs all others when it continues."""
         left, remedy, pause = self.known.open_steps, self._remedy, self.pause
-        if remedy in (Remedy.DECISION, Remedy.NONE) or (remedy is Remedy.WAIT and self.go_on):
+        if remedy is Remedy.NONE or (remedy in (Remedy.DECISION, Remedy.WAIT) and self.go_on is not None):
             return []
         if self.go_on is None or self.go_on.tool is None:
             return [step for step in left if step.ask is None and not step.is_wait]
@@ -262,11 +269,11 @@ class RemainingCalls(Struct, frozen=True):
             call = f"Call {answer['tool']} with {one_line(answer['arguments'])}"
             return [f"{call} to let the server continue."], [], []
         remedy = self._remedy
-        if remedy is Remedy.WAIT and go_on is not None:
-            check = f"To check, {call_that_shows(go_on.task_id, go_on.workflow)}."
-            return [go_on.offer(self.known, begin="After that, "), check], [], []
+        if isinstance(self.pause, Waiting):
+            return self._after_wait(self.pause), self.steps(), []
         if remedy is Remedy.DECISION:
-            return [go_on.offer(self.known, begin="After the decision, ")] if go_on else [], [], []
+            offer = go_on.offer(self.known, begin="After the decision, ") if go_on else APPROVED_MAKE_THESE_CALLS
+            return [offer], self.steps(), []
         if remedy is Remedy.NONE:
             return [go_on.end()] if go_on else [], [], []
         is_for_operator = self.pause is not None and self.pause.is_for_the_operator
@@ -277,6 +284,15 @@ class RemainingCalls(Struct, frozen=True):
             begin = "When the cause is corrected, " if is_for_operator else ""
             return [go_on.offer(self.known, begin=begin)], [], []
         return [MAKE_THESE_CALLS], steps, [go_on.offer(self.known, begin="Or " if go_on.tool is None else "Then ")]
+
+    def _after_wait(self, pause: Waiting) -> list[str]:
+        begin, go_on = "After the callback, " if pause.waits_for == "callback" else "After that, ", self.go_on
+        if go_on is None:
+            return [f"{begin}make these tool calls:"]
+        return [
+            go_on.offer(self.known, begin=begin),
+            f"To check, {call_that_shows(go_on.task_id, go_on.workflow)}.",
+        ]
 
     def text_of(self, step: Step, longest: int = LONGEST) -> str:
         """What remains of one step, one line for each action."""

@@ -92,7 +92,6 @@ class Lease:
         self._over: Over | None = None
         self._is_uncontested = False
         self._begins = True
-        self._checked_at_ms: int | None = None
         self._read_s = clock()
         self._renew_at_ms = store.now_ms() + RENEW_MS
 
@@ -114,7 +113,7 @@ class Lease:
         now_ms = self._checked_ms()
         if self._over is not None:
             return self._over
-        self._checked_at_ms, self._begins = now_ms, True
+        self._begins = True
         return Began(now_ms, self._clock()) if self._is_safe_at(now_ms) else None
 
     def written(self, task: TaskRecord) -> None:
@@ -185,11 +184,7 @@ class Lease:
             return math.inf
         if self.released:
             return RENEW_MS / 1000
-        if self._checked_at_ms is not None:
-            # The step has just begun, so this was checked a moment ago.
-            now_ms, self._checked_at_ms = self._checked_at_ms, None
-        else:
-            now_ms = self._store.now_ms()
+        now_ms = self._store.now_ms()
         if self._renewal_is_due(now_ms):
             self._renew()
             if self.over is not None:

@@ -5,6 +5,7 @@ All readers of reasons use it: the handoff, the command line, the request log an
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self, get_args
 
@@ -16,6 +17,8 @@ from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.host import MAX_FIELDS, Failed, InvalidField
 from mcp_baton.workflow.quoting import encoded_uri, one_line, quoted_error
 from mcp_baton.workflow.sources import fill, placeholders
+
+NOTHING_TO_DO: Final = "Until then, nothing needs to be done."
 
 MAX_TEXT: Final = 4_000
 """Characters of a text in a stored reason. A reason is always stored, so it must stay small."""
@@ -304,57 +307,48 @@ def _asked(question: Question) -> str:
     return f"Question '{question.name}' to the user: {text}. Ask the user, unless the conversation has the answer."
 
 
-class ApprovalRequired(Reason, frozen=True, tag="approvalRequired"):
-    """A person has to approve the step's call (docs/approvals.md). `expires_at` is ISO 8601 in UTC."""
-
-    remedy = Remedy.DECISION
-    short = ("waits for an approval of {audience}", "waits for an approval")
+class _OfApproval(Reason, frozen=True, kw_only=True):
+    """The members of both reasons. `expires_at` is ISO 8601 in UTC."""
 
     step: str = field(name="blockedStep")
     approval_id: str
     audience: str
     message: str
     expires_at: str
-    suggested_tool: str
+    suggested_tool: str = ""
+    reason: str | None = None
 
     def what_happened(self) -> str:
-        waits = NotApproved(self.approval_id, self.audience, self.message, self.expires_at)
-        return f"Step '{self.step}' did not run: {waits.waits()}"
+        needed = NotApproved(self.approval_id, self.audience, self.message, self.expires_at, self.reason)
+        return f"Step '{self.step}' did not run: {needed.denied() if needed.is_denied else needed.waits()}"
+
+
+class ApprovalRequired(_OfApproval, frozen=True, tag="approvalRequired"):
+    """A person has to approve the step's call (docs/approvals.md)."""
+
+    remedy = Remedy.DECISION
+    short = ("waits for an approval of {audience}", "waits for an approval")
 
     @property
     def server_can_continue(self) -> bool:
         return True
 
 
-class ApprovalDenied(Reason, frozen=True, tag="approvalDenied"):
+class ApprovalDenied(_OfApproval, frozen=True, tag="approvalDenied"):
     """A person has denied the step's call. `reason` is in the person's words."""
 
     remedy = Remedy.NONE
     short = ("denied by {audience}", "denied")
 
-    step: str = field(name="blockedStep")
-    approval_id: str
-    audience: str
-    message: str
-    expires_at: str
-    reason: str
-    suggested_tool: str
-
-    def what_happened(self) -> str:
-        denied = NotApproved(self.approval_id, self.audience, self.message, self.expires_at, self.reason)
-        return f"Step '{self.step}' did not run: {denied.denied()}"
-
 
 def approval_pause(step: str, needed: NotApproved) -> ApprovalRequired | ApprovalDenied:
     """The pause of a step whose call a person has not approved."""
-    members = (step, needed.approval_id, needed.audience, needed.message, needed.expires_at)
-    if needed.reason is None:
-        return ApprovalRequired(*members, "")
-    return ApprovalDenied(*members, needed.reason, "")
+    reason = ApprovalDenied if needed.is_denied else ApprovalRequired
+    return reason(step=step, **structs.asdict(needed))
 
 
 class Waiting(Reason, frozen=True, tag="waiting"):
-    """The step waits for a time. `until` is ISO 8601 in UTC."""
+    """The step waits for a callback or a time. `until` is ISO 8601 in UTC."""
 
     remedy = Remedy.WAIT
     short = ("waits until {until} ({for})", "waits")
@@ -364,8 +358,14 @@ class Waiting(Reason, frozen=True, tag="waiting"):
     until: str
     suggested_tool: str
 
+    @property
+    def until_ms(self) -> int:
+        return round(datetime.fromisoformat(self.until).timestamp() * 1000)
+
     def what_happened(self) -> str:
-        return f"Step '{self.step}' waits until {self.until}. Nothing needs to be done before that."
+        if self.waits_for == "callback":
+            return f"Step '{self.step}' waits for a callback of another system, until {self.until}. {NOTHING_TO_DO}"
+        return f"Step '{self.step}' waits until {self.until}. {NOTHING_TO_DO}"
 
     @property
     def server_can_continue(self) -> bool:

@@ -142,7 +142,7 @@ for _does, (_methods, _remedy) in _REFUSED.items():
         setattr(Reference, f"__{_method}__", _refuse(_does, _remedy))
 
 
-def first_of[T](*values: T) -> T:
+def first_of[T](*values: T | None) -> T:
     """The first of several references or sources that has a value: its step was not skipped, and its field exists.
 
     Args:

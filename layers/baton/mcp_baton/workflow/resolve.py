@@ -46,7 +46,7 @@ from mcp_baton.workflow.sources import (
     placeholders,
     written,
 )
-from mcp_baton.workflow.wait import milliseconds, time_of
+from mcp_baton.workflow.wait import time_of
 
 logger = logging.getLogger(__name__)
 
@@ -275,7 +275,7 @@ class Known(Struct, frozen=True):
         if isinstance(stored, int):
             return stored
         if step.sleep is None or isinstance(step.sleep, timedelta):
-            return now_ms + milliseconds(step.sleep or timedelta())
+            return now_ms + step.longest_wait_ms
         resolved = self._resolve_all({"sleep": step.sleep}, step)
         return time_of(resolved.get("sleep")) if isinstance(resolved, dict) else resolved
 

@@ -252,6 +252,18 @@ class EndedRun(Struct, frozen=True):
         return next((trace.read for trace in self.traces if trace.step.name == step), frozenset())
 
     @property
+    def changed_arguments(self) -> dict[str, Json]:
+        """The arguments of this invocation that differ from the stored ones. A resume without them uses the stored
+        ones. Raises `StoreError`."""
+        stored = self.task.arguments if self.task else None
+        if not isinstance(stored, Mapping):
+            return {}
+        names = self.known.texts.keys() - self.workflow.secrets
+        return {
+            name: self.known.arguments[name] for name in sorted(names) if self.known.texts[name] != stored.get(name)
+        }
+
+    @property
     def pause(self) -> PauseReason | None:
         """Why the run paused; `None` if it completed, or if its task was over or had another run."""
         return None if isinstance(self.stop, TaskOver | Superseded) else self.stop

@@ -156,8 +156,9 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
     yield from _calling(trace, run.known)
     if isinstance(trace.outcome, Failed):
         yield Message("user", f"{_source_of_error(trace)}: {trace.outcome.error}")
-    elif trace.step.tool is not None:
-        yield Message("user", f"Result from {trace.step.tool}: {as_text(trace.outcome.value)}")
+    elif trace.step.has_value:
+        source = f"Result from {trace.step.tool}" if trace.step.tool else f"Callback of '{trace.step.name}'"
+        yield Message("user", f"{source}: {as_text(trace.outcome.value)}")
     for resource in trace.after:
         yield _resource(resource, run)
 

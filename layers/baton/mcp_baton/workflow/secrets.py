@@ -35,6 +35,10 @@ class Secrets(Struct, frozen=True):
     wholes: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[tuple[str, str], ...] = ()
 
+    def including(self, text: str, name: str) -> "Secrets":
+        """These secrets and one more text."""
+        return Secrets(self.names, {**self.wholes, text: name}, ((text, name), *self.parts))
+
     def hide_text(self, text: str) -> str:
         """The text with each secret replaced."""
         if text in self.wholes:

@@ -1,13 +1,45 @@
-"""Waits: steps that end when a time is reached (docs/waiting.md). Pure."""
+"""Waits: steps that end when a callback arrives or a time is reached (docs/waiting.md). Pure."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final, Literal
 
+from msgspec import Struct
+
+from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json
 
 EXAMPLE: Final = "2026-11-28T09:00:00+01:00"
 
 _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+class Callback(Struct, frozen=True):
+    """A result that an external system sends to a waiting step (docs/waiting.md).
+
+    Attributes:
+        returns: The type of the callback's body: any type that pydantic knows. The body is the step's result.
+        within: How long the step waits after the run has reached it.
+        on_timeout: What happens after that: the step fails, or is skipped (`skip`).
+
+    Raises:
+        RegistrationError: `within` is no time, or `on_timeout` or `returns` has another value.
+    """
+
+    returns: Any
+    within: timedelta
+    on_timeout: Literal["fail", "skip"] = "fail"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.within, timedelta) or self.within <= timedelta():
+            raise RegistrationError(f"Callback: within={self.within!r} is no time; write within=timedelta(days=3)")
+        if self.on_timeout not in ("fail", "skip"):
+            raise RegistrationError(f"Callback: on_timeout={self.on_timeout!r} is not possible; write 'fail' or 'skip'")
+        if isinstance(self.returns, str):
+            raise RegistrationError(f"Callback: returns={self.returns!r} is text; write the type {self.returns}")
+
+    @property
+    def timed_out(self) -> str:
+        return f"timed out: no callback within {in_words(self.within)}"
 
 
 def milliseconds(time: timedelta) -> int:

@@ -11,7 +11,7 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.background.dispatching import dispatch, looked_after
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import Claim, Job, JobSpec, TaskRecord, TaskStatus
-from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, Collector, Metric
+from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, WAKE_UP_DELAY, Collector, Metric
 from tests.fakes import request_of
 
 TASK = TaskRecord(
@@ -135,4 +135,23 @@ def test_a_task_that_expires_meanwhile_is_not_shown(around: Around) -> None:
 
 def test_abandoned_functions_are_counted(around: Around) -> None:
     assert looked_after(around.request(), structs.replace(TASK, claim=Claim("w", 0, 3))).status is TaskStatus.FAILED
-    assert around.counted == [TASKS_GIVEN_UP]
+    assert around.counted == [TASKS_GIVEN_UP, WAKE_UP_DELAY]
+
+
+@pytest.mark.parametrize(
+    ("claim", "delay_ms"),
+    [
+        (None, 11),
+        (Claim("w", 0, 1), 11),
+        (Claim("w", 5, 1), 11),
+        (Claim("w", 15, 1), 6),
+        (Claim("w", 18, 3), 3),
+        (Claim("w", 0, 3), 0),
+    ],
+    ids=["never claimed", "released", "died early", "died late", "died the last time", "released the last time"],
+)
+def test_how_late_somebody_looks_after_a_task_is_measured(around: Around, claim: Claim | None, delay_ms: int) -> None:
+    around.ms, around.again = 21, structs.replace(TASK)
+    looked_after(around.request(), structs.replace(TASK, claim=claim))
+    found = [it.value for it in around.collector.take().measurements if it.metric is WAKE_UP_DELAY]
+    assert found == [delay_ms]

@@ -27,8 +27,8 @@ NAME = "Zk3q_-8yTn0aAbBcCdDeEf"
         (7 * DAY_MS, 8),
         (7 * DAY_MS + 1, 31),
         (30 * DAY_MS, 31),
-        (30 * DAY_MS + 1, 366),
-        (LONGEST_TTL_MS, 366),
+        (30 * DAY_MS + 1, 401),
+        (LONGEST_TTL_MS, 401),
     ],
 )
 def test_an_object_is_kept_at_least_a_day_longer_than_its_task(ttl_ms: int, days: int) -> None:
@@ -43,7 +43,7 @@ def test_an_object_is_kept_at_least_a_day_longer_than_its_task(ttl_ms: int, days
         Pointer(NAME, 2_002, 700, 3_000),
         Pointer(NAME, 2_002, 700, 3_000, 2_300),
         Pointer(NAME, 600_002, 450_012, 450_012, until_s=1_800_000_000),
-        Pointer(NAME, 600_002, 450_012, 450_012, days=366, until_s=1_800_000_000),
+        Pointer(NAME, 600_002, 450_012, 450_012, days=401, until_s=1_800_000_000),
         Pointer(NAME, 9, 9, 90, 1, days=2),
     ],
 )

@@ -1,14 +1,15 @@
 """`key=value` on the command line as arguments of a tool or a prompt."""
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final
 
 from mcp_baton.exceptions import BatonError
+from mcp_baton.hints import meant
 
 _GIVEN: Final = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=@|=)(?P<text>.*)", re.DOTALL)
 
@@ -77,11 +78,7 @@ def _check_names(arguments: Sequence[Given], known: Iterable[str]) -> None:
 
 
 def unknown(kind: str, name: str, known: Sequence[str]) -> ArgumentError:
-    """Return the error for a name that is not known."""
-    near = difflib.get_close_matches(name, known, 1)
-    hint = (
-        f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}" if known else f"there are no {kind}s"
-    )
+    hint = meant(name, known).removeprefix("; ") or f"there are no {kind}s"
     return ArgumentError(f"there is no {kind} {name!r}: {hint}")
 
 
@@ -160,17 +157,8 @@ def _kinds(form: Mapping[str, Any]) -> list[str]:
     return [kind] if isinstance(kind, str) else list(kind)
 
 
+_TYPES: Final = {"integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
+
+
 def _is(kind: str, value: Any) -> bool:
-    match kind:
-        case "integer":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "boolean":
-            return isinstance(value, bool)
-        case "array":
-            return isinstance(value, list)
-        case "object":
-            return isinstance(value, dict)
-        case _:
-            return value is None
+    return isinstance(value, _TYPES.get(kind, NoneType)) and (kind == "boolean" or not isinstance(value, bool))

@@ -1,11 +1,10 @@
 """A client of a server, for the commands."""
 
-import base64
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from itertools import count
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -18,20 +17,15 @@ from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.envelope import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
-    METHOD_HEADER,
-    NAME_HEADER,
     TASK_ID_KEY,
     TASKS_EXTENSION,
     VERSION_HEADER,
     VERSION_KEY,
 )
-from mcp_baton.server.definitions.param_headers import KEYWORD
 from mcp_baton.server.schema.prompt_arguments import SECRETS
 from mcp_baton.server.workflows.task_view import NEXT_KEY
+from mcp_baton.testing.wire import REVISIONS, Era, parameter_headers, standard_headers
 
-type Era = Literal["2025", "2026"]
-
-REVISIONS: Final = {"2025": "2025-11-25", "2026": "2026-07-28"}
 ROUNDS: Final = 100
 """The maximum number of times that one request may ask questions."""
 
@@ -50,14 +44,12 @@ POLL_MS: Final = (100, 60_000)
 ANSWERED_S: Final = 1.0
 """The time before a task is polled after its question was answered, seconds."""
 
-_NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+type Take = Callable[[dict[str, Any]], bool]
+"""Gets each message of an answer when it arrives. Returns whether it was the last one."""
 
 
-class Transport(Protocol):
-    """Sends messages to a server."""
-
-    def send(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """Yield the messages of the answer as they arrive."""
+type Send = Callable[[Mapping[str, Any], Mapping[str, str], Take], None]
+"""Sends a message with headers to a server, and reads the answer."""
 
 
 class Remote:
@@ -67,18 +59,16 @@ class Remote:
     it rejects the caller.
 
     Args:
-        transport: Sends messages to it.
+        send: Sends a message to it.
         terminal: Answers its questions.
         progress: Shows its notifications.
         sleep: Waits for a number of seconds before a task is polled again.
     """
 
-    def __init__(
-        self, transport: Transport, terminal: Terminal, progress: Progress, sleep: Callable[[float], None]
-    ) -> None:
+    def __init__(self, send: Send, terminal: Terminal, progress: Progress, sleep: Callable[[float], None]) -> None:
         self.terminal = terminal
         self.progress = progress
-        self._transport = transport
+        self._send = send
         self._sleep = sleep
         self._ids = count(1)
 
@@ -111,12 +101,20 @@ class Remote:
     ) -> dict[str, Any]:
         sent = {**params, "_meta": {**_own_meta(era), **meta}} if era == "2026" or meta else params
         request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": sent}
-        for message in self._transport.send(request, {**_own_headers(era, method, params), **headers}):
+        standard = standard_headers(method, params) if era == "2026" else {}
+        answers: list[dict[str, Any]] = []
+
+        def take(message: dict[str, Any]) -> bool:
             if message.get("method") == "notifications/progress":
                 self.progress.notify(message.get("params", {}))
             elif "method" not in message and ("result" in message or "error" in message):
-                return _result(message)
-        raise Unreachable(f"the answer to {method} is incomplete. If the request has a task, look at the task")
+                answers.append(message)
+            return bool(answers)
+
+        self._send(request, {VERSION_HEADER: REVISIONS[era], **standard, **headers}, take)
+        if not answers:
+            raise Unreachable(f"the answer to {method} is incomplete. If the request has a task, look at the task")
+        return _result(answers[0])
 
     def _pages(self, method: str, key: str, *, era: Era = "2026", most: int | None = None) -> list[dict[str, Any]]:
         """Return the entries of a list. After `most` entries, no further page is requested."""
@@ -133,11 +131,9 @@ class Remote:
         raise faulty(f"the list of {method} does not end: {PAGES:,} pages or {ENTRIES:,} entries were read")
 
     def tool(self, name: str) -> dict[str, Any]:
-        """Return a tool as it is listed."""
         return _named(name, self._pages("tools/list", "tools"), "tool")
 
     def prompt(self, name: str) -> dict[str, Any]:
-        """Return a prompt as it is listed."""
         return _named(name, self._pages("prompts/list", "prompts"), "prompt")
 
     def tasks(self, most: int | None) -> list[dict[str, Any]]:
@@ -234,7 +230,7 @@ class Remote:
             Failure: the call's task failed or was cancelled.
         """
         params = {"name": tool["name"], "arguments": dict(arguments)}
-        headers = dict(_mirrored(tool.get("inputSchema", {}), arguments))
+        headers = parameter_headers(tool.get("inputSchema", {}), arguments)
         result = self.request("tools/call", params, _meta_for(task_id), headers=headers)
         return self._followed(result) if result.get("resultType") == "task" else result
 
@@ -300,62 +296,25 @@ def _own_meta(era: Era) -> dict[str, Any]:
     }
 
 
-def _own_headers(era: Era, method: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the era's headers (MCP 2026-07-28, basic/transports/streamable-http, Standard Request Headers)."""
-    made = {VERSION_HEADER: REVISIONS[era]}
-    if era == "2025":
-        return made
-    made[METHOD_HEADER] = method
-    named = params.get(_NAMED_BY.get(method, "taskId"))
-    return made if named is None else {**made, NAME_HEADER: _header_value(named)}
-
-
-def _mirrored(schema: Mapping[str, Any], arguments: Any) -> list[tuple[str, str]]:
-    """Return the arguments that are also sent as headers (MCP 2026-07-28, basic/transports/streamable-http, Custom
-    Headers from Tool Parameters)."""
-    found: list[tuple[str, str]] = []
-    for name, field in schema.get("properties", {}).items():
-        value = arguments.get(name) if isinstance(arguments, Mapping) else None
-        if value is None or not isinstance(field, Mapping):
-            continue
-        if KEYWORD in field:
-            found.append((f"Mcp-Param-{field[KEYWORD]}", _header_value(value)))
-        found += _mirrored(field, value)
-    return found
-
-
-def _header_value(value: Any) -> str:
-    """Return a value for a header, in base64 if it contains characters that a header cannot."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    if text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?"):
-        return text
-    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
-
-
 def _named(name: str, listed: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:
-    """Return the entry of a list that has this name."""
     found = {str(each["name"]): dict(each) for each in listed}
     if name not in found:
         raise unknown(kind, name, list(found))
     return found[name]
 
 
-class TaskIdError(BatonError):
-    """No task or several tasks have the prefix."""
-
-
 def find_id(prefix: str, listed: Callable[[], Sequence[Mapping[str, Any]]]) -> str:
     """Return the only id of a listed task with this prefix. A whole id needs no list.
 
     Raises:
-        TaskIdError: no id or several ids have it.
+        BatonError: no id or several ids have it.
     """
     if re.fullmatch(r"[0-9a-z]{37}", prefix):
         return prefix
     found = [task_id for task in listed() if (task_id := str(task["taskId"])).startswith(prefix)]
     if not prefix or not found:
-        raise TaskIdError(f"no task begins with {prefix!r}: `baton tasks` lists them")
+        raise BatonError(f"no task begins with {prefix!r}: `baton tasks` lists them")
     if len(found) > 1:
         some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-        raise TaskIdError(f"{len(found)} tasks begin with {prefix!r}: {some}. Write more of the id")
+        raise BatonError(f"{len(found)} tasks begin with {prefix!r}: {some}. Write more of the id")
     return found[0]

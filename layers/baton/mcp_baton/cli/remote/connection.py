@@ -5,28 +5,26 @@ import logging
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import count
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
 from traceback import extract_tb
 from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
-from mcp_baton.cli.options import Way, WhereError, header_name
-from mcp_baton.cli.remote.client import Remote
+from mcp_baton.cli.options import Way, header_name
+from mcp_baton.cli.remote.client import Remote, Take
 from mcp_baton.cli.remote.errors import faulty
 from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
-from mcp_baton.local.gateway import proxy_event
+from mcp_baton.exceptions import BatonError
 from mcp_baton.local.log import TerminalHandler
 from mcp_baton.server.server import Server
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.connecting import connect
-from mcp_baton.testing.wire import OWNER_HEADER, in_event
+from mcp_baton.testing.wire import Stream
 
 UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that an answer causes if its form is not MCP's. Answers are not validated against a schema."""
@@ -40,25 +38,23 @@ def connection(way: Way, *, as_json: bool) -> Iterator[Remote]:
     try:
         if way.is_target:
             way.check_target()
-            with connected(where) as transport:
-                yield Remote(transport, terminal, progress, transport.sleep)
+            with served_here(where) as client:
+                yield Remote(partial(_send_here, client), terminal, progress, client.clock.advance)
             return
         access = access_of(way)
         try:
             from mcp_baton.cli.remote.http import HttpTransport
         except ModuleNotFoundError as error:
-            raise WhereError(
+            raise BatonError(
                 f"a connection to a server needs the package {error.name!r}: install mcp-baton[local]"
             ) from error
-        server = HttpTransport(access)
-        try:
-            yield Remote(server, terminal, progress, time.sleep)
-        except UNUSABLE as error:
-            place = extract_tb(error.__traceback__)[-1]
-            problem = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
-            raise faulty(f"{where} gave an answer that cannot be used ({short(problem)})") from error
-        finally:
-            server.close()
+        with closing(HttpTransport(access)) as server:
+            try:
+                yield Remote(server.send, terminal, progress, time.sleep)
+            except UNUSABLE as error:
+                place = extract_tb(error.__traceback__)[-1]
+                problem = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
+                raise faulty(f"{where} gave an answer that cannot be used ({short(problem)})") from error
     finally:
         progress.stop()
 
@@ -68,7 +64,7 @@ def access_of(way: Way) -> Access:
     where = way.where or ""
     if "://" in where:
         if not where.startswith(("http://", "https://")):
-            raise WhereError(f"{where} is not an HTTP URL: begin it with http:// or https://")
+            raise BatonError(f"{where} is not an HTTP URL: begin it with http:// or https://")
         access = Access(where)
     else:
         access = profile(where, profiles_file())
@@ -79,7 +75,7 @@ def access_of(way: Way) -> Access:
     auth: Literal["aws"] | None = "aws" if way.aws else access.auth
     access = replace(access, auth=auth, headers={**access.headers, **_headers(way.header or ())})
     if access.auth and access.token:
-        raise WhereError("a request is either signed or has a bearer token: omit --token or --aws (auth)")
+        raise BatonError("a request is either signed or has a bearer token: omit --token or --aws (auth)")
     return access
 
 
@@ -89,81 +85,25 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
         name, colon, value = each.partition(":")
         if not colon:
             # The message does not repeat the text, which may be a secret.
-            raise WhereError("--header is NAME:VALUE, and one has no colon")
+            raise BatonError("--header is NAME:VALUE, and one has no colon")
         made[header_name(name.strip())] = value.strip()
     return made
 
 
-_ENDED = object()
-
-
-class InProcess:
-    """Sends messages to a server in this process."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._ids = count(1)
-
-    def sleep(self, seconds: float) -> None:
-        """Advance the server's clock instead of waiting."""
-        self._client.clock.advance(seconds)
-
-    def send(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """Yield the messages of the answer as the handler makes them."""
-        sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
-        sent[OWNER_HEADER] = self._client.owner or ""
-        event = proxy_event(
-            "POST",
-            "/mcp",
-            list(sent.items()),
-            json.dumps(message).encode(),
-            request_id=f"local-{next(self._ids)}",
-            owner_header=OWNER_HEADER,
-        )
-        arrived: SimpleQueue[Any] = SimpleQueue()
-        Thread(target=self._serve, args=(event, arrived), daemon=True, name="in-process server").start()
-        while (answer := arrived.get()) is not _ENDED:
-            if isinstance(answer, BaseException):
-                raise answer
-            yield answer
-
-    def _serve(self, event: dict[str, Any], arrived: "SimpleQueue[Any]") -> None:
-        try:
-            sink = _Sink(arrived)
-            response, _ = self._client.stage.function.invoke(event, sink.open)
-            self._client.stage.worker.look()
-            body = response.get("body") or ""
-            if body:
-                arrived.put(json.loads(body))
-        except BaseException as error:  # noqa: BLE001 - `send` raises it
-            arrived.put(error)
-        finally:
-            arrived.put(_ENDED)
-
-
-class _Sink:
-    """A streamed answer."""
-
-    def __init__(self, arrived: "SimpleQueue[Any]") -> None:
-        self._arrived = arrived
-        self._rest = b""
-
-    def open(self, _status: int, _headers: Mapping[str, str]) -> "_Sink":
-        return self
-
-    def write(self, data: bytes) -> None:
-        *events, self._rest = (self._rest + data).split(b"\n\n")
-        for event in events:
-            for message in in_event(event.decode()):
-                self._arrived.put(message)
-
-
 @contextmanager
-def connected(target: str) -> Iterator[InProcess]:
+def served_here(target: str) -> Iterator[Client]:
     """Serve the server of a file or module in this process."""
     from mcp_baton.local.loader import load
 
     # Without a handler, Python would print errors of tools with unsafe characters.
     logging.basicConfig(level=logging.WARNING, handlers=[TerminalHandler(sys.stderr, in_full=False, remedy="")])
     with connect(load(target, Server), owner="local") as client:
-        yield InProcess(client)
+        yield client
+
+
+def _send_here(client: Client, message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
+    """Send a message to a server in this process, and take the messages of its answer as they are made."""
+    response, _ = client.stage.function.invoke(client.wire.event(message, headers), Stream(take).open)
+    client.stage.worker.look()
+    if response.get("body"):
+        take(json.loads(response["body"]))

@@ -2,14 +2,17 @@
 
 import json
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
-from mcp_baton.cli.remote.errors import Denied, Unreachable, faulty
-from mcp_baton.cli.remote.profiles import Access, ProfileError
+from mcp_baton.cli.remote.client import Take
+from mcp_baton.cli.remote.errors import Denied, Failure, Unreachable, faulty
+from mcp_baton.cli.remote.profiles import Access
+from mcp_baton.exceptions import BatonError
 from mcp_baton.protocol.json import MAX_LEVELS, TooDeep, loads
+from mcp_baton.testing.wire import EventReader
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
@@ -32,8 +35,6 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class HttpTransport:
-    """The HTTP connection to a server."""
-
     def __init__(self, access: Access) -> None:
         auth = signer(access) if access.auth else None
         self._url = access.url
@@ -42,8 +43,8 @@ class HttpTransport:
     def close(self) -> None:
         self._client.close()
 
-    def send(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """Yield the messages of the answer as they arrive.
+    def send(self, message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
+        """Send a message and read the answer until `take` returns true.
 
         Raises:
             Unreachable: the server does not answer, or it is not an MCP server.
@@ -53,9 +54,41 @@ class HttpTransport:
         body = json.dumps(message).encode()
         try:
             with self._client.stream("POST", self._url, content=body, headers=sent) as response:
-                yield from self._messages(response)
+                any(map(take, self._messages(response)))
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise Unreachable(f"{self._url} cannot be reached: {error}{_remedy(error, self._url)}") from error
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Send a request to the HTTP API beside the MCP endpoint, and return its JSON object.
+
+        Raises:
+            Unreachable: the server does not answer, or has no such API.
+            Denied: it rejects the credentials.
+            Failure: it refuses the request; contains its reason.
+        """
+        url = httpx.URL(self._url).join(path)
+        try:
+            with self._client.stream(method, url, params=query, json=None if body is None else dict(body)) as response:
+                answer = self._body(response)
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            raise Unreachable(f"{url} cannot be reached: {error}{_remedy(error, self._url)}") from error
+        if response.is_success and isinstance(answer, dict):
+            return answer
+        said = answer.get("error") if isinstance(answer, dict) else None
+        if isinstance(said, str):
+            raise Failure(f"{said} ({response.status_code})")
+        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            raise Denied(
+                f"{url} answered {response.status_code}{_reason(answer)}: the credentials are missing or wrong"
+            )
+        raise Unreachable(f"{url} is not an approvals API: it answered {response.status_code}{_reason(answer)}")
 
     def _messages(self, response: httpx.Response) -> Iterator[dict[str, Any]]:
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
@@ -66,7 +99,8 @@ class HttpTransport:
         if response.status_code == httpx.codes.NOT_FOUND:
             raise Unreachable(f"there is no MCP endpoint at {self._url}{_reason(self._body(response))}")
         if response.headers.get("content-type", "").startswith("text/event-stream"):
-            for number, text in enumerate(events(lines(self._pieces(response)))):
+            reader = EventReader()
+            for number, text in enumerate(text for piece in self._pieces(response) for text in reader.read(piece)):
                 if number == EVENTS:
                     raise faulty(f"{self._url} sent more than {EVENTS:,} events in one answer")
                 message = self._read(text)
@@ -94,7 +128,6 @@ class HttpTransport:
             return None
 
     def _pieces(self, response: httpx.Response) -> Iterator[bytes]:
-        """Yield the bytes of the answer as they arrive."""
         left = ANSWER_BYTES
         for piece in response.iter_bytes():
             left -= len(piece)
@@ -107,28 +140,6 @@ def _remedy(error: Exception, url: str) -> str:
     """Return a hint if the connection to this machine was refused."""
     here = isinstance(error, httpx.ConnectError) and httpx.URL(url).host in LOOPBACK
     return ": is `baton serve` running, on this port?" if here else ""
-
-
-def lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a text that arrives in pieces."""
-    unfinished: list[bytes] = []
-    for piece in pieces:
-        *ended, rest = piece.split(b"\n")
-        for end in ended:
-            yield b"".join((*unfinished, end)).removesuffix(b"\r").decode(errors="replace")
-            unfinished = []
-        unfinished.append(rest)
-
-
-def events(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the data of server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html)."""
-    data: list[str] = []
-    for line in lines:
-        if line.startswith("data:"):
-            data.append(line.removeprefix("data:").removeprefix(" "))
-        elif not line and data:
-            yield "\n".join(data)
-            data = []
 
 
 def _headers(access: Access) -> dict[str, str]:
@@ -185,10 +196,10 @@ def signer(access: Access) -> SigV4:
         region = access.region or (in_host["region"] if in_host else session.get_config_variable("region"))
         credentials = session.get_credentials()
     except BotoCoreError as error:
-        raise ProfileError(f"the AWS configuration cannot be used: {error}") from error
+        raise BatonError(f"the AWS configuration cannot be used: {error}") from error
     if credentials is None:
         raise Denied("there are no AWS credentials to sign requests with: log in, or set AWS_PROFILE")
     if not region:
-        raise ProfileError("the region to sign requests for is not known: set `region` in the profile, or AWS_REGION")
+        raise BatonError("the region to sign requests for is not known: set `region` in the profile, or AWS_REGION")
     by_host = "lambda" if in_host and in_host["service"] == "lambda-url" else "execute-api"
     return SigV4(credentials, access.service or by_host, region)

@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,7 +49,6 @@ def plain(value: object) -> str:
 
 
 def short(value: Any, most: int = SHOWN) -> str:
-    """Return a value in one line."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(plain(text).split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
@@ -79,12 +78,6 @@ def size(count: int | None) -> str:
     return f"{count / 1000:.1f} KB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
 
 
-def progress_of(elements: Mapping[str, int]) -> str:
-    """Return how much of a list is done: `4 of 10 elements`."""
-    total = elements["total"]
-    return f"{elements['done']} of {total} {'element' if total == 1 else 'elements'}"
-
-
 def epoch_ms(timestamp: str) -> int | None:
     """Return a timestamp such as `2026-11-22T15:04:33.000Z` as epoch milliseconds; `None` for another text."""
     try:
@@ -108,22 +101,13 @@ def clock(at_ms: int | None) -> str:
     return "" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
 
 
-def heading(task: TaskState) -> Iterator[Text]:
-    """Yield two lines: the workflow and the id, then the status."""
-    yield Text().append(plain(task.workflow or "a tool's task"), style="bold").append(f"  {task.task_id}", style="dim")
-    line = status_text(task.status)
-    if task.pause and not task.ended:
-        step = paused_step(task.pause) or task.step
-        at = f" at {plain(step)}" if step else ""
-        is_plain = not task.message or not task.message.startswith("paused: ")
-        message = (PAUSED if is_plain else plain(task.message)).removeprefix("paused: ")
-        line = status_text(task.status).append(f", paused{at}: {message}", style=STYLES["paused"])
-        if not is_plain:
-            yield line
-            return
-    if task.message and task.message != PAUSED:
-        line.append(f": {short(task.message)}")
-    yield line
+PAUSED_BEGINS = "paused: "
+"""How the status messages of paused tasks begin."""
+
+
+def paused_text(message: str | None) -> str:
+    """Return what a paused task waits for, from its status message: `paused: waits for the model`."""
+    return short(message) if message and message.startswith(PAUSED_BEGINS) else PAUSED
 
 
 def steps_table(steps: tuple[StepState, ...]) -> Padding:
@@ -132,7 +116,10 @@ def steps_table(steps: tuple[StepState, ...]) -> Padding:
     for name in ("step", "status", "began", "took", "result"):
         table.add_column(name, justify="right" if name in ("took", "result") else "left", no_wrap=name != "step")
     for step in steps:
-        result = progress_of(step.elements) if step.elements else size(step.bytes)
+        result = size(step.bytes)
+        if step.elements:
+            done, total = step.elements["done"], step.elements["total"]
+            result = f"{done} of {total} {'element' if total == 1 else 'elements'}"
         cells = (clock(step.at_ms), duration(step.ms), result)
         table.add_row(Text(plain(step.name)), status_text(step.status), *cells)
     return Padding(table, (0, 0, 0, 2), expand=False)
@@ -254,8 +241,16 @@ def _print_pause(task: TaskState, to: Console) -> None:
 
 
 def _print_lines(task: TaskState, to: Console) -> None:
-    for line in heading(task):
-        to.print(line)
+    name = Text().append(plain(task.workflow or "a tool's task"), style="bold")
+    to.print(name.append(f"  {task.task_id}", style="dim"))
+    line = status_text(task.status)
+    if task.pause and not task.ended:
+        step = paused_step(task.pause) or task.step
+        at = f" at {plain(step)}" if step else ""
+        line.append(f", paused{at}: {paused_text(task.message).removeprefix(PAUSED_BEGINS)}", style=STYLES["paused"])
+    if task.message and not task.message.startswith(PAUSED_BEGINS):
+        line.append(f": {short(task.message)}")
+    to.print(line)
     if task.steps:
         to.print(steps_table(task.steps))
 
@@ -302,7 +297,6 @@ def _times(task: TaskState, now_ms: int) -> str:
 
 
 def content_lines(content: Iterable[Any]) -> list[str]:
-    """Return the content of a tool result as texts."""
     lines: list[str] = []
     for block in content:
         match block:

@@ -1,6 +1,5 @@
 """Profiles: names for servers with their credentials (docs/commands.md, Where: URLs, files and profiles)."""
 
-import difflib
 import os
 import shlex
 import subprocess
@@ -12,16 +11,13 @@ from typing import Any, Final, Literal, override
 from msgspec import Struct, ValidationError, convert
 
 from mcp_baton.exceptions import BatonError
+from mcp_baton.hints import meant
 
 FILE_VARIABLE: Final = "BATON_PROFILES"
 COMMAND_S: Final = 60.0
 """The time limit of a command that prints a secret, seconds."""
 
 _SECRETS: Final = ("api_key", "token")
-
-
-class ProfileError(BatonError):
-    """A profile cannot be used. The message names the field and the remedy, and never contains a secret."""
 
 
 class Access(Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,23 +59,21 @@ def profiles_file(environment: Mapping[str, str] = os.environ) -> Path:
 def profile(name: str, file: Path) -> Access:
     found = _profiles(file)
     if name not in found:
-        near = difflib.get_close_matches(name, found, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ProfileError(
-            f"{name!r} is not a profile in {file}{hint}. WHERE is a URL (https://…/mcp), a file or module with a "
-            "Server (app.py, package.module:server), or a profile's name"
+        raise BatonError(
+            f"{name!r} is not a profile in {file}{meant(name, found)}. WHERE is a URL (https://…/mcp), a file or "
+            "module with a Server (app.py, package.module:server), or a profile's name"
         )
     place, fields = f"{file}: profile {name!r}", found[name]
     if not isinstance(fields, Mapping):
-        raise ProfileError(f"{place} is not a table: write [{name}] and its fields below")
+        raise BatonError(f"{place} is not a table: write [{name}] and its fields below")
     if "://" not in str(fields.get("url", "")):
-        raise ProfileError(f"{place}: 'url' must be the server's URL, such as https://…/mcp")
+        raise BatonError(f"{place}: 'url' must be the server's URL, such as https://…/mcp")
     secrets = {key: secret(fields[key], f"{place}: {key!r}") for key in _SECRETS if key in fields}
     try:
         return convert({**fields, **secrets}, Access)
     except ValidationError as error:
         known = ", ".join(Access.__struct_fields__)
-        raise ProfileError(f"{place}: {error}. The fields are {known}") from error
+        raise BatonError(f"{place}: {error}. The fields are {known}") from error
 
 
 def _profiles(file: Path) -> dict[str, Any]:
@@ -90,9 +84,9 @@ def _profiles(file: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         # The message of tomllib has the place of the error, never the text, which may be a secret.
-        raise ProfileError(f"{file} cannot be read: {error}") from error
+        raise BatonError(f"{file} cannot be read: {error}") from error
     if _runs_a_command(found) and _others_can_write(status):
-        raise ProfileError(
+        raise BatonError(
             f"{file} has a command, and others can write it: run chmod go-w {shlex.quote(str(file))}, and own the file"
         )
     return found
@@ -116,7 +110,7 @@ def secret(value: Any, place: str) -> str:
         case str() if value.startswith("env:"):
             variable = value.removeprefix("env:")
             if not os.environ.get(variable):
-                raise ProfileError(f"{place} comes from the variable {variable}, which is not set")
+                raise BatonError(f"{place} comes from the variable {variable}, which is not set")
             return os.environ[variable]
         case str() if value:
             return value
@@ -125,7 +119,7 @@ def secret(value: Any, place: str) -> str:
                 shlex.split(command) if isinstance(command, str) else [str(word) for word in command], place
             )
         case _:
-            raise ProfileError(f'{place} must be a string, "env:NAME", or {{command = "…"}}')
+            raise BatonError(f'{place} must be a string, "env:NAME", or {{command = "…"}}')
 
 
 def _printed(command: list[str], place: str) -> str:
@@ -134,7 +128,7 @@ def _printed(command: list[str], place: str) -> str:
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
         name = command[0] if command else ""
         # The exception's text may contain the output.
-        raise ProfileError(f"{place}: the command {name!r} failed ({type(error).__name__})") from None
+        raise BatonError(f"{place}: the command {name!r} failed ({type(error).__name__})") from None
     if not done.stdout.strip():
-        raise ProfileError(f"{place}: the command {command[0]!r} printed nothing")
+        raise BatonError(f"{place}: the command {command[0]!r} printed nothing")
     return done.stdout.strip()

@@ -34,7 +34,6 @@ class Terminal:
         self._console.print(Text(plain(text), style=style))
 
     def line(self, prompt: str) -> str:
-        """Print a prompt and return the line that the user types."""
         self._quiet()
         self._console.print(Text(plain(prompt), style="bold"), end=" ")
         typed = sys.stdin.readline()

@@ -9,11 +9,10 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from msgspec import structs
 
 from mcp_baton.aws import dynamodb_store
-from mcp_baton.cli.options import WhereError
 from mcp_baton.cli.remote.client import find_id
 from mcp_baton.cli.remote.errors import Denied, Unreachable
 from mcp_baton.cli.remote.task import TaskState, state_of
-from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.exceptions import BatonError, StoreUnavailable
 from mcp_baton.server.workflows.task_view import ViewOptions, listed_view, task_view
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import TaskRecord
@@ -51,7 +50,6 @@ class Table:
         return find_id(prefix, lambda: self.tasks(None))
 
     def task(self, task_id: str) -> TaskState:
-        """Return a task."""
         return self._state(self._store.get(self._owner, task_id))
 
     def end_task(self, task_id: str, result: Mapping[str, Any] | None = None) -> TaskState:
@@ -73,11 +71,11 @@ def table(name: str, owner: str | None, url: str | None) -> Iterator[Table]:
     """Open the tasks of an owner in a table. `url` names a DynamoDB other than AWS's.
 
     Raises:
-        WhereError: the owner is missing.
+        BatonError: the owner is missing.
         Denied: in the block: there are no credentials, or they do not allow it.
     """
     if not owner:
-        raise WhereError("--table needs --owner: tasks are stored by owner (docs/storage.md)")
+        raise BatonError("--table needs --owner: tasks are stored by owner (docs/storage.md)")
 
     def connect() -> "DynamoDBClient":
         from mcp_baton.clients import dynamodb_client

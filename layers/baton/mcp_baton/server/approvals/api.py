@@ -1,7 +1,7 @@
 """The approvals API: `GET /approvals`, `GET /approvals/<id>` and `POST /approvals/<id>` (docs/approvals.md)."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from mcp_baton.exceptions import StoreError
@@ -35,11 +35,16 @@ def reply(status: int, body: JsonObject) -> HttpResponse:
 
 def answer(services: Services, request: HttpRequest, exchange: Exchange) -> HttpResponse:
     """Answer a request to the approvals API. The caller has been authenticated, and its origin was checked."""
+    who = person(services, request.owner, request.claims)
+    return guarded(services, exchange, lambda approvals: _answer(approvals, request, who))
+
+
+def guarded(services: Services, exchange: Exchange, answer: Callable[[Approvals], HttpResponse]) -> HttpResponse:
+    """Answer a request about approvals, also if it is refused or the store fails."""
     try:
         if services.store is None:
             raise Refused(404, "This server has no task store, so it has no approvals. Set BATON_TABLE.")
-        approvals = Approvals(services, services.store.within(exchange.remaining_ms))
-        return _answer(approvals, request, person(services, request.owner, request.claims))
+        return answer(Approvals(services, services.store.within(exchange.remaining_ms)))
     except Refused as refused:
         return refused.response
     except StoreError:
@@ -85,8 +90,11 @@ def _seen(approvals: Approvals, who: Person, approval_id: str) -> ApprovalRecord
 
 
 def _decide(approvals: Approvals, who: Person, approval_id: str, request: HttpRequest) -> HttpResponse:
-    body = _body(request)
-    decision = decision_in(body, who.owner or "", str(body.get("from", "api")), request.source)
+    body = body_of(request)
+    origin = body.get("from", "api")
+    if origin not in ORIGINS:
+        raise Refused(400, f"from={origin!r} is not possible: use one of {', '.join(ORIGINS)}")
+    decision = decision_in(body, who.owner or "", str(origin), request.source)
     record = _seen(approvals, who, approval_id)
     if not who.may_decide(record):
         logger.info("approval %s: the requester %r must not decide it", approval_id, who.owner)
@@ -121,12 +129,10 @@ def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | No
         raise Refused(400, "reason must be a text")
     if reason is not None and len(reason) > MAX_REASON:
         raise Refused(400, f"reason has {len(reason)} characters: shorten it to {MAX_REASON}")
-    if origin not in ORIGINS:
-        raise Refused(400, f"from={origin!r} is not possible: use one of {', '.join(ORIGINS)}")
     return Decision(choice == "approve", digest, by, origin, source, reason or None)
 
 
-def _body(request: HttpRequest) -> Mapping[str, Json]:
+def body_of(request: HttpRequest) -> Mapping[str, Json]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused(415, "Unsupported media type: send application/json")
     if len(request.body) > MAX_BODY:

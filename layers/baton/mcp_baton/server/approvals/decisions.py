@@ -79,7 +79,7 @@ class Approvals(Struct, frozen=True):
 
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         """Decide an approval, and wake the background task that waits for it. Raises `NotDecided`."""
-        decided = self.store.approvals.decide(record.approval_id, decision)
+        decided = self.store.approvals.decide(record, decision)
         audit(decided, decided.state.value)
         if decided.job_id is not None:
             wake(self.services, self.store, decided.owner, decided.job_id)

@@ -7,13 +7,14 @@ import logging
 import sys
 from collections.abc import Mapping
 from hmac import digest as keyed_digest
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct, convert, to_builtins
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.approvals.audit import audit
+from mcp_baton.server.approvals.notifying import AGAIN_MS
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.schema.plain import to_json
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, is_field
@@ -31,9 +32,6 @@ logger = logging.getLogger(__name__)
 RUN, JOB = "run:", "job"
 """The first characters of the names of attempts, in runs of workflows and in background tasks. Those of calls by
 clients begin with `call:`."""
-
-NOTIFY_AGAIN_MS: Final = 60_000
-"""After this time another process may notify people of an approval, if the first one died."""
 
 
 def refused(
@@ -134,7 +132,7 @@ def _call_of(
         step=place.name,
         by_requester=approval.by_requester,
         job_id=execution.job_id,
-        notify_ms=now_ms + NOTIFY_AGAIN_MS if execution.services.notifies else 0,
+        notify_ms=now_ms + AGAIN_MS if execution.services.notifies else 0,
         base_url=execution.base_url,
     )
 
@@ -235,7 +233,7 @@ class _Gate(Struct, frozen=True):
             return True
         # A note about other arguments may have replaced the note about this approval.
         is_known = mark is None or mark.digest == record.digest
-        return is_known and record.used_by.startswith(RUN) and self.by.startswith(RUN) and not self.place.is_item
+        return is_known and not self.place.is_item and _is_later_run(self.by, record.used_by)
 
     def _stays_denied(self, record: ApprovalRecord) -> bool:
         return record.task_id is not None or not record.expired_at(self.call.asked_ms)
@@ -267,6 +265,11 @@ class _Gate(Struct, frozen=True):
     @property
     def _variable(self) -> str:
         return f"{APPROVAL_PREFIX}{self.place.name}"
+
+
+def _is_later_run(this: str, other: str) -> bool:
+    """Whether both names are of runs, and this run has claimed the task after the other one."""
+    return this.startswith(RUN) and other.startswith(RUN) and int(this[len(RUN) :]) > int(other[len(RUN) :])
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.server.access import LINKS
 from mcp_baton.server.execution import Execution
 from mcp_baton.tasks.approvals import ApprovalRecord
 from mcp_baton.telemetry import NOTIFICATIONS_FAILED
@@ -16,7 +17,6 @@ from mcp_baton.workflow.approval import ApprovalRequest
 
 logger = logging.getLogger(__name__)
 
-LINK_PATH: Final = "/approve"
 AGAIN_MS: Final = 60_000
 """After this time another process notifies people, if this one dies before it has done so."""
 
@@ -65,4 +65,4 @@ def _link(execution: Execution, record: ApprovalRecord) -> str | None:
         return None
     token = token_urlsafe(32)
     execution.store.approvals.add_link(record, link_digest(token))
-    return f"{base_url}{LINK_PATH}/{token}"
+    return f"{base_url}{LINKS}{token}"

@@ -10,14 +10,14 @@ from mcp_baton.server.services import Services
 from mcp_baton.tasks.jobs import event_of
 from mcp_baton.tasks.record import Job, TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP
+from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, WAKE_UP_DELAY
 
 logger = logging.getLogger(__name__)
 
 
 def dispatch(services: Services, task: TaskRecord) -> bool:
-    """Send the worker the event that names a task. If that fails, a later poll sends it again. Returns whether Lambda
-    accepted the event."""
+    """Send the worker the event that names a task. If that fails, a later poll or sweep sends it again. Returns whether
+    Lambda accepted the event."""
     if services.dispatcher is None or task.job is None:
         return False
     try:
@@ -30,34 +30,26 @@ def dispatch(services: Services, task: TaskRecord) -> bool:
     return True
 
 
-def wake(services: Services, store: TaskStore, owner: str, task_id: str) -> None:
-    """Send a suspended task to the worker. If that fails, a later poll sends it again."""
+def wake(services: Services, store: TaskStore, owner: str, task_id: str) -> bool:
+    """Send a suspended task to the worker. If that fails, a later poll or sweep sends it again. Returns whether it was
+    to be sent."""
     try:
         task = store.jobs.wake(owner, task_id)
     except StoreError:
-        logger.warning("task %s: it could not be woken; a poll does it later", task_id, exc_info=True)
-        return
+        logger.warning("task %s: it could not be woken; a poll or a sweep does it later", task_id, exc_info=True)
+        return False
     if task is not None:
         dispatch(services, task)
+    return task is not None
 
 
 def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
-    """Check a task at a poll: dispatch it again if its worker died or never came, or give it up after its last attempt.
-
-    A failure of the store is logged only: the next poll tries again. Returns the task as it is now.
-    """
-    job, services = task.job, request.services
-    if job is None or request.store is None or task.status is not TaskStatus.WORKING:
-        return task
-    now_ms = request.now_ms()
-    if task.claim is not None and task.claim.holds_at(now_ms):
+    """Check a task at a poll. A failure of the store is logged only: the next poll tries again. Returns the task as it
+    is now."""
+    if request.store is None:
         return task
     try:
-        if task.claim is not None and task.claim.number >= job.allowed:
-            return give_up(services, request.store, task)
-        if job.due_ms >= now_ms or services.dispatcher is None:
-            return task
-        again = request.store.jobs.dispatch_again(task)
+        return look_after(request.services, request.store, task)
     except TaskFinished as finished:
         return finished.current
     except TaskNotFound:
@@ -65,10 +57,27 @@ def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
     except StoreError:
         logger.warning("task %s: the poll could not dispatch it again", task.task_id, exc_info=True)
         return task
-    if again is None:
+
+
+def look_after(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecord:
+    """Dispatch a task again if its worker died or never came, or give it up after its last attempt. Returns the task as
+    it is now. Raises `StoreError`."""
+    job, claim, now_ms = task.job, task.claim, store.now_ms()
+    if job is None or task.status is not TaskStatus.WORKING or (claim is not None and claim.holds_at(now_ms)):
         return task
-    dispatch(services, again)
-    return again
+    free_ms = 0 if claim is None else claim.until_ms
+    if claim is not None and claim.number >= job.allowed:
+        after = give_up(services, store, task)
+    elif job.due_ms >= now_ms or services.dispatcher is None:
+        return task
+    else:
+        free_ms = max(free_ms, job.due_ms)
+        after = store.jobs.dispatch_again(task) or task
+        if after is not task:
+            dispatch(services, after)
+    if after is not task:
+        services.telemetry.add(WAKE_UP_DELAY, now_ms - (free_ms or now_ms))
+    return after
 
 
 def give_up(services: Services, store: TaskStore, task: TaskRecord) -> TaskRecord:

@@ -60,7 +60,7 @@ class JobMonitor:
         if self.ended:
             return 0
         pulse_s = self._lease.pulse()
-        # The claim may have expired before the function begins. The next poll then dispatches the task again.
+        # The claim may have expired before the function begins. A poll or a sweep then dispatches the task again.
         self._stopped = self._stopped or pulse_s == math.inf
         return min(pulse_s, CHECK_AFTER_S, message_s)
 

@@ -1,17 +1,15 @@
-"""Background tasks that wait: no worker runs until a person decides or a time is reached (docs/background.md)."""
+"""Background tasks that wait: no worker runs until a person decides, a callback arrives, or a time is reached
+(docs/background.md)."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from mcp_baton.server.approvals.notifying import notify
 from mcp_baton.server.background.dispatching import wake
 from mcp_baton.server.background.job import JobExecution
-from mcp_baton.tasks.record import LONGEST_DISPATCH_MS, timestamp
+from mcp_baton.tasks.record import LONGEST_DISPATCH_MS, WAITS, statuses_of, timestamp
+from mcp_baton.workflow.approval import GRACE_MS
 from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.run import EndedRun
-
-HOUR_MS: Final = 3_600_000
-"""How long a task lives after its wait has ended, milliseconds."""
 
 type Write = Callable[[str, Callable[[], object]], str]
 """Makes the last write of a worker. Takes and returns the outcome; returns another one if the write came too late."""
@@ -29,11 +27,13 @@ def suspended(
     record = store.approvals.get(approval_id) if store else None
     if store is None or record is None:
         return "stopped: the approval that it waits for is gone"
-    message = f"waits for an approval of {record.audience} until {timestamp(record.until_ms)}"
-    until_ms = max([record.until_ms, *(waits or {}).values()])
-    # A poll also finds a decision whose wake-up was lost.
-    due_ms = min([now_ms + LONGEST_DISPATCH_MS, *(waits or {}).values()])
-    outcome = _suspended(execution, lease, "waits for an approval", message, until_ms, due_ms, write)
+    message = f"{WAITS} of {record.audience} until {timestamp(record.until_ms)}"
+    ends_ms = list((waits or {}).values())
+    # A sweep also finds a decision whose wake-up was lost.
+    due_ms = min([now_ms + LONGEST_DISPATCH_MS, *ends_ms])
+    ttl_ms = max([record.until_ms, *ends_ms]) - now_ms + GRACE_MS
+    jobs = store.jobs
+    outcome = write("waits for an approval", lambda: jobs.suspend(lease.task, lease.claim(), ttl_ms, message, due_ms))
     notify(execution)
     # A decision wakes the task. One that came before the claim was released found a worker, so look again.
     current = store.approvals.get(approval_id)
@@ -43,17 +43,17 @@ def suspended(
 
 
 def suspended_until(execution: JobExecution, lease: Lease, run: EndedRun, write: Write) -> str:
-    """Let the job of a workflow wait until the first of its waits ends. Returns the outcome, for the log."""
-    waits = run.known.waits()
-    message = run.pause.short_form() if run.pause else ""
-    return _suspended(execution, lease, "waits", message, max(waits.values()), min(waits.values()), write)
-
-
-def _suspended(
-    execution: JobExecution, lease: Lease, outcome: str, message: str, until_ms: int, due_ms: int, write: Write
-) -> str:
-    store, ttl_ms = execution.store, until_ms - execution.now_ms() + HOUR_MS
-    if store is None:
+    """Let the job of a workflow wait for callbacks and times: no worker runs until a callback arrives or the first wait
+    ends. Returns the outcome, for the log."""
+    store, waits, task = execution.store, run.known.waits(), lease.task
+    if store is None or run.task is None or not waits:
         return "stopped: there is no task store"
-    jobs = store.jobs
-    return write(outcome, lambda: jobs.suspend(lease.task, lease.claim(), ttl_ms, message, due_ms))
+    message = run.pause.short_form() if run.pause else "waits"
+    ttl_ms = max(waits.values()) - execution.now_ms() + GRACE_MS
+    jobs, due_ms = store.jobs, min(waits.values())
+    outcome = write("waits", lambda: jobs.suspend(lease.task, lease.claim(), ttl_ms, message, due_ms))
+    # A callback wakes the task. One that came before the claim was released found a worker, so look again.
+    statuses = statuses_of(store.get(task.owner, run.task.task_id))
+    if any(statuses[step].settled for step in waits):
+        wake(execution.services, store, task.owner, task.task_id)
+    return outcome

@@ -214,7 +214,8 @@ def check_approval(approval: object, what: str, signature: Signature, tasks: Tas
     """Check the approval of a tool, or of a step that calls it.
 
     Raises:
-        RegistrationError: it is none, or its message has names that are not parameters of the tool.
+        RegistrationError: the value is not an `Approval`, or its message names something that is not a parameter of the
+            tool.
     """
     if not isinstance(approval, Approval):
         raise RegistrationError(f"{what}: approval={approval!r} is not an Approval; write Approval('refunds')")

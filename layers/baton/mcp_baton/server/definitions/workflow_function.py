@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 from types import CodeType
-from typing import Annotated, Any, Concatenate, Final, TypedDict, Unpack, overload
+from typing import Annotated, Any, Concatenate, Final, Literal, TypedDict, Unpack, overload
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json
@@ -19,6 +19,7 @@ from mcp_baton.workflow.approval import Approval
 from mcp_baton.workflow.definition import Argument, Ask, Retry, Step, Workflow
 from mcp_baton.workflow.reference import Reference, reference_to, workflow_of
 from mcp_baton.workflow.sources import PromptArg, StepOutput, as_source, author_line, workflows_of
+from mcp_baton.workflow.wait import Callback
 
 
 class WorkflowOptions(TypedDict, total=False):
@@ -38,6 +39,8 @@ class WorkflowOptions(TypedDict, total=False):
     """Whether a worker runs it for clients that support tasks."""
     parallel: int
     """How many steps that need nothing of each other run at the same time."""
+    ttl: timedelta
+    """How long its tasks live."""
 
 
 class StepOptions(TypedDict, total=False):
@@ -295,6 +298,60 @@ def ask_user(name: str, question: str, /, returns: object = str, **values: objec
 def _ask(function: str, name: str, ask: Ask, values: Mapping[str, object]) -> Reference:
     recording = _current(function)
     return recording.add(Step(name, ask=ask, **recording.options(values)))
+
+
+@overload
+def wait_for_callback[T](
+    name: str,
+    returns: type[T],
+    /,
+    *,
+    within: timedelta,
+    on_timeout: Literal["fail", "skip"] = ...,
+    when: object = ...,
+    after: Sequence[object] = ...,
+) -> T: ...
+@overload
+def wait_for_callback(
+    name: str,
+    returns: object,
+    /,
+    *,
+    within: timedelta,
+    on_timeout: Literal["fail", "skip"] = ...,
+    when: object = ...,
+    after: Sequence[object] = ...,
+) -> Any: ...
+def wait_for_callback(
+    name: str,
+    returns: object,
+    /,
+    *,
+    within: timedelta,
+    on_timeout: Literal["fail", "skip"] = "fail",
+    when: object = None,
+    after: Sequence[object] = (),
+) -> Any:
+    """Describe a step that waits, without a running function, for a request of another system (docs/waiting.md). An
+    earlier step gives that system the address: `ctx.callback_url(name)`.
+
+    Args:
+        name: The step's name.
+        returns: The type of the request's body, which is the step's result.
+        within: How long it waits.
+        on_timeout: Whether the step fails after that, or is skipped.
+        when: The step waits only if this condition holds.
+        after: Earlier steps, by name or by reference, that must be settled before the wait begins.
+
+    Returns:
+        A reference to the body.
+
+    Raises:
+        WorkflowError: Outside of a workflow function; a second step of this name; a value of another workflow.
+    """
+    recording = _current("wait_for_callback(…)")
+    callback = Callback(returns, within, on_timeout)
+    return recording.add(Step(name, callback=callback, when=recording.condition(when), after=after))
 
 
 def sleep_until(name: str, until: object, /, *, when: object = None, after: Sequence[object] = ()) -> None:

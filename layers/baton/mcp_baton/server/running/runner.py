@@ -8,9 +8,10 @@ import logging
 from base64 import b64decode
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from traceback import format_exception
 from typing import Any, Final, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
 from mcp_baton.protocol.json import Json, JsonObject
@@ -37,11 +38,23 @@ from mcp_baton.server.running.tool_threads import (
 )
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.server.schema.signature import Signature
+from mcp_baton.tasks.record import APPROVAL_PREFIX
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS
 from mcp_baton.workflow.approval import Approval
-from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, FetchedResource, Mismatch, Prepared, Succeeded
+from mcp_baton.workflow.host import (
+    FIRST,
+    Attempt,
+    Failed,
+    Failure,
+    FetchedResource,
+    Mismatch,
+    Place,
+    Prepared,
+    Succeeded,
+)
 from mcp_baton.workflow.keys import own_key
+from mcp_baton.workflow.secrets import NO_SECRETS, Secrets
 
 logger = logging.getLogger(__name__)
 
@@ -167,20 +180,33 @@ def run[T](
     stopped = _guarded(execution, target, prepared, options)
     if stopped is not None:
         return stopped
-    ended = _ended(execution, target, prepared.bound, asking, options)
+    ended, secrets = _ended(execution, target, prepared.bound, asking, options)
     match ended:
         case Returned():
-            return _by_author(execution, target, target.shape, ended.value)
+            return without(_by_author(execution, target, target.shape, ended.value), secrets)
         case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
             raise answer
         case Raised(error):
-            return _failed(execution, target.name, error, Failure.RAISED)
+            return without(_failed(execution, target.name, error, Failure.RAISED, secrets), secrets)
         case TimedOut(had_s):
             if options.variables is not None:
                 options.variables.close()
             return Failed(_timed_out(execution, target, had_s), kind=Failure.TIMED_OUT)
         case NotBegun(waits_for):
+            if options.variables is not None and options.attempt.number == 1:
+                # The next run may use the approval, because this call did nothing.
+                options.variables.forget(f"{APPROVAL_PREFIX}{options.attempt.place.name}")
             return Failed(_not_begun(execution, target, waits_for), kind=Failure.NOT_BEGUN)
+
+
+def without[T](outcome: T | Failed, secrets: Secrets) -> T | Failed:
+    """An outcome without the addresses of callbacks that the call has made."""
+    if secrets is NO_SECRETS:
+        return outcome
+    if isinstance(outcome, Succeeded):
+        shown = cast("JsonObject | None", secrets.hide(outcome.shown))
+        return cast("T", Succeeded(secrets.hide(outcome.value), shown))
+    return structs.replace(outcome, error=secrets.hide_text(outcome.error)) if isinstance(outcome, Failed) else outcome
 
 
 def _guarded(
@@ -253,12 +279,22 @@ def _by_author[T, G, V](execution: Execution, target: BoundFunction[T], make: Ca
         return _failed(execution, target.name, error, Failure.UNFIT)
 
 
-def _failed(execution: Execution, name: str, error: BaseException, kind: Failure) -> Failed:
+def _failed(
+    execution: Execution, name: str, error: BaseException, kind: Failure, secrets: Secrets = NO_SECRETS
+) -> Failed:
     if isinstance(error, WrongResult):
         # The text names the line of the tool. The traceback would only have frames of Baton.
         logger.error("request %s: %s", execution.exchange.request_id, error, exc_info=error.__cause__)
     elif not isinstance(error, ToolError):
-        logger.error("request %s: internal error in %s", execution.exchange.request_id, name, exc_info=error)
+        hidden = any(it in "".join(format_exception(error)) for it in secrets.wholes)
+        note = ": its traceback has a callback's address, and is not logged" if hidden else ""
+        logger.error(
+            "request %s: internal error in %s%s",
+            execution.exchange.request_id,
+            name,
+            note,
+            exc_info=None if hidden else error,
+        )
     return Failed(
         execution.client_error_text(name, error),
         isinstance(error, AskedInWorkflow),
@@ -270,7 +306,8 @@ def _failed(execution: Execution, name: str, error: BaseException, kind: Failure
 
 def _ended[T](
     execution: Execution, target: BoundFunction[T], bound: dict[str, Any], asking: Asking, options: CallOptions
-) -> Ending:
+) -> tuple[Ending, Secrets]:
+    """How the function ended, and the addresses of callbacks that it has made."""
     mailbox, signature, start = Mailbox(), target.signature, Start()
     function = start.guard(target.function)
     own: Call | None = None
@@ -298,7 +335,9 @@ def _ended[T](
                 pulse=options.pulse,
             )
             span.failed = _has_failed(ended)
-        return NotBegun(own.waits_for) if own and isinstance(ended, NotBegun) else ended
+        if own is None:
+            return ended, NO_SECRETS
+        return NotBegun(own.waits_for) if isinstance(ended, NotBegun) else ended, own.secrets
     finally:
         if own:
             own.abandoned = True
@@ -324,8 +363,15 @@ def _call(execution: Execution, asking: Asking, mailbox: Mailbox, options: CallO
         read=partial(read_within, execution.server.resources),
         claims=execution.claims,
         starts_task=options.starts_task,
+        callback_url=lambda step: _callback_url(execution, options.attempt.place, step),
     )
     return own
+
+
+def _callback_url(execution: Execution, place: Place, step: str) -> str:
+    from mcp_baton.server.callbacks import callback_url
+
+    return callback_url(execution, place, step)
 
 
 def _has_failed(ended: Ending) -> bool:

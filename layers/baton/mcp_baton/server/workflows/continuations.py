@@ -23,6 +23,7 @@ from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, Timing, write_decided
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
+from mcp_baton.workflow.approval import AFTER_APPROVAL, NotApproved
 from mcp_baton.workflow.continuation import (
     Candidate,
     ContinuationCall,
@@ -105,7 +106,7 @@ class Continuation(Struct, frozen=True):
         if not isinstance(self.task, Plan):
             return _unrecorded(self.task)
         if isinstance(outcome, Failed) and outcome.not_approved is not None:
-            return _not_made(self.request, self.task.task.task_id, self.task)
+            return _not_made(self.request, self.task.task.task_id, self.task, outcome.not_approved)
         request, plan, batches = self.request, self.task, list[Batch]()
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
 
@@ -150,25 +151,23 @@ def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -
     if rounds:
         rounds.identity = replace(identity, by=place.by or None)
     variables = TaskVariables(found.task.variables if isinstance(found, Plan) else {})
-    # A step with an approval of its own is never recorded for a call that was approved as another step.
-    step = identity.step or (place.name if place.approval else None)
+    # A call that was approved as one step is never recorded as another, after a lost race.
+    step = identity.step or (place.name if isinstance(found, Plan) and _may_need_approval(found, tool) else None)
     call = ContinuationCall(tool.name, sent.arguments, step, sent.names)
     asking, now_ms, now_s = request.asking(rounds), request.now_ms(), request.services.clock()
     return Continuation(request, found, call, identity, variables, asking, ranked, now_ms, now_s, place)
 
 
 def place_of(plan: Plan, tool: Tool, ranked: Sequence[Candidate], step: str | None, before: str | None) -> Place:
-    """The place of a call among the steps of its task. Only guards need it.
+    """The place of a call among the steps of its task. Only guards need the step.
 
     Args:
         step: The step whose idempotency key the call has, if it has one.
         before: The earlier round of this call.
     """
     workflow = plan.workflow
-    steps = workflow.steps if workflow else ()
-    is_guarded = tool.only_in or tool.approval or any(it.tool == tool.name and it.approval for it in steps)
-    if not is_guarded:
-        return NO_PLACE
+    if not tool.only_in and not _may_need_approval(plan, tool):
+        return Place(workflow, task=plan.task)
     chosen = next((it for it in ranked if it.name == step), None) or choose(ranked)
     if workflow is None or chosen is None:
         return Place(workflow, task=plan.task, by=f"call:{new_token()}", before=before)
@@ -182,6 +181,11 @@ def place_of(plan: Plan, tool: Tool, ranked: Sequence[Candidate], step: str | No
         by=f"call:{new_token()}",
         before=before,
     )
+
+
+def _may_need_approval(plan: Plan, tool: Tool) -> bool:
+    steps = plan.workflow.steps if plan.workflow else ()
+    return tool.approval is not None or any(it.tool == tool.name and it.approval for it in steps)
 
 
 def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: str) -> Identity:
@@ -244,11 +248,16 @@ def _unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Reco
     return Recording(meta, text)
 
 
-def _not_made(request: Request, task_id: str, found: Found) -> Recording:
+def _not_made(request: Request, task_id: str, found: Found, refused: NotApproved | None = None) -> Recording:
 
     def text() -> str:
+        from mcp_baton.server.workflows.task_ids import handle_of
         from mcp_baton.workflow.continuation import unrecorded_text
 
+        if refused is not None and not refused.is_denied:
+            return f"Nothing was run or recorded. {AFTER_APPROVAL}"
+        if refused is not None and isinstance(found, Plan) and found.workflow:
+            return f"Nothing was run or recorded. {handle_of(request.server, found.workflow, task_id).end()}"
         return unrecorded_text(str(meta["record_error"]), made=False)
 
     if isinstance(found, Plan):

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -25,6 +24,7 @@ from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.task_view import notes_meta, task_meta
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
+from mcp_baton.workflow.approval import GRACE_MS
 from mcp_baton.workflow.definition import ANSWERS, Argument, Workflow
 from mcp_baton.workflow.definition_changes import carried, declared_arguments, differing, given_secrets
 from mcp_baton.workflow.engine import Engine
@@ -32,9 +32,7 @@ from mcp_baton.workflow.host import Failed, Skipped
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.run import EndedRun, RunInput
 from mcp_baton.workflow.secrets import stand_in
-
-HOUR_MS: Final = 3_600_000
-"""How much longer than its approvals a task lives, milliseconds."""
+from mcp_baton.workflow.wait import milliseconds
 
 
 class NotOfWorkflow(BatonError):
@@ -119,9 +117,11 @@ def run_workflow(
 
 def new_input(execution: Execution, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> RunInput:
     arguments, answers = split_answers(workflow, given)
-    waits_ms = execution.server.approvals_ms(workflow)
+    waits_ms = execution.server.waits_ms(workflow)
+    if workflow.ttl is not None:
+        ttl_ms = ttl_ms or milliseconds(workflow.ttl)
     if waits_ms:
-        ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, waits_ms + HOUR_MS)
+        ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, waits_ms + GRACE_MS)
     return _input(execution, workflow.arguments, arguments, {}, answers, ttl_ms)
 
 

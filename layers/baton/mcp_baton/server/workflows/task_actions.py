@@ -28,6 +28,7 @@ from mcp_baton.server.workflows.continuations import plan_of
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead
 from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
 from mcp_baton.server.workflows.task_view import (
+    WAITED,
     facts_of,
     listed_meta,
     readable,
@@ -58,7 +59,7 @@ from mcp_baton.tasks.values import weight_of
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Step
 from mcp_baton.workflow.definition_changes import differing
 from mcp_baton.workflow.handoff import RemainingCalls, uris_of
-from mcp_baton.workflow.pause import parse_pause
+from mcp_baton.workflow.pause import ApprovalRequired, PauseReason, Waiting, parse_pause
 from mcp_baton.workflow.quoting import LONGEST, one_line, quoted_error
 from mcp_baton.workflow.repeats import may_have_run
 from mcp_baton.workflow.run_text import LIMIT, SHORT, cut
@@ -200,8 +201,7 @@ class Board:
             return f"This task of {name} is {self._task.status.value}; {settled}.{by_client}"
         if self._running_until is not None:
             return f"A run holds this task of {name} until {self._running_until} or longer; {settled} so far."
-        waits = "waits" if isinstance(self._reason, Waiting) else "waits for the model"
-        head = [f"This task of {name} {waits}; {settled}.", self._why, self._warning]
+        head = [f"This task of {name} {_waits(self._reason)}; {settled}.", self._why, self._warning]
         whole = self._text(head, LONGEST)
         return whole if len(whole.encode()) <= LIMIT else self._text(head, SHORT)
 
@@ -280,7 +280,8 @@ class Board:
     def _shown_pause(self) -> JsonObject | None:
         if self._pause is None or not self._live:
             return None
-        return {**self._pause, "step": paused_step(self._pause), "message": self._why}
+        # The message of an approval is its question.
+        return {"message": self._why, **self._pause, "step": paused_step(self._pause)}
 
     def _secrets(self) -> list[str]:
         """The secret arguments that a resume needs again."""
@@ -432,6 +433,12 @@ def _entry(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
     if isinstance(pause, dict):
         made["pause_type"] = pause["type"]
     return made | {"created_at": task.created_at, "updated_at": task.updated_at}
+
+
+def _waits(reason: PauseReason | None) -> str:
+    if isinstance(reason, Waiting):
+        return "waits for a callback" if reason.waits_for == "callback" else "waits for a time"
+    return "waits for a person" if isinstance(reason, ApprovalRequired) else "waits for the model"
 
 
 def _line(task: JsonObject) -> str:

@@ -19,26 +19,33 @@ from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import (
+    APPROVAL_PREFIX,
     ITEMS_PREFIX,
     PAUSE_REASON,
     PAUSED,
     PROGRESS,
     RESULT_PREFIX,
+    SALT,
+    WAITS,
     StepProgress,
     StepStatus,
     TaskRecord,
     TaskStatus,
     pause_of,
+    statuses_of,
     steps_of,
 )
 from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
 from mcp_baton.workflow.items import stored_items
-from mcp_baton.workflow.pause import Interrupted
+from mcp_baton.workflow.pause import ApprovalRequired, Interrupted, Waiting, parse_pause
 
 if TYPE_CHECKING:
     from mcp_baton.workflow.repeats import Repeat
 
 logger = logging.getLogger(__name__)
+
+HIDDEN: Final = (APPROVAL_PREFIX, SALT)
+"""The prefixes of variables that are not shown: they are notes of the engine."""
 
 FACT_PREFIX: Final = "mcp-baton/"
 VARIABLES_KEY: Final = f"{FACT_PREFIX}variables"
@@ -61,7 +68,10 @@ WAIT_INTERVALS_MS: Final = (15_000, 900_000)
 WAITED: Final = "paused: its wait is over; continue it"
 
 PERSON_MS: Final = 60_000
-"""The poll interval of a task that waits for a person, milliseconds."""
+"""The poll interval of a task that waits for its client's user, milliseconds."""
+
+WAITING_MS: Final = 300_000
+"""The poll interval of a task that waits for another person, milliseconds."""
 
 
 class ViewOptions(Struct, frozen=True, kw_only=True):
@@ -146,7 +156,11 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     if options.following is not None and task.workflow is not None:
         facts["next"] = options.following(task)
     state = _stored_state(task, options) | marked(facts)
-    names = [] if options.values == NONE else [name for name in task.variables if name not in ALWAYS]
+    names = (
+        []
+        if options.values == NONE
+        else [name for name in task.variables if name not in ALWAYS and not name.startswith(HIDDEN)]
+    )
     if options.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
     weights = {name: weight for name in names if (weight := weight_of(task, name))}
@@ -274,23 +288,18 @@ def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None
     """What the worker reports, or that the task is paused."""
     if task.status_message or task.status is not TaskStatus.WORKING:
         return task.status_message
-    pause = shown_pause(task, now_ms)
-    return paused_message(pause, now_ms()) if pause else None
+    reason = parse_pause(shown_pause(task, now_ms))
+    if isinstance(reason, Waiting) and not waits_at(task, reason, now_ms()):
+        return WAITED
+    if isinstance(reason, ApprovalRequired | Waiting):
+        return f"paused: {reason.short_form()}"
+    return PAUSED if shown_pause(task, now_ms) else None
 
 
-def paused_message(pause: JsonObject, now_ms: int) -> str:
-    """The status message of a paused task."""
-    until_ms = _until_ms(pause)
-    if until_ms is None:
-        return PAUSED
-    return f"paused: waits until {pause['until']}" if until_ms > now_ms else WAITED
-
-
-def _until_ms(pause: JsonObject | None) -> int | None:
-    """When a wait ends, epoch milliseconds; `None` for another pause."""
-    if pause is None or pause.get("type") != "waiting":
-        return None
-    return round(datetime.fromisoformat(str(pause["until"])).timestamp() * 1000)
+def waits_at(task: TaskRecord, reason: Waiting, now_ms: int) -> bool:
+    """Whether a task still waits: its callback has not arrived, and its time has not come."""
+    status = statuses_of(task).get(reason.step)
+    return reason.until_ms > now_ms and not (status and status.settled)
 
 
 def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
@@ -299,20 +308,14 @@ def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
         return max(1, round(options.poll_interval_s * 1000))
     if task.status is TaskStatus.INPUT_REQUIRED:
         return PERSON_MS
-    until_ms = _until_ms(shown_pause(task, options.now_ms)) if task.job is None else suspended_until_ms(task)
-    if until_ms is not None and until_ms > options.now_ms():
+    wait = parse_pause(shown_pause(task, options.now_ms))
+    if isinstance(wait, Waiting) and waits_at(task, wait, options.now_ms()):
         shortest, longest = WAIT_INTERVALS_MS
-        return min(max((until_ms - options.now_ms()) // 2, shortest), longest)
+        return min(max((wait.until_ms - options.now_ms()) // 2, shortest), longest)
+    if task.job is not None and (task.status_message or "").startswith(WAITS):
+        return WAITING_MS
     age_ms = options.now_ms() - datetime.fromisoformat(task.created_at).timestamp() * 1000
     return next(interval for until, interval in INTERVALS_MS if age_ms < until)
-
-
-def suspended_until_ms(task: TaskRecord) -> int | None:
-    """When a job that waits is due, epoch milliseconds; `None` if a worker has it, or is to take it now."""
-    claim, job = task.claim, task.job
-    if job is None or claim is None or claim.until_ms or claim.dispatch != job.dispatches:
-        return None
-    return job.due_ms
 
 
 def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict[str, Json]:

@@ -36,6 +36,7 @@ from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, TASK_RESULT, Workflow
 from mcp_baton.workflow.handoff import RemainingCalls
 from mcp_baton.workflow.host import FetchedResource, Succeeded
+from mcp_baton.workflow.pause import ApprovalRequired
 from mcp_baton.workflow.quoting import quoted_error
 from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
 from mcp_baton.workflow.resolve import Known
@@ -193,6 +194,9 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     meta, server = run_meta(execution, run), execution.server
     known = _known(run, meta)
     handle = handle_of(server, run.workflow, run.task.task_id) if run.task else None
+    if handle is not None and isinstance(run.pause, ApprovalRequired):
+        # The approval covers exactly these arguments.
+        handle = structs.replace(handle, given=run.changed_arguments)
     values = {
         trace.step.name: trace.outcome.value
         for trace in run.traces

@@ -20,14 +20,11 @@ from mcp_baton.tasks.approvals import (
     TooManyWaiting,
 )
 from mcp_baton.tasks.dynamodb.attributes import Item, decode, encode_json
-from mcp_baton.tasks.dynamodb.expressions import Update, first_token
-from mcp_baton.tasks.dynamodb.items import expired, number
+from mcp_baton.tasks.dynamodb.expressions import Update, first_token, unlist
+from mcp_baton.tasks.dynamodb.items import LISTS, expired, number
 from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.texts import to_text
-
-LISTS: Final = "lists"
-"""The index of the table: items that are in a list (`listed_in`), sorted by `listed_at`. It has only their keys."""
 
 PREFIX: Final = "APPROVAL#"
 LINK_PREFIX: Final = "LINK#"
@@ -39,6 +36,8 @@ KEY_CHARACTERS: Final = 16
 
 REPEAT_CHARACTERS: Final = 2
 DAY_MS: Final = 86_400_000
+SLACK_MS: Final = 600_000
+"""For so long after its expiry an approval stays in its list, because other processes' clocks may be slow."""
 
 FIXED: Final = (
     *("digest", "tool", "arguments", "message", "audience", "owner", "asked_ms", "until_ms", "task_id", "workflow"),
@@ -160,25 +159,22 @@ class DynamoDBApprovalStore:
             if record is None or record.state is not state:
                 continue
             if state is ApprovalState.WAITING and record.expired_at(now_ms):
-                self._unlist(record)
+                if record.expired_at(now_ms - SLACK_MS):
+                    self._unlist(record)
                 continue
             yield _listed_at(record), record
 
     def _unlist(self, record: ApprovalRecord) -> None:
         """Remove an expired approval from the list of those that wait, so that no further reader has to skip it."""
-        update = self._change(record.approval_id, None)
+        update = Update(None, self._table.clock_ms())
         update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
-        update.remove(update.name("listed_in"))
-        update.remove(update.name("listed_at"))
+        unlist(update)
         self._apply(record, update)
 
-    def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
-        record = self.get(approval_id)
-        if record is None:
-            raise StoreError("there is no such approval")
+    def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         now_ms = self._table.clock_ms()
         state = ApprovalState.APPROVED if decision.approves else ApprovalState.DENIED
-        update = self._change(approval_id, new_token())
+        update = Update(new_token(), now_ms)
         update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
         update.require(f"{update.name('digest')}={update.text(decision.digest)}")
         update.require(f"{update.name('until')}>{update.number(now_ms)}")
@@ -193,19 +189,19 @@ class DynamoDBApprovalStore:
         update.set(update.name("decided"), update.value(encode_json("the decision", decided, COMPRESS_OVER_BYTES)))
         update.set(update.name("listed_in"), update.text(_list_name(state, record.audience)))
         try:
-            return to_approval(self._table.update(_key(approval_id), update, WRITE))
+            return to_approval(self._table.update(_key(record.approval_id), update, WRITE))
         except ConditionFailed as failure:
             raise NotDecided(record if failure.item is None else to_approval(failure.item)) from failure
 
     def withdraw(self, record: ApprovalRecord) -> ApprovalRecord:
-        update = self._change(record.approval_id, new_token())
+        update = Update(new_token(), self._table.clock_ms())
         update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
         update.set(update.name("state"), update.text(ApprovalState.WITHDRAWN))
         update.set(update.name("listed_in"), update.text(_list_name(ApprovalState.WITHDRAWN, record.audience)))
         return self._apply(record, update)
 
     def notified(self, record: ApprovalRecord, notify_ms: int) -> bool:
-        update = self._change(record.approval_id, None)
+        update = Update(None, self._table.clock_ms())
         update.require(f"{update.name('notify')}={update.number(record.notify_ms)}")
         update.set(update.name("notify"), update.number(notify_ms))
         return self._apply(record, update).notify_ms == notify_ms
@@ -228,11 +224,6 @@ class DynamoDBApprovalStore:
         if item is None or expired(item, self._table.clock_ms()):
             return None
         return self.get(item["approval_id"]["S"])
-
-    def _change(self, approval_id: str, token: str | None) -> Update:
-        update = Update(token, self._table.clock_ms())
-        update.require(f"{update.name('approval_id')}={update.text(approval_id)}")
-        return update
 
     def _apply(self, record: ApprovalRecord, update: Update) -> ApprovalRecord:
         """Make a write that may come too late. Returns the current record."""

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
-from mcp_baton.tasks.dynamodb.items import BY_CLIENT, RUN, TIMINGS, members
+from mcp_baton.tasks.dynamodb.items import BY_CLIENT, LISTED_AT, LISTED_IN, RUN, TIMINGS, members, outbox_entry
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStatus, paused_step, timestamp
 from mcp_baton.tasks.texts import to_text
 
@@ -157,12 +157,29 @@ def finish_update(
 ) -> Update:
     """The write that ends a task, perhaps with a result. `by_client` says that a client supplied it."""
     update = live_update(now_ms, token)
+    unlist(update)
     update.set(update.name("status"), update.text(status))
     if result is not None:
         update.set(update.name("result"), update.value(result))
     if by_client:
         update.set(update.name(BY_CLIENT), update.value({"BOOL": True}))
     return update
+
+
+def enter_outbox(update: Update, task_id: str, at_ms: int, stored: Item | None = None) -> None:
+    """Let a write list a job in the outbox, or move its entry. If the item, as it was read, has an earlier entry, that
+    entry stays."""
+    made = outbox_entry(task_id, at_ms)
+    if stored is not None and LISTED_AT in stored and stored[LISTED_AT]["S"] <= made[LISTED_AT]["S"]:
+        return
+    for name, attribute in made.items():
+        update.set(update.name(name), update.value(attribute))
+
+
+def unlist(update: Update) -> None:
+    """Let a write remove an item from its list, if it is in one."""
+    update.remove(update.name(LISTED_IN))
+    update.remove(update.name(LISTED_AT))
 
 
 def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update:
@@ -173,6 +190,7 @@ def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update
     """
     update = guarded_update(now_ms, token)
     update.require(f"{update.name('workflow')}={update.text(workflow)}")
+    unlist(update)  # this run sees the callback that has listed the task
     until, lapsed = update.path(RUN, "until"), update.path(RUN, "lapsed")
     update.set(lapsed, f"if_not_exists({lapsed},{update.number(0)})+{until}")
     take_claim(update, claim, now_ms)

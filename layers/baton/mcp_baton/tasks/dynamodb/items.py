@@ -16,7 +16,7 @@ from mcp_baton.tasks.dynamodb.attributes import (
     encode_variables,
 )
 from mcp_baton.tasks.dynamodb.values import Reader, Variables, excess, is_large, no_reader
-from mcp_baton.tasks.ids import shard_name, shard_of
+from mcp_baton.tasks.ids import ALPHABET, shard_name, shard_of
 from mcp_baton.tasks.record import (
     FIRST_DISPATCH_MS,
     PAUSE_REASON,
@@ -119,6 +119,10 @@ def task_id_of(item: Item) -> str:
     return item["sk"]["S"].removeprefix(TASK_PREFIX)
 
 
+def owner_of(item: Item) -> str:
+    return from_text(item["pk"]["S"].removeprefix(OWNER_PREFIX).rpartition("#")[0])
+
+
 def shard_names(shards: int) -> list[str]:
     return [shard_name(number) for number in range(shards)]
 
@@ -144,7 +148,7 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
     if task.definition is not None:
         item["definition"] = {"S": task.definition}
     if task.work is not None:
-        item |= job_attributes(task.work, now_ms, compress_over)
+        item |= job_attributes(task.work, now_ms, compress_over) | outbox_entry(task_id, now_ms + FIRST_DISPATCH_MS)
     return item
 
 
@@ -187,6 +191,7 @@ def _record(owner: str, item: Item, reader: Callable[[], Reader]) -> TaskRecord:
         job=job_in(item) if is_job else None,
         error=cast("JsonObject | None", decode(item["error"]) if "error" in item else None),
         by_client=BY_CLIENT in item,
+        wakes=_text(item, WAKES),
         source=item,
     )
 
@@ -222,6 +227,33 @@ def claim_in(item: Item) -> Claim | None:
 def expires_at(ends_ms: int, claim: Claim | None) -> Attribute:
     """When a new task expires, epoch seconds: at the end of its lifetime, but not before its claim ends."""
     return {"N": str(-(-max(ends_ms, claim.until_ms if claim else 0) // 1000))}
+
+
+LISTS = "lists"
+"""The index of the table: items that are in a list (`listed_in`), sorted by `listed_at`. It has only their keys."""
+
+LISTED_IN, LISTED_AT = "listed_in", "listed_at"
+OUTBOX = "OUTBOX#"
+WAKES = "wakes"
+"""The attribute of a workflow's task with the job that a sweep wakes."""
+
+OUTBOX_SHARDS = 16
+"""The outbox has the jobs of all owners, and a partition of an index takes 1,000 write units a second."""
+
+
+def outbox_entry(task_id: str, at_ms: int) -> Item:
+    """The attributes that list an item in the outbox from a time on, epoch milliseconds. The time can be too early, but
+    not too late: the item itself decides, and a read of it costs a tenth of moving its entry."""
+    name = outbox_name(ALPHABET.index(task_id[-1]) % OUTBOX_SHARDS)
+    return {LISTED_IN: {"S": name}, LISTED_AT: {"S": f"{list_time(at_ms)}#job"}}
+
+
+def outbox_name(shard: int) -> str:
+    return f"{OUTBOX}{shard:x}"
+
+
+def list_time(at_ms: int) -> str:
+    return f"{at_ms:015d}"
 
 
 TOOL = "tool"

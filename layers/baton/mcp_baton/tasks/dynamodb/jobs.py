@@ -1,6 +1,6 @@
 """Jobs in the table of the tasks: each change is one conditional write of the task's item (docs/storage.md, Jobs)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import batched
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_json
 from mcp_baton.tasks.dynamodb.changes import BOOKKEEPING_BYTES
 from mcp_baton.tasks.dynamodb.expressions import (
     Update,
+    enter_outbox,
     finish_update,
     guarded_update,
     live_update,
@@ -19,8 +20,10 @@ from mcp_baton.tasks.dynamodb.expressions import (
     say,
     shortened,
     take_claim,
+    unlist,
 )
-from mcp_baton.tasks.dynamodb.items import MARGIN_S, RUN, number
+from mcp_baton.tasks.dynamodb.items import LISTED_IN, MARGIN_S, RUN, expired, number, owner_of, task_id_of
+from mcp_baton.tasks.dynamodb.outbox import due_keys
 from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, size
@@ -39,6 +42,9 @@ MOST_QUESTIONS = 100
 MOST_POINTERS = 100
 
 RETRY_AFTER_MS = 1_000
+
+CLOCKS_MS = 600_000
+"""How far two clocks can be apart: a job that has expired by one of them may be live by the other."""
 
 
 class DynamoDBJobStore:
@@ -75,6 +81,7 @@ class DynamoDBJobStore:
         update.require(f"{update.name('due')}<{update.number(now_ms)}")
         again_ms = min(FIRST_DISPATCH_MS << min(job_of(task).dispatches, 16), LONGEST_DISPATCH_MS)
         _dispatch(update, now_ms + again_ms)
+        enter_outbox(update, task.task_id, now_ms + again_ms, stored_item(task))
         with suppress(Conflict):
             return self._tasks.record(task.owner, self._tasks.update(task.owner, task.task_id, update, CREATE))
         return None
@@ -113,6 +120,7 @@ class DynamoDBJobStore:
         check_room(stored_item(task), texts, self._limits.item_bytes * 3 // 4, "questions")
         update = live_update(self._tasks.now_ms(), new_token())
         renew_claim(update, claim, release=True)
+        unlist(update)
         update.set(update.name("status"), update.text(TaskStatus.INPUT_REQUIRED))
         _count_anew(update, job)
         for key, question in texts.items():
@@ -150,6 +158,7 @@ class DynamoDBJobStore:
         if not job.asked.keys() - job.answers.keys() - taken.keys():
             update.set(update.name("status"), update.text(TaskStatus.WORKING))
             _dispatch(update, now_ms + FIRST_DISPATCH_MS)
+            enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS)
         return update
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
@@ -165,6 +174,7 @@ class DynamoDBJobStore:
         renew_claim(update, claim, release=True)
         _count_anew(update, job_of(task))
         _dispatch(update, now_ms + FIRST_DISPATCH_MS)
+        enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS, stored_item(task))
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
 
     def suspend(self, task: TaskRecord, claim: Claim, ttl_ms: int, message: str, due_ms: int) -> TaskRecord:
@@ -173,6 +183,7 @@ class DynamoDBJobStore:
         renew_claim(update, claim, release=True)
         _count_anew(update, job_of(task))
         update.set(update.name("due"), update.number(due_ms))
+        enter_outbox(update, task.task_id, due_ms)
         say(update, message)
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
 
@@ -182,9 +193,33 @@ class DynamoDBJobStore:
         _require_startable(update)
         _require_no_claim(update, now_ms)
         _dispatch(update, now_ms + FIRST_DISPATCH_MS)
+        enter_outbox(update, task_id, now_ms + FIRST_DISPATCH_MS)
         with suppress(Conflict, TaskFinished, TaskNotFound):
             return self._tasks.record(owner, self._tasks.update(owner, task_id, update))
         return None
+
+    def due(self) -> Iterator[tuple[str, str]]:
+        return ((owner_of(keys), task_id_of(keys)) for keys in due_keys(self._table))
+
+    def look(self, owner: str, task_id: str) -> TaskRecord | None:
+        key, now_ms = self._tasks.key(owner, task_id), self._tasks.now_ms()
+        item = self._table.get(key)
+        if item is None or LISTED_IN not in item:  # the index is a moment old
+            return None
+        task = self._tasks.record(owner, item)
+        if task.status is TaskStatus.WORKING and not expired(item, now_ms - CLOCKS_MS):
+            return None if expired(item, now_ms) else task
+        # It has expired, or an older release, which has no outbox, has ended it or let it ask.
+        self.unlist(task)
+        return None
+
+    def unlist(self, task: TaskRecord) -> None:
+        item, update = stored_item(task), Update(None, self._tasks.now_ms())
+        for name in ("version", "status", "expires_at"):
+            update.require(f"{update.name(name)}={update.value(item[name])}")
+        unlist(update)
+        with suppress(ConditionFailed):
+            self._table.update(self._tasks.key(task.owner, task.task_id), update, RENEW)
 
     def extend(self, task: TaskRecord, ttl_ms: int, least_ms: int | None = None) -> TaskRecord:
         now_ms, before_s, created_ms = self._tasks.now_ms(), number(stored_item(task), "expires_at"), task.created_ms

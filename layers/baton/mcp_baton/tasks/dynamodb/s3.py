@@ -12,7 +12,7 @@ from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-RETENTION_DAYS = (2, 8, 31, 366)
+RETENTION_DAYS = (2, 8, 31, 401)
 """How long an object can be kept, days. `template.yaml` has a lifecycle rule for each."""
 
 DAY_MS = 86_400_000

@@ -21,6 +21,7 @@ from mcp_baton.tasks.dynamodb.changes import Changes, fits, plan
 from mcp_baton.tasks.dynamodb.expressions import (
     Update,
     claim_update,
+    enter_outbox,
     finish_update,
     first_token,
     guarded_update,
@@ -32,6 +33,7 @@ from mcp_baton.tasks.dynamodb.items import (
     HEAD_MS,
     MARGIN_S,
     RUN,
+    WAKES,
     claim_in,
     expired,
     new_item,
@@ -50,13 +52,14 @@ from mcp_baton.tasks.dynamodb.table import (
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held, stored_item
 from mcp_baton.tasks.dynamodb.values import excess, is_large, item_size
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import Claim, NewTask, TaskPage, TaskRecord, TaskStanding, TaskStatus
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, Claim, NewTask, TaskPage, TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin, to_text
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
     from mcp_baton.tasks.dynamodb.approvals import DynamoDBApprovalStore
+    from mcp_baton.tasks.dynamodb.callbacks import DynamoDBCallbackStore
     from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
     from mcp_baton.tasks.dynamodb.outside import Mover
 
@@ -83,6 +86,12 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         from mcp_baton.tasks.dynamodb.approvals import DynamoDBApprovalStore
 
         return DynamoDBApprovalStore(self.table, self.limits.audit_days)
+
+    @property
+    def callbacks(self) -> "DynamoDBCallbackStore":
+        from mcp_baton.tasks.dynamodb.callbacks import DynamoDBCallbackStore
+
+        return DynamoDBCallbackStore(self.table)
 
     def create(self, task: NewTask) -> TaskRecord:
         began_s, now_ms, token = self.table.monotonic(), self.now_ms(), new_token()
@@ -225,6 +234,9 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
             update.require(f"{update.name('expires_at')}<={latest}")
         if batch.message is not None:
             say(update, batch.message)
+        if batch.wakes is not None:
+            update.set(update.name(WAKES), update.text(batch.wakes))
+            enter_outbox(update, task.task_id, now_ms + FIRST_DISPATCH_MS)
         retry_policy = WRITE
         if batch.claim is not None:
             renew_claim(update, batch.claim, release=batch.release)

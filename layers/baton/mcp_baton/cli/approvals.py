@@ -1,0 +1,164 @@
+"""`baton approvals`, `approve` and `deny`: the approvals that wait for people (docs/approvals.md)."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import typer
+
+from mcp_baton.cli.options import Served, Way, uses_server
+from mcp_baton.cli.remote.errors import DONE, FAILED
+from mcp_baton.exceptions import BatonError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mcp_baton.cli.remote.http import HttpTransport
+
+WATCH_S: Final = 5.0
+PATH: Final = "approvals"
+
+type State = Literal["waiting", "approved", "denied", "withdrawn"]
+Approval = Annotated[str, typer.Argument(metavar="ID", help="The approval's id.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason, which the requester reads.")]
+
+
+@uses_server(Served)
+def approvals(
+    way: Way,
+    state: Annotated[State, typer.Option("--state", help="Which approvals to list.")] = "waiting",
+    watch: Annotated[bool, typer.Option("--watch", help="Keep the list on the screen and update it.")] = False,
+    *,
+    as_json: bool,
+) -> int:
+    """List the approvals of your groups, newest first."""
+    from mcp_baton.cli.remote.printing import console
+    from mcp_baton.local.clean_text import print_json
+
+    with _server(way) as server:
+        listed = _listed(server, state)
+        if as_json:
+            print_json({"approvals": listed})
+        elif not watch:
+            console().print(_table_of(listed) if listed else "no approvals")
+        else:
+            _watch(server, state)
+    return DONE
+
+
+@uses_server(Served)
+def approve(way: Way, approval: Approval, reason: Reason = "", yes: Yes = False, *, as_json: bool) -> int:
+    """Approve a call, after a look at it."""
+    return _decide(way, approval, "approve", reason, confirmed=yes, as_json=as_json)
+
+
+@uses_server(Served)
+def deny(way: Way, approval: Approval, reason: Reason = "", yes: Yes = False, *, as_json: bool) -> int:
+    """Deny a call, after a look at it."""
+    return _decide(way, approval, "deny", reason, confirmed=yes, as_json=as_json)
+
+
+@contextmanager
+def _server(way: Way) -> "Iterator[HttpTransport]":
+    from mcp_baton.cli.remote.connection import access_of
+    from mcp_baton.cli.remote.http import HttpTransport
+
+    way.refuse_target()
+    server = HttpTransport(access_of(way))
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def _listed(server: "HttpTransport", state: State) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    query: dict[str, str] | None = {"state": state}
+    while query is not None:
+        page = server.call("GET", PATH, query=query)
+        found += page["approvals"]
+        query = {"state": state, "cursor": page["nextCursor"]} if "nextCursor" in page else None
+    return found
+
+
+def _decide(way: Way, approval_id: str, decision: str, reason: str, *, confirmed: bool, as_json: bool) -> int:
+    """Show a call, ask for confirmation, and send the decision with the digest of the call that it has shown."""
+    from mcp_baton.cli.remote.printing import console
+    from mcp_baton.cli.remote.questions import Terminal, at_terminal
+    from mcp_baton.local.clean_text import print_json
+
+    with _server(way) as server:
+        shown = server.call("GET", f"{PATH}/{approval_id}")
+        if not as_json:
+            console().print(_details_of(shown))
+        if not confirmed:
+            if not at_terminal():
+                raise BatonError("there is no terminal to confirm the decision: add --yes")
+            terminal = Terminal(interactive=True)
+            if terminal.line(f"{decision.capitalize()} this call? [y/N]").strip().lower() not in ("y", "yes"):
+                return FAILED
+        body = {"decision": decision, "digest": shown["digest"], "reason": reason, "from": "cli"}
+        decided = server.call("POST", f"{PATH}/{approval_id}", body=body)
+    if as_json:
+        print_json(decided)
+    else:
+        console().print(f"{decided['state']} at {decided['decidedAt']}")
+    return DONE
+
+
+def _watch(server: "HttpTransport", state: State) -> None:
+    from rich.live import Live
+
+    from mcp_baton.cli.remote.printing import console
+
+    with Live(_table_of(_listed(server, state)), console=console(), auto_refresh=False) as live:
+        try:
+            while True:
+                time.sleep(WATCH_S)
+                live.update(_table_of(_listed(server, state)), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def _table_of(listed: Sequence[Mapping[str, Any]]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    from mcp_baton.cli.remote.printing import plain
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("approval", "question", "requested by", "expires"):
+        table.add_column(name, overflow="fold", no_wrap=name == "approval")
+    for record in listed:
+        cells = (record["approvalId"], record["message"], record["owner"], record["expiresAt"])
+        table.add_row(*(Text(plain(cell)) for cell in cells))
+    return table
+
+
+_SHOWN: Final = {
+    "question": "message",
+    "tool": "tool",
+    "arguments": "arguments",
+    "requested by": "owner",
+    "workflow": "workflow",
+    "step": "step",
+    "task": "task",
+    "requested": "askedAt",
+    "expires": "expiresAt",
+    "state": "state",
+}
+
+
+def _details_of(record: Mapping[str, Any]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    from mcp_baton.cli.remote.printing import LONGEST, short
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, member in _SHOWN.items():
+        if member in record:
+            table.add_row(Text(name, style="dim"), Text(short(record[member], LONGEST)))
+    return table

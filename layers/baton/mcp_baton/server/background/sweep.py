@@ -1,0 +1,63 @@
+"""The sweep: once a minute, a schedule lets the server check the jobs in the outbox (docs/background.md, The clock)."""
+
+import logging
+from typing import Final
+
+from mcp_baton.exceptions import EventError, StoreError, TaskNotFound
+from mcp_baton.protocol.http import Exchange
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.background.dispatching import look_after, wake
+from mcp_baton.server.services import Services
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.store import TaskStore
+from mcp_baton.telemetry import STORE_ERRORS
+
+logger = logging.getLogger(__name__)
+
+KEPT_MS: Final = 5_000
+"""The sweep ends when less of the function's time is left, milliseconds. If it were stopped after it marked a job as
+dispatched, the job would wait for a later sweep."""
+
+
+def sweep(services: Services, exchange: Exchange) -> JsonObject:
+    """Check each job in the outbox that is due, as a poll does. Returns the numbers of jobs, for the log.
+
+    Sweeps can be late, lost or concurrent, because the writes of the jobs are conditional. The next sweep repeats what
+    failed. Raises `EventError` if the function has no table.
+    """
+    if services.store is None:
+        raise EventError("a sweep was sent to a function without a task store: set BATON_TABLE")
+    store, seen, woken = services.store.within(exchange.remaining_ms), 0, 0
+    try:
+        for owner, task_id in store.jobs.due():
+            left_ms = exchange.remaining_ms()
+            if left_ms is not None and left_ms < KEPT_MS:
+                logger.warning("the sweep had no time for all jobs; the next one checks the others")
+                break
+            seen += 1
+            try:
+                task = store.jobs.look(owner, task_id)
+                woken += task is not None and _check(services, store, task)
+            except Exception:  # a damaged item must not stop the others
+                logger.exception("task %s: the sweep could not check it; the next one tries again", task_id)
+    except StoreError:
+        logger.exception("the sweep could not read the outbox; the next one tries again")
+        services.telemetry.add(STORE_ERRORS)
+    if woken:
+        logger.info("the sweep sent %d of %d jobs to the worker, or gave them up", woken, seen)
+    return {"looked": seen, "woken": woken}
+
+
+def _check(services: Services, store: TaskStore, task: TaskRecord) -> bool:
+    """Send a job to the worker if it is due, or if a callback has arrived for its workflow's task."""
+    if task.wakes is None:
+        return look_after(services, store, task) is not task
+    if wake(services, store, task.owner, task.wakes):
+        return True
+    try:
+        is_over = store.read_status(task.owner, task.wakes).status.terminal
+    except TaskNotFound:
+        is_over = True
+    if is_over:
+        store.jobs.unlist(task)
+    return False

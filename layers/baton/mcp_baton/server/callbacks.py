@@ -1,0 +1,199 @@
+"""Callbacks: results that external systems send to waiting steps (docs/waiting.md).
+
+A step gives its address to another system (`ctx.callback_url`). A request to the address settles the waiting step, as a
+continuation settles a step with a tool: by one conditional write, without a claim.
+"""
+
+import logging
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Final, cast
+
+from msgspec import Struct, to_builtins
+
+from mcp_baton.exceptions import Conflict, EventError, StoreError, TaskFinished, TaskNotFound, TooLarge, ToolError
+from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.server.access import CALLBACKS
+from mcp_baton.server.approvals.api import Refused, reply
+from mcp_baton.server.background.dispatching import wake
+from mcp_baton.server.execution import Execution
+from mcp_baton.server.schema.prompt_arguments import convert
+from mcp_baton.server.schema.schema import mismatch_of
+from mcp_baton.server.services import Services
+from mcp_baton.tasks.callbacks import Pointer
+from mcp_baton.tasks.record import CALL_PREFIX, WAIT_PREFIX, StepStatus, TaskRecord, steps_of
+from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, write_decided
+from mcp_baton.workflow.approval import GRACE_MS, digest_of
+from mcp_baton.workflow.definition import Step
+from mcp_baton.workflow.host import Mismatch, Place
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY: Final = 262_144
+ATTEMPTS: Final = 10
+UNKNOWN: Final = "There is no such callback."
+
+
+class Arrived(Struct, frozen=True):
+    """A callback that has arrived.
+
+    Attributes:
+        sent: Digests of its JSON and of the sender's key: two requests with an equal one are the same callback.
+    """
+
+    body: Json
+    sent: JsonObject
+
+
+# The address
+
+
+def callback_url(execution: Execution, place: Place, name: str) -> str:
+    """Make a new address for a waiting step of the call's task: one `PutItem`. Only a digest of the address is stored.
+
+    Raises:
+        ToolError: the call belongs to no task, its workflow has no such step, or the API's address is not known.
+    """
+    store, workflow, task = execution.store, place.workflow, place.task
+    step = workflow.step(name) if workflow else None
+    if store is None or task is None or step is None or step.callback is None:
+        raise ToolError(
+            f"callback_url({name!r}): this call is not one of a stored task whose workflow has a step {name!r} with "
+            "callback=…"
+        )
+    if not execution.base_url:
+        raise ToolError(f"callback_url({name!r}): the address of the API is not known; set BATON_BASE_URL")
+    token = token_urlsafe(32)
+    ends_ms = max(task.created_ms + task.ttl_ms, execution.now_ms() + step.longest_wait_ms + GRACE_MS)
+    store.callbacks.add(_digest(token), Pointer(task.owner, task.task_id, name, execution.job_id), ends_ms)
+    return f"{execution.base_url}{CALLBACKS}{token}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+# Requests
+
+
+def answer(services: Services, request: HttpRequest, exchange: Exchange) -> HttpResponse:
+    """Answer a request to a callback's address. The token in it is the only credential."""
+    if request.method != "POST":
+        refused = reply(405, {"error": "Method not allowed: use POST"})
+        return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
+    token, key = request.path.removeprefix(CALLBACKS), request.headers.get("idempotency-key")
+    try:
+        if len(request.body) > MAX_BODY:
+            raise Refused(413, f"Content too large: at most {MAX_BODY} bytes")
+        try:
+            body = loads(request.body)
+        except ValueError as error:
+            raise Refused(400, f"The body is not JSON: {error}") from error
+        _deliver(services, exchange, token, body, key)
+    except Refused as refused:
+        return refused.response
+    except StoreError:
+        logger.exception("request %s: a callback could not be stored", exchange.request_id)
+        return reply(503, {"error": "The callback was not stored. Send it again.", "requestId": exchange.request_id})
+    return reply(200, {"accepted": True})
+
+
+def deliver_event(services: Services, named: JsonObject, exchange: Exchange) -> JsonObject:
+    """Deliver the callback of an event: `{"token": …, "id": …, "payload": …}`. Returns the outcome, for the log.
+
+    Raises:
+        EventError: the callback is refused. Lambda delivers the event again, and then to the dead-letter queue.
+        StoreError: the callback was not stored. Lambda delivers the event again.
+    """
+    token, key = named.get("token"), named.get("id")
+    if not isinstance(token, str) or not (key is None or isinstance(key, str)) or "payload" not in named:
+        raise EventError("the event's `batonCallback` needs `token`, a string, and `payload`; `id` is a string")
+    if len(dumps(named["payload"]).encode()) > MAX_BODY:
+        raise EventError(f"the callback's payload has more than {MAX_BODY} bytes")
+    try:
+        _deliver(services, exchange, token, named["payload"], key)
+    except Refused as refused:
+        raise EventError(f"the callback is refused with {refused.response.status}: {refused}") from None
+    return {"accepted": True}
+
+
+def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key: str | None) -> None:
+    """Store a callback and wake its task. Raises `Refused` or `StoreError`."""
+    waits = any(step.callback for it in services.server.workflows.values() for step in it.steps)
+    store = services.store.within(exchange.remaining_ms) if services.store and waits else None
+    pointer = store.callbacks.find(_digest(token)) if store else None
+    if store is None or pointer is None:
+        raise Refused(404, UNKNOWN)
+    sent: JsonObject = {"digest": digest_of(body)}
+    arrived = Arrived(body, sent if key is None else {**sent, "key": _digest(key)})
+    try:
+        task = store.get(pointer.owner, pointer.task_id)
+        if _is_new(task, pointer, arrived, store.now_ms()):
+            _store(services, store, task, pointer, arrived)
+    except TaskNotFound:
+        raise Refused(404, UNKNOWN) from None
+    except TaskFinished as finished:
+        _is_new(finished.current, pointer, arrived, store.now_ms())
+    logger.info("task %s: the callback of the step %s was accepted", pointer.task_id, pointer.step)
+    if pointer.job_id is not None:
+        wake(services, store, pointer.owner, pointer.job_id)
+
+
+def _is_new(task: TaskRecord, pointer: Pointer, arrived: Arrived, now_ms: int) -> bool:
+    """Whether a callback is the first one; `False` for a repetition. Raises `Refused` if it comes too late, or if
+    another one was accepted."""
+    step = next((step for step in steps_of(task) if step["name"] == pointer.step), None)
+    accepted = task.variables.get(f"{CALL_PREFIX}{pointer.step}")
+    if step is not None and step["status"] == StepStatus.COMPLETED and isinstance(accepted, dict):
+        if any(accepted.get(name) == value for name, value in arrived.sent.items()):
+            return False
+        raise Refused(409, "Another callback was accepted before.")
+    until_ms = task.variables.get(f"{WAIT_PREFIX}{pointer.step}")
+    timed_out = isinstance(until_ms, int) and until_ms <= now_ms
+    if step is None or timed_out or task.status.terminal or step["status"] != StepStatus.PENDING:
+        raise Refused(410, "The task no longer waits for this callback.")
+    return True
+
+
+def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, arrived: Arrived) -> None:
+    workflow = services.server.workflows.get(task.workflow or "")
+    step = workflow.step(pointer.step) if workflow else None
+    if step is None or step.callback is None:
+        raise Refused(410, "The task no longer waits for this callback.")
+    value = _converted(step, arrived.body)
+
+    def decide(current: TaskRecord) -> Batch:
+        if not _is_new(current, pointer, arrived, store.now_ms()):
+            raise _Repeated
+        index, stored = next((at, it) for at, it in enumerate(steps_of(current)) if it["name"] == pointer.step)
+        expected = StepStatus(stored["status"])
+        write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, arrived.sent)
+        return Batch(steps=(write,), wakes=pointer.job_id)
+
+    try:
+        write_decided(store, task, decide, attempts=ATTEMPTS, sleep=services.sleep)
+    except _Repeated:
+        return
+    except Conflict as conflict:
+        raise StoreError("other writers changed the task during each attempt") from conflict
+    except TooLarge as error:
+        raise Refused(413, "Content too large: the task has no room for it") from error
+
+
+class _Repeated(Exception):
+    """The same callback was stored meanwhile."""
+
+
+def _converted(step: Step, body: Json) -> Json:
+    """The body, converted to the type of its step. Raises `Refused`, which names the invalid fields."""
+    try:
+        return convert(body, step.callback.returns if step.callback else None)
+    except ValueError as error:
+        found = mismatch_of(cast("ValidationError", error.__cause__)) if error.__cause__ else Mismatch()
+        fields: list[Json] = [{"field": it, "problem": "it is missing"} for it in found.missing]
+        fields += to_builtins(found.invalid)
+        raise Refused(422, f"The body does not match its type: {error}", invalidFields=fields) from None

@@ -1,0 +1,88 @@
+"""A server whose tool `pay` needs an approval, for the tests of approvals."""
+
+from datetime import timedelta
+from typing import Any
+
+from mcp_baton import Approval, Argument, Context, Server, Step, ToolError, Workflow, prompt_arg, step_output
+from mcp_baton.testing import Client, Connect, Run
+
+REFUNDS = Approval("refunds", message="Pay {amount} EUR for {order}?", expires=timedelta(hours=2))
+
+
+class Bank:
+    """`pay` needs an approval. The workflow `refund` has the steps fetch and pay.
+
+    Attributes:
+        paid: The calls that ran: order, amount and idempotency key.
+    """
+
+    def __init__(self, approval: Approval | None = REFUNDS, step: Approval | None = None, **options: Any) -> None:
+        self.paid: list[tuple[str, float, str]] = []
+        self.down = {"fetch": False, "pay": False}
+        self.server = Server("bank", task_ids="text")
+        self.server.add_tool(self.fetch)
+        self.server.add_tool(self.pay, approval=approval, **options)
+        fetch = Step("fetch", tool="fetch")
+        arguments = {"order": prompt_arg("order"), "amount": step_output("fetch", "amount")}
+        pay = Step("pay", arguments, tool="pay", approval=step)
+        argument = Argument("order", required=True)
+        for name in ("refund", "return"):
+            made = Workflow(name=name, description=name, arguments=[argument], steps=[fetch, pay])
+            self.server.add_workflow(made)
+
+    def fetch(self) -> dict[str, float]:
+        """Fetch an order."""
+        if self.down["fetch"]:
+            raise ToolError("fetch is down")
+        return {"amount": 250.0}
+
+    def pay(self, ctx: Context, order: str, amount: float, note: str = "") -> str:
+        """Pay an amount."""
+        self.paid.append((order, amount, ctx.idempotency_key))
+        if self.down["pay"]:
+            raise ToolError("pay is down")
+        return f"paid {amount} for {order}{note}"
+
+    @property
+    def amounts(self) -> list[float]:
+        return [amount for _, amount, _ in self.paid]
+
+
+ORDER = {"order": "A-17"}
+CALL: dict[str, Any] = {"order": "A-17", "amount": 250.0}
+
+
+def kim(client: Client) -> Client:
+    """A person of the group."""
+    return client.as_owner("kim", scopes=["refunds"])
+
+
+def waiting(client: Client) -> list[str]:
+    """The ids of the approvals that wait for the group."""
+    return [it["approvalId"] for it in kim(client).approvals()]
+
+
+def approve_all(client: Client) -> None:
+    for approval_id in waiting(client):
+        kim(client).approve(approval_id)
+
+
+def approved_run(baton: Connect) -> tuple[Bank, Client, Run]:
+    """A refund that has paused and has been approved since."""
+    bank = Bank()
+    client = baton(bank.server)
+    run = client.call_workflow("refund", ORDER)
+    approve_all(client)
+    return bank, client, run
+
+
+def guarded_server() -> tuple[Server, list[str]]:
+    """A server with a guarded tool `pay` and without workflows, and the orders that were paid."""
+    server, paid = Server("bank"), list[str]()
+
+    @server.tool(approval=Approval("refunds"))
+    def pay(order: str) -> str:
+        paid.append(order)
+        return order
+
+    return server, paid

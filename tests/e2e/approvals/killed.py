@@ -1,0 +1,118 @@
+"""A process that answers each event in a process of its own, which kills itself where test_kills.py says.
+
+It honours idempotency keys: an effect is a file with the key's name, which is made once.
+"""
+
+import json
+import os
+import signal
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from mcp_baton import Approval, Context, Server, Step, Workflow, constant
+from mcp_baton.local.dynamodb import http_client
+from mcp_baton.protocol.json import loads
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.dynamodb.attributes import decode
+from tests.e2e.approvals_support import approver, decide, waiting
+from tests.e2e.background_support import Time, container
+from tests.e2e.support import Client, Table
+from tests.fakes import FunctionContext
+from tests.memory_dynamodb import MemoryDynamoDB, memory_client
+
+SETTINGS = Settings(table="tasks", state_key=b"0" * 32)
+AMOUNTS = (1, 2)
+"""The steps of the workflow: each pays an amount."""
+
+
+class Killer:
+    """Kills its process at a point: before or after a request to DynamoDB, before or after the effect."""
+
+    def __init__(self, after: int | None) -> None:
+        self.after = after
+
+    def point(self, **_: object) -> None:
+        if self.after is None:
+            return
+        self.after -= 1
+        if self.after < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Payments:
+    """The effects, in a folder."""
+
+    def __init__(self, folder: Path, table: Table) -> None:
+        self.folder, self.table, self.killer = folder, table, Killer(None)
+
+    def pay(self, amount: int, ctx: Context) -> str:
+        """Pay an amount, once for each idempotency key."""
+        self.killer.point()
+        owner, key = str(ctx.owner), sha256(str(ctx.idempotency_key).encode()).hexdigest()
+        used = self.used(owner, amount)
+        line = json.dumps({"owner": owner, "amount": amount, "key": key, "used": used})
+        with (self.folder / "calls").open("a") as calls:
+            calls.write(f"{line}\n")
+        (self.folder / f"effect-{key}").touch()
+        self.killer.point()
+        return f"paid {amount}"
+
+    def used(self, owner: str, amount: int) -> list[str]:
+        """The approvals of this payment that are approved and marked as used, as the table has them now."""
+        killer, self.killer.after = self.killer.after, None
+        found = [it for it in self.table.items if it["pk"]["S"].startswith("APPROVAL#") and "used_by" in it]
+        self.killer.after = killer
+        fixed: list[tuple[dict[str, Any], Any]] = [(it, decode(it["record"])) for it in found]
+        return [
+            it["sk"]["S"]
+            for it, record in fixed
+            if record["owner"] == owner and record["arguments"] == {"amount": amount} and it["state"]["S"] == "approved"
+        ]
+
+    def server(self) -> Server:
+        server = Server("payments")
+        server.add_tool(self.pay, approval=Approval("refunds", message="Pay {amount}?"))
+        steps = [Step(f"pay{it}", {"amount": constant(it)}, tool="pay", checkpoint=True) for it in AMOUNTS]
+        server.add_workflow(Workflow(name="payments", description="pay", steps=steps))
+        return server
+
+
+def warm_up(folder: Path) -> None:
+    """Load what the processes need, so that each of them begins at once."""
+    memory = MemoryDynamoDB()
+    memory.create("tasks")
+    table = Table(memory_client(memory), "tasks")
+    handler = container(Payments(folder, table).server(), table, SETTINGS, Time())
+    run = Client(handler).get_prompt("payments")
+    [approval] = waiting(approver(Client(handler)))
+    decide(approver(Client(handler)), approval, "deny")
+    Client(handler).get_prompt("payments", task=run.task_id)
+
+
+def main(url: str, folder: Path) -> None:
+    """Answer the orders on standard input, each in a fork of this process, which has one thread."""
+    client = http_client(url)
+    payments = Payments(folder, Table(client, "tasks"))
+    server = payments.server()
+    warm_up(folder)
+    for line in sys.stdin:
+        order: Any = loads(line)
+        child = os.fork()
+        if child == 0:
+            payments.killer.after = order["kill"]
+            events = client.meta.events
+            events.register("before-send.dynamodb", payments.killer.point)
+            events.register("after-call.dynamodb", payments.killer.point)
+            handler = container(server, payments.table, SETTINGS, Time(order["time_s"]))
+            answer = handler(order["event"], FunctionContext(lambda: 60_000))
+            (folder / "answer").write_text(json.dumps(answer))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

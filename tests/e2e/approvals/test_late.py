@@ -1,0 +1,65 @@
+"""Approvals of calls that do not begin, because the time of their function is over."""
+
+from mcp_baton import Approval, Retry, Server, Step, ToolError, Workflow
+from tests.e2e.approvals_support import approver, decide, waiting
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Client, Clock
+
+RESERVE_MS = 5_000
+
+
+class Shop:
+    """`pay` needs an approval, which takes all the time that is left while `slow`."""
+
+    def __init__(self, retry: Retry | None = None) -> None:
+        self.clock, self.slow, self.fails, self.paid = Clock(), False, False, 0
+        self.server = Server("shop")
+        self.server.add_tool(self.pay, approval=Approval("refunds", when=self.when))
+        steps = [Step("pay", tool="pay", retry=retry)]
+        self.server.add_workflow(Workflow(name="refund", description="refund", steps=steps))
+
+    def when(self) -> bool:
+        self.clock.ms = RESERVE_MS if self.slow else 600_000
+        return True
+
+    def pay(self) -> str:
+        """Pay."""
+        self.paid += 1
+        if self.fails:
+            self.slow = True
+            raise ToolError("no answer")
+        return "paid"
+
+    def resumed(self, client: Client, task_id: str) -> list[str]:
+        """The steps after a resume."""
+        self.clock.ms = 600_000
+        return client.get_prompt("refund", task=task_id).statuses
+
+
+def test_a_call_that_did_not_begin_has_not_used_up_its_approval(make_client: MakeClient) -> None:
+    shop = Shop()
+    client = make_client(shop.server, remaining_ms=shop.clock)
+    task_id = client.get_prompt("refund").task_id
+    [approval] = waiting(approver(client))
+    decide(approver(client), approval)
+    shop.slow = True
+    late = shop.resumed(client, task_id), shop.paid
+    shop.slow = False
+
+    assert late == (["failed"], 0)
+    assert (shop.resumed(client, task_id), shop.paid) == (["completed"], 1)
+
+
+def test_a_call_whose_first_attempt_has_run_has_used_up_its_approval(make_client: MakeClient) -> None:
+    shop = Shop(Retry(2, first_s=0.001))
+    client = make_client(shop.server, remaining_ms=shop.clock)
+    task_id = client.get_prompt("refund").task_id
+    [approval] = waiting(approver(client))
+    decide(approver(client), approval)
+    shop.fails = True
+    failed = shop.resumed(client, task_id), shop.paid
+    shop.slow = shop.fails = False
+
+    assert failed == (["failed"], 1)
+    assert (shop.resumed(client, task_id), shop.paid) == (["failed"], 1)
+    assert len(waiting(approver(client))) == 1

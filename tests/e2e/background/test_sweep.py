@@ -1,0 +1,248 @@
+"""Sweeps: the clock has the server look after background tasks that nobody polls (docs/background.md, The clock)."""
+
+import pytest
+
+from mcp_baton import Context, Server
+from mcp_baton.aws import dynamodb_store
+from mcp_baton.exceptions import EventError
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.endpoint import Endpoint
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.dynamodb.items import OUTBOX_SHARDS
+from mcp_baton.tasks.ids import ALPHABET
+from mcp_baton.tasks.record import LEASE_MS, LONGEST_DISPATCH_MS
+from mcp_baton.telemetry import STORE_ERRORS, Collector
+from tests.e2e.approvals_support import approver, decide, waiting
+from tests.e2e.background.test_waiting_for_approvals import CALLS, shop
+from tests.e2e.background_support import Background, MakeBackground, away
+from tests.e2e.support import Script, Table
+from tests.e2e.tasks.test_task_questions import asked, update
+from tests.fakes import Line, services_of
+from tests.sent import Requests
+from tests.store.steps import hooked
+
+NOTHING = {"looked": 0, "woken": 0}
+LEASE_S = LEASE_MS / 1000
+
+
+def job_server(script: Script) -> Server:
+    server = Server("s")
+
+    @server.tool(task="optional")
+    def report(month: int = 1) -> str:
+        return script.play("report", f"report {month}")
+
+    @server.tool(task="optional")
+    def delete(ctx: Context) -> str:
+        return "deleted" if ctx.elicit("Delete it?", bool, key="sure").data else "kept"
+
+    return server
+
+
+@pytest.fixture
+def jobs(background: MakeBackground, script: Script) -> Background:
+    return background(job_server(script))
+
+
+def test_a_task_whose_event_was_lost_is_sent_again_and_once(jobs: Background, script: Script) -> None:
+    task = jobs.begin("report")
+    jobs.queue.lose()
+    assert jobs.sweep() == NOTHING
+    jobs.time.s += 31
+    assert jobs.sweep() == {"looked": 1, "woken": 1}
+    assert jobs.sweep() == {"looked": 1, "woken": 0}
+    assert [event["batonTask"]["dispatch"] for event in jobs.queue.events] == [2]  # type: ignore[index, call-overload]
+    assert (jobs.work(), script.take(), jobs.sweep()) == ("completed", ["report"], NOTHING)
+    assert jobs.status(task) == "completed"
+
+
+def test_sweeps_leave_a_task_alone_that_a_worker_holds(jobs: Background, script: Script) -> None:
+    jobs.begin("report")
+    event = jobs.queue.events[0]
+    reports = list[object]()
+    jobs.time.s += 31
+    script.meanwhile["report"] = lambda: reports.append(jobs.sweep())
+    assert jobs.work(event) == "completed"
+    assert (reports, script.take()) == ([{"looked": 1, "woken": 0}], ["report"])
+
+
+def test_a_task_whose_worker_died_is_sent_again_once_its_claim_has_ended(jobs: Background, script: Script) -> None:
+    jobs.begin("report")
+    jobs.kill()
+    jobs.time.s += LEASE_S - 1
+    assert jobs.sweep()["woken"] == 0
+    jobs.time.s += 2
+    assert jobs.sweep()["woken"] == 1
+    assert (jobs.work(), script.take()) == ("completed", ["report"] * 2)
+
+
+def test_a_task_whose_workers_die_three_times_fails(jobs: Background) -> None:
+    task = jobs.begin("report")
+    for _ in range(3):
+        jobs.kill()
+        jobs.time.s += 130
+        jobs.sweep()
+    assert (jobs.head(task), jobs.queue.events) == (("failed", 3, 3), [])
+
+
+def test_a_task_that_is_given_up_need_not_be_due_for_a_dispatch(jobs: Background) -> None:
+    """Its last dispatch was the third, so the next one would be minutes later."""
+    task = jobs.begin("report")
+    for _ in range(2):
+        jobs.queue.lose()
+        jobs.time.s += 130
+        jobs.sweep()
+    for _ in range(3):
+        jobs.kill(jobs.queue.events[0])
+        jobs.time.s += LEASE_S + 1
+    jobs.sweep()
+    assert jobs.head(task) == ("failed", 3, 3)
+
+
+def test_a_refused_event_is_sent_by_a_later_sweep(jobs: Background) -> None:
+    jobs.queue.refuses = True
+    jobs.begin("report")
+    jobs.time.s += 31
+    jobs.sweep()
+    jobs.queue.refuses = False
+    jobs.time.s += 61
+    jobs.sweep()
+    assert (jobs.work(), jobs.sweep()) == ("completed", NOTHING)
+
+
+def test_a_task_that_waits_for_its_client_is_left_alone_until_the_answer(jobs: Background) -> None:
+    task = asked(jobs, "delete")
+    jobs.time.s += 1_000
+    assert jobs.sweep() == NOTHING
+    answer = {"sure": {"action": "accept", "content": {"value": True}}}
+    update(jobs, task, **answer)
+    jobs.queue.lose()
+    jobs.time.s += 31
+    assert jobs.sweep() == {"looked": 1, "woken": 1}
+    assert jobs.work() == "completed"
+
+
+@pytest.mark.parametrize("tool", CALLS)
+def test_a_task_whose_approval_was_decided_goes_on_although_its_wake_up_was_lost(
+    background: MakeBackground, script: Script, tool: str
+) -> None:
+    jobs = background(shop(script))
+    jobs.begin(tool, CALLS[tool])
+    jobs.work()
+    jobs.time.s += 61
+    assert jobs.sweep() == NOTHING
+    [approval] = waiting(approver(jobs.client()))
+    decide(approver(jobs.client()), approval)
+    jobs.queue.lose()
+    script.take()
+    jobs.time.s += 31
+    assert jobs.sweep() == {"looked": 1, "woken": 1}
+    assert (jobs.work(), script.take()) == ("completed", ["refund"])
+
+
+def test_a_suspended_task_that_nobody_woke_is_looked_at_after_a_while(
+    background: MakeBackground, script: Script
+) -> None:
+    """The process of the decision died before it could wake the task."""
+    jobs = background(shop(script))
+    task = jobs.begin("refund", CALLS["refund"])
+    jobs.work()
+    jobs.time.s += LONGEST_DISPATCH_MS / 1000 + 1
+    assert (jobs.sweep(), jobs.work()) == ({"looked": 1, "woken": 1}, "waits for an approval")
+    assert jobs.head(task)[0] == "working"
+
+
+# What fails
+
+
+def test_a_task_that_cannot_be_read_does_not_keep_others_waiting(jobs: Background, table: Table) -> None:
+    tasks = [jobs.begin("report"), jobs.begin("report")]
+    damaged, other = sorted(
+        tasks, key=lambda task: ALPHABET.index(task[-1]) % OUTBOX_SHARDS
+    )  # as the sweep looks at them
+    jobs.queue.lose()
+    jobs.time.s += 31
+    item = table.item(damaged)
+    key = {"pk": item["pk"], "sk": item["sk"]}
+    table.client.update_item(TableName=table.name, Key=key, UpdateExpression="REMOVE ttl_ms")
+    assert jobs.sweep() == {"looked": 2, "woken": 1}
+    assert jobs.head(other) == ("working", 2, 0)
+
+
+def test_a_sweep_without_time_leaves_tasks_to_the_next(jobs: Background) -> None:
+    for _ in range(3):
+        jobs.begin("report")
+    jobs.queue.lose()
+    jobs.time.s += 31
+    assert jobs.sweep(lambda: 4_999) == NOTHING
+    assert jobs.sweep(lambda: 4_999 if jobs.queue.events else 60_000) == {"looked": 1, "woken": 1}
+    assert (jobs.sweep()["woken"], len(jobs.queue.events)) == (2, 3)
+
+
+@pytest.mark.parametrize("operation", ["Query", "GetItem", "UpdateItem"])
+def test_what_the_table_does_not_answer_is_done_by_the_next_sweep(
+    jobs: Background, table: Table, operation: str
+) -> None:
+    jobs.begin("report")
+    jobs.queue.lose()
+    jobs.time.s += 31
+    with away(table.client, operation):
+        assert jobs.sweep()["woken"] == 0
+    assert jobs.sweep()["woken"] == 1
+
+
+def test_two_sweeps_at_once_send_one_event(jobs: Background, table: Table) -> None:
+    task = jobs.begin("report")
+    jobs.queue.lose()
+    jobs.time.s += 31
+    others = list[object]()
+
+    def another(**_: object) -> None:
+        if not others:
+            others.append(None)
+            others[0] = jobs.sweep()
+
+    with hooked(table.client, "before-call.dynamodb.UpdateItem", another):
+        assert jobs.sweep() == {"looked": 1, "woken": 0}
+    assert (others, len(jobs.queue.events)) == ([{"looked": 1, "woken": 1}], 1)
+    assert jobs.head(task) == ("working", 2, 0)
+
+
+def test_a_sweep_needs_a_table(script: Script) -> None:
+    endpoint = Endpoint(services_of(job_server(script), None, Settings()))
+    with pytest.raises(EventError, match="BATON_TABLE"):
+        endpoint.sweep({}, Line(request_id="1", can_stream=False))
+
+
+# What it costs, and what is measured
+
+
+def test_a_sweep_with_nothing_to_do_reads_the_index_and_reports_nothing(
+    jobs: Background, table: Table, requests: Requests
+) -> None:
+    jobs.begin("report")
+    requests.take()
+    telemetry = Collector()
+    assert measured_sweep(jobs, table, telemetry) == NOTHING
+    assert (requests.take(), telemetry.take().measurements) == (["Query"] * OUTBOX_SHARDS, ())
+
+
+def test_a_sweep_that_cannot_read_the_index_counts_an_error(jobs: Background, table: Table) -> None:
+    telemetry = Collector()
+    with away(table.client, "Query"):
+        assert measured_sweep(jobs, table, telemetry) == NOTHING
+    assert [measured.metric for measured in telemetry.take().measurements] == [STORE_ERRORS]
+
+
+def measured_sweep(jobs: Background, table: Table, telemetry: Collector) -> JsonObject:
+    store = dynamodb_store(
+        table.name,
+        Settings(),
+        lambda: table.client,
+        telemetry=telemetry,
+        now_ms=jobs.time.now_ms,
+        monotonic=jobs.time.monotonic,
+        sleep=jobs.time.sleep,
+    )
+    endpoint = Endpoint(services_of(jobs.server, store, Settings(), telemetry=telemetry))
+    return endpoint.sweep({}, Line(request_id="1", can_stream=False))

@@ -1,0 +1,21 @@
+"""A server whose payments need an approval, for the commands of approvals."""
+
+from mcp_baton import Approval, Server, step
+from mcp_baton.aws import handler
+
+server = Server("bank")
+
+
+@server.tool(approval=Approval("refunds", message="Pay {amount} EUR for {order}?"))
+def pay(order: str, amount: float) -> str:
+    """Pay."""
+    return f"paid {amount} for {order}"
+
+
+@server.workflow
+def pay_order(order: str, amount: float) -> None:
+    """Pay an order."""
+    step(pay)(order=order, amount=amount)
+
+
+lambda_handler = handler(server)

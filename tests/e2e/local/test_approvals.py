@@ -1,0 +1,140 @@
+"""`baton approvals`, `approve` and `deny`, against `baton serve` in a process of its own (docs/approvals.md)."""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_baton.cli.app import main
+from tests.serving import served
+
+APP = Path(__file__).parent / "approvals_app.py"
+BATON = Path(sys.executable).parent / "baton"
+
+type Run = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("served") / "log"
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("BATON_APPROVERS", json.dumps({"refunds": ["kim"]}))
+        with served([BATON, "serve", APP, "--port", "0", "--owner-header", "X-Owner"], log) as address:
+            yield address
+
+
+@pytest.fixture
+def baton(url: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command against the server as an owner; its code, and its JSON or its text."""
+
+    def run(owner: str, command: str, *words: str, text: bool = False) -> tuple[int, Any]:
+        options = ["--header", f"X-Owner: {owner}", *([] if text else ["--json"])]
+        code = main([command, url, *words, *options])
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err if text else json.loads(printed.out)
+
+    return run
+
+
+@pytest.fixture
+def approval(baton: Run, request: pytest.FixtureRequest) -> str:
+    """The id of an approval of the test's own."""
+    order = request.node.name
+    baton("ann", "call", "pay", f"order={order}", "amount=5")
+    listed = baton("kim", "approvals")[1]["approvals"]
+    found: str = next(it["approvalId"] for it in listed if it["arguments"]["order"] == order)
+    return found
+
+
+def test_a_person_sees_the_call_and_approves_it(
+    baton: Run, approval: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    order = request.node.name
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("mcp_baton.cli.remote.questions.at_terminal", lambda: True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    code, shown = baton("kim", "approve", approval, text=True)
+
+    assert code == 0
+    for expected in (
+        f"Pay 5.0 EUR for {order}?",
+        "pay",
+        '"amount": 5.0',
+        "ann",
+        "Approve this call? [y/N]",
+        "approved",
+    ):
+        assert expected in shown
+    assert baton("ann", "call", "pay", f"order={order}", "amount=5")[0] == 0
+    used = baton("kim", "approvals", "--state", "approved")[1]["approvals"][0]
+    assert (used["decidedFrom"], used["usedBy"][:5]) == ("cli", "call:")
+
+
+def test_a_workflow_says_that_it_waits_for_an_approval_and_continues_after_it(
+    baton: Run, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    order = request.node.name
+    code, paused = baton("ann", "run", "pay_order", f"order={order}", "amount=5", text=True)
+    task = baton("ann", "tasks")[1]["tasks"][0]["taskId"]
+    [approval] = [it for it in baton("kim", "approvals")[1]["approvals"] if it.get("task") == task]
+
+    assert code == 3
+    waits = "waits for an approval of refunds"
+    for shown in (paused, baton("ann", "show", task, text=True)[1]):
+        assert f"working, paused at pay: {waits}\n" in shown
+    listed = baton("ann", "tasks", text=True)[1]
+    assert f"working, paused: {waits}  " in listed
+    baton("kim", "approve", approval["approvalId"], "--yes")
+    assert baton("ann", "resume", task[:20])[0] == 0
+
+
+@pytest.mark.parametrize("typed", ["n\n", "\n", "approve\n"])
+def test_a_decision_is_confirmed(baton: Run, approval: str, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+    monkeypatch.setattr("mcp_baton.cli.remote.questions.at_terminal", lambda: True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+
+    assert baton("kim", "approve", approval, text=True)[0] == 1
+    assert approval in baton("kim", "approvals", text=True)[1]
+
+
+def test_a_script_denies_with_a_reason(baton: Run, approval: str, request: pytest.FixtureRequest) -> None:
+    code, denied = baton("kim", "deny", approval, "--reason", "Never paid", "--yes")
+
+    assert (code, denied["state"], denied["reason"]) == (0, "denied", "Never paid")
+    result = baton("ann", "call", "pay", f"order={request.node.name}", "amount=5", text=True)[1]
+    assert "Never paid" in result
+
+
+@pytest.mark.parametrize(
+    ("owner", "spoil", "code", "problem"),
+    [
+        ("ann", "", 1, "The requester cannot decide an approval: another person has to. (403)"),
+        ("lee", "", 1, "There is no such approval in your groups. (404)"),
+        ("kim", "0", 1, "There is no such approval in your groups. (404)"),
+    ],
+)
+def test_a_refused_decision_says_why(
+    baton: Run, approval: str, owner: str, spoil: str, code: int, problem: str
+) -> None:
+    ended, printed = baton(owner, "approve", approval + spoil, "--yes")
+
+    assert (ended, printed) == (code, {"error": {"message": problem}})
+
+
+def test_a_decided_approval_is_not_decided_again(baton: Run, approval: str) -> None:
+    baton("kim", "approve", approval, "--yes")
+
+    assert baton("kim", "deny", approval, "--yes")[1]["error"]["message"] == "It is approved already. (409)"
+
+
+def test_without_a_terminal_a_decision_needs_yes(baton: Run, approval: str) -> None:
+    assert "add --yes" in baton("kim", "approve", approval)[1]["error"]["message"]
+
+
+def test_an_empty_list_says_so(baton: Run) -> None:
+    assert baton("lee", "approvals", text=True) == (0, "no approvals\n")

@@ -1,0 +1,327 @@
+"""Callbacks: another system sends the result of a waiting step (docs/waiting.md), through the real handler."""
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+import pytest
+
+from mcp_baton import BatonError, Callback, Context, Server, Settings, Step, ToolError, Workflow, or_default, step
+from mcp_baton import wait_for_callback as wait
+from mcp_baton.local.gateway import proxy_event
+from mcp_baton.server.callbacks import MAX_BODY
+from mcp_baton.testing import Client, connect
+from mcp_baton.testing.store import TABLE
+
+HOURS = timedelta(hours=1)
+
+
+@dataclass
+class Build:
+    """What a build server sends."""
+
+    passed: bool
+    url: str
+
+
+GREEN = {"passed": True, "url": "https://builds.example.com/7"}
+RED = {"passed": False, "url": "https://builds.example.com/8"}
+
+
+class Shop:
+    """A server that starts builds, and the addresses that it has given to the build server."""
+
+    def __init__(self, on_timeout: Literal["fail", "skip"] = "fail", *, background: bool = False) -> None:
+        self.urls: list[str] = []
+        self.deployed: list[str] = []
+        self.server = Server("ci")
+        self.server.add_tool(self.start_build)
+        self.server.add_tool(self.deploy)
+
+        @self.server.workflow(background=background)
+        def release(branch: str) -> None:
+            """Release a branch."""
+            step(self.start_build)(branch=branch)
+            build = wait("build", Build, within=2 * HOURS, on_timeout=on_timeout)
+            url = or_default(build.url, "none") if on_timeout == "skip" else build.url
+            step(self.deploy)(url=url)
+
+    def start_build(self, branch: str, ctx: Context) -> str:
+        """Start a build."""
+        self.urls.append(ctx.callback_url("build"))
+        return f"{branch}: the server calls {self.urls[-1]}"
+
+    def deploy(self, url: str) -> str:
+        """Deploy a build."""
+        self.deployed.append(url)
+        return url
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+def client(shop: Shop) -> Iterator[Client]:
+    with connect(shop.server) as client:
+        yield client
+
+
+def started(client: Client) -> str:
+    """The id of a new task that waits for its build."""
+    run = client.call_workflow("release", {"branch": "main"})
+    assert run.pause is not None
+    assert run.pause.type == "waiting"
+    return str(run.task_id)
+
+
+def post(client: Client, target: str, body: bytes, *, method: str = "POST", **headers: str) -> tuple[int, Any]:
+    """The status and the JSON of the reply to a request without credentials."""
+    event = proxy_event(method, target, [*headers.items()], body, request_id="test", owner_header="X-Owner")
+    response, _ = client.stage.function.invoke(event, None)
+    client.stage.worker.look()
+    return response["statusCode"], json.loads(response["body"])
+
+
+def path(url: str) -> str:
+    return url.removeprefix("https://server.test")
+
+
+def items(client: Client) -> str:
+    """The text of all stored items."""
+    scan = client.store.client.get_paginator("scan").paginate(TableName=TABLE)
+    return str([item for page in scan for item in page["Items"]])
+
+
+def test_a_run_waits_and_continues_with_the_body_of_the_callback(shop: Shop, client: Client) -> None:
+    run = client.call_workflow("release", {"branch": "main"})
+    assert run.pause is not None
+    until = run.pause.until
+    assert run.pause.fields == {"blockedStep": "build", "for": "callback", "until": until, "suggestedTool": ""}
+    assert shop.deployed == []
+
+    client.send_callback(str(run.task_id), "build", GREEN)
+    assert client.task(str(run.task_id)).shown["statusMessage"] == "paused: its wait is over; continue it"
+    assert client.resume(str(run.task_id)).completed
+    assert shop.deployed == [GREEN["url"]]
+
+
+def test_a_task_that_waits_says_for_what_and_when_to_poll(client: Client) -> None:
+    task = client.task(started(client))
+    until = task.variables["_workflow.pause_reason"]["until"]
+    assert task.shown["statusMessage"] == f"paused: waits until {until} (callback)"
+    assert task.shown["pollIntervalMs"] == 900_000
+    client.clock.advance(2 * HOURS - timedelta(minutes=20))
+    assert 590_000 < client.task(task.task_id).shown["pollIntervalMs"] <= 600_000
+    client.clock.advance(timedelta(minutes=20) - timedelta(seconds=10))
+    assert client.task(task.task_id).shown["pollIntervalMs"] == 15_000
+
+
+def test_the_handoff_tells_the_model_that_there_is_nothing_to_do(client: Client) -> None:
+    run = client.call_workflow("release", {"branch": "main"})
+    assert "waits for a callback of another system, until" in run.text
+    assert "Until then, nothing needs to be done." in run.text
+    assert f'After the callback, call release with {{"task_id": "{run.task_id}"}}' in run.text
+    assert f'To check, call release with {{"task_id": "{run.task_id}", "task_action": "show"}}.' in run.text
+    assert [call["tool"] for call in run.next] == ["release"]
+
+
+def test_an_early_callback_is_stored_until_the_run_reaches_its_step() -> None:
+    server = Server("early")
+
+    @server.tool
+    def ask_for_it(ctx: Context) -> None:
+        """Give the address away."""
+        ctx.callback_url("paid")
+
+    @server.tool
+    def fails_first(attempts: list[int] = []) -> str:  # noqa: B006 - counts its calls
+        """Fail once."""
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise ToolError("not yet")
+        return "done"
+
+    steps = [Step(ask_for_it), Step(fails_first), Step("paid", callback=Callback(int, HOURS))]
+    server.add_workflow(Workflow(name="pay", description="pay", steps=steps))
+    with connect(server) as client:
+        task = str(client.call_workflow("pay").task_id)
+        client.send_callback(task, "paid", 7)
+        run = client.resume(task)
+        assert (run.completed, client.task(task).variables["_workflow.result.paid"]) == (True, 7)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_repeated_callback_is_accepted_and_another_one_refused(client: Client, *, ended: bool) -> None:
+    task = started(client)
+    client.send_callback(task, "build", GREEN, key="delivery-1")
+    if ended:
+        assert client.resume(task).completed
+    client.send_callback(task, "build", dict(reversed(GREEN.items())))
+    client.send_callback(task, "build", {**GREEN, "url": "other"}, key="delivery-1")
+    with pytest.raises(BatonError, match="HTTP 409: Another callback was accepted before"):
+        client.send_callback(task, "build", RED)
+    with pytest.raises(BatonError, match="HTTP 409"):
+        client.send_callback(task, "build", RED, key="delivery-2")
+    assert client.task(task).variables["_workflow.result.build"] == GREEN
+
+
+def test_a_body_of_another_type_is_refused_with_its_fields_and_nothing_is_stored(shop: Shop, client: Client) -> None:
+    task = started(client)
+    before = items(client)
+    status, reply = post(client, path(shop.urls[0]), b'{"passed": "perhaps"}')
+    assert (status, [it["field"] for it in reply["invalidFields"]]) == (422, ["url", "passed"])
+    assert items(client) == before
+    client.send_callback(task, "build", GREEN)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"{", 400), (b"", 400), (b'{"passed": NaN}', 400), (b'"' + b"x" * (MAX_BODY - 1) + b'"', 413), (b"[]", 422)],
+)
+def test_a_body_that_cannot_be_a_callback_is_refused(shop: Shop, client: Client, body: bytes, status: int) -> None:
+    task = started(client)
+    assert post(client, path(shop.urls[0]), body)[0] == status
+    assert client.task(task).variables["_workflow.progress"]["steps"][1]["status"] == "pending"
+
+
+def test_unknown_forged_and_expired_addresses_have_one_reply(shop: Shop, client: Client) -> None:
+    started(client)
+    real = path(shop.urls[0])
+    body = json.dumps(GREEN).encode()
+    replies = [post(client, target, body) for target in (real[:-1], real + "x", "/callbacks/", "/callbacks/a/b")]
+    client.clock.advance(timedelta(days=2))
+    replies.append(post(client, real, body))
+    assert replies == [(404, {"error": "There is no such callback."})] * 5
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
+def test_other_methods_change_nothing(shop: Shop, client: Client, method: str) -> None:
+    started(client)
+    before = items(client)
+    assert post(client, path(shop.urls[0]), json.dumps(GREEN).encode(), method=method)[0] == 405
+    assert items(client) == before
+
+
+def test_a_callback_after_the_timeout_is_refused_and_the_step_fails(shop: Shop, client: Client) -> None:
+    task = started(client)
+    client.clock.advance(2 * HOURS + timedelta(seconds=1))
+    with pytest.raises(BatonError, match="HTTP 410: The task no longer waits"):
+        client.send_callback(task, "build", GREEN)
+    run = client.resume(task)
+    assert run.pause is not None
+    assert run.pause.error == "timed out: no callback within 2 hours"
+    with pytest.raises(BatonError, match="HTTP 410"):
+        client.send_callback(task, "build", GREEN)
+    again = client.resume(task)
+    assert again.pause is not None
+    assert (again.pause.type, shop.deployed) == ("toolError", [])
+
+
+def test_a_timeout_can_skip_the_step() -> None:
+    shop = Shop("skip")
+    with connect(shop.server) as client:
+        task = started(client)
+        client.clock.advance(2 * HOURS + timedelta(seconds=1))
+        run = client.resume(task)
+        assert (run.completed, run.steps["build"], shop.deployed) == (True, "skipped", ["none"])
+        with pytest.raises(BatonError, match="HTTP 410"):
+            client.send_callback(task, "build", GREEN)
+
+
+@pytest.mark.parametrize("end", ["cancel", "complete"])
+def test_a_callback_after_the_end_of_its_task_is_refused(client: Client, end: str) -> None:
+    task = started(client)
+    if end == "cancel":
+        client.cancel(task)
+    else:
+        client.complete(task, {"content": []})
+    with pytest.raises(BatonError, match="HTTP 410"):
+        client.send_callback(task, "build", GREEN)
+
+
+def test_the_address_is_hidden_in_results_and_items_and_logs(
+    shop: Shop, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    run = client.get_prompt("release", {"branch": "main"})
+    client.send_callback(str(run.task_id), "build", GREEN)
+    post(client, path(shop.urls[0]), b"{")
+    token = shop.urls[0].rpartition("/")[2]
+    shown = client.task(str(run.task_id)).variables["_workflow.result.start_build"]
+    assert shown == "main: the server calls https://server.test/callbacks/<secret callback of build>"
+    for text in (str(run), str(client.task(str(run.task_id))), items(client), caplog.text):
+        assert token not in text
+
+
+def test_an_error_with_the_address_is_hidden_too(caplog: pytest.LogCaptureFixture) -> None:
+    server, urls = Server("leaky"), list[str]()
+
+    @server.tool
+    def leak(ctx: Context) -> None:
+        """Raise an error with the address."""
+        urls.append(ctx.callback_url("paid"))
+        ctx.report_progress(1, message=urls[0])
+        raise OSError(f"cannot reach {urls[0]}")
+
+    steps = [Step(leak), Step("paid", callback=Callback(int, HOURS))]
+    server.add_workflow(Workflow(name="pay", description="pay", steps=steps))
+    with connect(server) as client:
+        run = client.call_workflow("pay")
+        assert urls[0].rpartition("/")[2] not in f"{run}{items(client)}{caplog.text}{client.task(str(run.task_id))}"
+    assert "internal error in leak: its traceback has a callback's address" in caplog.text
+
+
+def test_an_address_needs_a_stored_task_with_such_a_step(shop: Shop, client: Client) -> None:
+    result = client.call_tool("start_build", {"branch": "main"})
+    assert result.is_error
+    assert "callback_url('build'): this call is not one of a stored task" in result.text
+
+
+def test_a_continuation_can_make_an_address(shop: Shop, client: Client) -> None:
+    task = started(client)
+    assert not client.call_tool("start_build", {"branch": "main"}, task=task).is_error
+    assert post(client, path(shop.urls[-1]), json.dumps(GREEN).encode()) == (200, {"accepted": True})
+    assert client.resume(task).completed
+
+
+def test_an_event_delivers_a_callback(shop: Shop, client: Client) -> None:
+    task = started(client)
+    token = shop.urls[0].rpartition("/")[2]
+    event = {"batonCallback": {"token": token, "id": "e-1", "payload": GREEN}}
+    assert client.stage.function.invoke(event, None)[0] == {"accepted": True}
+    assert client.resume(task).completed
+
+
+def test_the_waits_of_a_workflow_must_fit_into_the_life_of_its_tasks() -> None:
+    server = Server("long")
+    wait_step = Step("signed", callback=Callback(str, timedelta(days=3)))
+    server.add_workflow(Workflow(name="sign", description="sign", steps=[wait_step], ttl=timedelta(days=2)))
+    message = r"its waits and an hour need 262800000 ms, and its ttl is 172800000 ms"
+    with pytest.raises(BatonError, match=message), connect(server, settings=Settings(max_ttl_ms=10**9)):
+        pass
+
+
+def test_the_waits_of_a_workflow_must_fit_into_the_operators_limit() -> None:
+    server = Server("long")
+    steps = [Step(name, callback=Callback(str, timedelta(days=1))) for name in ("a", "b")]
+    server.add_workflow(Workflow(name="sign", description="sign", steps=steps))
+    with pytest.raises(BatonError, match="live 176400000 ms, and the operator allows 86400000 ms"), connect(server):
+        pass
+    # Steps that wait at the same time need one day.
+    parallel = Server("long")
+    parallel.add_workflow(Workflow(name="sign", description="sign", steps=steps, parallel=2))
+    with connect(parallel, settings=Settings(max_ttl_ms=25 * 3_600_000)):
+        pass
+
+
+def test_a_client_cannot_shorten_the_life_of_a_task_that_waits() -> None:
+    shop = Shop()
+    with connect(shop.server, era="2025") as client:
+        run = client.request("prompts/get", {"name": "release", "arguments": {"branch": "main"}, "task": {"ttl": 1000}})
+        task = client.task(run["_meta"]["task_id"])  # type: ignore[index, call-overload]
+        assert task.shown["ttl"] == 3 * 3_600_000

@@ -1,0 +1,196 @@
+"""Simulations of a step that needs an approval: several people decide, at once, late and with stale digests.
+
+All promises of runs and calls hold, and these: 20. A guarded tool runs only after its own attempt has marked an
+approval of exactly this call as used, which was approved and had not expired by the clock of that process. 21. A
+decision has at most one effect at a tool that honours its key: an approval is used again only by the resume of a run
+whose outcome was not stored. 22. An approval is decided once, and what was acknowledged stays. It is used only after
+it was approved.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from msgspec.structs import replace
+
+from mcp_baton import Approval, Argument, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
+from mcp_baton.protocol.json import dumps, loads
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.approvals import ApprovalRecord, ApprovalState
+from mcp_baton.tasks.dynamodb.approvals import PREFIX, to_approval
+from tests.simulation.dynamodb.database import Change, Key
+from tests.simulation.invariants import Judge
+from tests.simulation.invocations import SETTINGS, Ask, SimulatedExchange
+from tests.simulation.journal import Called, Process
+from tests.simulation.servers import Plan, look, mail, pay
+from tests.simulation.world import Rewrite, World
+
+PEOPLE = ("kim", "lee")
+CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    *(("pay", {"amount": 7}),) * 3,
+    ("pay", {"amount": 8}),
+    ("mail", {"to": "ann"}),
+)
+KINDS = ("resume",) * 6 + ("call",) * 5 + ("decide",) * 9 + ("poll", "cancel", "complete")
+LIVES_S = (20, 130, 600)
+CHANGING = ("state", "decided_ms", "decided_by", "decided_from", "source", "reason", "used_ms", "used_by", "notify_ms")
+LATE_MS = 31_000
+"""For how long a request is sent again, milliseconds."""
+
+
+@cache
+def guarded_server(lives_s: int) -> Server:
+    made = Server("simulated")
+    for tool in (look, mail):
+        made.add_tool(tool)
+    made.add_tool(pay, approval=Approval("refunds", expires=timedelta(seconds=lives_s)))
+    steps = [
+        Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True),
+        Step("pay", {"amount": step_output("look", "n")}, tool=pay),
+        Step("mail", {"to": constant("ann")}, tool=mail),
+    ]
+    key = [Argument("key", "What to look up", required=True)]
+    made.add_workflow(Workflow(name="refund", description="refund", arguments=key, steps=steps))
+    made.check()
+    return made
+
+
+class ApprovalWorld(World):
+    """A simulation of one seed. Arguments as `World`."""
+
+    settings: Settings = replace(SETTINGS, approvers={"refunds": frozenset(PEOPLE)})
+
+    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
+        super().__init__(seed, rewrite=rewrite, strict=strict)
+        self.plan = Plan("refund", CALLS)
+        self.kinds = KINDS
+        self.limits = replace(self.limits, audit_days=1)
+        self.lives_s = self.rng.choice(LIVES_S)
+        self._others = self.rng.randrange(6, 18)
+        self.judge: ApprovalJudge = ApprovalJudge(self, strict=strict)
+
+    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
+        return guarded_server(self.lives_s)
+
+    def _invoke(self, ask: Ask, after_ms: float = 0.0) -> None:
+        person = self.rng.choice(PEOPLE) if ask.kind == "decide" else ask.owner
+        super()._invoke(changed(ask, owner=person), after_ms)
+
+    def _answer(self, process: Process, ask: Ask) -> None:
+        if ask.kind == "decide":
+            self._decide(process)
+        else:
+            super()._answer(process, ask)
+
+    def _decide(self, process: Process) -> None:
+        """Look at the list, and decide one of its approvals after a while, perhaps with the digest of another."""
+        listed = self._sent(process, "GET", "/approvals")
+        answer: Any = loads(listed.body.decode())
+        found: list[Mapping[str, Any]] = answer.get("approvals", [])
+        if not found:
+            return
+        chosen = self.rng.choice(found)
+        self.sleep(self.rng.choice((0, 0, 0.05, 15, self.lives_s - 1, self.lives_s)))
+        approves, is_stale = self.rng.random() < 0.75, self.rng.random() < 0.1
+        digest = "0" * 64 if is_stale else chosen["digest"]
+        body = {"decision": "approve" if approves else "deny", "digest": digest}
+        status = self._sent(process, "POST", f"/approvals/{chosen['approvalId']}", body).status
+        self.struck.add(f"a decision was answered with {status}")
+        if status == 200:
+            wanted = ApprovalState.APPROVED if approves else ApprovalState.DENIED
+            self.judge.acknowledged(process, str(chosen["approvalId"]), wanted)
+
+    def _sent(self, process: Process, method: str, path: str, body: Any = None) -> HttpResponse:
+        headers = {"content-type": "application/json"}
+        data = b"" if body is None else dumps(body).encode()
+        request = HttpRequest(method, path, headers, data, process.owner)
+        answer = self.endpoint(process)(request, SimulatedExchange(self, process))
+        assert answer is not None
+        self.note(process.actor, f"{method} {path[:20]} {body or ''} {answer.status}")
+        return answer
+
+
+@dataclass(slots=True)
+class Use:
+    """A use of an approval by one process, and the calls that this approval allowed.
+
+    After a use by a run, a later run may use the approval too. If the clocks differ, the first run may still be alive.
+    Then both may make the call, with the same idempotency key.
+    """
+
+    key: Key
+    record: ApprovalRecord
+    process: Process
+    is_open: bool = True
+    calls: list[Called] = field(default_factory=list)
+
+
+class ApprovalJudge(Judge):
+    def __init__(self, world: World, *, strict: bool) -> None:
+        super().__init__(world, strict=strict)
+        self.approvals: dict[Key, ApprovalRecord] = {}
+        self.uses: list[Use] = []
+
+    def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
+        number = super()._changed(change, process, now_ms)
+        if change.key[0].startswith(PREFIX) and change.after is not None:
+            item: Any = change.after
+            self._approval_changed(number, change, to_approval(item), process)
+        return number
+
+    def _approval_changed(self, number: int, change: Change, after: ApprovalRecord, process: Process | None) -> None:
+        before = self.approvals.get(change.key)
+        self.approvals[change.key] = after
+        if before is None:
+            self.world.struck.add("an approval was requested")
+            return
+        fixed = replace(after, **{name: getattr(before, name) for name in CHANGING})
+        if fixed != before:
+            self.wrong(22, f"write #{number} changes what an approval is about: {before} to {after}")
+        if before.state is not ApprovalState.WAITING and _decision(before) != _decision(after):
+            self.wrong(22, f"write #{number} changes a decision: {before} to {after}")
+        if after.used_by != before.used_by and process is not None:
+            self._used(number, change.key, before, after, process)
+
+    def _used(self, number: int, key: Key, before: ApprovalRecord, after: ApprovalRecord, process: Process) -> None:
+        self.world.struck.add("an approval was used")
+        # A request that was sent before the expiry may arrive after it: the sender's clock counts.
+        sent_ms = max(it.began_ms for it in process.requests) + process.skew_s * 1000
+        if before.state is not ApprovalState.APPROVED or sent_ms - LATE_MS > after.until_ms:
+            self.wrong(20, f"write #{number} uses an approval that is {before.state.value} or expired: {after}")
+        earlier = next((it for it in reversed(self.uses) if it.key == key), None)
+        if earlier is not None:
+            self.world.struck.add("an approval was used again after a run had died")
+            stored = [call.serial for call in earlier.calls if call.serial in self.placed]
+            runs = [str(it.used_by).startswith("run:") for it in (before, after)]
+            if stored or not all(runs):
+                self.wrong(21, f"write #{number} uses an approval again: {before.used_by}, {after.used_by}, {stored}")
+        self.uses.append(Use(key, after, process, calls=earlier.calls if earlier else []))
+
+    def began(self, call: Called) -> None:
+        super().began(call)
+        if call.tool != "pay":
+            return
+        own = [it for it in self.uses if it.process is call.process and it.is_open]
+        fitting = [it for it in own if it.record.arguments == call.arguments]
+        if not fitting:
+            self.wrong(20, f"call #{call.serial} {call.arguments} has no approval")
+            return
+        use = fitting[0]
+        use.is_open = False
+        use.calls.append(call)
+        if len({it.key for it in use.calls}) > 1:
+            self.wrong(21, f"a decision has several effects: {[(it.serial, it.key) for it in use.calls]}")
+
+    def acknowledged(self, process: Process, approval_id: str, state: ApprovalState) -> None:
+        record = next(it for it in self.approvals.values() if it.approval_id == approval_id)
+        if record.state is not state or record.decided_by not in PEOPLE:
+            self.wrong(22, f"{process.name} is told that it has decided {state.value}, and it is {record}")
+
+
+def _decision(record: ApprovalRecord) -> tuple[object, ...]:
+    return record.state, record.decided_ms, record.decided_by, record.reason

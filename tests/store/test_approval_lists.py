@@ -1,0 +1,27 @@
+"""The lists of approvals when the clocks of processes differ."""
+
+from mcp_baton.tasks.approvals import ApprovalRecord, ApprovalState
+from mcp_baton.tasks.dynamodb.approvals import SLACK_MS
+from tests.store.conftest import TABLE, Clock, Engine
+from tests.store.given import Store
+
+
+def listed(store: Store, audience: str) -> list[ApprovalRecord]:
+    return list(store.approvals.list([audience], ApprovalState.WAITING).approvals)
+
+
+def test_a_fast_reader_takes_no_approval_off_the_list_of_others(
+    store: Store, owner: str, clock: Clock, engine: Engine
+) -> None:
+    until_ms, audience = clock.ms + 60_000, f"refunds-{owner}"
+    new = ApprovalRecord("", "ab" * 32, ApprovalState.WAITING, "pay", {}, "Pay?", audience, owner, clock.ms, until_ms)
+    record, _ = store.approvals.ask(new, 0, is_limited=False)
+
+    clock.ms = until_ms + SLACK_MS - 1
+    assert listed(store, audience) == []
+    clock.ms = until_ms - 1
+    assert listed(store, audience) == [record]
+    clock.ms = until_ms + SLACK_MS
+    assert listed(store, audience) == []
+    key = {"pk": {"S": f"APPROVAL#{record.approval_id[:16]}"}, "sk": {"S": record.approval_id[16:34]}}
+    assert "listed_in" not in engine.client.get_item(TableName=TABLE, Key=key)["Item"]

@@ -1,0 +1,282 @@
+"""The outbox: which jobs sweeps look at, and from when on (docs/storage.md, The outbox)."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import count
+from typing import Any
+
+import pytest
+
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.dynamodb.items import OUTBOX_SHARDS, key_of
+from mcp_baton.tasks.dynamodb.table import system_ms
+from mcp_baton.tasks.ids import ALPHABET, new_task_id
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LEASE_MS, Claim, NewTask, TaskRecord
+from mcp_baton.tasks.store import Batch
+from tests.sent import Requests
+from tests.store.conftest import TABLE, WORK, Clock, Engine
+from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Store, on
+from tests.store.steps import hooked
+
+ERROR: JsonObject = {"code": -32603, "message": "the worker was lost"}
+ASKED: dict[str, JsonObject] = {"name": {"method": "elicitation/create", "params": {"message": "Whose?"}}}
+KIM: JsonObject = {"action": "accept", "content": {"name": "Kim"}}
+RESULT: JsonObject = {"content": []}
+DAYS = count(1)
+
+
+@pytest.fixture(autouse=True)
+def _own_day(clock: Clock) -> None:
+    """Each test has a time of its own, before those of earlier tests: all share the outbox of their engine."""
+    clock.ms -= next(DAYS) * 86_400_000
+
+
+def is_due(store: Store, task: TaskRecord) -> bool:
+    return (task.owner, task.task_id) in set(store.jobs.due())
+
+
+def listed_at(engine: Engine, task: TaskRecord) -> int | None:
+    """The time of a task's entry, epoch milliseconds; `None` if it has none."""
+    item: Any = engine.client.get_item(TableName=TABLE, Key=key_of(task.owner, task.task_id))["Item"]
+    return int(item["listed_at"]["S"].partition("#")[0]) if "listed_in" in item else None
+
+
+def test_a_new_job_is_due_half_a_minute_later_and_no_other_task_is(
+    store: Store, begin: Begin, create_job: Begin, clock: Clock
+) -> None:
+    job, run = create_job(), begin()
+    clock.ms += FIRST_DISPATCH_MS
+    assert not is_due(store, job)
+    clock.ms += 1
+    assert (is_due(store, job), is_due(store, run)) == (True, False)
+    looked = store.jobs.look(job.owner, job.task_id)
+    assert looked == store.get(job.owner, job.task_id)
+
+
+def shard_of(task_id: str) -> int:
+    return ALPHABET.index(task_id[-1]) % OUTBOX_SHARDS
+
+
+def in_shard(task_ids: list[str], shard: int) -> list[str]:
+    return [task_id for task_id in task_ids if shard_of(task_id) == shard]
+
+
+@ON_MEMORY
+def test_jobs_of_all_shards_are_found_in_random_order(
+    store: Store, create_job: Begin, clock: Clock, requests: Requests
+) -> None:
+    made = [create_job().task_id for _ in range(400)]
+    clock.ms += FIRST_DISPATCH_MS + 1
+    requests.take()
+    first = [task_id for _, task_id in store.jobs.due() if task_id in set(made)]
+    assert requests.take() == ["Query"] * OUTBOX_SHARDS
+    second = [task_id for _, task_id in store.jobs.due() if task_id in set(made)]
+    assert sorted(first) == sorted(second) == sorted(made)
+    assert {shard_of(task_id) for task_id in made} == set(range(OUTBOX_SHARDS))
+    assert in_shard(first, 3) != in_shard(second, 3)
+    assert [shard_of(task_id) for task_id in first] != [shard_of(task_id) for task_id in second]
+
+
+@ON_MEMORY
+def test_an_owner_of_any_name_is_found(store: Store, clock: Clock) -> None:
+    owners = {f"{name}-{clock.ms}" for name in ("a#b", "k\ud800m", "OWNER#x")}
+    for owner in owners:
+        store.create(NewTask(owner, {}, work=WORK))
+    clock.ms += FIRST_DISPATCH_MS + 1
+    assert {owner for owner, _ in store.jobs.due() if owner.endswith(str(clock.ms - FIRST_DISPATCH_MS - 1))} == owners
+
+
+# Each writes to a job that a worker holds.
+ENDS: dict[str, Callable[[Store, TaskRecord, Claim], object]] = {
+    "completed by the worker": lambda store, task, claim: store.write(
+        task, Batch(result=RESULT, claim=claim, release=True)
+    ),
+    "failed": lambda store, task, claim: store.jobs.fail(task, claim, ERROR),
+    "cancelled": lambda store, task, _: store.cancel(task.owner, task.task_id),
+    "completed by the client": lambda store, task, _: store.complete(task.owner, task.task_id, RESULT),
+    "asks the client": lambda store, task, claim: store.jobs.ask(task, claim, ASKED),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_job_that_ends_or_asks_its_client_leaves(
+    store: Store, held_job: HeldJob, clock: Clock, engine: Engine, end: str
+) -> None:
+    task, claim = held_job()
+    clock.ms += FIRST_DISPATCH_MS + 1
+    assert is_due(store, task)
+    ENDS[end](store, task, claim)
+    assert (listed_at(engine, task), is_due(store, task)) == (None, False)
+
+
+def test_a_job_that_is_given_up_leaves(store: Store, create_job: Begin, clock: Clock, worker: MakeClaim) -> None:
+    task = create_job(attempts=1)
+    store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+    clock.ms += LEASE_MS + 1
+    assert is_due(store, task)
+    assert store.jobs.give_up(store.get(task.owner, task.task_id), ERROR)
+    assert not is_due(store, task)
+
+
+def test_the_last_answer_puts_a_job_back(
+    store: Store, held_job: HeldJob, create_job: Begin, clock: Clock, engine: Engine
+) -> None:
+    task, claim = held_job()
+    store.jobs.ask(task, claim, {**ASKED, "more": {**ASKED["name"], "params": {"message": "More?"}}})
+    clock.ms += 3_600_000 // 2
+    store.jobs.answer(task.owner, task.task_id, {"name": KIM})
+    assert listed_at(engine, task) is None
+    store.jobs.answer(task.owner, task.task_id, {"more": KIM})
+    assert listed_at(engine, task) == clock.ms + FIRST_DISPATCH_MS
+
+
+def test_claims_dispatches_and_handovers_do_not_move_the_entry(
+    store: Store, create_job: Begin, clock: Clock, engine: Engine, worker: MakeClaim
+) -> None:
+    task = create_job()
+    first = listed_at(engine, task)
+    claim = worker("a")
+    held = store.jobs.claim(task.owner, task.task_id, claim, 1)
+    store.renew(held, claim)
+    store.jobs.report(held, claim, "half of it")
+    clock.ms += LEASE_MS + 1
+    again = store.jobs.dispatch_again(store.get(task.owner, task.task_id))
+    assert again
+    claim = worker("b")
+    held = store.jobs.claim(task.owner, task.task_id, claim, 2)
+    store.jobs.hand_over(held, claim, 600_000)
+    assert (listed_at(engine, task), is_due(store, task)) == (first, True)
+
+
+def test_a_suspended_job_is_due_later_and_a_woken_one_soon(
+    store: Store, held_job: HeldJob, clock: Clock, engine: Engine
+) -> None:
+    task, claim = held_job()
+    store.jobs.suspend(task, claim, 600_000, "waits", clock.ms + 1)
+    assert listed_at(engine, task) == clock.ms + 1
+    assert store.jobs.wake(task.owner, task.task_id)
+    assert listed_at(engine, task) == clock.ms + FIRST_DISPATCH_MS
+
+
+def without_entry(engine: Engine, task: TaskRecord) -> None:
+    """Make a job one of an older release, which had no outbox."""
+    key = key_of(task.owner, task.task_id)
+    engine.client.update_item(TableName=TABLE, Key=key, UpdateExpression="REMOVE listed_in, listed_at")
+
+
+def test_a_job_of_an_older_release_is_entered_by_its_next_dispatch(
+    store: Store, create_job: Begin, clock: Clock, engine: Engine, worker: MakeClaim
+) -> None:
+    dispatched, handed = create_job(), create_job()
+    for task in (dispatched, handed):
+        without_entry(engine, task)
+    claim = worker("a")
+    held = store.jobs.claim(handed.owner, handed.task_id, claim, 1)
+    store.jobs.hand_over(held, claim, 600_000)
+    assert listed_at(engine, handed) == clock.ms + FIRST_DISPATCH_MS
+    clock.ms += FIRST_DISPATCH_MS + 1
+    store.jobs.dispatch_again(store.get(dispatched.owner, dispatched.task_id))
+    assert listed_at(engine, dispatched) == clock.ms + 2 * FIRST_DISPATCH_MS
+
+
+# Looking
+
+
+def test_a_job_that_has_expired_by_every_clock_is_removed(
+    store: Store, create_job: Begin, clock: Clock, engine: Engine
+) -> None:
+    task = create_job()
+    clock.ms += 3_600_000
+    assert store.jobs.look(task.owner, task.task_id) is None
+    assert is_due(store, task)  # by another clock it may be live
+    clock.ms += 600_000
+    assert store.jobs.look(task.owner, task.task_id) is None
+    assert (listed_at(engine, task), is_due(store, task)) == (None, False)
+
+
+@pytest.mark.parametrize("status", ["completed", "input_required"])
+def test_a_job_that_another_release_has_ended_or_let_ask_is_removed(
+    store: Store, create_job: Begin, clock: Clock, engine: Engine, status: str
+) -> None:
+    task = create_job()
+    engine.client.update_item(
+        TableName=TABLE,
+        Key=key_of(task.owner, task.task_id),
+        UpdateExpression="SET #status=:status",
+        ExpressionAttributeNames={"#status": "status"},
+        ExpressionAttributeValues={":status": {"S": status}},
+    )
+    assert store.jobs.look(task.owner, task.task_id) is None
+    assert listed_at(engine, task) is None
+
+
+def test_an_old_entry_of_the_index_changes_nothing(
+    store: Store, held_job: HeldJob, owner: str, engine: Engine, requests: Requests
+) -> None:
+    task, claim = held_job()
+    store.jobs.ask(task, claim, ASKED)
+    requests.take()
+    assert store.jobs.look(task.owner, task.task_id) is None
+    assert store.jobs.look(owner, new_task_id(system_ms())) is None
+    assert requests.take() == ["GetItem"] * 2
+
+
+def test_a_job_that_goes_on_while_it_is_removed_stays(
+    store: Store, create_job: Begin, clock: Clock, engine: Engine, after_read: Any
+) -> None:
+    """An older release has let it ask. Just as the sweep has read it, the last answer comes."""
+    task = create_job()
+    key = key_of(task.owner, task.task_id)
+
+    def set_status(status: str) -> None:
+        engine.client.update_item(
+            TableName=TABLE,
+            Key=key,
+            UpdateExpression="SET #status=:status",
+            ExpressionAttributeNames={"#status": "status"},
+            ExpressionAttributeValues={":status": {"S": status}},
+        )
+
+    set_status("input_required")
+    after_read.run = lambda: set_status("working")
+    assert store.jobs.look(task.owner, task.task_id) is None
+    assert listed_at(engine, task) == clock.ms + FIRST_DISPATCH_MS
+
+
+# What it costs
+
+
+@on("dynamodb_local")
+def test_the_outbox_costs_a_job_two_write_units_and_two_more_for_each_round_of_questions(
+    store: Store, create_job: Begin, engine: Engine, worker: MakeClaim, clock: Clock
+) -> None:
+    units = list[float]()
+
+    def ask(params: dict[str, Any], **_: object) -> None:
+        params["ReturnConsumedCapacity"] = "INDEXES"
+
+    def note(parsed: dict[str, Any], **_: object) -> None:
+        indexes = parsed["ConsumedCapacity"].get("GlobalSecondaryIndexes", {})
+        units.append(sum(index["CapacityUnits"] for index in indexes.values()))
+
+    names = ("PutItem", "UpdateItem")
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(hooked(engine.client, f"provide-client-params.dynamodb.{name}", ask))
+            stack.enter_context(hooked(engine.client, f"after-call.dynamodb.{name}", note))
+        task = create_job()
+        claim = worker("a")
+        held = store.jobs.claim(task.owner, task.task_id, claim, 1)
+        store.renew(held, claim)
+        store.jobs.ask(held, claim, ASKED)
+        store.jobs.answer(task.owner, task.task_id, {"name": KIM})
+        claim = worker("b")
+        held = store.jobs.claim(task.owner, task.task_id, claim, 2)
+        store.jobs.hand_over(held, claim, 600_000)
+        claim = worker("c")
+        held = store.jobs.claim(task.owner, task.task_id, claim, 3)
+        store.write(held, Batch(result=RESULT, claim=claim, release=True))
+
+    create, claimed, renewed, asked, answered, again, handed, last, ended = units
+    assert (create, asked, answered, ended) == (1, 1, 1, 1)
+    assert (claimed, renewed, again, handed, last) == (0, 0, 0, 0, 0)

@@ -1,0 +1,76 @@
+"""The routes of approvals: behind the authorizer of the endpoint, and links without credentials only if asked for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.template.cloudformation import Stack
+from tests.template.conftest import MODES, MakeStack, body, variables
+from tests.template.test_operation import statements
+
+INTEGRATION = "x-amazon-apigateway-integration"
+TOPIC = "arn:aws:sns:eu-central-1:111122223333:approvals"
+
+
+def security(stack: Stack, path: str) -> dict[str, Any]:
+    return {name: method.get("security") for name, method in body(stack)["paths"][path].items()}
+
+
+def permissions(stack: Stack) -> list[str]:
+    sources = [one["SourceArn"] for one in stack.of_type("AWS::Lambda::Permission") if "SourceArn" in one]
+    return [it.rpartition("${Api}")[2] for it in map(str, sources) if "approv" in it]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_people_who_decide_have_the_credentials_of_other_callers(modes: Mapping[str, Stack], mode: str) -> None:
+    asked = security(modes[mode], "/mcp")["post"]
+
+    assert security(modes[mode], "/approvals") == {"get": asked, "options": []}
+    assert security(modes[mode], "/approvals/{id}") == {"get": asked, "post": asked, "options": []}
+    assert permissions(modes[mode]) == ["/*/*/approvals*"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_links_exist_only_if_they_are_asked_for(stack: MakeStack, modes: Mapping[str, Stack], mode: str) -> None:
+    made = stack(**MODES[mode], ApprovalLinks="on")
+
+    assert body(modes[mode])["paths"]["/approve/{token}"] == {}
+    assert security(made, "/approve/{token}") == {"get": [], "post": []}
+    assert permissions(made) == ["/*/*/approvals*", "/*/*/approve/*"]
+    assert [variables(it)["BATON_APPROVAL_LINKS"] for it in (modes[mode], made)] == ["off", "on"]
+
+
+def test_links_have_a_limit_of_their_own_and_their_tokens_are_not_logged(stack: MakeStack) -> None:
+    [stage] = stack(ApprovalLinks="on").of_type("AWS::ApiGateway::Stage")
+    limits = [it for it in stage["MethodSettings"] if it["ResourcePath"] == "/~1approve~1{token}"]
+
+    assert [it["ThrottlingRateLimit"] for it in limits] == [5]
+    assert "$context.resourcePath" in stage["AccessLogSetting"]["Format"]
+    assert "$context.path" not in stage["AccessLogSetting"]["Format"]
+
+
+def test_the_function_serves_the_routes_as_it_serves_the_endpoint(stack: MakeStack) -> None:
+    paths = body(stack(ApprovalLinks="on"))["paths"]
+    endpoint = paths["/mcp"]["get"][INTEGRATION]
+
+    for path in ("/approvals", "/approvals/{id}", "/approve/{token}"):
+        for method in paths[path].values():
+            assert {**method[INTEGRATION], "timeoutInMillis": endpoint["timeoutInMillis"]} == endpoint
+
+
+def test_the_table_has_an_index_of_lists_with_keys_only(default: Stack) -> None:
+    [table] = default.of_type("AWS::DynamoDB::Table")
+    [index] = table["GlobalSecondaryIndexes"]
+
+    assert (index["IndexName"], index["Projection"]) == ("lists", {"ProjectionType": "KEYS_ONLY"})
+    assert [it["AttributeName"] for it in index["KeySchema"]] == ["listed_in", "listed_at"]
+
+
+@pytest.mark.parametrize("topic", ["", TOPIC])
+def test_the_functions_publish_to_the_topic_of_the_operator_only(stack: MakeStack, topic: str) -> None:
+    made = stack(ApprovalTopic=topic)
+    rights = [it["Resource"] for it in statements(made, "McpFunction") if it["Action"] == "sns:Publish"]
+
+    assert rights == ([topic] if topic else [])
+    assert variables(made)["BATON_APPROVAL_TOPIC"] == topic

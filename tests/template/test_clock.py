@@ -1,0 +1,44 @@
+"""The clock: a schedule that has the function look at background tasks each minute (docs/background.md, The clock)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mcp_baton.transport.adapter import SWEEP
+from tests.template.cloudformation import Stack
+from tests.template.conftest import MakeStack
+
+
+def test_each_minute_the_alias_gets_the_event_of_a_sweep_once(default: Stack) -> None:
+    schedule = default.one("AWS::Scheduler::Schedule")
+    target = schedule["Target"]
+
+    assert (schedule["ScheduleExpression"], schedule["FlexibleTimeWindow"]) == ("rate(1 minute)", {"Mode": "OFF"})
+    assert json.loads(target["Input"]) == {SWEEP: {}}
+    assert target["RetryPolicy"] == {"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60}
+    assert target["Arn"] == {"Ref": "McpFunctionAliaslive"}
+    # Two stacks in an account must not have schedules of one name.
+    assert "Name" not in schedule
+
+
+def test_the_schedule_may_invoke_the_alias_and_do_nothing_else(default: Stack) -> None:
+    role = default.one("AWS::Scheduler::Schedule")["Target"]["RoleArn"]["Fn::GetAtt"][0]
+    properties: Any = default.resources[role]["Properties"]
+    [statement] = properties["AssumeRolePolicyDocument"]["Statement"]
+    [policy] = properties["Policies"]
+
+    assert statement["Principal"] == {"Service": ["scheduler.amazonaws.com"]}
+    assert [(it["Action"], it["Resource"]) for it in policy["PolicyDocument"]["Statement"]] == [
+        ("lambda:InvokeFunction", {"Ref": "McpFunctionAliaslive"})
+    ]
+    assert "ManagedPolicyArns" not in properties
+
+
+@pytest.mark.parametrize(("switch", "state", "alarms"), [("on", "ENABLED", 1), ("off", "DISABLED", 0)])
+def test_a_parameter_turns_the_clock_off(stack: MakeStack, switch: str, state: str, alarms: int) -> None:
+    made = stack(Sweep=switch)
+    found = [it for it in made.of_type("AWS::CloudWatch::Alarm") if it["MetricName"] == "WakeUpDelay"]
+
+    assert made.one("AWS::Scheduler::Schedule")["State"] == state
+    assert [alarm["Threshold"] for alarm in found] == [180_000] * alarms

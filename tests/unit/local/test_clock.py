@@ -1,0 +1,59 @@
+"""The clock of `baton serve` (docs/background.md, On this machine)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from mcp_baton.local import serve
+from mcp_baton.local.clock import Clock
+from mcp_baton.local.gateway import InvocationContext
+from mcp_baton.local.http_server import LocalServer
+
+BOUND_S = 60
+
+
+def test_the_clock_has_the_server_sweep_again_and_again_whatever_fails() -> None:
+    events, third = list[dict[str, Any]](), Event()
+
+    def handler(event: dict[str, Any], context: InvocationContext) -> dict[str, Any]:
+        assert 0 < context.get_remaining_time_in_millis() <= 20_000
+        events.append(event)
+        if len(events) == 3:
+            third.set()
+        raise ValueError("as the test had it")
+
+    clock = Clock(handler, 20, minute_s=0.001)
+    assert third.wait(BOUND_S)
+    clock.stop()
+    assert events[:3] == [{"batonSweep": {}}] * 3
+
+
+@pytest.mark.parametrize(("setting", "clocks"), [("", 1), ("on", 1), ("off", 0)])
+def test_the_local_server_has_a_clock_unless_it_is_turned_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, clocks: int
+) -> None:
+    file = tmp_path / f"clocked_{setting}.py"
+    file.write_text("from mcp_baton import Server\nserver = Server('s')\n")
+    made, stopped = list[float](), list[float]()
+
+    class Noted:
+        def __init__(self, _handler: object, timeout_s: float) -> None:
+            made.append(timeout_s)
+
+        def stop(self) -> None:
+            stopped.extend(made)
+
+    def run(server: LocalServer, _ready: object, stopping: Callable[[], None]) -> int:
+        stopping()
+        server.server_close()
+        return 0
+
+    monkeypatch.setattr(serve, "Clock", Noted)
+    monkeypatch.setattr(serve, "run", run)
+    monkeypatch.setenv("BATON_SWEEP", setting)
+    options = serve.Options(str(file), "127.0.0.1", 0, "embedded", "tasks", None, 77.0)
+
+    assert (serve.serve(options), made, stopped) == (0, [77.0] * clocks, [77.0] * clocks)

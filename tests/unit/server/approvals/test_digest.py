@@ -1,0 +1,108 @@
+"""The digest of a call: whatever changes the call changes it (docs/approvals.md, What an approval covers)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from mcp_baton import Approval, Argument, Server, Step, Workflow, prompt_arg
+from mcp_baton.server.approvals.gate import _call_of
+from mcp_baton.tasks.record import SALT
+from mcp_baton.workflow.host import Place
+
+ARGUMENTS = {"order": "A-17", "pin": "1234"}
+
+
+def pay(order: str, pin: str) -> None:
+    """Pay."""
+
+
+def refund(order: str, pin: str) -> None:
+    """Refund."""
+
+
+SERVER = Server("bank")
+SERVER.add_tool(pay)
+SERVER.add_tool(refund)
+STEP = Step("pay", {"order": prompt_arg("order"), "pin": prompt_arg("pin")}, tool="pay")
+SECRET = Argument("pin", secret=True)
+WORKFLOW = Workflow(name="w", description="w", arguments=[Argument("order"), SECRET], steps=[STEP])
+
+
+def task(task_id: str = "t-1", salt: str = "s") -> Any:
+    return SimpleNamespace(task_id=task_id, variables={SALT: salt}, created_ms=0, ttl_ms=1_000)
+
+
+PLACE = Place(WORKFLOW, STEP, "pay", task())
+APPROVAL = Approval("refunds", message="Pay for {order}?")
+
+
+def digest(
+    owner: str = "ann",
+    tool: str = "pay",
+    approval: Approval = APPROVAL,
+    arguments: dict[str, Any] = ARGUMENTS,
+    place: Place = PLACE,
+    server: Server = SERVER,
+) -> str:
+    settings, services = SimpleNamespace(max_ttl_ms=0), SimpleNamespace(notifies=False)
+    services.settings = settings
+    execution: Any = SimpleNamespace(
+        server=server.full_view, services=services, now_ms=lambda: 5, job_id=None, base_url=""
+    )
+    return _call_of(execution, owner, tool, approval, arguments, place).digest
+
+
+def other_schema() -> str:
+    server = Server("bank")
+    server.add_tool(pay, input_schema={"type": "object"})
+    return digest(server=server)
+
+
+def placed(**changes: Any) -> Place:
+    return structs.replace(PLACE, **changes)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda: digest(owner="eve"),
+        lambda: digest(tool="refund"),
+        other_schema,
+        lambda: digest(arguments={**ARGUMENTS, "order": "B-1"}),
+        lambda: digest(arguments={**ARGUMENTS, "pin": "1235"}),
+        lambda: digest(place=placed(workflow=replace(WORKFLOW, name="v"))),
+        lambda: digest(place=placed(name="pay[1]")),
+        lambda: digest(place=placed(step=replace(STEP, binding="b"))),
+        lambda: digest(place=placed(task=task("t-2"))),
+        lambda: digest(place=placed(task=task(salt="other"))),
+        lambda: digest(place=placed(task=None)),
+        lambda: digest(approval=structs.replace(APPROVAL, audience="others")),
+        lambda: digest(approval=structs.replace(APPROVAL, message="Pay {order}")),
+    ],
+)
+def test_a_changed_member_changes_the_digest(changed: Callable[[], str]) -> None:
+    assert changed() != digest()
+
+
+def test_another_task_changes_the_digest_of_a_call_without_a_secret() -> None:
+    open_workflow = replace(WORKFLOW, arguments=[])
+    digests = {digest(place=placed(workflow=open_workflow, task=task(it))) for it in ("t-1", "t-2")}
+
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        digest,
+        lambda: digest(arguments=dict(reversed(ARGUMENTS.items()))),
+        lambda: digest(place=placed(by="run:2", before="x", is_asked=True)),
+        lambda: digest(place=placed(step=replace(STEP, guidance="Be careful"))),
+    ],
+)
+def test_the_same_call_has_the_same_digest(same: Callable[[], str]) -> None:
+    assert same() == digest()

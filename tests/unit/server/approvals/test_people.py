@@ -1,0 +1,62 @@
+"""Who may see and decide an approval (docs/approvals.md, Who may decide)."""
+
+from typing import Any
+
+import pytest
+
+from mcp_baton.server.approvals.decisions import Person, person
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.approvals import ApprovalRecord, ApprovalState
+
+LISTED = Settings(approvers={"refunds": frozenset({"kim", "anonymous"})})
+
+
+def record(*, by_requester: bool = False, owner: str = "ann") -> ApprovalRecord:
+    return ApprovalRecord(
+        "id", "digest", ApprovalState.WAITING, "pay", {}, "Pay?", "refunds", owner, 0, 1, by_requester=by_requester
+    )
+
+
+def caller(owner: str | None, scope: str = "", settings: Settings = LISTED) -> Person:
+    class Services:
+        pass
+
+    services: Any = Services()
+    services.settings = settings
+    return person(services, owner, {"scope": scope} if scope else {})
+
+
+@pytest.mark.parametrize(
+    ("owner", "scope", "by_requester", "sees", "decides"),
+    [
+        ("kim", "", False, True, True),  # listed by the operator
+        ("lee", "refunds", False, True, True),  # has the scope
+        ("lee", "refund refundss", False, False, False),
+        ("lee", "", False, False, False),
+        ("anonymous", "", False, False, False),  # is no person, even if listed
+        (None, "", False, False, False),
+        ("ann", "refunds", False, True, False),  # the requester
+        ("ann", "", False, True, False),
+        ("ann", "", True, True, True),
+        ("kim", "", True, True, True),
+        ("lee", "", True, False, False),
+    ],
+)
+def test_a_person_of_the_group_decides_and_the_requester_does_not(
+    owner: str | None, scope: str, by_requester: bool, sees: bool, decides: bool
+) -> None:
+    who, asked = caller(owner, scope), record(by_requester=by_requester)
+
+    assert (who.may_see(asked), who.may_decide(asked)) == (sees, decides)
+
+
+def test_unauthenticated_callers_cannot_approve_their_own_calls() -> None:
+    asked = record(owner="anonymous", by_requester=True)
+
+    assert not caller("anonymous").may_decide(asked)
+    assert caller("kim").may_decide(asked)
+
+
+def test_a_scope_is_whole() -> None:
+    assert caller("lee", "refunds:read").audiences == {"refunds:read"}
+    assert caller("lee", "a b").audiences == {"a", "b"}

@@ -1,0 +1,79 @@
+"""Approvals in the testing kit: other people's clients list them and decide."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mcp_baton import Approval, BatonError, Server
+from mcp_baton.testing import Client, aconnect, connect
+
+
+def shop() -> Server:
+    server = Server("shop")
+
+    @server.tool(approval=Approval("refunds"))
+    def refund(amount: float) -> str:
+        return f"refunded {amount}"
+
+    return server
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with connect(shop()) as made:
+        yield made
+
+
+def test_a_person_of_the_group_approves_a_call(client: Client) -> None:
+    refused = client.call_tool("refund", {"amount": 5})
+    kim = client.as_owner("kim", scopes=["refunds"])
+    [approval] = kim.approvals()
+    decided = kim.approve(approval["approvalId"], reason="ok")
+
+    assert refused.is_error
+    needed: Any = refused.structured
+    assert needed["approval"]["approvalId"] == approval["approvalId"]
+    assert (decided["state"], decided["decidedBy"], decided["reason"]) == ("approved", "kim", "ok")
+    assert client.call_tool("refund", {"amount": 5}).value == "refunded 5.0"
+    assert (kim.approvals(), [it["usedBy"][:5] for it in kim.approvals("approved")]) == ([], ["call:"])
+
+
+def test_a_denied_call_says_why(client: Client) -> None:
+    client.call_tool("refund", {"amount": 5})
+    kim = client.as_owner("kim", scopes=["refunds"])
+    kim.deny(kim.approvals()[0]["approvalId"], reason="never paid")
+
+    assert "never paid" in client.call_tool("refund", {"amount": 5}).text
+
+
+def test_a_refused_decision_says_what_the_server_said(client: Client) -> None:
+    client.call_tool("refund", {"amount": 5})
+    approval_id = client.as_owner("kim", scopes=["refunds"]).approvals()[0]["approvalId"]
+
+    with pytest.raises(BatonError, match="HTTP 403: The requester cannot decide"):
+        client.approve(approval_id)
+    with pytest.raises(BatonError, match="HTTP 404"):
+        client.as_owner("lee").approve(approval_id)
+
+
+def test_all_pages_are_listed(client: Client) -> None:
+    for amount in range(60):
+        client.call_tool("refund", {"amount": amount})
+
+    listed = client.as_owner("kim", scopes=["refunds"]).approvals()
+    assert [it["arguments"]["amount"] for it in listed] == [float(it) for it in reversed(range(60))]
+
+
+def test_the_asynchronous_client_decides_too() -> None:
+    asyncio.run(decide_asynchronously())
+
+
+async def decide_asynchronously() -> None:
+    async with aconnect(shop()) as client:
+        await client.call_tool("refund", {"amount": 5})
+        kim = client.as_owner("kim", scopes=["refunds"])
+        [approval] = await kim.approvals()
+        await kim.approve(approval["approvalId"])
+        assert not (await client.call_tool("refund", {"amount": 5})).is_error
