@@ -306,5 +306,5 @@ def test_a_task_that_waits_for_a_person_does_not_say_that_it_waits_for_the_model
     status = client.request("tasks/get", {"taskId": task})["statusMessage"]
 
     assert shown.startswith("This task of refund_order waits for a person; 1 of 3 steps done. ")
-    assert "working, paused: waits for a person (approvalRequired) at step" in listed
+    assert "working, paused: waits for an approval of refunds (approvalRequired) at step" in listed
     assert status == "paused: waits for an approval of refunds"

@@ -12,6 +12,7 @@ import typer
 
 from mcp_baton.cli.approvals import approvals, approve, deny
 from mcp_baton.cli.call import call
+from mcp_baton.cli.callback import callback
 from mcp_baton.cli.check import check
 from mcp_baton.cli.dynamodb import dynamodb
 from mcp_baton.cli.graph import graph
@@ -38,7 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_TASK_COMMANDS = (run, call, tasks, show, resume, complete, cancel, approvals, approve, deny)
+_TASK_COMMANDS = (run, call, tasks, show, resume, complete, cancel, approvals, approve, deny, callback)
 COMMANDS = (new, upgrade, serve, check, graph, *_TASK_COMMANDS, install, dynamodb, redrive)
 for command in COMMANDS:
     app.command()(command)

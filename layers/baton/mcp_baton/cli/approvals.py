@@ -37,7 +37,7 @@ def approvals(
     from mcp_baton.cli.remote.printing import console
     from mcp_baton.local.clean_text import print_json
 
-    with _server(way) as server:
+    with connected(way) as server:
         listed = _listed(server, state)
         if as_json:
             print_json({"approvals": listed})
@@ -61,7 +61,7 @@ def deny(way: Way, approval: Approval, reason: Reason = "", yes: Yes = False, *,
 
 
 @contextmanager
-def _server(way: Way) -> "Iterator[HttpTransport]":
+def connected(way: Way) -> "Iterator[HttpTransport]":
     from mcp_baton.cli.remote.connection import access_of
     from mcp_baton.cli.remote.http import HttpTransport
 
@@ -89,7 +89,7 @@ def _decide(way: Way, approval_id: str, decision: str, reason: str, *, confirmed
     from mcp_baton.cli.remote.questions import Terminal, at_terminal
     from mcp_baton.local.clean_text import print_json
 
-    with _server(way) as server:
+    with connected(way) as server:
         shown = server.call("GET", f"{PATH}/{approval_id}")
         if not as_json:
             console().print(_details_of(shown))

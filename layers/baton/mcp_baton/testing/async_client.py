@@ -78,6 +78,7 @@ class AsyncClient(Controls):
     approvals = _in_thread(Client.approvals, _client)
     approve = _in_thread(Client.approve, _client)
     deny = _in_thread(Client.deny, _client)
+    send_callback = _in_thread(Client.send_callback, _client)
     list_tools = _in_thread(Client.list_tools, _client)
     read_resource = _in_thread(Client.read_resource, _client)
     request = _in_thread(Client.request, _client)

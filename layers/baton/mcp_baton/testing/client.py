@@ -474,6 +474,7 @@ class Client(Controls):
         """Send a callback to a waiting step of a task, as another system does.
 
         Args:
+            task_id: The task, or the background task that runs its workflow.
             body: The JSON of the request.
             key: The `Idempotency-Key`.
 

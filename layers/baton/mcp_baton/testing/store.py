@@ -87,7 +87,8 @@ class Store:
         one. Raises `ValueError` if there is none."""
         pages = self.client.get_paginator("scan").paginate(TableName=TABLE)
         items = [item for page in pages for item in page["Items"] if item["sk"]["S"] == CALLBACK]
-        made = next((it for it in items if (it["task"]["S"], it["step"]["S"]) == (task_id, step)), None)
+        of_task = (it for it in items if task_id in (it["task"]["S"], it["job"]["S"] if "job" in it else ""))
+        made = next((it for it in of_task if it["step"]["S"] == step), None)
         if made is None:
             raise ValueError(f"no tool of the task {task_id} has called ctx.callback_url({step!r})")
         token = token_urlsafe(32)

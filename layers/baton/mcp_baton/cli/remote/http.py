@@ -11,7 +11,7 @@ from mcp_baton.cli.remote.client import Take
 from mcp_baton.cli.remote.errors import Denied, Failure, Unreachable, faulty
 from mcp_baton.cli.remote.profiles import Access
 from mcp_baton.exceptions import BatonError
-from mcp_baton.protocol.json import MAX_LEVELS, TooDeep, loads
+from mcp_baton.protocol.json import MAX_LEVELS, Json, TooDeep, loads
 from mcp_baton.testing.wire import EventReader
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class HttpTransport:
         path: str,
         *,
         query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
+        body: Json = None,
     ) -> dict[str, Any]:
         """Send a request to the HTTP API beside the MCP endpoint, and return its JSON object.
 
@@ -75,7 +75,7 @@ class HttpTransport:
         """
         url = httpx.URL(self._url).join(path)
         try:
-            with self._client.stream(method, url, params=query, json=None if body is None else dict(body)) as response:
+            with self._client.stream(method, url, params=query, json=None if method == "GET" else body) as response:
                 answer = self._body(response)
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise Unreachable(f"{url} cannot be reached: {error}{_remedy(error, self._url)}") from error
@@ -88,7 +88,7 @@ class HttpTransport:
             raise Denied(
                 f"{url} answered {response.status_code}{_reason(answer)}: the credentials are missing or wrong"
             )
-        raise Unreachable(f"{url} is not an approvals API: it answered {response.status_code}{_reason(answer)}")
+        raise Unreachable(f"{url} has no such API: it answered {response.status_code}{_reason(answer)}")
 
     def _messages(self, response: httpx.Response) -> Iterator[dict[str, Any]]:
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):

@@ -52,12 +52,13 @@ def _check(services: Services, store: TaskStore, task: TaskRecord) -> bool:
     """Send a job to the worker if it is due, or if a callback has arrived for its workflow's task."""
     if task.wakes is None:
         return look_after(services, store, task) is not task
-    if wake(services, store, task.owner, task.wakes):
-        return True
     try:
-        is_over = store.read_status(task.owner, task.wakes).status.terminal
+        waiting = store.get(task.owner, task.wakes)
     except TaskNotFound:
-        is_over = True
-    if is_over:
+        waiting = None
+    if waiting is None or waiting.job is None or waiting.status.terminal:
         store.jobs.unlist(task)
-    return False
+        return False
+    # Otherwise a wake-up was sent already, and the outbox has the job itself.
+    is_asleep = waiting.claim is not None and waiting.claim.dispatch == waiting.job.dispatches
+    return is_asleep and wake(services, store, task.owner, task.wakes)

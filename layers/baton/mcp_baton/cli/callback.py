@@ -1,0 +1,40 @@
+"""`baton callback`: send the result of a waiting step, as another system does (docs/waiting.md)."""
+
+from typing import Annotated
+
+import typer
+
+from mcp_baton.cli.approvals import connected
+from mcp_baton.cli.options import Served, Way, uses_server
+from mcp_baton.cli.remote.errors import DONE
+from mcp_baton.exceptions import BatonError
+from mcp_baton.protocol.json import loads
+
+PATH = "callbacks"
+
+
+@uses_server(Served)
+def callback(
+    way: Way,
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="The address that a tool has made, or only its last part.")
+    ],
+    body: Annotated[str, typer.Argument(metavar="BODY", help="The JSON that the step waits for.")],
+    *,
+    as_json: bool,
+) -> int:
+    """Send a callback to a waiting step."""
+    from mcp_baton.cli.remote.printing import console
+    from mcp_baton.local.clean_text import print_json
+
+    try:
+        sent = loads(body)
+    except ValueError as error:
+        raise BatonError(f"BODY is not JSON: {error}") from error
+    with connected(way) as server:
+        reply = server.call("POST", f"{PATH}/{address.rpartition('/')[2]}", body=sent)
+    if as_json:
+        print_json(reply)
+    else:
+        console().print("accepted")
+    return DONE

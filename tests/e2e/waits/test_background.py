@@ -1,0 +1,171 @@
+"""Background workflows that wait: no worker runs, and a callback or the clock wakes them (docs/waiting.md)."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mcp_baton import Server, Step, Workflow
+from mcp_baton.local.gateway import proxy_event
+from mcp_baton.protocol.json import dumps
+from mcp_baton.tasks.dynamodb.items import WAKES
+from tests.e2e.background_support import Background, Killed, MakeBackground
+from tests.e2e.waits.test_callbacks import GREEN, Shop
+from tests.fakes import FunctionContext
+
+NOTHING = {"looked": 0, "woken": 0}
+BASE = "https://api.example.com"
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop(background=True)
+
+
+@pytest.fixture
+def jobs(background: MakeBackground, shop: Shop) -> Background:
+    return background(shop.server, base_url=BASE)
+
+
+def waiting(jobs: Background) -> str:
+    """The task of a call whose workflow waits for its callback."""
+    task = jobs.begin("release", {"branch": "main"})
+    assert (jobs.work(), jobs.queue.events) == ("waits", [])
+    return task
+
+
+def send(jobs: Background, shop: Shop) -> int:
+    """Send the callback to a container of its own; the status of the reply."""
+    body, path = dumps(GREEN).encode(), shop.urls[-1].removeprefix(BASE)
+    event = proxy_event("POST", path, [], body, request_id="callback", owner_header=None)
+    function: Any = jobs.container()
+    status: int = function(event, FunctionContext(lambda: 60_000, "callback"))["statusCode"]
+    return status
+
+
+def test_a_callback_wakes_a_workflow_for_which_no_worker_ran(jobs: Background, shop: Shop) -> None:
+    task = waiting(jobs)
+    jobs.time.s += 3_600
+    assert (jobs.sweep(), jobs.queue.events) == (NOTHING, [])
+    assert jobs.client().task("get", task).result["statusMessage"].startswith("waits until ")
+    assert send(jobs, shop) == 200
+    assert (jobs.work(), shop.deployed, jobs.status(task)) == ("completed", [GREEN["url"]], "completed")
+    assert (jobs.sweep(), jobs.queue.events) == (NOTHING, [])
+
+
+def test_a_sweep_wakes_a_workflow_whose_wake_up_was_lost(jobs: Background, shop: Shop) -> None:
+    waiting(jobs)
+    send(jobs, shop)
+    jobs.queue.lose()
+    jobs.time.s += 31
+    assert jobs.sweep() == {"looked": 2, "woken": 1}
+    assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
+    assert jobs.sweep() == NOTHING
+
+
+def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callback(
+    jobs: Background, shop: Shop
+) -> None:
+    waiting(jobs)
+    sent = iter(range(1_000))
+
+    def strike(**_: object) -> None:
+        if next(sent) == 1:  # after the write of the result
+            raise Killed
+
+    events = jobs.table.client.meta.events
+    events.register("before-call.dynamodb.UpdateItem", strike)
+    with pytest.raises(Killed):
+        send(jobs, shop)
+    events.unregister("before-call.dynamodb.UpdateItem", strike)
+    assert jobs.queue.events == []
+    jobs.time.s += 29
+    assert jobs.sweep() == NOTHING
+    jobs.time.s += 2
+    assert jobs.sweep() == {"looked": 1, "woken": 1}
+    assert (jobs.work(), shop.deployed, jobs.sweep()) == ("completed", [GREEN["url"]], NOTHING)
+
+
+def test_a_sweep_ends_a_wait_whose_time_is_over(jobs: Background, shop: Shop) -> None:
+    task = waiting(jobs)
+    jobs.time.s += 2 * 3_600 + 1
+    assert jobs.sweep() == {"looked": 1, "woken": 1}
+    assert (jobs.work(), shop.deployed) == ("completed", [])
+    result = jobs.client().task("get", task).result["result"]
+    assert "timed out: no callback within 2 hours" in str(result)
+    assert send(jobs, shop) == 410
+
+
+@pytest.mark.parametrize("write", range(1, 6))
+def test_a_callback_at_any_moment_of_the_workers_last_writes_is_not_lost(
+    jobs: Background, shop: Shop, write: int
+) -> None:
+    """The callback arrives just before one of the writes that the worker sends after it has made the address."""
+    jobs.begin("release", {"branch": "main"})
+    sent, replies = iter(range(1_000)), list[int]()
+
+    def deliver(**_: object) -> None:
+        if shop.urls and not replies and next(sent) == write:
+            replies.append(200)
+            assert send(jobs, shop) == 200
+
+    events = jobs.table.client.meta.events
+    events.register("before-call.dynamodb", deliver)
+    jobs.work()
+    events.unregister("before-call.dynamodb", deliver)
+    if not replies:
+        assert send(jobs, shop) == 200
+    for _ in range(3):
+        if jobs.queue.events:
+            jobs.work()
+        jobs.time.s += 31
+        jobs.sweep()
+    assert shop.deployed == [GREEN["url"]]
+
+
+def test_the_worker_that_a_callback_has_woken_may_die(jobs: Background, shop: Shop) -> None:
+    waiting(jobs)
+    send(jobs, shop)
+    jobs.kill()
+    jobs.time.s += 46
+    jobs.sweep()
+    assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
+
+
+def test_a_call_that_was_cancelled_is_not_woken(jobs: Background, shop: Shop) -> None:
+    task = waiting(jobs)
+    jobs.client().task("cancel", task)
+    assert send(jobs, shop) == 200  # the workflow's own task is still there
+    jobs.time.s += 31
+    assert (jobs.sweep(), jobs.queue.events) == ({"looked": 1, "woken": 0}, [])
+    assert jobs.sweep() == NOTHING
+
+
+def test_a_sleeping_workflow_continues_by_itself(background: MakeBackground) -> None:
+    server = Server("sleepy")
+
+    @server.tool
+    def ring() -> str:
+        """Ring."""
+        return "rang"
+
+    steps = [Step("night", sleep=timedelta(hours=8)), Step(ring)]
+    server.add_workflow(Workflow(name="alarm", description="set an alarm", steps=steps, background=True))
+    jobs = background(server)
+    task = jobs.begin("alarm")
+    assert jobs.work() == "waits"
+    jobs.time.s += 8 * 3_600 - 1
+    assert jobs.sweep() == NOTHING
+    jobs.time.s += 2
+    assert jobs.sweep() == {"looked": 1, "woken": 1}
+    assert (jobs.work(), jobs.status(task)) == ("completed", "completed")
+
+
+def test_a_woken_task_is_listed_once(jobs: Background, shop: Shop) -> None:
+    waiting(jobs)
+    send(jobs, shop)
+    scan = jobs.table.client.scan(TableName=jobs.table.name)["Items"]
+    assert len([item for item in scan if WAKES in item]) == 1
+    jobs.work()
+    scan = jobs.table.client.scan(TableName=jobs.table.name)["Items"]
+    assert [item for item in scan if "listed_in" in item] == []
