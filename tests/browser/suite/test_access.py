@@ -138,6 +138,7 @@ def test_a_pause_can_be_resolved_with_the_keyboard(console: Console) -> None:
     keyboard.press("Enter")
     expect(console.page.get_by_role("heading", level=1)).to_have_text("refund_order")
     expect(console.page.get_by_role("heading", level=1)).to_be_focused()
+    expect(console.page.get_by_role("heading", name="Paused at refund")).to_be_visible()
     tab_to("amount")
     keyboard.type("100")
     tab_to("Call issue_refund")
