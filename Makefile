@@ -236,6 +236,12 @@ build: setup-sam ## Build the deployment into .aws-sam (ARCHITECTURE=x86_64, BAT
 deploy: build ## Deploy: needs AWS credentials (ARCHITECTURE=x86_64, ARGS="--guided")
 	$(SAM) deploy $(ARGS)
 
+# The key and the token reach the program through the environment, because other users can see command lines.
+.PHONY: smoke
+smoke: setup ## Check a deployed stack and leave nothing behind (URL=…, KEY=… or TOKEN=…, STACK=baton): docs/first-deployment.md
+	@SMOKE_KEY="$(KEY)" SMOKE_TOKEN="$(TOKEN)" $(RUN) python -m tests.smoke "$(URL)" \
+	  $(if $(KEY),--api-key env:SMOKE_KEY) $(if $(TOKEN),--token env:SMOKE_TOKEN) $(if $(STACK),--stack "$(STACK)") $(ARGS)
+
 # The published files: see RELEASING.md. The locked Hatchling writes the same bytes each time.
 DIST ?= dist
 RELEASE_TOOLS := tests/release/.venv/bin
