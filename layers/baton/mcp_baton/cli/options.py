@@ -36,6 +36,9 @@ queue = _matching(
 )
 alias = _matching(ALIAS, "is not a function's alias: use its ARN, or name:alias")
 server_name = _matching(r"[A-Za-z0-9_-]{1,32}", "is not a server's name: use 1 to 32 of A-Z a-z 0-9 _ -")
+registry_name = _matching(
+    r"(?=.{3,200}$)[A-Za-z0-9.-]+/[A-Za-z0-9._-]+", "is not a name in a registry such as io.github.kim/shop"
+)
 # RFC 9110, section 5.1
 header_name = _matching(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not the name of a header")
 
