@@ -146,6 +146,20 @@ GoOn = Annotated[
     bool, typer.Option("--continue", help="At a pause, ask at the terminal for what the server needs to continue.")
 ]
 
+Table = Annotated[
+    str | None, typer.Option("--table", parser=table_name, metavar="NAME", help="The DynamoDB table of the tasks.")
+]
+Database = Annotated[
+    str | None, typer.Option("--dynamodb", parser=database, metavar="URL", help="The URL of another DynamoDB.")
+]
+After = Annotated[
+    str | None,
+    typer.Option("--after", metavar="POSITION", help="Continue where an interrupted command has stopped."),
+]
+ReadUnits = Annotated[
+    float, typer.Option("--read-units", min=1, metavar="N", help="The most read units of the table a second.")
+]
+
 _CREDENTIALS: Final[dict[str, Any]] = {
     "api_key": Annotated[
         str | None, typer.Option("--api-key", metavar="KEY", help="Sent as x-api-key; env:NAME reads a variable.")
