@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from mcp_baton.aws import handler
 server = Server("shop")
 CLOSED = Path(__file__).with_name("closed")
 
-@server.tool
+@server.tool(name="get_order")
 def fetch_order(order_id: str, currency: str = "EUR") -> dict[str, float]:
     "Fetch an order."
     return {"total": 30.0}
@@ -40,6 +41,8 @@ def fetch_order(order_id: str, currency: str = "EUR") -> dict[str, float]:
 @server.tool
 def refund(amount: float, order_id: str) -> str:
     "Refund an order."
+    with CLOSED.with_name("tried").open("a") as tried:
+        tried.write(f"{order_id}\\n")
     if CLOSED.exists() and order_id not in CLOSED.read_text().split():
         raise ToolError("the bank is closed")
     return f"R-{order_id}"
@@ -53,8 +56,8 @@ ORDER_ID = prompt_arg("order_id")
 server.add_workflow(Workflow(
     name="refund_order", description="refund an order", arguments=[Argument("order_id", required=True)],
     steps=[
-        Step("fetch", tool="fetch_order", arguments={"order_id": ORDER_ID}),
-        Step("refund", tool="refund", arguments={"amount": step_output("fetch", "total"), "order_id": ORDER_ID}),
+        Step("fetch", tool=fetch_order, arguments={"order_id": ORDER_ID}),
+        Step("refund", tool=refund, arguments={"amount": step_output("fetch", "total"), "order_id": ORDER_ID}),
     ],
 ))
 lambda_handler = handler(server)
@@ -64,20 +67,19 @@ lambda_handler = handler(server)
 
 @dataclass
 class Requests:
-    """A DynamoDB over HTTP. `refused_after` lets it refuse the requests after so many scans."""
+    """A DynamoDB over HTTP. `times` are those of each operation; `most` of an operation are allowed."""
 
     application: Callable[..., Any]
-    scans: list[float] = field(default_factory=list)
-    refused_after: int | None = None
+    times: dict[str, list[float]] = field(default_factory=dict)
+    most: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, environment: dict[str, Any], start: Callable[..., Any]) -> Any:
-        if environment.get("HTTP_X_AMZ_TARGET", "").endswith(".Scan"):
-            import time
-
-            self.scans.append(time.monotonic())
-            if self.refused_after is not None and len(self.scans) > self.refused_after:
-                start("400 Bad Request", [("Content-Type", "application/x-amz-json-1.0")])
-                return [b'{"__type": "AccessDeniedException", "message": "not today"}']
+        operation = environment.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
+        seen = self.times.setdefault(operation, [])
+        seen.append(time.monotonic())
+        if len(seen) > self.most.get(operation, len(seen)):
+            start("400 Bad Request", [("Content-Type", "application/x-amz-json-1.0")])
+            return [b'{"__type": "AccessDeniedException", "message": "not today"}']
         return self.application(environment, start)
 
 
@@ -110,8 +112,14 @@ class Shop:
         """Let refunds fail, except those of these orders."""
         (self.folder / "closed").write_text(" ".join(orders))
 
-    def open(self) -> None:
-        (self.folder / "closed").unlink()
+    @property
+    def tried(self) -> list[str]:
+        """The orders of the refunds that were tried."""
+        return (self.folder / "tried").read_text().split()
+
+    def paused(self, order: str = "A-17", owner: str = "kim") -> str:
+        """A task that waits at the refund."""
+        return self.client(owner=owner).get_prompt("refund_order", {"order_id": order}).task_id
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +136,7 @@ def database() -> Iterator[tuple[Any, Requests, str]]:
 def shop(database: tuple[Any, Requests, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     """A shop with an empty table, where refunds fail."""
     client, requests, url = database
-    requests.scans, requests.refused_after = [], None
+    requests.times, requests.most = {}, {}
     for name in ("BATON_OVERFLOW_BUCKET", "BATON_SHARDS", "BATON_TABLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -144,6 +152,7 @@ def shop(database: tuple[Any, Requests, str], tmp_path: Path, monkeypatch: pytes
 
 
 type Baton = Callable[..., tuple[int, str, str]]
+type BatonJson = Callable[..., tuple[int, Any]]
 
 
 @pytest.fixture
@@ -160,7 +169,7 @@ def baton(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Baton:
 
 
 @pytest.fixture
-def baton_json(baton: Baton) -> Callable[..., tuple[int, Any]]:
+def baton_json(baton: Baton) -> BatonJson:
     """The same with `--json`: the code, and the document."""
 
     def run(*words: object) -> tuple[int, Any]:

@@ -2,32 +2,23 @@
 
 import os
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from mcp_baton.cli.app import main
 from mcp_baton.tasks.record import JobSpec, NewTask
-from tests.e2e.operators.conftest import Baton, Shop
+from tests.e2e.operators.conftest import Baton, BatonJson, Shop
 
 CHANGED = ('arguments={"order_id": ORDER_ID}),', 'arguments={"order_id": ORDER_ID, "currency": ORDER_ID}),')
 REMOVED = (
-    ('Step("fetch", tool="fetch_order", arguments={"order_id": ORDER_ID}),', ""),
+    ('Step("fetch", tool=fetch_order, arguments={"order_id": ORDER_ID}),', ""),
     ('step_output("fetch", "total")', "constant(3.0)"),
     ("import Argument", "import constant, Argument"),
 )
-GUIDED = ('tool="refund", ', 'tool="refund", guidance="Look twice", ')
+GUIDED = ("tool=refund, ", 'tool=refund, guidance="Look twice", ')
 REQUIRED = ('[Argument("order_id", required=True)]', '[Argument("order_id"), Argument("why", required=True)]')
 SECRET = ('Argument("order_id", required=True)', 'Argument("order_id", required=True, secret=True)')
-
-type BatonJson = Callable[..., tuple[int, Any]]
-
-
-def paused(shop: Shop, order: str = "A-17", owner: str = "kim") -> str:
-    """A task that waits at the refund."""
-    return shop.client(owner=owner).get_prompt("refund_order", {"order_id": order}).task_id
 
 
 def fill(shop: Shop, tasks: int) -> None:
@@ -38,8 +29,8 @@ def fill(shop: Shop, tasks: int) -> None:
 
 
 def test_a_task_whose_completed_step_has_changed_is_named(shop: Shop, baton: Baton) -> None:
-    task = paused(shop)
-    ended = paused(shop)
+    task = shop.paused()
+    ended = shop.paused()
     shop.client().task("cancel", ended)
     yesterday = replace(shop.store.table, clock_ms=lambda: shop.store.now_ms() - 86_400_000)
     replace(shop.store, table=yesterday).create(NewTask("kim", {}, workflow="expired"))
@@ -55,7 +46,7 @@ def test_a_task_whose_completed_step_has_changed_is_named(shop: Shop, baton: Bat
 
 def test_tasks_with_the_same_reason_share_a_line(shop: Shop, baton: Baton) -> None:
     for _ in range(3):
-        paused(shop)
+        shop.paused()
     made = shop.store.create(NewTask("ann", {}, work=JobSpec("report", request_id="1")))
 
     gone = ('@server.tool(task="optional")', '@server.tool(name="other")')
@@ -79,21 +70,25 @@ def test_a_task_that_a_resume_would_refuse_is_refused(
     shop: Shop, baton_json: BatonJson, changes: list[tuple[str, str]], why: str | None
 ) -> None:
     """A client gives its secrets again, so these do not count."""
-    task = paused(shop, owner="ann")
+    task = shop.paused(owner="ann")
     code, printed = baton_json("check", shop.version(*changes), "--live")
-    refused = [] if why is None else [{"task": task, "owner": "ann", "what": "refund_order", "why": why}]
+    refused = (
+        []
+        if why is None
+        else [{"task": task, "owner": "ann", "what": "refund_order", "outcome": "would be refused", "why": why}]
+    )
     assert code == len(refused)
-    assert printed["live"]["refused"] == refused
+    assert printed["live"]["problems"] == refused
     assert (printed["live"]["tasks"], printed["live"]["whole"]) == (1, True)
 
 
 def test_an_interrupted_check_continues_where_it_stopped(shop: Shop, baton: Baton, baton_json: BatonJson) -> None:
     fill(shop, 12)
-    shop.requests.refused_after = 1
+    shop.requests.most["Scan"] = 1
     code, out, err = baton("check", shop.version(), "--live")
     assert code == 4
     before = int(re.findall(r"(\d+) tasks so far: 0 continue", out)[0])
-    shop.requests.refused_after = None
+    shop.requests.most.clear()
     rest = baton_json("check", shop.version(), "--live", *re.findall(r"--after \S+", err)[0].split())[1]["live"]
     assert 0 < before < 12
     assert rest["tasks"] == 12 - before
@@ -102,7 +97,7 @@ def test_an_interrupted_check_continues_where_it_stopped(shop: Shop, baton: Bato
 def test_the_scan_keeps_to_the_rate(shop: Shop, baton: Baton) -> None:
     fill(shop, 12)
     baton("check", shop.version(), "--live", "--read-units", 2)
-    first, second, *_ = shop.requests.scans
+    first, second, *_ = shop.requests.times["Scan"]
     assert second - first >= 0.25
 
 

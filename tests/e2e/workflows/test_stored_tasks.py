@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.aws import compose, dynamodb_store
-from mcp_baton.cli.live import Verdicts
+from mcp_baton.cli.stored_tasks import Verdicts
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
@@ -131,8 +131,8 @@ def test_the_verdict_on_a_task_is_what_its_resume_does(
     server, task = server_with(new), stored(store, old, arguments, statuses)
 
     verdicts = Verdicts(server.full_view)
-    verdicts.check(store, None, 1e9)
-    assert verdicts.tasks == 1
+    verdicts.read(store, None, 1e9)
+    assert sum(verdicts.outcomes.values()) == 1
     declared = [it for it in new.arguments if it.secret and it.name in arguments] if new else []
     secrets = {it.name: TEXTS[it.type] for it in declared}
     client = Client(compose(server, chosen, store=store), OWNER)
@@ -140,7 +140,7 @@ def test_the_verdict_on_a_task_is_what_its_resume_does(
 
     refused = "error" in resumed
     try:
-        assert bool(verdicts.refused) == refused, (verdicts.refused, resumed)
+        assert bool(verdicts.problems) == refused, (verdicts.problems, resumed)
         if refused:
             assert resumed["error"]["code"] == -32602
     finally:

@@ -48,13 +48,14 @@ def check(
     verdicts = None
     try:
         if table is not None and checked.server is not None and not checked.refused:
-            from mcp_baton.cli.live import Verdicts
             from mcp_baton.cli.remote.table import table_store
+            from mcp_baton.cli.stored_tasks import Verdicts
 
+            checked.server.check(in_full=False)  # completes the definitions: a tool may be a function
             verdicts = Verdicts(checked.server.full_view)
             with table_store(table, dynamodb) as store:
-                verdicts.check(store, after, read_units)
-            code = REFUSED if verdicts.refused else code
+                verdicts.read(store, after, read_units)
+            code = verdicts.code or code
     except BatonError as error:
         code = print_error(error, as_json=False)
     finally:

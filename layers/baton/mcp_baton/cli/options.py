@@ -131,6 +131,9 @@ Where = Annotated[
     typer.Argument(metavar="WHERE", help="A URL, a file or module with a Server (app.py:server), or a profile's name."),
 ]
 Served = Annotated[str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name.")]
+ServedOrTarget = Annotated[
+    str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name. With --all, the Server: app.py:server.")
+]
 WhereOrTask = Annotated[
     str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name. With --table, the task's id instead.")
 ]

@@ -55,6 +55,11 @@ class Scan:
         if isinstance(error, KeyboardInterrupt | StoreError) and self.token:
             echo(f"baton: interrupted. The rest: the same command with --after {self.token}", err=True)
 
+    def describe(self, text: str) -> None:
+        """Show a text beside the progress bar."""
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], description=text)
+
     @property
     def token(self) -> str | None:
         """The position as a text; `None` at the start and after the end."""

@@ -1,11 +1,24 @@
-"""Stored tasks without their clients, for operators: whether a task would continue under this code (docs/commands.md,
-Check stored tasks)."""
+"""Stored tasks without their clients, for operators: whether a task would continue under this code, and a resume
+(docs/commands.md, Check stored tasks; Resume many tasks)."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
+from mcp_baton.protocol.http import StreamSink
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.approvals.notifying import notify
+from mcp_baton.server.execution import Execution
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.server.services import Services
 from mcp_baton.server.view import ServerView
-from mcp_baton.server.workflows.runs import Drifted, resumed_input
+from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.runs import Drifted, resumed_input, run_workflow
+from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import TaskRecord, statuses_of
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.run import EndedRun
 
 
 def why_refused(server: ServerView, task: TaskRecord) -> str | None:
@@ -13,6 +26,9 @@ def why_refused(server: ServerView, task: TaskRecord) -> str | None:
 
     The resume has no new arguments, except for secret ones: the client gives these again. A call in the background has
     no workflow. It would be refused if its tool is gone.
+
+    Raises:
+        StoreUnavailable: arguments outside the task's item cannot be read now.
     """
     if task.job is not None:
         tool = task.job.work.tool
@@ -23,6 +39,8 @@ def why_refused(server: ServerView, task: TaskRecord) -> str | None:
         return "its workflow is gone"
     try:
         resumed_input(workflow, task, {}, assumes_secrets=True)
+    except StoreUnavailable:
+        raise
     except Exception as error:  # noqa: BLE001 - the types of arguments run code of the author
         return refusal_text(error, workflow, task)
     return None
@@ -42,3 +60,62 @@ def refusal_text(error: Exception, workflow: Workflow, task: TaskRecord) -> str:
 def _drift(name: str, workflow: Workflow, task: TaskRecord) -> str:
     change = "its definition changed" if workflow.step(name) else "it was removed"
     return f"step {name!r} is {statuses_of(task)[name].value} and {change}"
+
+
+def resume_stored(services: Services, workflow: Workflow, owner: str, task_id: str) -> EndedRun:
+    """Resume a task in this process, for its owner. No client waits for it, and nothing stops it after a time.
+
+    Raises:
+        ArgumentRefused: an argument is missing or does not convert.
+        NotResumed: the task could not be resumed. Nothing was run.
+    """
+    execution = OperatorExecution(
+        services=services,
+        server=services.server.full_view,
+        store=services.store,
+        owner=owner,
+        claims=MappingProxyType({}),
+        envelope=Envelope(Era.STATELESS, STATELESS_REVISIONS[0], {}, {}, None, None),
+        exchange=NoClient(),
+        base_url=services.settings.base_url or "",
+    )
+    try:
+        return run_workflow(execution, workflow, {}, task_id, ServerHost(execution))
+    finally:
+        notify(execution)
+
+
+class NoClient:
+    """The exchange and the listener of a run without a client. What the run reports is dropped."""
+
+    can_stream = False
+    gone = False
+
+    def __init__(self) -> None:
+        self.request_id = new_token()
+
+    def remaining_ms(self) -> int | None:
+        return None
+
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Do nothing: there is no response."""
+
+    def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
+        raise NotImplementedError
+
+    def notify(self, method: str, params: dict[str, Json]) -> None:
+        """Do nothing: nothing is shown."""
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        """Do nothing: nothing can be asked."""
+
+    def keep_alive(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+class OperatorExecution(Execution, frozen=True, kw_only=True):
+    exchange: NoClient
+
+    @property
+    def listener(self) -> NoClient:
+        return self.exchange
