@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 
 import pytest
 from msgspec.structs import replace
@@ -99,6 +100,17 @@ def test_the_scan_keeps_to_the_rate(shop: Shop, baton: Baton) -> None:
     baton("check", shop.version(), "--live", "--read-units", 2)
     first, second, *_ = shop.requests.times["Scan"]
     assert second - first >= 0.25
+
+
+def test_a_terminal_shows_the_progress(shop: Shop, baton: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(shop, 2)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    code, out, err = baton("check", shop.version(), "--live")
+    assert "2 tasks so far: 0 continue, 2 would be refused" in err
+    assert "2/2" in err
+    assert (code, "so far" in out) == (1, False)
 
 
 def test_wrong_usage_names_the_option_and_the_remedy(
