@@ -18,6 +18,7 @@ from mcp_baton.tasks.dynamodb.items import owner_of, task_id_of
 from mcp_baton.tasks.dynamodb.listing import live_tasks
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import TaskRecord, paused_step
+from mcp_baton.transport.adapter import LambdaExchange
 from mcp_baton.workflow.definition import Workflow
 
 CONTINUE, REFUSED = "continue", "would be refused"
@@ -163,7 +164,8 @@ class Resumes(Verdicts):
         table.sleep(max(0.0, self.next_s - table.monotonic()))
         self.next_s = table.monotonic() + self.interval_s
         try:
-            ended = resume_stored(self.services, self.workflow, task.owner, task.task_id)
+            exchange = LambdaExchange(f"resume of {task.task_id}", None)
+            ended = resume_stored(self.services, self.workflow, task.owner, task.task_id, exchange)
         except (TaskHeld, TaskFinished, TaskNotFound) as changed:
             return "skipped", message_of(changed)
         except (ArgumentRefused, *NOT_RESUMED) as refused:

@@ -1,21 +1,19 @@
 """Stored tasks without their clients, for operators: whether a task would continue under this code, and a resume
 (docs/commands.md, Check stored tasks; Resume many tasks)."""
 
-from collections.abc import Mapping
 from types import MappingProxyType
 
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
-from mcp_baton.protocol.http import StreamSink
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.http import Exchange
 from mcp_baton.server.approvals.notifying import notify
 from mcp_baton.server.execution import Execution
+from mcp_baton.server.reply import Reply
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.services import Services
 from mcp_baton.server.view import ServerView
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.runs import Drifted, resumed_input, run_workflow
-from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import TaskRecord, statuses_of
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.run import EndedRun
@@ -62,8 +60,8 @@ def _drift(name: str, workflow: Workflow, task: TaskRecord) -> str:
     return f"step {name!r} is {statuses_of(task)[name].value} and {change}"
 
 
-def resume_stored(services: Services, workflow: Workflow, owner: str, task_id: str) -> EndedRun:
-    """Resume a task in this process, for its owner. No client waits for it, and nothing stops it after a time.
+def resume_stored(services: Services, workflow: Workflow, owner: str, task_id: str, exchange: Exchange) -> EndedRun:
+    """Resume a task in this process, for its owner and without a client.
 
     Raises:
         ArgumentRefused: an argument is missing or does not convert.
@@ -76,7 +74,8 @@ def resume_stored(services: Services, workflow: Workflow, owner: str, task_id: s
         owner=owner,
         claims=MappingProxyType({}),
         envelope=Envelope(Era.STATELESS, STATELESS_REVISIONS[0], {}, {}, None, None),
-        exchange=NoClient(),
+        exchange=exchange,
+        reply=Reply(exchange, streams=False),
         base_url=services.settings.base_url or "",
     )
     try:
@@ -85,37 +84,11 @@ def resume_stored(services: Services, workflow: Workflow, owner: str, task_id: s
         notify(execution)
 
 
-class NoClient:
-    """The exchange and the listener of a run without a client. What the run reports is dropped."""
-
-    can_stream = False
-    gone = False
-
-    def __init__(self) -> None:
-        self.request_id = new_token()
-
-    def remaining_ms(self) -> int | None:
-        return None
-
-    def add_headers(self, headers: Mapping[str, str]) -> None:
-        """Do nothing: there is no response."""
-
-    def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
-        raise NotImplementedError
-
-    def notify(self, method: str, params: dict[str, Json]) -> None:
-        """Do nothing: nothing is shown."""
-
-    def request(self, identifier: str, method: str, params: JsonObject) -> None:
-        """Do nothing: nothing can be asked."""
-
-    def keep_alive(self) -> None:
-        """Do nothing: there is no connection."""
-
-
 class OperatorExecution(Execution, frozen=True, kw_only=True):
-    exchange: NoClient
+    """A run without a client. What it reports is dropped: the reply has no stream."""
+
+    reply: Reply
 
     @property
-    def listener(self) -> NoClient:
-        return self.exchange
+    def listener(self) -> Reply:
+        return self.reply
