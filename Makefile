@@ -210,7 +210,8 @@ audit-advisories:
 # AWS gets exactly the locked packages, with hashes.
 EXPORT := $(UV) export --frozen --quiet --no-emit-project --no-annotate --no-header --format requirements-txt
 # The deployed code does not import the command line.
-EXPORT_LAYER := $(EXPORT) --no-dev --extra aws --prune typer
+OF_LAYER := --no-dev --extra aws --prune typer
+EXPORT_LAYER := $(EXPORT) $(OF_LAYER)
 EXPORT_AUTHORIZER := $(EXPORT) --only-group authorizer
 
 .PHONY: lock
@@ -235,6 +236,12 @@ build: setup-sam ## Build the deployment into .aws-sam (ARCHITECTURE=x86_64, BAT
 deploy: build ## Deploy: needs AWS credentials (ARCHITECTURE=x86_64, ARGS="--guided")
 	$(SAM) deploy $(ARGS)
 
+# The key and the token reach the program through the environment, because other users can see command lines.
+.PHONY: smoke
+smoke: setup ## Check a deployed stack and leave nothing behind (URL=…, KEY=… or TOKEN=…, STACK=baton): docs/first-deployment.md
+	@SMOKE_KEY="$(KEY)" SMOKE_TOKEN="$(TOKEN)" $(RUN) python -m tests.smoke "$(URL)" \
+	  $(if $(KEY),--api-key env:SMOKE_KEY) $(if $(TOKEN),--token env:SMOKE_TOKEN) $(if $(STACK),--stack "$(STACK)") $(ARGS)
+
 # The published files: see RELEASING.md. The locked Hatchling writes the same bytes each time.
 DIST ?= dist
 RELEASE_TOOLS := tests/release/.venv/bin
@@ -256,6 +263,11 @@ layer: setup ## Build the Lambda layer into dist, as a zip (ARCHITECTURE=x86_64)
 	  ARCHITECTURE=$(ARCHITECTURE) ARTIFACTS_DIR="$(abspath $(DIST))/layer-$(ARCHITECTURE)"
 	$(RUN) python -m tests.release.zipped "$(DIST)/layer-$(ARCHITECTURE)" "$(DIST)/baton-layer-$(VERSION_HERE)-$(ARCHITECTURE).zip"
 	rm -rf "$(DIST)/layer-$(ARCHITECTURE)"
+
+.PHONY: sbom
+sbom: setup ## Write the list of the layer's packages into dist, in the format CycloneDX
+	@$(UV) export --frozen --quiet $(OF_LAYER) --format cyclonedx1.5 | \
+	  $(RUN) python -m tests.release.sbom "$(DIST)/baton-layer-$(VERSION_HERE).cdx.json"
 
 .PHONY: release
 release: setup ## Turn the unreleased changes into a version (VERSION=0.2.0): see RELEASING.md

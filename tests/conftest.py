@@ -86,7 +86,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def ministack_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a DynamoDB, S3, SNS and SQS in a process of their own: MiniStack, atomic, with DynamoDB's limits."""
+    """The URL of a CloudFormation, DynamoDB, S3, SNS and SQS in a process of their own: MiniStack, atomic, with
+    DynamoDB's limits."""
     command = MINISTACK / ".venv" / "bin" / "ministack"
     if not command.exists():
         missing("MiniStack is not installed; `make test` does it: uv sync --project tests/ministack --frozen")
@@ -96,7 +97,7 @@ def ministack_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "PATH": os.environ["PATH"],
         "BIND_HOST": "127.0.0.1",
         "GATEWAY_PORT": str(port),
-        "SERVICES": "dynamodb,s3,sns,sqs",
+        "SERVICES": "cloudformation,dynamodb,s3,sns,sqs",
         "LOG_LEVEL": "WARNING",
         "TMPDIR": str(directory),
         "HOME": str(directory),

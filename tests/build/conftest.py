@@ -81,9 +81,12 @@ def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def build_layer(tmp_path_factory: pytest.TempPathFactory) -> BuildLayer:
-    def build(architecture: str, source: Path = ROOT / "layers" / "baton") -> Path:
+    def build(
+        architecture: str, source: Path = ROOT / "layers" / "baton", umask: str = "022", **environment: str
+    ) -> Path:
         folder = tmp_path_factory.mktemp("a layer")
-        run(["make", "-C", source, "build-BatonLayer"], {"ARCHITECTURE": architecture, "ARTIFACTS_DIR": str(folder)})
+        make: list[str | Path] = ["sh", "-c", f'umask {umask} && exec make -C "$0" build-BatonLayer', source]
+        run(make, {"ARCHITECTURE": architecture, "ARTIFACTS_DIR": str(folder), **environment})
         return folder
 
     return build

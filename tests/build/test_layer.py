@@ -4,10 +4,13 @@ import json
 import os
 import re
 import shutil
+import stat
 import struct
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
+from zipfile import ZipFile
 
 import botocore
 import pytest
@@ -48,6 +51,47 @@ def test_two_builds_are_the_same_to_the_byte(layer: Path, layer_zip: Path, tmp_p
     assert len(built) > 500
     assert {path.stat().st_mtime for path in built} == {BUILT_AT_S}
     assert {oct(path.stat().st_mode & 0o7777) for path in built} == {"0o644", "0o755"}
+
+
+def test_another_machine_builds_the_same_bytes(layer_zip: Path, build_layer: BuildLayer, tmp_path: Path) -> None:
+    """From sources with other times, permissions and leftovers, in another folder and environment."""
+    source = tmp_path / "another machine" / "baton"
+    shutil.copytree(ROOT / "layers" / "baton", source, copy_function=shutil.copy)
+    for leftover in (".DS_Store", "aws.py~", "aws.py.orig", "notes.log", ".idea/workspace.xml", "__pycache__/old.pyc"):
+        path = source / "mcp_baton" / leftover
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("left over")
+    for path in source.rglob("*"):
+        path.chmod(0o700 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o600)
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+    built = build_layer(
+        HERE,
+        source,
+        umask="077",
+        PYTHONHASHSEED="7",
+        SOURCE_DATE_EPOCH="1700000000",
+        TZ="Asia/Tokyo",
+        LC_ALL="C",
+    )
+    zipped.write(built, tmp_path / "layer.zip")
+
+    assert names(tmp_path / "layer.zip") == names(layer_zip)
+    assert hashes(tmp_path / "layer.zip") == hashes(layer_zip)
+    assert (tmp_path / "layer.zip").read_bytes() == layer_zip.read_bytes()
+    # SAM makes the zip of a deployment itself, also of these.
+    assert {path.stat().st_mtime for path in files(built, "*")} == {BUILT_AT_S}
+    assert {oct(path.stat().st_mode & 0o7777) for path in files(built, "*")} == {"0o644", "0o755"}
+
+
+def names(archive: Path) -> list[str]:
+    return ZipFile(archive).namelist()
+
+
+def hashes(archive: Path) -> dict[str, str]:
+    """What is in a zip, by name, so that a failure names the files that differ."""
+    entries = ZipFile(archive)
+    return {name: sha256(entries.read(name)).hexdigest() for name in entries.namelist()}
 
 
 def test_a_package_that_is_not_the_locked_one_is_refused(build_layer: BuildLayer, tmp_path: Path) -> None:

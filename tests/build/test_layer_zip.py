@@ -1,16 +1,21 @@
-"""The layer as a zip: what `make layer` leaves in dist."""
+"""The layer as a zip, and the list of its packages: what `make layer` and `make sbom` leave in dist."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 
-from tests.build.conftest import HERE
+from tests.build.conftest import HERE, ROOT
 from tests.release import zipped
 from tests.release.changelog import project_version
+from tests.release.conftest import run
 
 IMPORT_ALL = """\
 import importlib, pkgutil, sys
@@ -56,6 +61,43 @@ def test_every_module_is_imported_from_the_zip_alone(layer_zip: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
     count, elsewhere = done.stdout.split(maxsplit=1)
     assert (int(count) > SOME_MODULES, elsewhere.strip()) == (True, "[]")
+
+
+@pytest.fixture(scope="session")
+def sbom(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sbom")
+    run(["make", "--no-print-directory", "sbom", f"DIST={folder}"])
+    [made] = folder.iterdir()
+    return made
+
+
+def test_the_bill_of_materials_lists_exactly_the_packages_of_the_layer(sbom: Path, layer_zip: Path) -> None:
+    document = json.loads(sbom.read_text())
+    listed = [(part["name"], part["version"]) for part in document["components"]]
+    metadata = re.compile(r"python/[^/]+\.dist-info/METADATA")
+    archive = zipfile.ZipFile(layer_zip)
+    files = [message_from_bytes(archive.read(name)) for name in archive.namelist() if metadata.fullmatch(name)]
+    packages = [(re.sub(r"[-_.]+", "-", file["Name"]).lower(), file["Version"]) for file in files]
+
+    assert sorted(listed) == sorted(packages)
+    assert document["metadata"]["component"].items() >= {"name": "mcp-baton", "version": project_version()}.items()
+    assert [part["purl"] for part in document["components"]] == [
+        f"pkg:pypi/{name}@{version}" for name, version in listed
+    ]
+
+
+def test_the_bill_of_materials_is_valid_cyclonedx_and_the_same_each_time(sbom: Path, tmp_path: Path) -> None:
+    schemas = next(ROOT.glob("tests/audit/.venv/lib/python*/site-packages/cyclonedx/schema/_res"))
+    parts = {name: json.loads((schemas / f"{name}.SNAPSHOT.schema.json").read_text()) for name in ("spdx", "jsf-0.82")}
+    base = "http://cyclonedx.org/schema"
+    registry = jsonschema_rs.Registry([(f"{base}/{name}.SNAPSHOT.schema.json", part) for name, part in parts.items()])
+    schema = json.loads((schemas / "bom-1.5.SNAPSHOT.schema.json").read_text())
+
+    jsonschema_rs.validator_for(schema, registry=registry).validate(json.loads(sbom.read_text()))
+    run(["make", "--no-print-directory", "sbom", f"DIST={tmp_path}"])
+
+    assert sbom.name == f"baton-layer-{project_version()}.cdx.json"
+    assert (tmp_path / sbom.name).read_bytes() == sbom.read_bytes()
 
 
 def test_a_layer_that_lambda_would_refuse_is_no_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

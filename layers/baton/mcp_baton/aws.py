@@ -151,18 +151,7 @@ def compose(
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:
         dispatcher = LambdaDispatcher(settings.worker, lambda_client, telemetry=telemetry)
-    services = Services(
-        server=server,
-        store=store,
-        settings=settings,
-        seal=seal_of(settings, _state_keys(settings, telemetry, clock)),
-        telemetry=telemetry,
-        clock=clock,
-        sleep=sleep,
-        dispatcher=dispatcher,
-        later=do_later,
-        publisher=None if settings.approval_topic is None else TopicPublisher(settings.approval_topic, topic_client),
-    )
+    services = services_of(server, settings, store, dispatcher, telemetry, clock, sleep)
     endpoint = Endpoint(services, call_method=call_method)
     due = list(warnings)
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
@@ -179,6 +168,30 @@ def compose(
         works={JOB: endpoint.work, SWEEP: endpoint.sweep, CALLBACK: endpoint.callback},
     )
     return adapter if collector is None else _observed(adapter, collector, settings)
+
+
+def services_of(
+    server: Server,
+    settings: Settings,
+    store: TaskStore | None,
+    dispatcher: "Dispatcher | None" = None,
+    telemetry: Telemetry = SILENT,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Services:
+    """Make the services of a process. Internal: for `compose` and for commands that run workflows without a handler."""
+    return Services(
+        server=server,
+        store=store,
+        settings=settings,
+        seal=seal_of(settings, _state_keys(settings, telemetry, clock)),
+        telemetry=telemetry,
+        clock=clock,
+        sleep=sleep,
+        dispatcher=dispatcher,
+        later=do_later,
+        publisher=None if settings.approval_topic is None else TopicPublisher(settings.approval_topic, topic_client),
+    )
 
 
 def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) -> "ObservedHandler":

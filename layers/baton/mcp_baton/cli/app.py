@@ -18,6 +18,8 @@ from mcp_baton.cli.dynamodb import dynamodb
 from mcp_baton.cli.graph import graph
 from mcp_baton.cli.install import install
 from mcp_baton.cli.new import new
+from mcp_baton.cli.owner_data import export, forget
+from mcp_baton.cli.publish import publish
 from mcp_baton.cli.redrive import redrive
 from mcp_baton.cli.run import resume, run
 from mcp_baton.cli.serve import serve
@@ -40,7 +42,7 @@ app = typer.Typer(
 )
 
 _TASK_COMMANDS = (run, call, tasks, show, resume, complete, cancel, approvals, approve, deny, callback)
-COMMANDS = (new, upgrade, serve, check, graph, *_TASK_COMMANDS, install, dynamodb, redrive)
+COMMANDS = (new, upgrade, serve, check, graph, *_TASK_COMMANDS, export, forget, install, publish, dynamodb, redrive)
 for command in COMMANDS:
     app.command()(command)
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mcp_baton.cli import options
+from mcp_baton.exceptions import BatonError
 
 if TYPE_CHECKING:
     from mcp_baton.local.checking import Checked
@@ -17,28 +18,58 @@ def check(
     target: options.Target,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Also exit with 1 for warnings.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also check whether the tasks of --table would continue under this code.")
+    ] = False,
+    table: options.Table = None,
+    dynamodb: options.Database = None,
+    after: options.After = None,
+    read_units: options.ReadUnits = 1000,
 ) -> int:
     """Print all mistakes of a server.
 
     With errors, a handler would refuse the server, or a workflow is certain to fail. Warnings are suggestions. The
     command imports the file.
+
+    With --live, the exit code is also 1 if a resume of a stored task would be refused.
     """
     import os
 
+    from mcp_baton.cli.remote.errors import print_error
     from mcp_baton.local.checking import check_target
+    from mcp_baton.local.clean_text import echo, print_json
 
+    if live and table is None:
+        raise BatonError("--live needs --table: name the table with the stored tasks")
+    if not live and (table or dynamodb or after):
+        raise BatonError("--table, --dynamodb and --after are for stored tasks: add --live")
     checked = check_target(target, os.environ)
-    if as_json:
-        _print_json(target, checked)
-    else:
-        _print(target, checked)
-    return REFUSED if checked.errors or (strict and checked.warnings) else 0
+    code = REFUSED if checked.errors or (strict and checked.warnings) else 0
+    verdicts = None
+    try:
+        if table is not None and checked.server is not None and not checked.refused:
+            from mcp_baton.cli.remote.table import table_store
+            from mcp_baton.cli.stored_tasks import Verdicts
+
+            checked.server.check(in_full=False)  # completes the definitions: a tool may be a function
+            verdicts = Verdicts(checked.server.full_view)
+            with table_store(table, dynamodb) as store:
+                verdicts.read(store, after, read_units)
+            code = verdicts.code or code
+    except BatonError as error:
+        code = print_error(error, as_json=False)
+    finally:
+        if as_json:
+            print_json(_to_json(target, checked) | ({"live": verdicts.to_json()} if verdicts else {}))
+        else:
+            _print(target, checked)
+            if verdicts:
+                echo(str(verdicts))
+    return code
 
 
-def _print_json(target: str, checked: "Checked") -> None:
-    from mcp_baton.local.clean_text import print_json
-
-    document = {
+def _to_json(target: str, checked: "Checked") -> dict[str, Any]:
+    return {
         "target": target,
         "ok": not checked.errors,
         "errors": [_as_json(fault) for fault in checked.errors],
@@ -46,7 +77,6 @@ def _print_json(target: str, checked: "Checked") -> None:
         "published": dict(checked.published),
         "whole": checked.whole,
     }
-    print_json(document)
 
 
 def _as_json(fault: "Fault") -> dict[str, Any]:

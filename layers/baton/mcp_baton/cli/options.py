@@ -36,6 +36,9 @@ queue = _matching(
 )
 alias = _matching(ALIAS, "is not a function's alias: use its ARN, or name:alias")
 server_name = _matching(r"[A-Za-z0-9_-]{1,32}", "is not a server's name: use 1 to 32 of A-Z a-z 0-9 _ -")
+registry_name = _matching(
+    r"(?=.{3,200}$)[A-Za-z0-9.-]+/[A-Za-z0-9._-]+", "is not a name in a registry such as io.github.kim/shop"
+)
 # RFC 9110, section 5.1
 header_name = _matching(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not the name of a header")
 
@@ -131,6 +134,9 @@ Where = Annotated[
     typer.Argument(metavar="WHERE", help="A URL, a file or module with a Server (app.py:server), or a profile's name."),
 ]
 Served = Annotated[str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name.")]
+ServedOrTarget = Annotated[
+    str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name. With --all, the Server: app.py:server.")
+]
 WhereOrTask = Annotated[
     str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name. With --table, the task's id instead.")
 ]
@@ -144,6 +150,20 @@ Arguments = Annotated[
 ]
 GoOn = Annotated[
     bool, typer.Option("--continue", help="At a pause, ask at the terminal for what the server needs to continue.")
+]
+
+Table = Annotated[
+    str | None, typer.Option("--table", parser=table_name, metavar="NAME", help="The DynamoDB table of the tasks.")
+]
+Database = Annotated[
+    str | None, typer.Option("--dynamodb", parser=database, metavar="URL", help="The URL of another DynamoDB.")
+]
+After = Annotated[
+    str | None,
+    typer.Option("--after", metavar="POSITION", help="Continue where an interrupted command has stopped."),
+]
+ReadUnits = Annotated[
+    float, typer.Option("--read-units", min=1, metavar="N", help="The most read units of the table a second.")
 ]
 
 _CREDENTIALS: Final[dict[str, Any]] = {

@@ -29,23 +29,101 @@ def run(
     return _run(way, workflow, None, arguments, go_on=go_on, as_json=as_json)
 
 
-@options.uses_server(options.Served)
+@options.uses_server(options.ServedOrTarget, table=True)
 def resume(
     way: options.Way,
-    task: options.Task,
+    task: options.Task = None,
     arguments: options.Arguments = None,
     go_on: options.GoOn = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Resume many tasks of --table here, with the Server of a file.")
+    ] = False,
+    workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="With --all: its tasks.")] = None,
+    pause: Annotated[
+        str | None, typer.Option("--pause", metavar="TYPE", help="With --all: with this pause reason, as toolError.")
+    ] = None,
+    step: Annotated[str | None, typer.Option("--step", metavar="NAME", help="With --all: paused at this step.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --all: tell which tasks would continue, and run nothing.")
+    ] = False,
+    rate: Annotated[float, typer.Option("--rate", min=0.01, metavar="N", help="The most resumes a second.")] = 5,
+    after: options.After = None,
+    read_units: options.ReadUnits = 1000,
     *,
     as_json: bool,
 ) -> int:
-    """Resume a paused task.
+    """Resume a paused task, or with --all many tasks.
 
-    The server runs the remaining steps. At a terminal, the command asks for missing secret arguments.
+    The server runs the remaining steps. At a terminal, the command asks for missing secret arguments. With --all, the
+    steps run in this process.
 
     Exit code 0: completed; 1: failed, or already ended; 3: paused; 4: the server does not answer or rejects you.
     """
+    if everything:
+        return _resume_all(
+            way, workflow, pause, step, task, dry_run=dry_run, rate=rate, after=after, units=read_units, as_json=as_json
+        )
+    if way.table or way.owner or way.dynamodb or workflow or pause or step or dry_run or after:
+        raise BatonError("--table, --workflow, --pause, --step, --dry-run and --after are for many tasks: add --all")
+    if task is None:
+        raise BatonError("the task is missing: name WHERE, and then the task's id")
     way.refuse_target()
     return _run(way, None, task, arguments, go_on=go_on, as_json=as_json)
+
+
+def _resume_all(
+    way: options.Way,
+    workflow: str | None,
+    pause: str | None,
+    step: str | None,
+    task: str | None,
+    *,
+    dry_run: bool,
+    rate: float,
+    after: str | None,
+    units: float,
+    as_json: bool,
+) -> int:
+    import os
+
+    from msgspec.structs import replace
+
+    from mcp_baton.aws import services_of
+    from mcp_baton.cli.remote.table import table_store
+    from mcp_baton.cli.stored_tasks import Resumes, Selection, Verdicts
+    from mcp_baton.local.clean_text import echo, print_json
+    from mcp_baton.local.log import log_to_stderr
+    from mcp_baton.local.serve import load_checked
+    from mcp_baton.settings import Settings
+    from mcp_baton.workflow.pause import reasons_by_type
+
+    if way.table is None or workflow is None or pause is None or task is not None:
+        raise BatonError("--all resumes the tasks that --table, --workflow and --pause select: name all three, no task")
+    if pause not in reasons_by_type():
+        raise BatonError(f"--pause {pause!r} is no pause reason: use one of {', '.join(reasons_by_type())}")
+    log_to_stderr()
+    server = load_checked(way.where or "")
+    if workflow not in server.workflows:
+        raise BatonError(
+            f"--workflow {workflow!r} is not in {way.where}: it has {', '.join(server.workflows) or 'none'}"
+        )
+    server.close()
+    selection = Selection(workflow, pause, step, way.owner)
+    settings = replace(Settings.from_environment(os.environ), table=way.table)
+    with table_store(way.table, way.dynamodb) as store:
+        if dry_run:
+            made = Verdicts(server.full_view, selection)
+        else:
+            services, of = services_of(server, settings, store), server.workflows[workflow]
+            made = Resumes(server.full_view, selection, services=services, workflow=of, interval_s=1 / rate)
+        try:
+            made.read(store, after, units)
+        finally:
+            if as_json:
+                print_json(made.to_json())
+            else:
+                echo(str(made))
+    return made.code
 
 
 def _run(

@@ -161,7 +161,7 @@ class Checked:
     """The result of a check.
 
     `refused` is whether a handler would refuse the server; the other errors fail when a workflow runs. `whole` is
-    whether the file was read to its end, so that all errors are known.
+    whether the file was read to its end, so that all errors are known. `server` is missing if it could not be loaded.
     """
 
     refused: bool
@@ -169,6 +169,7 @@ class Checked:
     warnings: tuple[Fault, ...]
     published: Mapping[str, int]
     whole: bool
+    server: Server | None = None
 
 
 def check_target(target: str, environment: Mapping[str, str]) -> Checked:
@@ -196,7 +197,7 @@ def check_target(target: str, environment: Mapping[str, str]) -> Checked:
         "prompts": len(server.prompts),
         "workflows": len(server.workflows),
     }
-    return Checked(refused, tuple(errors), warnings, counts, whole=True)
+    return Checked(refused, tuple(errors), warnings, counts, whole=True, server=server)
 
 
 def _load_fault(error: LoadError) -> Fault:

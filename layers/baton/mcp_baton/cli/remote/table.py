@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from msgspec import structs
@@ -20,6 +20,8 @@ from mcp_baton.tasks.store import TaskStore
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+    from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 
 PAGES = 20
 """The maximum number of pages of a list."""
@@ -68,14 +70,25 @@ class Table:
 
 @contextmanager
 def table(name: str, owner: str | None, url: str | None) -> Iterator[Table]:
-    """Open the tasks of an owner in a table. `url` names a DynamoDB other than AWS's.
+    """Open the tasks of an owner in a table, as `table_store` does.
 
     Raises:
         BatonError: the owner is missing.
-        Denied: in the block: there are no credentials, or they do not allow it.
     """
     if not owner:
         raise BatonError("--table needs --owner: tasks are stored by owner (docs/storage.md)")
+    with table_store(name, url) as store:
+        yield Table(store, owner)
+
+
+@contextmanager
+def table_store(name: str, url: str | None) -> "Iterator[DynamoDBTaskStore]":
+    """Open the store of a table. `url` names a DynamoDB other than AWS's.
+
+    Raises:
+        BatonError: in the block: there is no such table.
+        Denied: in the block: there are no credentials, or they do not allow it.
+    """
 
     def connect() -> "DynamoDBClient":
         from mcp_baton.clients import dynamodb_client
@@ -89,10 +102,12 @@ def table(name: str, owner: str | None, url: str | None) -> Iterator[Table]:
     # The environment has the deployment's shards and bucket, as for its function.
     settings = structs.replace(Settings.from_environment(os.environ), table=name)
     try:
-        yield Table(dynamodb_store(name, settings, connect=connect), owner)
+        yield cast("DynamoDBTaskStore", dynamodb_store(name, settings, connect=connect))
     except StoreUnavailable as error:
         cause = error.__cause__
         code = cause.response.get("Error", {}).get("Code", "") if isinstance(cause, ClientError) else ""
         if isinstance(cause, NoCredentialsError) or code.startswith(("AccessDenied", "UnrecognizedClient")):
             raise Denied(f"DynamoDB rejects the credentials: {cause}") from error
+        if code == "ResourceNotFoundException":
+            raise BatonError(f"there is no table {name!r}: name the deployment's table, in its region") from error
         raise

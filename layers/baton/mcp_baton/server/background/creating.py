@@ -234,7 +234,7 @@ def _check_resumable(request: Request, workflow: Workflow, task_id: str, argumen
             raise TaskFinished(task)
         if task.claim is not None and task.claim.holds_at(request.now_ms()):
             raise TaskHeld(task.claim.until_ms, task)
-        resumed_input(request, workflow, task, arguments)
+        resumed_input(workflow, task, arguments)
     except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
         raise
     except StoreError as error:

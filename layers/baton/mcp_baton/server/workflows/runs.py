@@ -122,7 +122,7 @@ def new_input(execution: Execution, workflow: Workflow, given: JsonObject, ttl_m
         ttl_ms = ttl_ms or milliseconds(workflow.ttl)
     if waits_ms:
         ttl_ms = max(ttl_ms or execution.services.settings.default_ttl_ms, waits_ms + GRACE_MS)
-    return _input(execution, workflow.arguments, arguments, {}, answers, ttl_ms)
+    return _input(execution.owner, workflow.arguments, arguments, {}, answers, ttl_ms)
 
 
 def split_answers(workflow: Workflow, given: JsonObject) -> tuple[JsonObject, dict[str, JsonObject]]:
@@ -143,7 +143,7 @@ def split_answers(workflow: Workflow, given: JsonObject) -> tuple[JsonObject, di
 
 
 def _input(
-    execution: Execution,
+    owner: str | None,
     declared: Sequence[Argument],
     given: JsonObject,
     stand_ins: Mapping[str, str],
@@ -152,7 +152,7 @@ def _input(
 ) -> RunInput:
     texts, converted = check_arguments(declared, given)
     nulls = frozenset(name for name, value in given.items() if value is None)
-    return RunInput({**texts, **stand_ins}, {**converted, **stand_ins}, execution.owner, ttl_ms, nulls, answers)
+    return RunInput({**texts, **stand_ins}, {**converted, **stand_ins}, owner, ttl_ms, nulls, answers)
 
 
 def _new_answers(workflow: Workflow, task: TaskRecord, answers: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
@@ -192,7 +192,7 @@ def _resume(
     """Claim the task and resume it. If that fails, the claim is released at once."""
     task = _taken(execution, workflow, engine, task_id)
     try:
-        run_input = resumed_input(execution, workflow, task, given)
+        run_input = resumed_input(workflow, task, given)
         if lives_ms is not None and execution.store is not None:
             task = execution.store.jobs.extend(task, lives_ms)
         return engine.resume(workflow, replace(run_input, answers={**run_input.answers, **answers}), task)
@@ -208,8 +208,18 @@ def _resume(
         raise
 
 
-def resumed_input(execution: Execution, workflow: Workflow, task: TaskRecord, given: JsonObject) -> RunInput:
-    """The input of a resume: the stored arguments, replaced by those that are given again."""
+def resumed_input(
+    workflow: Workflow, task: TaskRecord, given: JsonObject, *, assumes_secrets: bool = False
+) -> RunInput:
+    """The input of a resume: the stored arguments, replaced by those that are given again.
+
+    Args:
+        assumes_secrets: Whether to assume that the secret arguments of the first call are given again.
+
+    Raises:
+        Drifted: the definition of a settled step has changed.
+        ArgumentRefused: an argument is missing or does not convert.
+    """
     changed = differing(workflow, task)
     if changed:
         raise Drifted(changed)
@@ -217,15 +227,15 @@ def resumed_input(execution: Execution, workflow: Workflow, task: TaskRecord, gi
     answers = _new_answers(workflow, task, answers)
     arguments = stored_arguments(declared_arguments(workflow, task), given)
     lost = sorted(given_secrets(workflow, task) - given.keys())
-    if lost and all(status.settled for status in carried(task, workflow).values()):
-        # The run only completes the task: no call is left that needs a secret.
+    if lost and (assumes_secrets or all(status.settled for status in carried(task, workflow).values())):
+        # Without an open step, the run only completes the task: no call is left that needs a secret.
         stand_ins = {name: stand_in(name) for name in lost}
         kept = [argument for argument in workflow.arguments if argument.name not in stand_ins]
-        return _input(execution, kept, arguments, stand_ins, answers)
+        return _input(task.owner, kept, arguments, stand_ins, answers)
     if lost:
         names = ", ".join(map(repr, lost))
         raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", lost)
-    return _input(execution, workflow.arguments, arguments, {}, answers)
+    return _input(task.owner, workflow.arguments, arguments, {}, answers)
 
 
 def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:

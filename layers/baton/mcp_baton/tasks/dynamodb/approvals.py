@@ -19,7 +19,7 @@ from mcp_baton.tasks.approvals import (
     NotDecided,
     TooManyWaiting,
 )
-from mcp_baton.tasks.dynamodb.attributes import Item, decode, encode_json
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_json
 from mcp_baton.tasks.dynamodb.expressions import Update, first_token, unlist
 from mcp_baton.tasks.dynamodb.items import LISTS, expired, number
 from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
@@ -73,7 +73,7 @@ class DynamoDBApprovalStore:
             "digest": {"S": new.digest},
             "until": {"N": str(new.until_ms)},
             "notify": {"N": str(new.notify_ms)},
-            "record": encode_json("the approval", {name: getattr(new, name) for name in FIXED}, COMPRESS_OVER_BYTES),
+            "record": _fixed(new),
             "expires_at": {"N": str((new.until_ms + self._audit_ms) // 1000)},
             **_listed(new),
             **first_token(now_ms, token),
@@ -206,6 +206,20 @@ class DynamoDBApprovalStore:
         update.set(update.name("notify"), update.number(notify_ms))
         return self._apply(record, update).notify_ms == notify_ms
 
+    def redact(self, record: ApprovalRecord) -> bool:
+        """Remove the arguments, and the message that may quote them. Withdraw the approval if it waits. The audit keeps
+        the rest. Returns whether there was something to do."""
+        waits = record.state is ApprovalState.WAITING
+        if not (record.arguments or record.message or waits):
+            return False
+        if waits:
+            record = self.withdraw(record)
+        update = Update(None, self._table.clock_ms())
+        update.require(f"attribute_exists({update.name('pk')})")
+        update.set(update.name("record"), update.value(_fixed(replace(record, arguments={}, message=""))))
+        self._apply(record, update)
+        return True
+
     def add_link(self, record: ApprovalRecord, digest: str) -> None:
         token = new_token()
         item: Item = {
@@ -263,6 +277,10 @@ def to_approval(item: Item) -> ApprovalRecord:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the item {item.get('pk')} is damaged: {error}") from error
+
+
+def _fixed(record: ApprovalRecord) -> Attribute:
+    return encode_json("the approval", {name: getattr(record, name) for name in FIXED}, COMPRESS_OVER_BYTES)
 
 
 def _key_text(call: ApprovalRecord, repeat: int) -> str:

@@ -6,7 +6,7 @@ Cursors are opaque to clients, and useless for the tasks of another owner (docs/
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -15,7 +15,7 @@ from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, 
 from mcp_baton.tasks.dynamodb.parallel import all_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import is_task_id
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskPage
+from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, TaskPage
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef
@@ -86,24 +86,43 @@ def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limit
 
 
 def _query(table: str, owner: str, shard: str, now_ms: int, most: int, after: str | None) -> "QueryInputTypeDef":
-    listed = {f"#{place}": name for place, name in enumerate(LISTED)}
-    variables = {f"#v{place}": name for place, name in enumerate(LISTED_VARIABLES)}
+    projection, names = _projection(LISTED)
     return {
         "TableName": table,
         "ConsistentRead": True,
         "KeyConditionExpression": "pk=:owner AND sk BETWEEN :first AND :last",
         "FilterExpression": "#e>:now",
-        "ExpressionAttributeNames": {"#e": "expires_at", "#v": "variables", **listed, **variables},
+        "ExpressionAttributeNames": {"#e": "expires_at", **names},
         "ExpressionAttributeValues": {
             ":owner": partition(owner, shard),
             ":first": {"S": TASK_PREFIX},
             ":last": {"S": TASK_PREFIX + (LAST if after is None else before(after))},
             ":now": {"N": str(now_ms // 1000)},
         },
-        "ProjectionExpression": ",".join([*listed, *(f"#v.{name}" for name in variables)]),
+        "ProjectionExpression": projection,
         "ScanIndexForward": False,
         "Limit": most,
     }
+
+
+def live_tasks(now_ms: int) -> dict[str, Any]:
+    """The filter and the projection of a scan for the tasks of all owners that have not ended: what a list reads, and
+    the arguments."""
+    projection, names = _projection((*LISTED, "pk", "arguments"))
+    statuses = {f":{status.value}": {"S": status.value} for status in sorted(LIVE)}
+    return {
+        "FilterExpression": f"begins_with(sk,:task) AND #s IN ({','.join(statuses)}) AND #e>:now",
+        "ProjectionExpression": projection,
+        "ExpressionAttributeNames": {"#s": "status", "#e": "expires_at", **names},
+        "ExpressionAttributeValues": {":task": {"S": TASK_PREFIX}, ":now": {"N": str(now_ms // 1000)}, **statuses},
+    }
+
+
+def _projection(attributes: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """The expression that reads these attributes and the variables of a list, and the names in it."""
+    names = {f"#{place}": name for place, name in enumerate(attributes)}
+    variables = {f"#v{place}": name for place, name in enumerate(LISTED_VARIABLES)}
+    return ",".join([*names, *(f"#v.{name}" for name in variables)]), {"#v": "variables", **names, **variables}
 
 
 def before(task_id: str) -> str:

@@ -64,6 +64,23 @@ class S3ObjectStore:
                     raise ObjectTooLarge(f"{answer['ContentLength']} bytes")
                 return body.read()
 
+    def delete_all(self, prefix: str) -> int:
+        """Delete the objects whose keys begin with a prefix. Returns their number."""
+        deleted = 0
+        with self._request("DeleteObjects") as client:
+            pages = client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=prefix, PaginationConfig={"PageSize": 100}
+            )
+            for page in pages:
+                keys = [entry["Key"] for entry in page.get("Contents", ())]
+                if not keys:
+                    break
+                answer = client.delete_objects(Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in keys]})
+                for error in answer.get("Errors", ()):
+                    raise StoreUnavailable(f"S3 did not delete {error.get('Key')}: {error.get('Code')}")
+                deleted += len(keys)
+        return deleted
+
     @contextmanager
     def _request(self, operation: str) -> "Iterator[S3Client]":
         from botocore.exceptions import BotoCoreError, ClientError

@@ -20,7 +20,12 @@ from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef, QueryOutputTypeDef
+    from mypy_boto3_dynamodb.type_defs import (
+        QueryInputTypeDef,
+        QueryOutputTypeDef,
+        ScanInputTypeDef,
+        ScanOutputTypeDef,
+    )
 
 CONDITION_FAILED = "ConditionalCheckFailedException"
 TOO_LARGE = "maximum allowed size"
@@ -162,6 +167,7 @@ _METHODS: Final = {
     "GetItem": "get_item",
     "DeleteItem": "delete_item",
     "Query": "query",
+    "Scan": "scan",
 }
 
 
@@ -269,6 +275,10 @@ class TaskTable(Struct, frozen=True, eq=False):
     def query(self, request: "QueryInputTypeDef", retry_policy: RetryPolicy = READ) -> "QueryOutputTypeDef":
         page = self._read(lambda: checked(self._send("Query", request), "Count"), retry_policy)
         return cast("QueryOutputTypeDef", page)
+
+    def scan(self, request: "ScanInputTypeDef", retry_policy: RetryPolicy = READ) -> "ScanOutputTypeDef":
+        page = self._read(lambda: checked(self._send("Scan", request), "Count"), retry_policy)
+        return cast("ScanOutputTypeDef", page)
 
     def put_value(self, item: Item) -> None:
         """Write a piece of a value, unless the same piece exists and expires no earlier. Sent once."""

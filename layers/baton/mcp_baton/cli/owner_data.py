@@ -1,0 +1,95 @@
+"""`baton export` and `baton forget`: what is stored of an owner (docs/operating.md, The data of an owner)."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcp_baton.cli import options
+from mcp_baton.exceptions import BatonError
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.dynamodb.attributes import Item
+    from mcp_baton.tasks.dynamodb.owner_items import OwnerItems
+
+Owner = Annotated[str, typer.Option("--owner", metavar="OWNER", help="The owner, as in the keys of the items.")]
+Table = Annotated[str, typer.Option("--table", parser=options.table_name, metavar="NAME", help="The table.")]
+
+
+def export(
+    owner: Owner,
+    table: Table,
+    dynamodb: options.Database = None,
+    after: options.After = None,
+    read_units: options.ReadUnits = 1000,
+) -> int:
+    """Print everything that is stored of an owner, as JSON lines.
+
+    These are tasks with all their values, answers to questions, and approvals that the owner has requested.
+    """
+
+    def write(items: "OwnerItems", item: "Item") -> None:
+        if line := items.exported(item):
+            sys.stdout.write(f"{json.dumps(line)}\n")
+
+    return _for_each(owner, table, dynamodb, after, read_units, write)
+
+
+def forget(
+    owner: Owner,
+    table: Table,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete it. This cannot be undone.")] = False,
+    dynamodb: options.Database = None,
+    after: options.After = None,
+    read_units: options.ReadUnits = 1000,
+) -> int:
+    """Delete everything that is stored of an owner.
+
+    Approvals are kept for the audit, without their arguments and messages. The command can be repeated.
+    """
+    from mcp_baton.local.clean_text import echo
+
+    if not yes:
+        raise BatonError("forget deletes everything that is stored of the owner, and cannot be undone: add --yes")
+    done = Counter[str]()
+
+    def delete(items: "OwnerItems", item: "Item") -> None:
+        if what := items.delete(item):
+            done[what] += 1
+
+    def delete_objects(items: "OwnerItems") -> None:
+        done["objects deleted"] += items.delete_objects()
+
+    try:
+        return _for_each(owner, table, dynamodb, after, read_units, delete, delete_objects)
+    finally:
+        echo(", ".join(f"{what}: {number}" for what, number in sorted(done.items()) if number) or "nothing was deleted")
+
+
+def _for_each(
+    owner: str,
+    table: str,
+    dynamodb: str | None,
+    after: str | None,
+    read_units: float,
+    do: "Callable[[OwnerItems, Item], None]",
+    then: "Callable[[OwnerItems], None]" = lambda _: None,
+) -> int:
+    from mcp_baton.cli.remote.errors import DONE, print_error
+    from mcp_baton.cli.remote.table import table_store
+    from mcp_baton.cli.remote.table_scan import Scan
+    from mcp_baton.tasks.dynamodb.owner_items import OwnerItems
+
+    try:
+        with table_store(table, dynamodb) as store:
+            items = OwnerItems(store, owner)
+            with Scan(store.table, items.request, read_units, after) as scan:
+                for item in filter(items.has, scan.items()):
+                    do(items, item)
+            then(items)
+    except BatonError as error:
+        return print_error(error, as_json=False)
+    return DONE

@@ -1,0 +1,180 @@
+"""The stored tasks of all owners: which would continue under this code (`baton check --live`), and resumes of many of
+them (`baton resume --all`), as docs/commands.md describes."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, override
+
+from mcp_baton.cli.remote.errors import DONE, FAILED, PAUSED, message_of
+from mcp_baton.cli.remote.table_scan import Scan
+from mcp_baton.exceptions import StoreError, StoreUnavailable, TaskFinished, TaskHeld, TaskNotFound
+from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.server.services import Services
+from mcp_baton.server.view import ServerView
+from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead
+from mcp_baton.server.workflows.stored_tasks import refusal_text, resume_stored, why_refused
+from mcp_baton.server.workflows.task_view import shown_pause
+from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.items import owner_of, task_id_of
+from mcp_baton.tasks.dynamodb.listing import live_tasks
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.record import TaskRecord, paused_step
+from mcp_baton.transport.adapter import LambdaExchange
+from mcp_baton.workflow.definition import Workflow
+
+CONTINUE, REFUSED = "continue", "would be refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which tasks to select: by default all. `pause` is the type of the pause reason, `step` the step that it names."""
+
+    workflow: str | None = None
+    pause: str | None = None
+    step: str | None = None
+    owner: str | None = None
+
+    def has(self, task: TaskRecord, store: DynamoDBTaskStore) -> bool:
+        if self.owner not in (None, task.owner) or self.workflow not in (None, task.workflow):
+            return False
+        pause = shown_pause(task, store.now_ms) or {}
+        return self.pause in (None, pause.get("type")) and self.step in (None, paused_step(pause))
+
+
+@dataclass
+class Verdicts:
+    """The verdicts on the stored tasks.
+
+    Attributes:
+        outcomes: How many tasks have each outcome.
+        problems: The tasks with another outcome than the first one.
+        after: The position behind the tasks that were read, if the table was not read to its end.
+        whole: Whether the table was read to its end.
+        units: The read units that DynamoDB has charged.
+    """
+
+    NAMES: ClassVar[tuple[str, ...]] = (CONTINUE, REFUSED)
+    REMEDY: ClassVar = "Keep these definitions, or complete or cancel these tasks before the deployment."
+
+    server: ServerView
+    selection: Selection = Selection()
+    outcomes: dict[str, int] = field(default_factory=dict)
+    problems: list[dict[str, str]] = field(default_factory=list)
+    after: str | None = None
+    whole: bool = False
+    units: float = 0.0
+
+    @property
+    def code(self) -> int:
+        """The exit code: 1 if a task would be refused."""
+        return FAILED if self.problems else DONE
+
+    def read(self, store: DynamoDBTaskStore, after: str | None, read_units: float) -> None:
+        """Read all tasks that have not ended, and note the outcome of each that is selected.
+
+        Raises:
+            StoreError: the table cannot be read. The outcomes of the tasks before are kept.
+        """
+        self.outcomes = dict.fromkeys(self.NAMES, 0)
+        with Scan(store.table, live_tasks(store.now_ms()), read_units, after) as scan:
+            try:
+                for item in scan.items():
+                    self._read(store, item)
+                    scan.describe(self._counts())
+                self.whole = True
+            finally:
+                self.after, self.units = scan.token, scan.units
+
+    def _read(self, store: DynamoDBTaskStore, item: Item) -> None:
+        what, owner = "a task", owner_of(item)
+        try:
+            task = store.record(owner, item)
+            if not self.selection.has(task, store):
+                return
+            what = task.workflow or (task.job.work.tool if task.job else what)
+            outcome, why = self._outcome(store, task)
+        except StoreUnavailable:
+            raise
+        except StoreError as damaged:
+            outcome, why = REFUSED, str(damaged)
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+        if outcome != self.NAMES[0]:
+            self.problems.append(
+                {"task": task_id_of(item), "owner": owner, "what": what, "outcome": outcome, "why": why}
+            )
+
+    def _outcome(self, _store: DynamoDBTaskStore, task: TaskRecord) -> tuple[str, str]:
+        """The outcome of a task, and the reason if it is a problem."""
+        why = why_refused(self.server, task)
+        return (CONTINUE, "") if why is None else (REFUSED, why)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tasks": sum(self.outcomes.values()),
+            "outcomes": self.outcomes,
+            "problems": self.problems,
+            "whole": self.whole,
+            "after": self.after,
+            "readUnits": self.units,
+        }
+
+    def _counts(self) -> str:
+        count = sum(self.outcomes.values())
+        tasks = f"{count} {'task' if count == 1 else 'tasks'}{'' if self.whole else ' so far'}"
+        return f"{tasks}: {', '.join(f'{number} {outcome}' for outcome, number in self.outcomes.items())}"
+
+    def __str__(self) -> str:
+        """The counts, and one line for each reason, with the first task that has it."""
+        by_reason: dict[tuple[str, str], list[str]] = {}
+        for problem in self.problems:
+            by_reason.setdefault((problem["what"], problem["why"]), []).append(problem["task"])
+        lines = [f"{what} {_first(tasks)}: {why}" for (what, why), tasks in by_reason.items()]
+        if len(lines) == 1:
+            return f"{self._counts()}: {lines[0]}\n{self.REMEDY}"
+        return "\n  ".join([f"{self._counts()}:", *lines]) + f"\n{self.REMEDY}" if lines else self._counts()
+
+
+def _first(tasks: list[str]) -> str:
+    return tasks[0] if len(tasks) == 1 else f"{tasks[0]} and {len(tasks) - 1} more"
+
+
+@dataclass
+class Resumes(Verdicts):
+    """Resumes of the selected tasks, one after the other, in this process."""
+
+    NAMES: ClassVar[tuple[str, ...]] = ("completed", "paused", "refused", "not stored", "skipped")
+    REMEDY: ClassVar = "To try the paused tasks again, run the same command again."
+
+    services: Services = field(kw_only=True)
+    workflow: Workflow = field(kw_only=True)
+    interval_s: float = field(kw_only=True)
+    """The least time between the starts of two resumes, seconds."""
+    next_s: float = 0.0
+
+    @property
+    @override
+    def code(self) -> int:
+        """The exit code: 0 if all tasks are completed."""
+        if self.outcomes["refused"] or self.outcomes["not stored"]:
+            return FAILED
+        return PAUSED if self.outcomes["paused"] else DONE
+
+    @override
+    def _outcome(self, store: DynamoDBTaskStore, task: TaskRecord) -> tuple[str, str]:
+        table = store.table
+        table.sleep(max(0.0, self.next_s - table.monotonic()))
+        self.next_s = table.monotonic() + self.interval_s
+        try:
+            exchange = LambdaExchange(f"resume of {task.task_id}", None)
+            ended = resume_stored(self.services, self.workflow, task.owner, task.task_id, exchange)
+        except (TaskHeld, TaskFinished, TaskNotFound) as changed:
+            return "skipped", message_of(changed)
+        except (ArgumentRefused, *NOT_RESUMED) as refused:
+            cause = refused.error if isinstance(refused, NotRead) else refused
+            if isinstance(cause, StoreUnavailable):
+                raise cause from refused
+            return "refused", refusal_text(cause, self.workflow, task)
+        if not ended.stored or ended.persisted is not True:
+            return "not stored", "its result is not stored: look at the task before you resume it again"
+        if ended.pause is not None:
+            return "paused", f"step {ended.pause.step!r}: {ended.pause.type}: {ended.pause.what_happened()}"
+        return ("completed", "") if ended.stop is None else ("skipped", "another request ended it or took it over")

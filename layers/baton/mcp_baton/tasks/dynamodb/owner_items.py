@@ -1,0 +1,108 @@
+"""Everything that is stored of one owner, to export or delete it (docs/operating.md, The data of an owner)."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import structs, to_builtins
+
+from mcp_baton.exceptions import SettingsError, StoreError, StoreUnavailable
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.approvals import ApprovalRecord
+from mcp_baton.tasks.dynamodb.answers import QUESTION_KEY
+from mcp_baton.tasks.dynamodb.approvals import LINK_PREFIX, to_approval
+from mcp_baton.tasks.dynamodb.approvals import PREFIX as APPROVAL_PREFIX
+from mcp_baton.tasks.dynamodb.attributes import Item, decode
+from mcp_baton.tasks.dynamodb.callbacks import PREFIX as CALLBACK_PREFIX
+from mcp_baton.tasks.dynamodb.items import OWNER_PREFIX, TASK_PREFIX, owner_of
+from mcp_baton.tasks.dynamodb.outside import VALUE_PREFIX, expiring, owner_digest
+from mcp_baton.tasks.dynamodb.s3 import RETENTION_DAYS, S3ObjectStore
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.texts import to_text
+
+NOT_EXPORTED: Final = ("kept", "source")
+
+
+class OwnerItems:
+    """The items of an owner: tasks, counts, questions and values; the addresses of callbacks to its tasks; and the
+    approvals that it has requested, with their links."""
+
+    def __init__(self, store: DynamoDBTaskStore, owner: str) -> None:
+        self._store = store
+        self._owner = owner
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The filter of a scan for these items. It also matches approvals, links and addresses of other owners, because
+        their keys do not contain the owner."""
+        own = (f"{OWNER_PREFIX}{to_text(self._owner)}#", f"{VALUE_PREFIX}{owner_digest(self._owner)}#")
+        values = {
+            f":{place}": {"S": it} for place, it in enumerate((*own, APPROVAL_PREFIX, LINK_PREFIX, CALLBACK_PREFIX))
+        }
+        matches = " OR ".join(f"begins_with(pk,{place})" for place in values)
+        return {"FilterExpression": matches, "ExpressionAttributeValues": values}
+
+    def has(self, item: Item) -> bool:
+        """Whether an item that the scan has found is the owner's."""
+        if item["pk"]["S"].startswith(OWNER_PREFIX):
+            return owner_of(item) == self._owner
+        if item["pk"]["S"].startswith(CALLBACK_PREFIX):
+            return item["owner"]["S"] == to_text(self._owner)
+        if item["pk"]["S"].startswith(LINK_PREFIX):
+            record = self._store.approvals.get(item["approval_id"]["S"])
+            return record is not None and record.owner == self._owner
+        record = _approval(item)
+        return record is None or record.owner == self._owner
+
+    def exported(self, item: Item) -> dict[str, Json] | None:
+        """What an item stores. `None` for a count, and for a value: it is exported with its task."""
+        if (approval := _approval(item)) is not None:
+            return {"kind": "approval", **approval.to_json()}
+        if item["pk"]["S"].startswith(LINK_PREFIX):
+            return {"kind": "link", "approvalId": item["approval_id"]["S"]}
+        if item["pk"]["S"].startswith(CALLBACK_PREFIX):
+            return {"kind": "callback", "task": item["task"]["S"], "step": item["step"]["S"]}
+        if item["sk"]["S"] == QUESTION_KEY:
+            return {"kind": "question", "answer": decode(item["answer"]) if "answer" in item else None}
+        return self._task(item) if item["sk"]["S"].startswith(TASK_PREFIX) else None
+
+    def _task(self, item: Item) -> dict[str, Json]:
+        task = self._store.record(self._owner, item)
+        members = {name: value for name, value in structs.asdict(task).items() if name not in NOT_EXPORTED}
+        if task.job is not None:
+            members["job"] = structs.replace(task.job, asked=dict(task.job.asked), answers=dict(task.job.answers))
+        made: dict[str, Json] = to_builtins({"kind": "task", **members, "variables": _values(task.variables)})
+        return made | _values(task.kept)
+
+    def delete(self, item: Item) -> str | None:
+        """Delete an item, or remove the arguments of an approval. Returns what was done; `None` for nothing."""
+        if (approval := _approval(item)) is not None:
+            return "approvals without arguments" if self._store.approvals.redact(approval) else None
+        if self._store.objects is None and any(it.days for it in expiring(item, sys.maxsize).values()):
+            raise SettingsError("values of this owner are in a bucket: set BATON_OVERFLOW_BUCKET as in the deployment")
+        self._store.table.delete({"pk": item["pk"], "sk": item["sk"]})
+        return f"{item['sk']['S'].partition('#')[0].lower()}s deleted"
+
+    def delete_objects(self) -> int:
+        """Delete the values in the bucket. Returns how many objects there were."""
+        if not isinstance(self._store.objects, S3ObjectStore):
+            return 0
+        folders = (f"{days}d/{owner_digest(self._owner)}/" for days in RETENTION_DAYS)
+        return sum(map(self._store.objects.delete_all, folders))
+
+
+def _approval(item: Item) -> ApprovalRecord | None:
+    return to_approval(item) if item["pk"]["S"].startswith(APPROVAL_PREFIX) else None
+
+
+def _values(stored: Mapping[str, Json]) -> dict[str, Json]:
+    """The values; for a lost one, the reason."""
+    made: dict[str, Json] = {}
+    for name in stored:
+        try:
+            made[name] = stored[name]
+        except StoreUnavailable:
+            raise
+        except StoreError as lost:
+            made[name] = {"error": str(lost)}
+    return made

@@ -1,0 +1,126 @@
+"""`baton check --live`: which stored tasks would continue under the code (docs/commands.md, Check stored tasks)."""
+
+import os
+import re
+import sys
+
+import pytest
+from msgspec.structs import replace
+
+from mcp_baton.cli.app import main
+from mcp_baton.tasks.record import JobSpec, NewTask
+from tests.e2e.operators.conftest import Baton, BatonJson, Shop
+
+CHANGED = ('arguments={"order_id": ORDER_ID}),', 'arguments={"order_id": ORDER_ID, "currency": ORDER_ID}),')
+REMOVED = (
+    ('Step("fetch", tool=fetch_order, arguments={"order_id": ORDER_ID}),', ""),
+    ('step_output("fetch", "total")', "constant(3.0)"),
+    ("import Argument", "import constant, Argument"),
+)
+GUIDED = ("tool=refund, ", 'tool=refund, guidance="Look twice", ')
+REQUIRED = ('[Argument("order_id", required=True)]', '[Argument("order_id"), Argument("why", required=True)]')
+SECRET = ('Argument("order_id", required=True)', 'Argument("order_id", required=True, secret=True)')
+
+
+def fill(shop: Shop, tasks: int) -> None:
+    """Tasks of a workflow that is gone, of 100 KB each. A page of a scan has 1 MB."""
+    for place in range(tasks):
+        values = {f"v{number}": os.urandom(1_900).hex() for number in range(50)}
+        shop.store.create(NewTask(f"owner {place}", values, workflow="gone"))
+
+
+def test_a_task_whose_completed_step_has_changed_is_named(shop: Shop, baton: Baton) -> None:
+    task = shop.paused()
+    ended = shop.paused()
+    shop.client().task("cancel", ended)
+    yesterday = replace(shop.store.table, clock_ms=lambda: shop.store.now_ms() - 86_400_000)
+    replace(shop.store, table=yesterday).create(NewTask("kim", {}, workflow="expired"))
+
+    code, out, _ = baton("check", shop.version(GUIDED), "--live")
+    assert (code, out.splitlines()[-1]) == (0, "1 task: 1 continue, 0 would be refused")
+
+    code, out, _ = baton("check", shop.version(CHANGED), "--live")
+    why = "step 'fetch' is completed and its definition changed"
+    assert code == 1
+    assert f"1 task: 0 continue, 1 would be refused: refund_order {task}: {why}\n" in out
+
+
+def test_tasks_with_the_same_reason_share_a_line(shop: Shop, baton: Baton) -> None:
+    for _ in range(3):
+        shop.paused()
+    made = shop.store.create(NewTask("ann", {}, work=JobSpec("report", request_id="1")))
+
+    gone = ('@server.tool(task="optional")', '@server.tool(name="other")')
+    code, out, _ = baton("check", shop.version(CHANGED, gone), "--live")
+    assert code == 1
+    assert "4 tasks: 0 continue, 4 would be refused:\n" in out
+    assert re.search(r"^  refund_order \w{37} and 2 more: step 'fetch' is completed and", out, re.MULTILINE)
+    assert f"\n  report {made.task_id}: the tool 'report' is gone\n" in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (REMOVED, "step 'fetch' is completed and it was removed"),
+        ([('name="refund_order"', 'name="refund_it"')], "its workflow is gone"),
+        ([REQUIRED], "the argument 'why' is required"),
+        ([SECRET], None),
+    ],
+)
+def test_a_task_that_a_resume_would_refuse_is_refused(
+    shop: Shop, baton_json: BatonJson, changes: list[tuple[str, str]], why: str | None
+) -> None:
+    """A client gives its secrets again, so these do not count."""
+    task = shop.paused(owner="ann")
+    code, printed = baton_json("check", shop.version(*changes), "--live")
+    refused = (
+        []
+        if why is None
+        else [{"task": task, "owner": "ann", "what": "refund_order", "outcome": "would be refused", "why": why}]
+    )
+    assert code == len(refused)
+    assert printed["live"]["problems"] == refused
+    assert (printed["live"]["tasks"], printed["live"]["whole"]) == (1, True)
+
+
+def test_an_interrupted_check_continues_where_it_stopped(shop: Shop, baton: Baton, baton_json: BatonJson) -> None:
+    fill(shop, 12)
+    shop.requests.most["Scan"] = 1
+    code, out, err = baton("check", shop.version(), "--live")
+    assert code == 4
+    before = int(re.findall(r"(\d+) tasks so far: 0 continue", out)[0])
+    shop.requests.most.clear()
+    rest = baton_json("check", shop.version(), "--live", *re.findall(r"--after \S+", err)[0].split())[1]["live"]
+    assert 0 < before < 12
+    assert rest["tasks"] == 12 - before
+
+
+def test_the_scan_keeps_to_the_rate(shop: Shop, baton: Baton) -> None:
+    fill(shop, 12)
+    baton("check", shop.version(), "--live", "--read-units", 2)
+    first, second, *_ = shop.requests.times["Scan"]
+    assert second - first >= 0.25
+
+
+def test_a_terminal_shows_the_progress(shop: Shop, baton: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(shop, 2)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    code, out, err = baton("check", shop.version(), "--live")
+    assert "2 tasks so far: 0 continue, 2 would be refused" in err
+    assert "2/2" in err
+    assert (code, "so far" in out) == (1, False)
+
+
+def test_wrong_usage_names_the_option_and_the_remedy(
+    shop: Shop, baton: Baton, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(shop.version()), "--live"]) == 2
+    assert "--live needs --table" in capsys.readouterr().err
+    assert main(["check", str(shop.version()), "--table", "tasks"]) == 2
+    assert "add --live" in capsys.readouterr().err
+    assert main(["check", str(shop.version()), "--live", "--table", "other", "--dynamodb", shop.url]) == 2
+    assert "there is no table 'other'" in capsys.readouterr().err
+    code, _, err = baton("check", shop.version(), "--live", "--after", "xyz")
+    assert (code, "--after is not the position" in err) == (2, True)

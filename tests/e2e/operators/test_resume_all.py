@@ -1,0 +1,126 @@
+"""`baton resume --all`: many stored tasks are resumed by one command (docs/commands.md, Resume many tasks)."""
+
+import re
+
+import pytest
+
+from mcp_baton.cli.app import main
+from mcp_baton.tasks.record import PAUSE_REASON, NewTask
+from tests.e2e.operators.conftest import Baton, BatonJson, Shop
+from tests.e2e.operators.test_check_live import CHANGED
+
+SELECTED = ("--all", "--workflow", "refund_order", "--pause", "toolError", "--rate", 1000)
+
+
+def status(shop: Shop, task: str, owner: str = "kim") -> str:
+    found: str = shop.client(owner=owner).task("get", task).result["status"]
+    return found
+
+
+def test_the_selected_tasks_are_resumed_and_the_others_are_listed(shop: Shop, baton: Baton) -> None:
+    tasks = {order: shop.paused(order, owner) for order, owner in (("A", "kim"), ("B", "ann"), ("C", "kim"))}
+    shop.close("A", "B")
+
+    code, out, _ = baton("resume", shop.version(), *SELECTED)
+
+    assert code == 3
+    assert out.startswith("3 tasks: 2 completed, 1 paused, 0 refused, 0 not stored, 0 skipped: ")
+    assert f"refund_order {tasks['C']}: step 'refund': toolError: " in out
+    assert "the bank is closed" in out
+    assert [status(shop, tasks["A"]), status(shop, tasks["B"], "ann")] == ["completed", "completed"]
+
+    shop.close("C")
+    code, out, _ = baton("resume", shop.version(), *SELECTED)
+    assert (code, out) == (0, "1 task: 1 completed, 0 paused, 0 refused, 0 not stored, 0 skipped\n")
+    assert (status(shop, tasks["C"]), sorted(shop.tried)) == ("completed", ["A", "A", "B", "B", "C", "C", "C"])
+
+
+@pytest.mark.parametrize(
+    ("selection", "count"),
+    [
+        (("--step", "refund"), 2),
+        (("--step", "fetch"), 0),
+        (("--owner", "ann"), 1),
+        (("--pause", "interrupted"), 0),
+    ],
+)
+def test_a_selection_has_a_step_and_an_owner(
+    shop: Shop, baton_json: BatonJson, selection: tuple[str, ...], count: int
+) -> None:
+    shop.paused(owner="kim")
+    shop.paused(owner="ann")
+    shop.store.create(NewTask("kim", {PAUSE_REASON: {"type": "toolError", "failedStep": "refund"}}, workflow="other"))
+    code, printed = baton_json("resume", shop.version(), *SELECTED, *selection)
+    assert (code, printed["tasks"]) == (3 if count else 0, count)
+    assert len(shop.tried) == 2 + count
+
+
+def test_a_dry_run_tells_the_verdicts_and_runs_nothing(shop: Shop, baton: Baton) -> None:
+    task = shop.paused()
+    code, out, _ = baton("resume", shop.version(), *SELECTED, "--dry-run")
+    assert (code, out) == (0, "1 task: 1 continue, 0 would be refused\n")
+    code, out, _ = baton("resume", shop.version(CHANGED), *SELECTED, "--dry-run")
+    assert code == 1
+    assert out.startswith(f"1 task: 0 continue, 1 would be refused: refund_order {task}: step 'fetch' is completed and")
+    assert shop.tried == ["A-17"]
+
+
+def test_a_task_that_does_not_fit_the_code_is_not_changed(shop: Shop, baton_json: BatonJson) -> None:
+    task = shop.paused()
+    before = shop.client().task("get", task).result
+    code, printed = baton_json("resume", shop.version(CHANGED), *SELECTED)
+    assert (code, printed["outcomes"]["refused"]) == (1, 1)
+    assert printed["problems"][0]["why"] == "step 'fetch' is completed and its definition changed"
+    assert shop.client().task("get", task).result == before
+
+
+def test_a_tool_that_requires_scopes_runs_and_an_approval_is_requested(shop: Shop, baton: Baton) -> None:
+    task = shop.paused()
+    told = 'server.on_approval(lambda it: CLOSED.with_name("told").write_text(it.record["task"]))'
+    approved = (
+        ("import Argument", "import Approval, Argument"),
+        ("@server.tool\ndef refund", '@server.tool(requires=["refund"], approval=Approval("refunds"))\ndef refund'),
+        ("lambda_handler", f"{told}\nlambda_handler"),
+    )
+    code, out, _ = baton("resume", shop.version(*approved), *SELECTED)
+    assert (code, "approvalRequired" in out) == (3, True)
+    assert (shop.folder / "told").read_text() == task
+
+
+def test_an_interrupted_command_tries_each_task_once(shop: Shop, baton: Baton) -> None:
+    """A resume has two `UpdateItem`s. After two tasks, DynamoDB refuses."""
+    for order in range(5):
+        shop.paused(f"A-{order}")
+    shop.requests.most["UpdateItem"] = len(shop.requests.times.get("UpdateItem", ())) + 4
+    code, out, err = baton("resume", shop.version(), *SELECTED)
+    assert (code, out.partition(":")[0]) == (4, "2 tasks so far")
+
+    shop.requests.most.clear()
+    code, out, _ = baton("resume", shop.version(), *SELECTED, *re.findall(r"--after \S+", err)[0].split())
+    assert (code, out.partition(":")[0]) == (3, "3 tasks")
+    assert sorted(shop.tried) == sorted([f"A-{order}" for order in range(5)] * 2)
+
+
+def test_the_resumes_keep_to_the_rate(shop: Shop, baton: Baton) -> None:
+    for order in "AB":
+        shop.paused(order)
+    baton("resume", shop.version(), *SELECTED, "--rate", 2)
+    first, _, second, _ = shop.requests.times["UpdateItem"]
+    assert second - first >= 0.45
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--all", "--workflow", "refund_order", "--table", "shop"), "name all three"),
+        (("--all", "--workflow", "x", "--pause", "toolError", "--table", "shop"), "it has refund_order"),
+        (("--all", "--workflow", "x", "--pause", "toolErr", "--table", "shop"), "use one of unresolvableParams"),
+        (("--workflow", "refund_order"), "add --all"),
+        ((), "the task is missing"),
+    ],
+)
+def test_wrong_usage_names_the_option_and_the_remedy(
+    shop: Shop, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    assert main(["resume", str(shop.version()), *words]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,176 @@
+"""Steps that sleep until a time (docs/waiting.md, Times)."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from mcp_baton import BatonError, Server, Settings, Step, Workflow, sleep_until, step
+from mcp_baton.testing import Client, connect
+
+MINUTE = timedelta(minutes=1)
+
+
+def alarm(until: Any, *, ttl: timedelta | None = None) -> Server:
+    """A server whose workflow sleeps until a time that a tool has looked up."""
+    server = Server("alarm")
+
+    @server.tool
+    def look_up() -> dict[str, Any]:
+        """Look up the time."""
+        return {"at": until() if callable(until) else until}
+
+    @server.tool
+    def ring() -> str:
+        """Ring."""
+        return "rang"
+
+    options: Any = {} if ttl is None else {"ttl": ttl}
+
+    @server.workflow(**options)
+    def morning() -> None:
+        """Wait for the morning."""
+        found = step(look_up)()
+        sleep_until("night", found["at"])
+        step(ring)()
+
+    return server
+
+
+def iso(of: Client, after: timedelta, offset: timedelta = timedelta()) -> str:
+    """A time after now on the client's clock, as it is written at this offset from UTC."""
+    now = datetime.fromtimestamp(of.clock.now_ms() / 1000, UTC) + after
+    zone = (now + offset).replace(tzinfo=None).isoformat(timespec="seconds")
+    sign, minutes = "-" if offset < timedelta() else "+", abs(offset) // MINUTE
+    return f"{zone}{sign}{minutes // 60:02}:{minutes % 60:02}"
+
+
+@pytest.mark.parametrize("offset", [timedelta(), timedelta(hours=1), timedelta(hours=-9, minutes=-30)])
+def test_a_time_with_an_offset_names_the_moment(offset: timedelta) -> None:
+    times: list[str] = []
+    with connect(alarm(lambda: times[0])) as client:
+        times.append(iso(client, 30 * MINUTE, offset))
+        run = client.call_workflow("morning")
+        assert (run.pause.type, run.pause.fields["for"], run.pause.step) == ("waiting", "time", "night")
+        assert datetime.fromisoformat(run.pause.until) == datetime.fromisoformat(times[0])
+        client.clock.advance(29 * MINUTE)
+        assert client.resume(str(run.task_id)).paused
+        client.clock.advance(MINUTE)
+        assert client.resume(str(run.task_id)).completed
+
+
+def test_a_time_that_comes_twice_is_named_by_its_offset() -> None:
+    """When summer time ends, 02:30 in Berlin comes twice, an hour apart."""
+    ends = []
+    for offset in ("+02:00", "+01:00"):
+        server = alarm(f"2027-10-31T02:30:00{offset}", ttl=timedelta(days=399))
+        with connect(server, settings=Settings(max_ttl_ms=400 * 86_400_000)) as client:
+            ends.append(datetime.fromisoformat(client.call_workflow("morning").pause.until))
+    assert ends[1] - ends[0] == timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("2026-11-28T09:00:00", "the time has no offset from UTC"),
+        ("tomorrow", "the value is no time in ISO 8601"),
+        (1_795_000_000, "the value is no time in ISO 8601"),
+        (None, "the value is no time in ISO 8601"),
+    ],
+)
+def test_a_value_that_names_no_moment_fails_the_step(value: object, says: str) -> None:
+    with connect(alarm(value)) as client:
+        run = client.call_workflow("morning")
+        assert (run.pause.type, run.pause.step) == ("toolError", "night")
+        assert says in run.pause.error
+        assert "2026-11-28T09:00:00+01:00" in run.pause.error
+
+
+def test_a_time_in_the_past_does_not_wait() -> None:
+    with connect(alarm("2020-01-01T00:00:00Z")) as client:
+        assert client.call_workflow("morning").completed
+
+
+def test_a_task_is_extended_until_a_time_that_only_the_run_knows() -> None:
+    times: list[str] = []
+    with connect(alarm(lambda: times[0])) as client:
+        times.append(iso(client, timedelta(hours=20)))
+        run = client.call_workflow("morning")
+        client.clock.advance(timedelta(hours=20, seconds=1))
+        assert client.resume(str(run.task_id)).completed
+
+
+def test_a_time_after_the_longest_life_of_the_task_fails_the_step() -> None:
+    times: list[str] = []
+    with connect(alarm(lambda: times[0])) as client:
+        times.append(iso(client, timedelta(days=3)))
+        run = client.call_workflow("morning")
+        assert run.pause.type == "toolError"
+        assert "give it a longer ttl" in run.pause.error
+    with connect(alarm(lambda: times[0], ttl=timedelta(days=4)), settings=Settings(max_ttl_ms=400_000_000)) as client:
+        run = client.call_workflow("morning")
+        client.clock.advance(timedelta(days=3, seconds=1))
+        assert client.resume(str(run.task_id)).completed
+
+
+def sleeping(hours: float) -> Server:
+    server = Server("sleepy")
+    steps = [Step("nap", sleep=timedelta(hours=hours))]
+    server.add_workflow(Workflow(name="rest", description="rest", steps=steps))
+    return server
+
+
+@pytest.mark.parametrize("deployed", [1.0, 9.0])
+def test_the_end_of_a_wait_stays_when_the_definition_changes(deployed: float) -> None:
+    with connect(sleeping(5)) as client:
+        run = client.call_workflow("rest")
+        client.clock.advance(timedelta(hours=4, minutes=59))
+        new = client.deployed(sleeping(deployed))
+        assert new.resume(str(run.task_id)).paused
+        client.clock.advance(MINUTE)
+        assert new.resume(str(run.task_id)).completed
+
+
+def test_a_wait_can_be_skipped_by_its_condition() -> None:
+    server = Server("maybe")
+
+    @server.workflow
+    def rest(tired: bool) -> None:
+        """Rest."""
+        sleep_until("nap", timedelta(hours=1), when=tired == True)  # noqa: E712
+
+    with connect(server) as client:
+        assert client.call_workflow("rest", {"tired": "false"}).steps == {"nap": "skipped"}
+        assert client.call_workflow("rest", {"tired": "true"}).steps == {"nap": "pending"}
+
+
+def test_parallel_steps_run_beside_a_wait() -> None:
+    server, rang = Server("both"), list[int]()
+
+    @server.tool
+    def ring() -> None:
+        """Ring."""
+        rang.append(1)
+
+    steps = [Step("nap", sleep=timedelta(hours=1)), Step(ring)]
+    server.add_workflow(Workflow(name="rest", description="rest", steps=steps, parallel=2))
+    with connect(server) as client:
+        run = client.call_workflow("rest")
+        assert (run.steps, rang) == ({"nap": "pending", "ring": "completed"}, [1])
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Step("nap", sleep=timedelta()), "give a time of more than 0 s"),
+        (lambda: Step("nap", sleep="2026-11-28T09:00:00"), "has no offset from UTC"),
+        (lambda: Step("nap", sleep=5), "not a text"),
+        (lambda: Step("nap", sleep=timedelta(hours=1), guidance="", resources=["a://b"]), "make two steps"),
+    ],
+)
+def test_a_wait_that_cannot_work_is_refused_when_the_handler_is_built(make: Callable[[], Step], says: str) -> None:
+    server = Server("wrong")
+    server.add_workflow(Workflow(name="rest", description="rest", steps=[make()]))
+    with pytest.raises(BatonError, match=says), connect(server):
+        pass

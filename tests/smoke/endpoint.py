@@ -1,0 +1,174 @@
+"""Checks of an endpoint, over HTTP."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any, Final
+
+import httpx
+from msgspec.structs import replace
+
+from mcp_baton.cli.remote.client import Remote, Take
+from mcp_baton.cli.remote.http import LOOPBACK, HttpTransport, signer
+from mcp_baton.cli.remote.printing import Progress
+from mcp_baton.cli.remote.profiles import Access
+from mcp_baton.cli.remote.questions import Terminal
+from tests.smoke.report import Finding, failed, held, not_checked
+
+TIMEOUT_S: Final = 30.0
+WHILE_S: Final = 0.5
+LIST: Final = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+REFUSED: Final = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
+WRONGLY_SIGNED: Final = (
+    "AWS4-HMAC-SHA256 Credential=WRONG/20260101/us-east-1/execute-api/aws4_request, SignedHeaders=host, Signature=00"
+)
+
+
+class Declining(Terminal):
+    """Declines the questions of the server, and counts them."""
+
+    def __init__(self) -> None:
+        super().__init__(interactive=False)
+        self.questions = 0
+
+    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        self.questions += 1
+        return super().answer(question)
+
+
+class Endpoint:
+    """A deployed server, and the tasks that these checks have started there.
+
+    Args:
+        access: Its URL, and the caller's credentials.
+        workflow: A workflow that does no harm, and pauses.
+        arguments: Its arguments.
+    """
+
+    def __init__(self, access: Access, workflow: str, arguments: Mapping[str, str]) -> None:
+        self.access = access
+        self.is_here = httpx.URL(access.url).host in LOOPBACK
+        self.started: list[str] = []
+        self._workflow = workflow
+        self._arguments = arguments
+        self._transport = HttpTransport(access)
+        self._terminal = Declining()
+        self._remote = Remote(self._transport.send, self._terminal, Progress(shown=False), lambda _seconds: None)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def answers(self) -> Iterator[Finding]:
+        """The endpoint is an MCP server, and accepts the caller."""
+        found = self._remote.request("server/discover")
+        yield held(f"{self.access.url} speaks MCP {', '.join(found['supportedVersions'])}")
+
+    def refuses_others(self) -> Iterator[Finding]:
+        """Callers without credentials, and with wrong ones, are rejected."""
+        own = self.access
+        if not (own.api_key or own.token or own.auth):
+            yield not_checked("you gave no credentials (KEY, TOKEN or --aws), so there are none that could be missing")
+            return
+        none = replace(own, api_key=None, token=None, auth=None)
+        callers = {"without credentials": none}
+        if own.api_key:
+            callers["with a wrong key"] = replace(none, api_key="wrong")
+        if own.token:
+            callers["with a wrong token"] = replace(none, token="wrong")
+            callers["with a token whose signature is wrong"] = replace(none, token=_altered(own.token))
+        if own.auth:
+            callers["with a wrong signature"] = replace(none, headers={**none.headers, "Authorization": WRONGLY_SIGNED})
+        for name, access in callers.items():
+            with http_client(access) as client:
+                status = client.post(own.url, json=LIST).status_code
+            if status in REFUSED:
+                yield held(f"a caller {name} gets {status}")
+            elif self.is_here:
+                yield not_checked(
+                    f"a caller {name} gets {status}: the server is on this machine and accepts every caller"
+                )
+            else:
+                yield failed(f"a caller {name} gets {status}")
+
+    def stores_tasks(self) -> Iterator[Finding]:
+        """A run is stored, and another request reads it."""
+        ran = self._remote.run(self._workflow, self._arguments)
+        if ran.task is None:
+            yield failed(f"{self._workflow!r} has run without a task: it is no workflow, or there is no table")
+            return
+        self.started.append(ran.task.task_id)
+        if ran.persisted is not True:
+            yield failed(f"the run was not stored: {ran.persisted}")
+            return
+        read = self._remote.task(ran.task.task_id)
+        yield held(f"{self._workflow} is {read.status} with {len(read.steps)} steps, read by another request")
+        if self._terminal.questions:
+            yield held("a question carried the request's state, which the server signed and accepted again")
+        else:
+            yield not_checked(f"{self._workflow} asks no question, so no state was signed")
+
+    def streams(self) -> Iterator[Finding]:
+        """The client reads the beginning of an answer before its end exists.
+
+        It listens to a task, and cancels the task when the first message has arrived. If the answer has a message about
+        that, or goes on for a while, it was still being made.
+        """
+        if not self.started or self._remote.task(self.started[-1]).ended:
+            yield not_checked(f"{self._workflow} left no paused task to listen to: name another workflow")
+            return
+        changes, times = list[str](), list[float]()
+
+        def heard(message: dict[str, Any]) -> None:
+            if not times:
+                self._remote.end_task(self.started[-1])
+            if message.get("method") == "notifications/tasks":
+                changes.append(message["params"]["status"])
+            times.append(time.monotonic())
+
+        self._listen(self.started[-1], heard)
+        if "cancelled" in changes or times[-1] - times[0] > WHILE_S:
+            yield held("the first message was read while the answer was still being made")
+        elif self.is_here:
+            yield not_checked("the answer came whole: emulators of AWS on this machine do not stream")
+        else:
+            yield failed("the answer came whole: a proxy holds it back, or the function does not stream")
+
+    def _listen(self, task_id: str, heard: Callable[[dict[str, Any]], None]) -> None:
+        transport = HttpTransport(self.access)
+
+        def send(message: Mapping[str, Any], headers: Mapping[str, str], take: Take) -> None:
+            def took(received: dict[str, Any]) -> bool:
+                heard(received)
+                return take(received)
+
+            transport.send(message, headers, took)
+
+        with closing(transport):
+            remote = Remote(send, self._terminal, Progress(shown=False), lambda _seconds: None)
+            remote.request("subscriptions/listen", {"notifications": {"taskIds": [task_id]}})
+
+    def end_tasks(self) -> Iterator[Finding]:
+        """Cancel the tasks that these checks have started, unless they have ended."""
+        for task_id in self.started:
+            if not self._remote.task(task_id).ended:
+                self._remote.end_task(task_id)
+            state = self._remote.task(task_id)
+            yield (held if state.ended else failed)(f"the task {task_id} of these checks is {state.status}")
+
+
+def http_client(access: Access) -> httpx.Client:
+    """A client that shows the status of each answer."""
+    headers = {**access.headers, "Accept": "application/json, text/event-stream"}
+    if access.api_key:
+        headers["x-api-key"] = access.api_key
+    if access.token:
+        headers["Authorization"] = f"Bearer {access.token}"
+    return httpx.Client(auth=signer(access) if access.auth else None, headers=headers, timeout=TIMEOUT_S)
+
+
+def _altered(token: str) -> str:
+    """The token with another signature of the same length."""
+    head, dot, signature = token.rpartition(".")
+    middle = len(signature) // 2
+    other = "A" if signature[middle : middle + 1] != "A" else "B"
+    return f"{head}{dot}{signature[:middle]}{other}{signature[middle + 1 :]}"

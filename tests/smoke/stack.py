@@ -1,0 +1,164 @@
+"""Checks of a deployed stack, with AWS credentials."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import boto3
+import httpx
+
+from mcp_baton.aws import dynamodb_store
+from mcp_baton.cli.remote.profiles import Access
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.dynamodb.items import LISTED_AT, LISTED_IN, LISTS, key_of
+from mcp_baton.tasks.record import JobSpec, NewTask
+from tests.smoke.endpoint import LIST, http_client
+from tests.smoke.report import Finding, failed, held, not_checked
+
+OWNER: Final = "baton-smoke"
+TOOL: Final = "baton_smoke_no_such_tool"
+"""No server has it, so the worker ends the task without running anything."""
+
+LATE_MS: Final = 300_000
+"""The task of the probe is as old as one whose event was lost. So the next sweep takes it."""
+
+SWEPT_WITHIN_S: Final = 240.0
+INDEXED_WITHIN_S: Final = 20.0
+POLL_S: Final = 2.0
+MOST_REQUESTS: Final = 600
+"""The most requests of the check of throttles."""
+
+
+class Stack:
+    """A stack that was deployed from the template. Raises `LookupError` for other stacks.
+
+    Args:
+        name: Its name.
+        access: Its endpoint, and a caller's credentials.
+    """
+
+    def __init__(self, name: str, access: Access) -> None:
+        cloudformation = _client("cloudformation")
+        [described] = cloudformation.describe_stacks(StackName=name)["Stacks"]
+        resources = cloudformation.describe_stack_resources(StackName=name)["StackResources"]
+        self.name = name
+        self.parameters = {each["ParameterKey"]: each["ParameterValue"] for each in described["Parameters"]}
+        self.outputs = {each["OutputKey"]: each["OutputValue"] for each in described["Outputs"]}
+        self.resources = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in resources}
+        self.access = access
+        self.table = self.outputs["TaskTableName"]
+        self._dynamodb = _client("dynamodb")
+        self.is_aws = "amazonaws.com" in self._dynamodb.meta.endpoint_url
+        self._probe: dict[str, Any] | None = None
+        self._store = dynamodb_store(
+            self.table, Settings(), lambda: self._dynamodb, now_ms=lambda: time.time_ns() // 1_000_000 - LATE_MS
+        )
+
+    def uses_dynamodb(self) -> Iterator[Finding]:
+        """The function signs its requests for the region's real endpoint."""
+        function = _client("lambda").get_function_configuration(
+            FunctionName=self.outputs["FunctionName"], Qualifier="live"
+        )
+        endpoint = function["Environment"]["Variables"].get("AWS_ENDPOINT_URL_DYNAMODB", "")
+        if endpoint:
+            yield failed(f"the function uses {endpoint}")
+        elif self.is_aws:
+            yield held("the function uses the endpoint of its region")
+        else:
+            yield not_checked(f"{self._dynamodb.meta.endpoint_url} is not DynamoDB's endpoint")
+
+    def encrypts(self) -> Iterator[Finding]:
+        """With a key of the account, the table is encrypted with it."""
+        key = self.parameters["KmsKeyArn"]
+        if not key:
+            yield not_checked("KmsKeyArn is not set")
+            return
+        found = self._dynamodb.describe_table(TableName=self.table)["Table"].get("SSEDescription") or {}
+        if (found.get("Status"), found.get("KMSMasterKeyArn")) == ("ENABLED", key):
+            yield held(f"the table is encrypted with {key}")
+        else:
+            yield failed(f"the table is encrypted with {found or 'a key of AWS'}, and not with {key}")
+
+    def throttles(self) -> Iterator[Finding]:
+        """More requests at once than the limits allow get 429."""
+        limits = {"ThrottleBurst": int(self.parameters["ThrottleBurst"])}
+        if self.parameters["Auth"] == "API_KEY":
+            limits["KeyBurstLimit"] = int(self.parameters["KeyBurstLimit"])
+        name, limit = min(limits.items(), key=lambda each: each[1])
+        sent = 4 * limit
+        if not self.is_aws:
+            yield not_checked("emulators of AWS do not throttle")
+            return
+        if sent > MOST_REQUESTS:
+            yield not_checked(f"{name}={limit} takes more than {MOST_REQUESTS} requests to reach")
+            return
+        with http_client(self.access) as client, ThreadPoolExecutor(64) as threads:
+            statuses = list(threads.map(lambda _: client.post(self.access.url, json=LIST).status_code, range(sent)))
+        rejected = statuses.count(httpx.codes.TOO_MANY_REQUESTS)
+        if rejected:
+            yield held(f"{rejected} of {sent} requests at once get 429 ({name}={limit})")
+        else:
+            yield failed(f"none of {sent} requests at once gets 429 ({name}={limit})")
+
+    def lists(self) -> Iterator[Finding]:
+        """The index gets the task of the probe, which looks as if its event was lost."""
+        work = JobSpec(TOOL, request_id=self.name, revision="2025-11-25")
+        task_id = self._store.create(NewTask(OWNER, {}, work=work)).task_id
+        self._probe = dict(key_of(OWNER, task_id))
+        item = self._item()
+        request = {
+            "TableName": self.table,
+            "IndexName": LISTS,
+            "KeyConditionExpression": f"{LISTED_IN}=:list AND {LISTED_AT}=:at",
+            "ExpressionAttributeValues": {":list": item[LISTED_IN], ":at": item[LISTED_AT]},
+        }
+        found = _until(
+            INDEXED_WITHIN_S, lambda: self._probe in [_key(it) for it in self._dynamodb.query(**request)["Items"]]
+        )
+        yield held(f"the index {LISTS!r} has a new task") if found else failed(f"the index {LISTS!r} lacks a new task")
+
+    def sweeps(self) -> Iterator[Finding]:
+        """The schedule is on, and the worker ends the task of the probe, about which only a sweep can know."""
+        if self.parameters["Sweep"] != "on":
+            yield not_checked("Sweep is off")
+            return
+        schedule = _client("scheduler").get_schedule(Name=self.resources["McpFunctionSweep"])
+        if schedule["State"] != "ENABLED" or not schedule["Target"]["Arn"].endswith(":live"):
+            yield failed(f"the schedule is {schedule['State']}, for {schedule['Target']['Arn']}")
+        elif self._probe is None:
+            yield not_checked("there is no task that a sweep could find")
+        elif _until(SWEPT_WITHIN_S, lambda: self._item()["status"]["S"] == "failed"):
+            yield held("the schedule found a task whose event was lost, and the worker ended it")
+        else:
+            yield failed(f"in {SWEPT_WITHIN_S:.0f} s the schedule did not find a task whose event was lost")
+
+    def clean_up(self) -> Iterator[Finding]:
+        """Delete the task of the probe."""
+        if self._probe is not None:
+            self._dynamodb.delete_item(TableName=self.table, Key=self._probe)
+            yield held("the task of the index and of the sweeps was deleted")
+
+    def _item(self) -> dict[str, Any]:
+        item: dict[str, Any] = self._dynamodb.get_item(TableName=self.table, Key=self._probe, ConsistentRead=True)[
+            "Item"
+        ]
+        return item
+
+
+def _key(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: item[name] for name in ("pk", "sk")}
+
+
+def _until(within_s: float, reached: Callable[[], bool]) -> bool:
+    """Wait until something is so. Return whether it came in time."""
+    stop = time.monotonic() + within_s
+    while not (done := reached()) and time.monotonic() < stop:
+        time.sleep(POLL_S)
+    return done
+
+
+def _client(service: str) -> Any:
+    # Typed for services by their names. The stubs of most are not installed.
+    make: Any = boto3.client
+    return make(service)

@@ -1,0 +1,161 @@
+"""`make smoke` without AWS: of `baton serve`, and of a gateway before it that is right or wrong in one thing."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.serving import served
+
+ROOT = Path(__file__).parents[2]
+BATON = ROOT / ".venv" / "bin" / "baton"
+WITHIN_S = 120
+KEY, TOKEN = "the-key", "head.payload.signature"
+ELSEWHERE = "127.0.0.2"
+"""An address of this machine that looks like another machine's."""
+
+type Accepts = Callable[[Mapping[str, str]], bool]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The library of functions/mcp, whose streams are short, so that a gateway that holds them back does so briefly."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("BATON_LISTEN_MS", "3000")
+        command: list[str | Path] = [BATON, "serve", ROOT / "functions" / "mcp" / "app.py", "--port", "0"]
+        with served(command, tmp_path_factory.mktemp("smoke") / "log") as url:
+            yield url
+
+
+def smoke(*arguments: str) -> tuple[int, dict[str, list[str]], str]:
+    """Run the checks. Return the exit code, the outcomes and texts by check, and what was printed."""
+    command = ["make", "--no-print-directory", "smoke", *arguments]
+    # Without what the `make` of these tests hands down, such as its ARGS.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "ARGS"))}
+    done = subprocess.run(
+        command, cwd=ROOT, env=inherited, capture_output=True, text=True, check=False, timeout=WITHIN_S
+    )
+    found: dict[str, list[str]] = {}
+    for outcome, name, text in re.findall(r"^(held|failed|not checked) +(\w+): (.*)$", done.stdout, re.MULTILINE):
+        found.setdefault(name, []).append(f"{outcome}: {text}")
+    return done.returncode, found, done.stdout + done.stderr
+
+
+def outcomes(found: Mapping[str, list[str]], name: str) -> list[str]:
+    return [text.partition(":")[0] for text in found[name]]
+
+
+def unfinished(url: str) -> str:
+    done = subprocess.run([BATON, "tasks", url], capture_output=True, text=True, check=True, timeout=WITHIN_S)
+    return "\n".join(line for line in done.stdout.splitlines()[1:] if "cancelled" not in line)
+
+
+def test_a_server_on_this_machine_streams_and_stores_and_the_rest_is_not_checked(url: str) -> None:
+    code, found, printed = smoke(f"URL={url}")
+
+    assert code == 0, printed
+    assert {name: outcomes(found, name) for name in found} == {
+        "endpoint": ["held"],
+        "authorizer": ["not checked"],
+        "tasks": ["held", "held"],
+        "streaming": ["held"],
+        **{name: ["not checked"] for name in ("DynamoDB", "encryption", "throttles", "index", "sweeps")},
+        "end": ["held"],
+    }
+    assert all(" no stack" in found[name][0] for name in ("DynamoDB", "sweeps"))
+    assert printed.rstrip().endswith("5 held, 6 not checked, 0 failed")
+    assert unfinished(url) == ""
+
+
+def test_what_cannot_be_reached_or_run_fails(url: str) -> None:
+    code, found, _ = smoke("URL=http://127.0.0.1:1/mcp")
+    assert code != 0
+    assert list(found) == ["endpoint"]
+
+    code, found, _ = smoke(f"URL={url}", "ARGS=--workflow no_such_workflow")
+    assert code != 0
+    assert outcomes(found, "tasks") == ["failed"]
+    assert outcomes(found, "streaming") == ["not checked"]
+
+
+@contextmanager
+def gateway(url: str, accepts: Accepts, *, streams: bool = True) -> Iterator[str]:
+    """A gateway to a server: whom it accepts, and whether it passes on each part of an answer as it comes."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            if not accepts(headers):
+                self.send_error(403)
+                return
+            left_out = ("host", "content-length", "connection")
+            passed = {name: value for name, value in headers.items() if name not in left_out}
+            with httpx.stream("POST", url, content=body, headers=passed, timeout=WITHIN_S) as answer:
+                parts = answer.iter_bytes() if streams else iter([answer.read()])
+                self.send_response(answer.status_code)
+                self.send_header("Content-Type", answer.headers["content-type"])
+                self.end_headers()
+                for part in parts:
+                    self.wfile.write(part)
+                    self.wfile.flush()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer((ELSEWHERE, 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://{ELSEWHERE}:{server.server_port}/mcp"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+elsewhere = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the addresses 127.0.0.0/8")
+
+
+@elsewhere
+@pytest.mark.parametrize(
+    ("option", "accepts", "streams", "wrong"),
+    [
+        (f"KEY={KEY}", lambda sent: sent.get("x-api-key") == KEY, True, {}),
+        (f"KEY={KEY}", lambda _: True, True, {"authorizer": ["failed", "failed"]}),
+        (f"KEY={KEY}", lambda sent: "x-api-key" in sent, True, {"authorizer": ["held", "failed"]}),
+        (f"KEY={KEY}", lambda sent: sent.get("x-api-key") == KEY, False, {"streaming": ["failed"]}),
+        (
+            f"KEY={KEY}",
+            lambda sent: sent.get("x-api-key") == KEY and sent.get("mcp-method") != "subscriptions/listen",
+            True,
+            {"streaming": ["failed"]},
+        ),
+        (
+            f"TOKEN={TOKEN}",
+            lambda sent: sent.get("authorization", "").startswith("Bearer head.payload."),
+            True,
+            {"authorizer": ["held", "held", "failed"]},
+        ),
+    ],
+)
+def test_a_gateway_fails_where_it_is_wrong(
+    url: str, option: str, accepts: Accepts, streams: bool, wrong: Mapping[str, list[str]]
+) -> None:
+    with gateway(url, accepts, streams=streams) as behind:
+        code, found, printed = smoke(f"URL={behind}", option)
+
+    right = {"authorizer": ["held", "held"], "tasks": ["held", "held"], "streaming": ["held"], "end": ["held"]}
+    assert {name: outcomes(found, name) for name in right} == {**right, **wrong}, printed
+    assert (code == 0) is (not wrong)
+    assert unfinished(url) == ""
+    assert KEY not in printed
+    assert TOKEN not in printed

@@ -1,0 +1,136 @@
+"""The checks of a stack that the twin of AWS cannot show, as if its account were AWS's."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock, Thread
+from typing import Any
+
+import boto3
+import pytest
+
+from mcp_baton.cli.remote.profiles import Access
+from tests.smoke.report import Finding
+from tests.smoke.stack import Stack
+
+KEY = "arn:aws:kms:eu-central-1:000000000000:key/11111111-2222-3333-4444-555555555555"
+OTHER = KEY.replace("1111", "9999")
+NAMES = ("Auth", "KmsKeyArn", "KeyBurstLimit", "Sweep", "ThrottleBurst")
+TEMPLATE: dict[str, Any] = {
+    "Parameters": {name: {"Type": "String"} for name in NAMES},
+    "Resources": {
+        "TaskTable": {
+            "Type": "AWS::DynamoDB::Table",
+            "Properties": {
+                "BillingMode": "PAY_PER_REQUEST",
+                "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+                "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+            },
+        }
+    },
+    "Outputs": {"TaskTableName": {"Value": {"Ref": "TaskTable"}}},
+}
+
+type Deploy = Callable[..., Stack]
+"""`deploy(url, **parameters)`: a stack whose endpoint is this."""
+
+
+@pytest.fixture
+def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Deploy:
+    for name, value in {
+        "AWS_ENDPOINT_URL": ministack_url,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    def create(url: str = "https://shop.example.com/mcp", **parameters: str) -> Stack:
+        name = f"smoke-{abs(hash(request.node.name))}"
+        values = {"Auth": "API_KEY", "KmsKeyArn": "", "KeyBurstLimit": "5", "Sweep": "off", "ThrottleBurst": "100"}
+        chosen = [{"ParameterKey": key, "ParameterValue": value} for key, value in {**values, **parameters}.items()]
+        # Typed for services by their names; the stubs of this one are not installed.
+        make: Any = boto3.client
+        with closing(make("cloudformation")) as client:
+            client.create_stack(StackName=name, TemplateBody=json.dumps(TEMPLATE), Parameters=chosen)
+            client.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 0.1})
+        stack = Stack(name, Access(url))
+        stack.is_aws = True
+        return stack
+
+    return create
+
+
+@contextmanager
+def limited(most: int) -> Iterator[str]:
+    """An endpoint that answers so many requests, and rejects the others as API Gateway does."""
+    lock, left = Lock(), [most]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            with lock:
+                left[0] -= 1
+                status = 200 if left[0] >= 0 else 429
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 256
+
+    server = Server(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/mcp"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("most", "parameters", "expected"),
+    [
+        (5, {}, "held: 15 of 20 requests at once get 429 (KeyBurstLimit=5)"),
+        (1000, {}, "failed: none of 20 requests at once gets 429 (KeyBurstLimit=5)"),
+        (7, {"ThrottleBurst": "3"}, "held: 5 of 12 requests at once get 429 (ThrottleBurst=3)"),
+        (1000, {"KeyBurstLimit": "151", "ThrottleBurst": "151"}, "not checked: "),
+        # Without keys, the limit of a key is none.
+        (30, {"Auth": "IAM", "KeyBurstLimit": "1", "ThrottleBurst": "30"}, "held: 90 of 120 requests at once get 429"),
+    ],
+)
+def test_throttles_hold_if_a_burst_above_the_lowest_limit_is_rejected(
+    deploy: Deploy, most: int, parameters: dict[str, str], expected: str
+) -> None:
+    with limited(most) as url:
+        [finding] = deploy(url, **parameters).throttles()
+
+    assert text(finding).startswith(expected)
+
+
+@pytest.mark.parametrize(("key", "outcome"), [("", "not checked"), (KEY, "held"), (OTHER, "failed")])
+def test_encryption_holds_if_the_table_has_the_key_of_the_parameter(deploy: Deploy, key: str, outcome: str) -> None:
+    stack = deploy(KmsKeyArn=key)
+    # The template's specification is lost in the twin.
+    make: Any = boto3.client
+    with closing(make("dynamodb")) as client:
+        specification = {"Enabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}
+        client.update_table(TableName=stack.table, SSESpecification=specification)
+
+    [finding] = stack.encrypts()
+
+    assert finding.outcome == outcome, text(finding)
+
+
+def test_a_schedule_that_is_off_by_choice_is_not_checked(deploy: Deploy) -> None:
+    assert [finding.outcome for finding in deploy().sweeps()] == ["not checked"]
+
+
+def text(finding: Finding) -> str:
+    return f"{finding.outcome}: {finding.text}"

@@ -1,0 +1,183 @@
+"""`baton publish`: its documents are what their schemas demand, and say what the server and its stack say."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import boto3
+import jsonschema_rs
+import pytest
+
+from mcp_baton.cli.app import main
+from mcp_baton.protocol.envelope import REVISIONS
+from tests.wire.published import ServerCard, ServerJson
+
+URL = "https://shop.example.com/mcp"
+SERVER = "from mcp_baton import Server\n\nserver = Server({options})\n"
+TITLED = 'title="A shop"'
+ICON = '{"src": "https://example.com/icon.png", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}'
+UNLISTED = '{"src": "data:image/png;base64,AA=="}, {"src": "https://example.com/icon.gif", "mimeType": "image/gif"}'
+FULL = f'version="1.2.0", {TITLED}, website_url="https://example.com", icons=[{ICON}, {UNLISTED}]'
+
+type Publish = Callable[..., tuple[int, str, str]]
+"""`publish(options, *arguments)`: the exit code and what is printed for a server that has these options."""
+
+
+@pytest.fixture
+def publish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Publish]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = tmp_path / "server_to_publish.py"
+
+    def run(server: str, *arguments: str) -> tuple[int, str, str]:
+        sys.modules.pop(file.stem, None)
+        file.write_text(SERVER.format(options=f'"my shop", {server}'))
+        code = main(["publish", str(file), *arguments])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    yield run
+    sys.modules.pop(file.stem, None)
+
+
+def documents(printed: tuple[int, str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Both documents, valid."""
+    code, out, err = printed
+    assert code == 0, err
+    made = json.loads(out)
+    assert list(made) == ["server.json", "server-card.json"]
+    ServerJson.model_validate_json(json.dumps(made["server.json"]))
+    ServerCard.model_validate_json(json.dumps(made["server-card.json"]))
+    if folder := os.environ.get("PUBLISHED_SCHEMAS"):
+        for name, schema in (("server.json", "server.schema.json"), ("server-card.json", "server-card.schema.json")):
+            against = json.loads(Path(folder, schema).read_text())
+            if "$ref" not in against:
+                against["$ref"] = "#/$defs/ServerCard"
+            jsonschema_rs.validator_for(against, validate_formats=True).validate(made[name])
+    return made["server.json"], made["server-card.json"]
+
+
+def test_both_documents_say_what_the_server_says_and_where_it_is(publish: Publish) -> None:
+    words = ("--url", URL, "--description", "Orders and refunds.", "--header", "x-api-key", "--dry-run")
+
+    listed, card = documents(publish(FULL, *words))
+
+    assert listed["remotes"] == [
+        {
+            "type": "streamable-http",
+            "url": URL,
+            "headers": [{"name": "x-api-key", "isRequired": True, "isSecret": True}],
+        }
+    ]
+    assert card["remotes"] == [{**listed["remotes"][0], "supportedProtocolVersions": list(REVISIONS)}]
+    identity = {
+        "name": "com.example.shop/my-shop",
+        "title": "A shop",
+        "description": "Orders and refunds.",
+        "version": "1.2.0",
+        "websiteUrl": "https://example.com",
+        # The registry takes no data: URLs and no GIFs.
+        "icons": [json.loads(ICON)],
+    }
+    for document in (listed, card):
+        assert {name: document[name] for name in document if name not in ("$schema", "remotes")} == identity
+
+
+def test_a_title_describes_a_server_that_has_nothing_else_to_say(publish: Publish) -> None:
+    name = ("--name", "io.github.kim/shop")
+    at_aws = "https://a1b2c3.execute-api.eu-central-1.amazonaws.com/v1/mcp"
+
+    listed, _ = documents(publish(TITLED, "--url", at_aws, *name, "--dry-run"))
+
+    assert (listed["name"], listed["description"], listed["remotes"]) == (
+        "io.github.kim/shop",
+        "A shop",
+        [{"type": "streamable-http", "url": at_aws}],
+    )
+    assert "websiteUrl" not in listed
+
+
+@pytest.mark.parametrize(
+    ("server", "arguments", "said"),
+    [
+        (TITLED, ["--url", URL], "publishing is not supported yet"),
+        (TITLED, ["--url", URL], "mcp-publisher publish"),
+        (TITLED, ["--dry-run"], "either --url or --stack"),
+        (TITLED, ["--url", URL, "--stack", "shop", "--dry-run"], "either --url or --stack"),
+        (TITLED, ["--url", "http://shop.example.com/mcp", "--dry-run"], "only https:// URLs"),
+        (TITLED, ["--url", "https://a1.execute-api.eu-central-1.amazonaws.com/v1/mcp", "--dry-run"], "--name"),
+        (TITLED, ["--url", "https://203.0.113.7/mcp", "--dry-run"], "--name"),
+        (TITLED, ["--url", URL, "--name", "shop", "--dry-run"], "not a name in a registry"),
+        ("version='1'", ["--url", URL, "--dry-run"], "--description"),
+        (TITLED, ["--url", URL, "--description", "x" * 101, "--dry-run"], "101 characters"),
+        (f"title='{'x' * 101}'", ["--url", URL, "--description", "x", "--dry-run"], "the title has 101 characters"),
+        (TITLED, ["--url", URL, "--header", "x-api-key: secret", "--dry-run"], "not the name of a header"),
+    ],
+)
+def test_what_cannot_be_published_is_refused_with_a_remedy(
+    publish: Publish, server: str, arguments: list[str], said: str
+) -> None:
+    code, out, err = publish(server, *arguments)
+
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+TEMPLATE = {
+    "Parameters": {"Auth": {"Type": "String"}, "PublicUrl": {"Type": "String"}},
+    "Resources": {"Queue": {"Type": "AWS::SQS::Queue"}},
+    "Outputs": {"Url": {"Value": "https://a1b2c3.execute-api.eu-central-1.amazonaws.com/v1/mcp"}},
+}
+
+
+@pytest.fixture
+def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """`deploy(auth, public_url)`: the name of a stack with these parameters, in the account of the command."""
+    for name, value in {
+        "AWS_ENDPOINT_URL_CLOUDFORMATION": ministack_url,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    def create(auth: str, public_url: str = "") -> str:
+        name = f"published-{auth.replace('_', '-').lower()}"
+        values = {"Auth": auth, "PublicUrl": public_url}
+        parameters = [{"ParameterKey": key, "ParameterValue": value} for key, value in values.items()]
+        # Typed for services by their names; the stubs of this one are not installed.
+        make: Any = boto3.client
+        with closing(make("cloudformation")) as client:
+            client.create_stack(StackName=name, TemplateBody=json.dumps(TEMPLATE), Parameters=parameters)
+            client.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 0.1})
+        return name
+
+    return create
+
+
+def test_a_stack_says_its_url_and_whether_callers_send_a_key(publish: Publish, deploy: Callable[..., str]) -> None:
+    words = ("--name", "io.github.kim/shop", "--dry-run")
+
+    with_key, _ = documents(publish(TITLED, "--stack", deploy("API_KEY"), *words))
+    with_token, _ = documents(publish(TITLED, "--stack", deploy("JWT", "https://shop.example.com"), *words))
+
+    assert with_key["remotes"] == [
+        {
+            "type": "streamable-http",
+            "url": TEMPLATE["Outputs"]["Url"]["Value"],
+            "headers": [{"name": "x-api-key", "isRequired": True, "isSecret": True}],
+        }
+    ]
+    assert with_token["remotes"] == [{"type": "streamable-http", "url": URL}]
+
+
+def test_a_stack_that_clients_of_a_registry_cannot_call_is_refused(
+    publish: Publish, deploy: Callable[..., str]
+) -> None:
+    for stack, said in ((deploy("IAM"), "signed with AWS credentials"), ("no-such-stack", "cannot be read")):
+        code, out, err = publish(TITLED, "--stack", stack, "--dry-run")
+        assert (code, out) == (2, "")
+        assert said in err
