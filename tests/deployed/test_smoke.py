@@ -14,7 +14,7 @@ WITHIN_S = 600
 PAUSES = ("--workflow", "refund_order", "order_id=A-17", "amount=300")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # some of these tests run last, after those of other modules
 def smoked(stack: Stack) -> Stack:
     """A stack whose streams are short, because the twin sends them at their end."""
     return stack.copy("smoked", ListenMs="1000")
