@@ -330,3 +330,39 @@ def test_a_client_cannot_shorten_the_life_of_a_task_that_waits() -> None:
         meta: Any = run["_meta"]
         task = client.task(meta["task_id"])
         assert task.shown["ttl"] == 3 * 3_600_000
+
+
+def test_a_callback_for_a_skipped_step_is_refused() -> None:
+    server = Server("maybe")
+
+    @server.tool
+    def request(ctx: Context) -> bool:
+        """Give the address away, and decide that no answer is needed."""
+        ctx.callback_url("paid")
+        return False
+
+    @server.tool
+    def fails() -> None:
+        """Fail."""
+        raise ToolError("so it is")
+
+    @server.workflow
+    def pay() -> None:
+        """Pay."""
+        needed = step(request)()
+        wait("paid", int, within=HOURS, when=needed == True)  # noqa: E712
+        step(fails)()
+
+    with connect(server) as client:
+        task = str(client.call_workflow("pay").task_id)
+        assert client.task(task).steps["paid"] == "skipped"
+        with pytest.raises(BatonError, match="HTTP 410"):
+            client.send_callback(task, "paid", 1)
+
+
+def test_a_wait_that_has_timed_out_suggests_no_repetition(client: Client) -> None:
+    task = started(client)
+    client.clock.advance(2 * HOURS + timedelta(seconds=1))
+    run = client.resume(task)
+    assert run.next == []
+    assert "release" not in run.text.partition("timed out")[2]

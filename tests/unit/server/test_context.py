@@ -46,6 +46,21 @@ def test_a_tool_knows_its_request() -> None:
     assert context.task["a"] == 1
 
 
+def test_the_address_of_a_callback_is_hidden_in_messages() -> None:
+    desk = Desk(level="debug")
+    desk.call.callback_url = lambda step: f"https://api.example.com/callbacks/token-of-{step}"
+
+    url = desk.context.callback_url("signed")
+    desk.context.report_progress(1, message=f"sent {url}")
+    desk.context.log({"sent": [url]})
+
+    shown = "https://api.example.com/callbacks/<secret callback of signed>"
+    assert [params.get("message", params.get("data")) for _, params in desk.said] == [
+        f"sent {shown}",
+        {"sent": [shown]},
+    ]
+
+
 def test_progress_is_reported_under_the_clients_token() -> None:
     desk = Desk(token=7)
 

@@ -1,0 +1,30 @@
+"""The addresses of callbacks in the table (docs/storage.md, Callbacks)."""
+
+import pytest
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.tasks.callbacks import Pointer
+from tests.store.conftest import Clock
+from tests.store.given import Store
+
+
+def test_an_address_leads_to_its_step_until_it_expires(store: Store, owner: str, clock: Clock) -> None:
+    digest, until_ms = f"of-{owner}", clock.ms + 60_000
+    pointers = {
+        digest: Pointer(f"{owner} é\ud800", "task-1", "signed"),
+        f"{digest}-job": Pointer(owner, "task-2", "signed", "job-1"),
+    }
+    for key, pointer in pointers.items():
+        store.callbacks.add(key, pointer, until_ms)
+        assert store.callbacks.find(key) == pointer
+    assert store.callbacks.find(f"{digest}-other") is None
+    clock.ms = until_ms + 1_000
+    assert [store.callbacks.find(key) for key in pointers] == [None, None]
+
+
+def test_a_token_leads_to_one_step(store: Store, owner: str, clock: Clock) -> None:
+    pointer = Pointer(owner, "task-1", "signed")
+    store.callbacks.add(f"of-{owner}", pointer, clock.ms + 60_000)
+    with pytest.raises(StoreError, match="the callback's token is taken"):
+        store.callbacks.add(f"of-{owner}", Pointer("mallory", "task-1", "signed"), clock.ms + 60_000)
+    assert store.callbacks.find(f"of-{owner}") == pointer
