@@ -291,6 +291,7 @@ class ScriptedHost:
         return [FetchedResource(uri, "text/plain", text=self.resources[uri])]
 
     announces = True
+    suspends = False
 
     def announce(self, started: int, total: int, step: str, _task_id: str | None) -> None:
         self.log.append(f"announce {started}/{total} {step}")

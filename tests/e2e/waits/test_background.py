@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Server, Step, Workflow
+from mcp_baton import Context, Retry, Server, Step, Workflow, step
 from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.items import WAKES
 from tests.e2e.background_support import Background, Killed, MakeBackground
+from tests.e2e.support import Script
 from tests.e2e.waits.test_callbacks import GREEN, Shop
 from tests.fakes import FunctionContext
 
@@ -169,3 +170,80 @@ def test_a_woken_task_is_listed_once(jobs: Background, shop: Shop) -> None:
     jobs.work()
     scan = jobs.table.client.scan(TableName=jobs.table.name)["Items"]
     assert [item for item in scan if "listed_in" in item] == []
+
+
+def flaky(script: Script, retry: Retry) -> Server:
+    """A background workflow whose tool fails for a while, with a step before and a step after it."""
+    server = Server("flaky")
+
+    @server.tool
+    def prepare() -> None:
+        """Prepare."""
+
+    @server.tool
+    def fetch(ctx: Context) -> str:
+        """Fetch from a service that is often away."""
+        return script.play("fetch", f"attempt {ctx.attempt}")
+
+    @server.tool
+    def finish(got: str) -> str:
+        """Use what was fetched."""
+        return got
+
+    @server.workflow(background=True)
+    def collect() -> None:
+        """Collect."""
+        step(prepare)()
+        got = step(fetch, retry=retry)()
+        step(finish)(got=got)
+
+    return server
+
+
+PATIENT = Retry(attempts=4, first_s=3_600, factor=2, max_s=86_400, jitter=False)
+
+
+def test_an_attempt_after_a_long_wait_holds_no_worker(background: MakeBackground, script: Script) -> None:
+    jobs = background(flaky(script, PATIENT))
+    script.errors["fetch"] = "away"
+    task = jobs.begin("collect")
+    assert (jobs.work(), script.take()) == ("waits", ["fetch"])
+    jobs.time.s += 3_590
+    assert jobs.sweep() == NOTHING
+    jobs.time.s += 11
+    assert jobs.sweep() == {"looked": 1, "woken": 1}
+    assert (jobs.work(), script.take()) == ("waits", ["fetch"])
+    script.errors.clear()
+    jobs.time.s += 7_201
+    jobs.sweep()
+    assert (jobs.work(), script.take()) == ("completed", ["fetch"])
+    assert "attempt 3" in str(jobs.client().task("get", task).result)
+
+
+def test_the_attempts_of_a_long_retry_end(background: MakeBackground, script: Script) -> None:
+    jobs = background(flaky(script, Retry(attempts=2, first_s=3_600, max_s=3_600, jitter=False)))
+    script.errors["fetch"] = "away"
+    task = jobs.begin("collect")
+    jobs.work()
+    jobs.time.s += 3_601
+    jobs.sweep()
+    assert (jobs.work(), script.take()) == ("completed", ["fetch", "fetch"])
+    assert "toolError" in str(jobs.client().task("get", task).result["result"])
+
+
+def test_a_worker_that_comes_too_early_makes_no_attempt(background: MakeBackground, script: Script) -> None:
+    jobs = background(flaky(script, PATIENT))
+    script.errors["fetch"] = "away"
+    task = jobs.begin("collect")
+    jobs.work()
+    due = jobs.table.item(task)["due"]["N"]
+    jobs.time.s += 100
+    jobs.table.client.update_item(
+        TableName=jobs.table.name,
+        Key={name: jobs.table.item(task)[name] for name in ("pk", "sk")},
+        UpdateExpression="SET due=:now",
+        ExpressionAttributeValues={":now": {"N": "0"}},
+    )
+    jobs.status(task)  # the poll finds a task that seems to be due
+    assert (jobs.work(), script.take()) == ("waits", ["fetch"])
+    assert jobs.table.item(task)["due"]["N"] == due

@@ -19,6 +19,8 @@ ITEMS_PREFIX = "_workflow.items."
 APPROVAL_PREFIX = "_workflow.approval."
 WAIT_PREFIX = "_workflow.wait."
 """Of a step that waits: when its wait ends at the latest, epoch milliseconds."""
+TRIED_PREFIX = "_workflow.tried."
+"""Of a step whose next attempt waits: how often its tool was called."""
 SALT = "_workflow.salt"
 """The variable with random characters, with which digests of secrets are made."""
 

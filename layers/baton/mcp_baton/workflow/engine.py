@@ -17,7 +17,16 @@ from msgspec import Struct, structs
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreBusy, StoreError, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import ITEMS_PREFIX, RESULT_PREFIX, WAIT_PREFIX, Claim, StepStatus, TaskRecord, timestamp
+from mcp_baton.tasks.record import (
+    ITEMS_PREFIX,
+    RESULT_PREFIX,
+    TRIED_PREFIX,
+    WAIT_PREFIX,
+    Claim,
+    StepStatus,
+    TaskRecord,
+    timestamp,
+)
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
@@ -254,6 +263,9 @@ class Engine:
         if runs is not True:
             run.stop_at(step, runs, Blocked(step, (), frozenset()))
             return None
+        if step.retry is not None and (until_ms := self._next_attempt_ms(run, step)):
+            run.stop_at(step, Waiting(step.name, "time", timestamp(until_ms), ""))
+            return None
         began = None if step.is_wait else self._check_start(step, self._host, run.lease)
         if not isinstance(began, Began | None):
             run.stop_at(step, began)
@@ -272,7 +284,7 @@ class Engine:
 
     def _wait(self, run: Run, call: Call) -> None:
         """Settle a step that waits, or stop at it. When the wait ends is stored with the run's own write."""
-        step, now_ms = call.step, self._store.now_ms() if self._store else time.time_ns() // 1_000_000
+        step, now_ms = call.step, self._now_ms()
         until_ms = run.known.decide_wait(step, now_ms)
         if isinstance(until_ms, int) and until_ms > now_ms:
             until_ms = self._outlived(run, until_ms, now_ms)
@@ -289,6 +301,11 @@ class Engine:
             run.settle(StepTrace(step, None, (), Skipped()))
         else:
             self._end(run, self._failed(run, call, Failed(step.callback.timed_out), ""))
+
+    def _next_attempt_ms(self, run: Run, step: Step) -> int | None:
+        """When the next attempt of a step begins, if it must not begin now, epoch milliseconds."""
+        until_ms = run.known.waits().get(step.name)
+        return until_ms if until_ms and until_ms > self._now_ms() else None
 
     def _outlived(self, run: Run, until_ms: int, now_ms: int) -> int | str:
         """The end of a wait, if the task lives longer, perhaps after it was extended; otherwise why the step fails."""
@@ -384,14 +401,15 @@ class Engine:
             return CallEnded(call, trace)
         prepared, rng = decision.call, self._rng
         variables = call.variables or (run.variables if lease else None)
-        first = Attempt(1, self._key(run, call, prepared), _place(run, call))
+        first = Attempt(1 + _tries(run, step), self._key(run, call, prepared), _place(run, call))
         tried = attempt(step, host, prepared, first, variables, lease, rng)
         stop = _stop_before(step, tried)
         if stop is not None:
             return CallEnded(call, stop=stop, blocked=Blocked(step, fetched.contents, fetched.read))
         if isinstance(tried.outcome, Failed):
             arguments, over = prepared.arguments, tried.over
-            return self._failed(run, call, tried.outcome, prepared.name, arguments, fetched, tried.attempts, over)
+            ended = self._failed(run, call, tried.outcome, prepared.name, arguments, fetched, tried.attempts, over)
+            return structs.replace(ended, retry_s=tried.wait_s if host.suspends else None)
         kept, timing = _kept(run, step, prepared.arguments), self._timing(call)
         outcome, attempts = tried.outcome, tried.attempts
         trace = StepTrace(step, prepared.arguments, fetched.contents, outcome, attempts, kept, timing)
@@ -401,6 +419,9 @@ class Engine:
             after = fetch_all(later, step, known.after(step, outcome.value), host)
             trace = structs.replace(trace, after=after, timing=self._timing(call))
         return CallEnded(call, trace)
+
+    def _now_ms(self) -> int:
+        return self._store.now_ms() if self._store else time.time_ns() // 1_000_000
 
     def _failed(
         self,
@@ -435,12 +456,30 @@ class Engine:
             run.end_item(ended)
             self._end_list(run, step)
             return
+        if ended.failed is not None and step.retry is not None and self._attempts_later(run, ended):
+            return
         if ended.trace is not None:
             run.settle(ended.trace)
         if ended.stop is not None:
             run.stop_at(step, ended.stop, ended.blocked)
         elif step.checkpoint:
             self._checkpoint(run, step)
+
+    def _attempts_later(self, run: Run, ended: CallEnded) -> bool:
+        """Stop at a step whose next attempt a worker makes later, if its task lives so long. Otherwise the step fails,
+        and a resume has all attempts again."""
+        step, now_ms, attempts = ended.call.step, self._now_ms(), ended.trace.attempts if ended.trace else 0
+        until_ms: int | str = ""
+        if ended.retry_s is not None and run.lease is not None:
+            until_ms = self._outlived(run, now_ms + round(ended.retry_s * 1000), now_ms)
+        if isinstance(until_ms, str):
+            if _tries(run, step):
+                run.variables.note(f"{TRIED_PREFIX}{step.name}", 0)
+            return False
+        run.variables.note(f"{WAIT_PREFIX}{step.name}", until_ms)
+        run.variables.note(f"{TRIED_PREFIX}{step.name}", attempts)
+        run.stop_at(step, Waiting(step.name, "time", timestamp(until_ms), ""))
+        return True
 
     def _end_list(self, run: Run, step: Step) -> None:
         """Settle a step whose calls have all ended. A list with a checkpoint is also written from time to time."""
@@ -589,6 +628,12 @@ def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObj
     return stored_call(arguments, hidden_in(arguments, step.arguments, run.workflow.secrets))
 
 
+def _tries(run: Run, step: Step) -> int:
+    """How often a step's tool was called before the wait that has ended now."""
+    tries = run.variables.get(f"{TRIED_PREFIX}{step.name}") if step.retry else None
+    return tries if isinstance(tries, int) else 0
+
+
 # Attempts
 
 
@@ -597,11 +642,13 @@ class Tried(Struct, frozen=True):
 
     Attributes:
         over: Why the run cannot write to its task any more, so that there was no further attempt.
+        wait_s: The wait before the next attempt, if it is too long for this invocation.
     """
 
     outcome: Outcome
     attempts: int
     over: Over | None = None
+    wait_s: float | None = None
 
 
 def attempt(
@@ -622,11 +669,11 @@ def attempt(
     if _did_not_begin(outcome):
         # The claim is renewed just before a call. The renewal may show that the task is over or has another run.
         return Tried(outcome, 0, lease.over if lease else None)
-    tried = Tried(outcome, 1)
+    tried = Tried(outcome, first.number)
     while isinstance(tried.outcome, Failed) and _may_pass(step, tried.outcome, tried.attempts):
         wait_s = step.retry.wait_s(tried.attempts, rng) if step.retry else 0.0
         if not host.may_start(wait_s):
-            break
+            return structs.replace(tried, wait_s=wait_s)
         host.wait(wait_s)
         over = lease.check() if lease else None
         if over or not host.may_start() or (lease and not lease.is_safe()):

@@ -220,6 +220,10 @@ class Host(Protocol):
     announces: bool
     """Whether the client is notified of steps (`announce`)."""
 
+    @property
+    def suspends(self) -> bool:
+        """Whether the run continues by itself after a wait that is too long for this invocation."""
+
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Notify the client that the step with this number begins. The first notification has the task's id."""
 

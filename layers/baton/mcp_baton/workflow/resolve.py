@@ -265,7 +265,7 @@ class Known(Struct, frozen=True):
 
     def waits(self) -> dict[str, int]:
         """When the waits that have begun end at the latest, epoch milliseconds, by step."""
-        names = (step.name for step in self.open_steps if step.is_wait)
+        names = (step.name for step in self.open_steps if step.is_wait or step.retry is not None)
         stored = {name: self.variables.get(f"{WAIT_PREFIX}{name}") for name in names}
         return {name: until for name, until in stored.items() if isinstance(until, int)}
 

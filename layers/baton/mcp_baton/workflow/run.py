@@ -151,6 +151,7 @@ class CallEnded(Struct, frozen=True):
         trace: The settled step; `None` if its tool was not called.
         stop: Why the step is not settled, or why the run has to end.
         failed: The failure, if there was one.
+        retry_s: The wait before the next attempt, if a worker can make it in a later invocation.
     """
 
     call: Call
@@ -158,6 +159,7 @@ class CallEnded(Struct, frozen=True):
     stop: Stop | None = None
     blocked: Blocked | None = None
     failed: Failed | None = None
+    retry_s: float | None = None
 
 
 class ListRun(Struct):

@@ -28,7 +28,7 @@ def suspended(
     if store is None or record is None:
         return "stopped: the approval that it waits for is gone"
     message = f"{WAITS} of {record.audience} until {timestamp(record.until_ms)}"
-    ends_ms = list((waits or {}).values())
+    ends_ms = [until_ms for until_ms in (waits or {}).values() if until_ms > now_ms]
     # A sweep also finds a decision whose wake-up was lost.
     due_ms = min([now_ms + LONGEST_DISPATCH_MS, *ends_ms])
     ttl_ms = max([record.until_ms, *ends_ms]) - now_ms + GRACE_MS
@@ -45,12 +45,13 @@ def suspended(
 def suspended_until(execution: JobExecution, lease: Lease, run: EndedRun, write: Write) -> str:
     """Let the job of a workflow wait for callbacks and times: no worker runs until a callback arrives or the first wait
     ends. Returns the outcome, for the log."""
-    store, waits, task = execution.store, run.known.waits(), lease.task
-    if store is None or run.task is None or not waits:
+    store, waits, task, now_ms = execution.store, run.known.waits(), lease.task, execution.now_ms()
+    if store is None or run.task is None:
         return "stopped: there is no task store"
+    ends_ms = [until_ms for until_ms in waits.values() if until_ms > now_ms] or [now_ms]
     message = run.pause.short_form() if run.pause else "waits"
-    ttl_ms = max(waits.values()) - execution.now_ms() + GRACE_MS
-    jobs, due_ms = store.jobs, min(waits.values())
+    ttl_ms = max(ends_ms) - now_ms + GRACE_MS
+    jobs, due_ms = store.jobs, min(ends_ms)
     outcome = write("waits", lambda: jobs.suspend(lease.task, lease.claim(), ttl_ms, message, due_ms))
     # A callback wakes the task. One that came before the claim was released found a worker, so look again.
     statuses = statuses_of(store.get(task.owner, run.task.task_id))

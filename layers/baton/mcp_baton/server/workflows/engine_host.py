@@ -44,6 +44,10 @@ class ServerHost:
         self._total = 0
         self._shown = 0.0
 
+    @property
+    def suspends(self) -> bool:
+        return False
+
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         return self._execution.server.tools[tool].canonical(arguments)
 
