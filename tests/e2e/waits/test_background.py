@@ -47,7 +47,7 @@ def test_a_callback_wakes_a_workflow_for_which_no_worker_ran(jobs: Background, s
     task = waiting(jobs)
     jobs.time.s += 3_600
     assert (jobs.sweep(), jobs.queue.events) == (NOTHING, [])
-    assert jobs.client().task("get", task).result["statusMessage"].startswith("waits until ")
+    assert jobs.client().task("get", task).result["statusMessage"].startswith("waits for a callback until ")
     assert send(jobs, shop) == 200
     assert (jobs.work(), shop.deployed, jobs.status(task)) == ("completed", [GREEN["url"]], "completed")
     assert (jobs.sweep(), jobs.queue.events) == (NOTHING, [])

@@ -351,7 +351,7 @@ class Waiting(Reason, frozen=True, tag="waiting"):
     """The step waits for a callback or a time. `until` is ISO 8601 in UTC."""
 
     remedy = Remedy.WAIT
-    short = ("waits until {until} ({for})", "waits")
+    short = ("waits until {until}", "waits")
 
     step: str = field(name="blockedStep")
     waits_for: str = field(name="for")
@@ -361,6 +361,9 @@ class Waiting(Reason, frozen=True, tag="waiting"):
     @property
     def until_ms(self) -> int:
         return round(datetime.fromisoformat(self.until).timestamp() * 1000)
+
+    def short_form(self) -> str:
+        return f"waits {'for a callback ' if self.waits_for == 'callback' else ''}until {self.until}"
 
     def what_happened(self) -> str:
         if self.waits_for == "callback":

@@ -26,6 +26,7 @@ from mcp_baton.tasks.record import (
     PROGRESS,
     RESULT_PREFIX,
     SALT,
+    WAITED,
     WAITS,
     StepProgress,
     StepStatus,
@@ -64,8 +65,6 @@ INTERVALS_MS: Final = ((10_000, 1_000), (60_000, 5_000), (math.inf, 15_000))
 
 WAIT_INTERVALS_MS: Final = (15_000, 900_000)
 """The shortest and the longest poll interval of a task that waits: half of the time that is left, milliseconds."""
-
-WAITED: Final = "paused: its wait is over; continue it"
 
 PERSON_MS: Final = 60_000
 """The poll interval of a task that waits for its client's user, milliseconds."""
