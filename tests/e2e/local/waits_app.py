@@ -31,7 +31,7 @@ def deploy(image: str) -> str:
 @server.workflow
 def release(branch: str) -> None:
     """Release a branch."""
-    step(start_build)(branch=branch)
+    step(start_build)(branch=branch)  # type: ignore[call-arg]
     build = wait_for_callback("build", dict[str, str], within=timedelta(hours=2))
     step(deploy)(image=build["image"])
 

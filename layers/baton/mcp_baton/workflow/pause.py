@@ -27,6 +27,10 @@ MAX_FIELD_TEXT: Final = 500
 """Characters of a text in a list of a stored reason."""
 
 
+WAIT_BEGINS: Final = ("waits for a callback until", "waits until")
+"""How the short forms of waits begin, also in the status message of a background task: of a callback and of a time."""
+
+
 class Remedy(StrEnum):
     """What lets a paused workflow continue.
 
@@ -363,7 +367,8 @@ class Waiting(Reason, frozen=True, tag="waiting"):
         return round(datetime.fromisoformat(self.until).timestamp() * 1000)
 
     def short_form(self) -> str:
-        return f"waits {'for a callback ' if self.waits_for == 'callback' else ''}until {self.until}"
+        callback, time = WAIT_BEGINS
+        return f"{callback if self.waits_for == 'callback' else time} {self.until}"
 
     def what_happened(self) -> str:
         if self.waits_for == "callback":

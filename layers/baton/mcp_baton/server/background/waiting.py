@@ -48,7 +48,7 @@ def suspended_until(execution: JobExecution, lease: Lease, run: EndedRun, write:
     store, waits, task = execution.store, run.known.waits(), lease.task
     if store is None or run.task is None or not waits:
         return "stopped: there is no task store"
-    message = run.pause.short_form() if run.pause else "waits"
+    message = f"{run.pause.short_form()} (step {run.pause.step})" if run.pause else "waits"
     ttl_ms = max(waits.values()) - execution.now_ms() + GRACE_MS
     jobs, due_ms = store.jobs, min(waits.values())
     outcome = write("waits", lambda: jobs.suspend(lease.task, lease.claim(), ttl_ms, message, due_ms))
