@@ -1,7 +1,7 @@
 """The sample application, and workflows with every kind of field, values that try to be markup, and secrets."""
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
@@ -11,6 +11,8 @@ import sales
 from mcp_baton import (
     Approval,
     Argument,
+    Callback,
+    Context,
     Step,
     ToolError,
     Workflow,
@@ -226,6 +228,46 @@ def settle(amount: float, to: str) -> None:
     step(pay_out)(amount=amount, to=to)
 
 
+addresses: dict[str, str] = {}
+
+
+@server.tool
+def start_build(branch: str, ctx: Context) -> str:
+    """Start a build."""
+    addresses[branch] = ctx.callback_url("build")
+    return "started"
+
+
+@server.tool
+def build_address(branch: str) -> str:
+    """The address of a build's callback, for the test that sends it."""
+    return addresses[branch]
+
+
+server.add_workflow(
+    Workflow(
+        name="release",
+        description="release a branch",
+        arguments=[Argument("branch", "The branch", required=True)],
+        steps=[
+            Step("start", tool=start_build, arguments={"branch": prompt_arg("branch")}),
+            Step("build", callback=Callback(dict[str, str], within=timedelta(days=2)), after=["start"]),
+            Step("deploy", tool=look_up, arguments={"text": step_output("build", "image")}),
+        ],
+    )
+)
+server.add_workflow(
+    Workflow(
+        name="remind",
+        description="remind somebody",
+        ttl=timedelta(days=30),
+        arguments=[Argument("at", "When", required=True)],
+        steps=[
+            Step("sleep", sleep=prompt_arg("at")),
+            Step("tell", tool=look_up, arguments={"text": constant("now")}, after=["sleep"]),
+        ],
+    )
+)
 server.add_workflow(Workflow(name="write_report", description="write it", steps=[Step("write", tool=long_report)]))
 
 lambda_handler = handler(server)

@@ -4,6 +4,8 @@ Serve it with `baton serve tests/clients/server.py`; the tests beside it do.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
 
 from mcp_baton import (
     Argument,
@@ -16,7 +18,9 @@ from mcp_baton import (
     prompt_arg,
     roots,
     sampling,
+    step,
     step_output,
+    wait_for_callback,
 )
 
 server = Server("clients", version="1.2.3", title="For clients", instructions="Refund orders.", poll_interval_s=0.2)
@@ -100,6 +104,21 @@ def dispatch_goods(ctx: Context) -> str:
     name = ctx.elicit("Who packs?", text("name"), key="packer").content["name"]
     ctx.start_task()
     return f"Packed by {name}"
+
+
+@server.tool
+def start_build(file: str, ctx: Context) -> str:
+    """Start a build, which reads the address of its callback from a file."""
+    Path(file).write_text(ctx.callback_url("build"))
+    return "started"
+
+
+@server.workflow(background=True)
+def release(file: str) -> None:
+    """Release what was built elsewhere."""
+    step(start_build)(file=file)  # type: ignore[call-arg]
+    build = wait_for_callback("build", dict[str, str], within=timedelta(hours=2))
+    step(fetch_order)(order_id=build["order"])
 
 
 @server.resource("terms://refunds", name="terms", mime_type="text/plain")

@@ -1,6 +1,9 @@
 // Tools that run in the background, driven by ext-tasks.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { createTaskSessionFromClient, toolDeclarationFromMcpTool } from "@modelcontextprotocol/ext-tasks/client";
+import { mkdtempSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { rawDispatchTo } from "./raw.mjs";
 
 const info = { name: "typescript", version: "1.0.0" };
@@ -10,6 +13,24 @@ async function called(session, name, args) {
   const execution = await session.callTool(name, args, { task: { preference: "prefer" } });
   const { outcome } = await execution.settle();
   return { kind: execution.kind ?? null, status: outcome.status, result: outcome.result ?? null, error: outcome.error?.message ?? null };
+}
+
+/** A workflow that waits for a callback. It is sent when the task says that it waits. */
+async function released(session) {
+  const file = join(mkdtempSync(join(tmpdir(), "baton-")), "address");
+  const execution = await session.callTool("release", { file }, { task: { preference: "prefer" } });
+  const tasks = [];
+  let sent = null;
+  const onEvent = async ({ task }) => {
+    if (!task) return;
+    tasks.push([task.status, task.statusMessage ?? null]);
+    if (sent || !task.statusMessage?.startsWith("waits for a callback")) return;
+    const headers = { "Content-Type": "application/json" };
+    sent = fetch(readFileSync(file, "utf8"), { method: "POST", headers, body: '{"order": "A-17"}' });
+    sent = (await sent).status;
+  };
+  const { outcome } = await execution.settle({ onEvent });
+  return { kind: execution.kind, task: execution.handle.taskId, tasks, sent, status: outcome.status, result: outcome.result.structuredContent };
 }
 
 /** What is seen at an address in a mode: `legacy` or `auto`. */
@@ -34,6 +55,7 @@ export async function driven(url, mode) {
   seen.lost = await called(session, "lose", {});
   seen.packed = await called(session, "dispatch_goods", {});
   seen.booked = await called(session, "book", {});
+  seen.released = await released(session);
   await session.close();
   await client.close();
   return seen;

@@ -89,7 +89,7 @@ def test_the_inspector_lists_the_published_tools(inspector: Inspector) -> None:
     tools = inspector.result("tools/list")["tools"]
     assert {"fetch_order", "refund", "count", "interview"} <= {tool["name"] for tool in tools}
     prompts = inspector.result("prompts/list")["prompts"]
-    assert [prompt["name"] for prompt in prompts] == ["apology", "refund_order"]
+    assert [prompt["name"] for prompt in prompts] == ["apology", "release", "refund_order"]
     templates = inspector.result("resources/templates/list")["resourceTemplates"]
     assert [template["uriTemplate"] for template in templates] == ["orders://{order_id}"]
     assert inspector.result("resources/read", "--uri", "orders://A-17")["contents"][0]["text"] == "Order A-17"

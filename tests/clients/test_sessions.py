@@ -71,7 +71,7 @@ def test_the_client_knows_the_server_except_fastmcp_in_the_2026_era(session: Ses
 
 def test_the_client_lists_everything_that_is_published(session: Session) -> None:
     assert {"fetch_order", "refund", "count", "interview"} <= set(session.seen["tools"])
-    assert session.seen["prompts"] == ["apology", "refund_order"]
+    assert session.seen["prompts"] == ["apology", "release", "refund_order"]
     assert session.seen["resources"] == ["terms://refunds"]
     assert session.seen["templates"] == ["orders://{order_id}"]
 

@@ -1,6 +1,7 @@
 """Tools that run in the background, driven to their end by the clients that know how: FastMCP's, for the 2026 era, and
 ext-tasks in both eras. The workers run in processes of their own, as under Lambda."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +69,18 @@ def test_a_tool_that_asks_in_its_task_gets_every_answer_once(driven: Driven) -> 
     asked = driven.seen["asked"]
     messages = asked if driven.client == "fastmcp" else [message for _kind, message, _delivery in asked]
     assert messages == ["Who packs?", "Who travels?", "Where to?", "Which room?"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_workflow_that_waits_stays_working_and_says_for_what(seen: Seen, mode: str) -> None:
+    released = seen(f"ext-tasks-{mode}")["released"]
+    tasks, text = released["tasks"], "runs in the background as task"
+    assert (released["kind"], released["sent"]) == ("task", 200)
+    assert {status for status, _ in tasks[:-1]} == {"working"}
+    assert any(re.fullmatch(r"waits for a callback until \S+ \(step build\)", message or "") for _, message in tasks)
+    assert (released["status"], released["result"]["task_status"]) == ("completed", "completed")
+    if mode == "auto":
+        assert tasks[0][1] == f"release {text} {released['task']}. You may do other work meanwhile."
 
 
 def test_questions_are_sent_in_the_form_of_the_era(driven: Driven) -> None:

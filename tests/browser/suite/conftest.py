@@ -92,7 +92,8 @@ def browser(chromium: Path) -> Iterator[Browser]:
 
 
 def _command(*options: str) -> list[str]:
-    variables = (f"PYTHONPATH={ROOT / 'examples/sample'}", f"BATON_APPROVERS={json.dumps(APPROVERS)}")
+    approvers, path = json.dumps(APPROVERS), ROOT / "examples/sample"
+    variables = (f"PYTHONPATH={path}", f"BATON_APPROVERS={approvers}", f"BATON_MAX_TTL_MS={40 * 86_400_000}")
     return ["env", *variables, str(BATON), "serve", str(HERE / "server.py"), "--port", "0", *options]
 
 

@@ -142,6 +142,13 @@ def test_without_calls_the_app_shows_only_the_tools_result(show: Show) -> None:
     assert app.calls == []
 
 
+def test_a_wait_is_shown_after_the_call_that_began_it(show: Show) -> None:
+    app = show(tool="release")
+    assert app.begin("release", {"branch": "in an app"})["structuredContent"]["pause_reason"]["type"] == "waiting"
+    expect(app.frame.locator(".state")).to_contain_text("Paused: waits for a callback until ")
+    expect(app.frame.get_by_role("button", name="Let the server continue")).to_have_count(0)
+
+
 def test_links_are_opened_by_the_host_if_it_can(show: Show) -> None:
     for capabilities, count in ((ALL, 1), ({"serverTools": {}}, 0)):
         app = show(tool="hostile", capabilities=capabilities)

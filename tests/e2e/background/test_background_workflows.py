@@ -19,7 +19,8 @@ from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.run import EndedRun
 from tests.e2e.background.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
-from tests.e2e.background_support import Killed
+from tests.e2e.background_support import Killed, created
+from tests.e2e.background_support import call as called
 from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table
 from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Table
 
@@ -84,6 +85,16 @@ def test_a_client_that_can_have_tasks_gets_one_and_polls_it_to_the_end(cloud: Cl
     inlined = returned(cloud.client("2026"), call)["_meta"]
     assert "io.modelcontextprotocol/related-task" not in inlined
     assert (state(client, own)["status"], steps_of(client, own)) == ("completed", ["completed"] * STEPS)
+
+
+def test_the_reply_tells_the_model_that_it_may_do_other_work_meanwhile(cloud: Cloud, era: Era) -> None:
+    answer = called(cloud.client(era), "stock")
+    task = created(answer)
+    text = f"stock runs in the background as task {task['taskId']}. You may do other work meanwhile."
+    assert answer.result["_meta"]["io.modelcontextprotocol/model-immediate-response"] == text
+    assert task.get("statusMessage") == (text if era == "2026" else None)
+    # It is part of the reply only.
+    assert "statusMessage" not in state(cloud.client(era), task["taskId"])
 
 
 def test_forty_steps_take_ten_invocations_of_a_function_that_lives_ten_seconds(cloud: Cloud, shop: Shop) -> None:

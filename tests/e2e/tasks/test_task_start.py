@@ -136,7 +136,7 @@ def test_in_the_handshake_era_the_question_is_on_the_calls_stream_and_the_task_i
     assert question["method"] == "elicitation/create"
     assert respond(jobs.client("2025"), question, result=named("Kim")).status == 202
     made = sink.next()["result"]
-    assert set(made) == {"task"}
+    assert set(made) == {"task", "_meta"}
     assert request.result(BOUND_S).body == ""
     jobs.work()
     assert result_of(jobs, made["task"]["taskId"], "2025")["structuredContent"]["result"][:2] == ["Kim", 1]

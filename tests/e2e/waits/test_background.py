@@ -9,6 +9,7 @@ from mcp_baton import Context, Retry, Server, Step, Workflow, step
 from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.items import WAKES
+from mcp_baton.tasks.record import timestamp
 from tests.e2e.background_support import Background, Killed, MakeBackground
 from tests.e2e.support import Script
 from tests.e2e.waits.test_callbacks import GREEN, Shop
@@ -48,10 +49,26 @@ def test_a_callback_wakes_a_workflow_for_which_no_worker_ran(jobs: Background, s
     task = waiting(jobs)
     jobs.time.s += 3_600
     assert (jobs.sweep(), jobs.queue.events) == (NOTHING, [])
-    assert jobs.client().task("get", task).result["statusMessage"].startswith("waits until ")
+    assert jobs.client().task("get", task).result["statusMessage"].startswith("waits for a callback until ")
     assert send(jobs, shop) == 200
     assert (jobs.work(), shop.deployed, jobs.status(task)) == ("completed", [GREEN["url"]], "completed")
     assert (jobs.sweep(), jobs.queue.events) == (NOTHING, [])
+
+
+def test_the_calls_task_says_for_what_it_waits_and_when_to_poll(jobs: Background) -> None:
+    task = waiting(jobs)
+    until_ms = jobs.time.ms + 2 * 3_600_000
+
+    def shown() -> dict[str, Any]:
+        return dict(jobs.client().task("get", task).result)
+
+    message = f"waits for a callback until {timestamp(until_ms)} (step build)"
+    assert (shown()["status"], shown()["statusMessage"]) == ("working", message)
+    assert shown()["pollIntervalMs"] == 900_000
+    jobs.time.s += 7_000
+    assert shown()["pollIntervalMs"] == 100_000
+    jobs.time.s += 199
+    assert shown()["pollIntervalMs"] == 15_000
 
 
 def test_a_sweep_wakes_a_workflow_whose_wake_up_was_lost(jobs: Background, shop: Shop) -> None:

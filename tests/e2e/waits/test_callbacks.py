@@ -117,7 +117,7 @@ def test_a_task_that_waits_says_for_what_and_when_to_poll(client: Client) -> Non
     def interval_ms() -> Any:
         return client.task(task.task_id).shown["pollIntervalMs"]
 
-    assert task.shown["statusMessage"] == f"paused: waits until {task.pause.until} (callback)"
+    assert task.shown["statusMessage"] == f"paused: waits for a callback until {task.pause.until}"
     assert interval_ms() == 900_000
     client.clock.advance(2 * HOURS - timedelta(minutes=20))
     assert 590_000 < interval_ms() <= 600_000

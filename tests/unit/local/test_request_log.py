@@ -15,7 +15,7 @@ from mcp_baton import Argument, Context, Server, Step, Workflow, prompt_arg
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.gateway import InvocationContext
-from mcp_baton.local.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, own_frames
+from mcp_baton.local.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, own_frames, without_token
 from mcp_baton.local.request_log import outcome_of, watched, with_refusals
 from mcp_baton.settings import Settings
 
@@ -130,6 +130,11 @@ def test_a_refused_request_is_logged_with_the_reason(served: Served) -> None:
     words = "415 Unsupported media type: send application/json"
     assert served.shown() == ("POST /mcp", "", Status.FAILED, words)
     assert served.last.request_id != ""
+
+
+@pytest.mark.parametrize("path", ["/callbacks/", "/prod/callbacks/", "/approve/"])
+def test_a_request_line_is_logged_without_the_token_in_its_path(path: str) -> None:
+    assert without_token(f"GET {path}s3-cret?a=b HTTP/1.1") == f"GET {path}…?a=b HTTP/1.1"
 
 
 def test_a_ping_is_logged_at_the_debug_level_only(served: Served, caplog: pytest.LogCaptureFixture) -> None:

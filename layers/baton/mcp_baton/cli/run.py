@@ -172,14 +172,15 @@ def _print_next_command(ran: "Ran", way: options.Way) -> None:
 
     from rich.text import Text
 
-    from mcp_baton.cli.remote.printing import PREFIX, console, plain
+    from mcp_baton.cli.remote.printing import PREFIX, console, plain, still_waits
 
     if ran.task is None:
         return
     shown, hidden = way.shown_options()
     command = shlex.join(["baton", "resume", way.where or "", ran.task.task_id[:PREFIX], *shown, "--continue"])
     same = f", with the same {' and '.join(hidden)}" if hidden else ""
-    text = f"To continue here{same}: {command}"
+    after = " after the wait" if still_waits(ran.task) else ""
+    text = f"To continue here{after}{same}: {command}"
     if way.is_target:
         text = f"The task ends with this command: serve {way.where} with `baton serve`, or run it with --continue"
     # One line: a command that is broken into two lines cannot be copied.

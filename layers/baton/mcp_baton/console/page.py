@@ -13,7 +13,7 @@ from typing import Final
 
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.protocol.json import JsonObject, dumps
-from mcp_baton.tasks.record import PAUSED_STEP
+from mcp_baton.tasks.record import PAUSED_STEP, WAITED
 from mcp_baton.workflow.pause import reasons_by_type
 
 MARKER: Final = "{ /* console/page.py puts the pause reasons here */ }"
@@ -37,7 +37,7 @@ def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
 
 @cache
 def text() -> str:
-    table: JsonObject = {"steps": PAUSED_STEP, "types": reasons_by_type()}
+    table: JsonObject = {"steps": PAUSED_STEP, "types": reasons_by_type(), "waited": WAITED}
     before, marker, after = FILE.read_bytes().decode().partition(MARKER)
     if not marker:
         raise ValueError(f"{FILE.name} has no {MARKER}")

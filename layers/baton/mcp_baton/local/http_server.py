@@ -28,6 +28,7 @@ from werkzeug.wrappers import Request, Response
 
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.gateway import HOP_BY_HOP, InvocationContext, proxy_event
+from mcp_baton.local.log import without_token
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import dumps
 from mcp_baton.server.access import is_local_host
@@ -135,7 +136,7 @@ class Connection(WSGIRequestHandler):
     @override
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Log a request and its status. `%r` escapes control characters of the client."""
-        logger.debug("%r %s", self.requestline, code)
+        logger.debug("%r %s", without_token(self.requestline), code)
 
     @override
     def log_error(self, format: str, *args: Any) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import sys
 import sysconfig
 import time
@@ -16,9 +17,17 @@ from typing import IO, Any, Final, override
 from rich.text import Text
 
 from mcp_baton.local.clean_text import CleanConsole, escaped
+from mcp_baton.server.access import CALLBACKS, LINKS
+
+_TOKEN: Final = re.compile(rf"({CALLBACKS}|{LINKS})[^\s?]+")
 
 SHORT_TASK: Final = 8
 LONGEST: Final = 200
+
+
+def without_token(line: str) -> str:
+    """Return a request line without the token of a callback or of an approval's link: the token is a credential."""
+    return _TOKEN.sub(r"\1…", line)
 
 
 class Status(StrEnum):

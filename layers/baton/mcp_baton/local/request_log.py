@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from msgspec import structs
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.local.log import Entry, Status, one_line
+from mcp_baton.local.log import Entry, Status, one_line, without_token
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.methods import Method, call_method
@@ -214,7 +214,7 @@ def with_refusals(handler: "LambdaHandler") -> "LambdaHandler":
         is_mistake = event["httpMethod"] == "POST" or status == HTTPStatus.FORBIDDEN
         if status >= 400 and is_mistake and not logged.get():
             method, words = (
-                one_line(f"{event['httpMethod']} {event['path']}", 80),
+                one_line(without_token(f"{event['httpMethod']} {event['path']}"), 80),
                 one_line(f"{status} {_why(returned)}"),
             )
             ms = 1000 * (time.perf_counter() - began_s)

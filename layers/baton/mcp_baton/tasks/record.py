@@ -28,6 +28,8 @@ SCHEMA_VERSION = 1
 
 PAUSED = "paused: waits for the model"
 """The status message of a paused task. Its status is `working`, because MCP has no status for it."""
+WAITED: Final = "paused: its wait is over; continue it"
+"""The status message of a paused task whose callback has arrived, or whose time has come."""
 WAITS: Final = "waits for an approval"
 """The beginning of the status message of a background task that waits for a person."""
 

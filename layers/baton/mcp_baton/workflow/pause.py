@@ -27,6 +27,10 @@ MAX_FIELD_TEXT: Final = 500
 """Characters of a text in a list of a stored reason."""
 
 
+WAIT_BEGINS: Final = ("waits for a callback until", "waits until")
+"""How the short forms of waits begin, also in the status message of a background task: of a callback and of a time."""
+
+
 class Remedy(StrEnum):
     """What lets a paused workflow continue.
 
@@ -351,7 +355,7 @@ class Waiting(Reason, frozen=True, tag="waiting"):
     """The step waits for a callback or a time. `until` is ISO 8601 in UTC."""
 
     remedy = Remedy.WAIT
-    short = ("waits until {until} ({for})", "waits")
+    short = ("waits until {until}", "waits")
 
     step: str = field(name="blockedStep")
     waits_for: str = field(name="for")
@@ -361,6 +365,10 @@ class Waiting(Reason, frozen=True, tag="waiting"):
     @property
     def until_ms(self) -> int:
         return round(datetime.fromisoformat(self.until).timestamp() * 1000)
+
+    def short_form(self) -> str:
+        callback, time = WAIT_BEGINS
+        return f"{callback if self.waits_for == 'callback' else time} {self.until}"
 
     def what_happened(self) -> str:
         if self.waits_for == "callback":

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from mcp_baton.cli.remote.task import Ran, StepState, TaskState, text_of
 from mcp_baton.local.clean_text import CleanConsole, cleaned
-from mcp_baton.tasks.record import PAUSED, paused_step
-from mcp_baton.workflow.pause import parse_pause
+from mcp_baton.tasks.record import PAUSED, WAITED, paused_step
+from mcp_baton.workflow.pause import Waiting, parse_pause
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -131,6 +131,11 @@ def why(pause: Mapping[str, Any]) -> str:
     return f"{kind}: {reason.what_happened()}" if reason else kind
 
 
+def still_waits(task: TaskState) -> bool:
+    """Return whether a task waits for a callback or a time. A resume would pause at the same step again."""
+    return isinstance(parse_pause(task.pause), Waiting) and task.message != WAITED
+
+
 def call_line(entry: Mapping[str, Any], task_id: str | None = None) -> str:
     """Return an entry of `next` in a line: the words after `baton call WHERE`, or the resource to read.
 
@@ -227,12 +232,12 @@ def print_task(task: TaskState, to: Console, now_ms: int) -> None:
 
 
 def _print_pause(task: TaskState, to: Console) -> None:
-    if task.pause:
+    if task.pause and task.message != WAITED:
         to.print(Text("Paused  ", style="bold").append(plain(why(task.pause)), style="not bold"))
     for key, question in task.questions.items():
         to.print(Text("Asks  ", style="bold").append(f"{plain(key)}: {_asked(question)}", style="not bold"))
     if task.following:
-        to.print(Text("Next", style="bold"))
+        to.print(Text("After the wait" if still_waits(task) else "Next", style="bold"))
         for number, entry in enumerate(task.following, 1):
             # In one line: a command that is broken into two lines cannot be copied.
             to.print(Text(f"  {number}. {plain(call_line(entry, task.task_id))}"), soft_wrap=True)

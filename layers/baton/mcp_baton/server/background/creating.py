@@ -5,7 +5,7 @@
 """
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from mcp_baton.exceptions import (
     OutcomeUnknown,
@@ -46,6 +46,10 @@ from mcp_baton.workflow.keys import own_key
 from mcp_baton.workflow.run import new_task
 
 logger = logging.getLogger(__name__)
+
+FOR_THE_MODEL: Final = "io.modelcontextprotocol/model-immediate-response"
+"""The member of `_meta` with a text that the host may give its model at once (MCP 2025-11-25, basic/utilities/tasks,
+Creating Tasks)."""
 
 
 def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | None) -> JsonObject | None:
@@ -118,8 +122,16 @@ def _dispatched(request: Request, task: TaskRecord) -> JsonObject:
 
 
 def _reply(request: Request, task: TaskRecord) -> JsonObject:
+    """The task for the client, and a text for its model. The extension has no member for such a text, but says that
+    hosts may show the status message to the model."""
     made = task_summary(task, options_of(request))
-    return {"resultType": "task", **made} if request.stateless else {"task": made}
+    meta: JsonObject = {}
+    if not task.status.terminal and task.job is not None:
+        text = f"{task.job.work.tool} runs in the background as task {task.task_id}. You may do other work meanwhile."
+        meta = {"_meta": {FOR_THE_MODEL: text}}
+        if request.stateless:
+            made.setdefault("statusMessage", text)
+    return {"resultType": "task", **made, **meta} if request.stateless else {"task": made, **meta}
 
 
 def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:

@@ -49,7 +49,7 @@ def suspended_until(execution: JobExecution, lease: Lease, run: EndedRun, write:
     if store is None or run.task is None:
         return "stopped: there is no task store"
     ends_ms = [until_ms for until_ms in waits.values() if until_ms > now_ms] or [now_ms]
-    message = run.pause.short_form() if run.pause else "waits"
+    message = f"{run.pause.short_form()} (step {run.pause.step})" if run.pause else "waits"
     ttl_ms = max(ends_ms) - now_ms + GRACE_MS
     jobs, due_ms = store.jobs, min(ends_ms)
     outcome = write("waits", lambda: jobs.suspend(lease.task, lease.claim(), ttl_ms, message, due_ms))

@@ -28,7 +28,6 @@ from mcp_baton.server.workflows.continuations import plan_of
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead
 from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
 from mcp_baton.server.workflows.task_view import (
-    WAITED,
     facts_of,
     listed_meta,
     readable,
@@ -48,6 +47,7 @@ from mcp_baton.server.workflows.workflow_tools import (
 )
 from mcp_baton.tasks.record import (
     RESULT_PREFIX,
+    WAITED,
     StepProgress,
     StepStatus,
     TaskRecord,
@@ -297,6 +297,8 @@ class Board:
             made["tool"] = step["tool"]
         elif "ask" in step:
             made["ask"] = step["ask"]
+        elif "wait" in step:
+            made["wait"] = step["wait"]
         elif declared is not None and self._plan.known is not None:
             made["resource"] = ", ".join(uris_of(declared, self._plan.known).values())
         made["status"] = step["status"]
@@ -311,7 +313,7 @@ class Board:
 
     def _values(self, step: dict[str, Json], results: dict[str, Json]) -> Iterator["Value"]:
         """Put notes into a step in place of its result and its arguments. Returns the values that may replace them."""
-        if "tool" not in step:
+        if "tool" not in step and step.get("wait") != "callback":
             return
         name, completed = str(step["name"]), step["status"] == StepStatus.COMPLETED
         variable = f"{RESULT_PREFIX}{name}"
@@ -322,7 +324,7 @@ class Board:
             step["result"] = results[name] = {"bytes": weight.text_bytes, "uri": uri}
             if weight.text_bytes <= LONG and not weight.outside:
                 yield Value(weight.text_bytes, readable(self._task, variable), ((step, "result"), (results, name)))
-        arguments = self._arguments(name, completed)
+        arguments = self._arguments(name, completed) if "tool" in step else None
         if arguments is not None:
             size = size_of(arguments)
             step["arguments"] = {"bytes": size}
@@ -432,6 +434,7 @@ def _entry(task: TaskRecord, now_ms: Callable[[], int]) -> dict[str, Json]:
         made["step"] = where["step"]
     if isinstance(pause, dict):
         made["pause_type"] = pause["type"]
+        made |= {f"waits_{name}": pause[name] for name in ("for", "until") if name in pause}
     return made | {"created_at": task.created_at, "updated_at": task.updated_at}
 
 

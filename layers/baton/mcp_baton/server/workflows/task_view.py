@@ -26,6 +26,7 @@ from mcp_baton.tasks.record import (
     PROGRESS,
     RESULT_PREFIX,
     SALT,
+    WAITED,
     WAITS,
     StepProgress,
     StepStatus,
@@ -37,7 +38,7 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
 from mcp_baton.workflow.items import stored_items
-from mcp_baton.workflow.pause import ApprovalRequired, Interrupted, Waiting, parse_pause
+from mcp_baton.workflow.pause import WAIT_BEGINS, ApprovalRequired, Interrupted, Waiting, parse_pause
 
 if TYPE_CHECKING:
     from mcp_baton.workflow.repeats import Repeat
@@ -64,8 +65,6 @@ INTERVALS_MS: Final = ((10_000, 1_000), (60_000, 5_000), (math.inf, 15_000))
 
 WAIT_INTERVALS_MS: Final = (15_000, 900_000)
 """The shortest and the longest poll interval of a task that waits: half of the time that is left, milliseconds."""
-
-WAITED: Final = "paused: its wait is over; continue it"
 
 PERSON_MS: Final = 60_000
 """The poll interval of a task that waits for its client's user, milliseconds."""
@@ -309,11 +308,17 @@ def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
     if task.status is TaskStatus.INPUT_REQUIRED:
         return PERSON_MS
     wait = parse_pause(shown_pause(task, options.now_ms))
-    if isinstance(wait, Waiting) and waits_at(task, wait, options.now_ms()):
-        shortest, longest = WAIT_INTERVALS_MS
-        return min(max((wait.until_ms - options.now_ms()) // 2, shortest), longest)
-    if task.job is not None and (task.status_message or "").startswith(WAITS):
+    message = task.status_message or ""
+    if task.job is not None and message.startswith(WAITS):
         return WAITING_MS
+    until_ms = None
+    if isinstance(wait, Waiting) and waits_at(task, wait, options.now_ms()):
+        until_ms = wait.until_ms
+    elif task.job is not None and message.startswith(WAIT_BEGINS):
+        until_ms = task.job.due_ms
+    if until_ms is not None:
+        shortest, longest = WAIT_INTERVALS_MS
+        return min(max((until_ms - options.now_ms()) // 2, shortest), longest)
     age_ms = options.now_ms() - datetime.fromisoformat(task.created_at).timestamp() * 1000
     return next(interval for until, interval in INTERVALS_MS if age_ms < until)
 

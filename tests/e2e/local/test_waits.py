@@ -1,0 +1,121 @@
+"""`baton callback`, and what the other commands say of a task that waits, against `baton serve` (docs/waiting.md)."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_baton.cli.app import main
+from tests.serving import served
+
+APP = Path(__file__).parent / "waits_app.py"
+BATON = Path(sys.executable).parent / "baton"
+GREEN = '{"image": "shop:7"}'
+TIME = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+type Run = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("served") / "log"
+
+
+@pytest.fixture(scope="module")
+def url(log: Path) -> Iterator[str]:
+    with served([BATON, "serve", APP, "--port", "0", "--log-level", "debug"], log) as address:
+        yield address
+
+
+@pytest.fixture
+def baton(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command against the server; its code, and its JSON or its text."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(command: str, *words: str, text: bool = False) -> tuple[int, Any]:
+        code = main([command, url, *words, *([] if text else ["--json"])])
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err if text else json.loads(printed.out)
+
+    return run
+
+
+@pytest.fixture
+def branch(request: pytest.FixtureRequest) -> str:
+    name: str = request.node.name
+    return name
+
+
+@pytest.fixture
+def task(baton: Run, branch: str) -> str:
+    """A task that waits for its callback."""
+    code, paused = baton("run", "release", f"branch={branch}")
+    assert (code, paused["pause"]["type"]) == (3, "waiting")
+    return str(paused["taskId"])
+
+
+@pytest.fixture
+def address(baton: Run, task: str, branch: str) -> str:
+    return str(baton("call", "address_of", f"branch={branch}")[1]["structuredContent"]["result"])
+
+
+def listed(baton: Run, task: str) -> str:
+    """The line of a task in the list."""
+    lines: list[str] = baton("tasks", text=True)[1].splitlines()
+    return next(line for line in lines if line.startswith(task[:16]))
+
+
+@pytest.mark.parametrize("part", ["the address", "its last part"])
+def test_a_callback_ends_the_wait_and_the_server_continues(baton: Run, task: str, address: str, part: str) -> None:
+    named = address if part == "the address" else address.rpartition("/")[2]
+    assert baton("callback", named, GREEN, text=True) == (0, "accepted\n")
+    assert baton("callback", named, GREEN) == (0, {"accepted": True})  # it is repeated
+    over = "paused: its wait is over; continue it"
+    assert f"working, {over}  deploy (waiting)" in listed(baton, task)
+    shown = baton("show", task, text=True)[1]
+    assert "paused at build: its wait is over; continue it\n" in shown
+    assert "nothing needs to be done" not in shown
+    assert "\nNext\n" in shown
+    code, done = baton("resume", task)
+    assert (code, done["results"]["deploy"]) == (0, "shop:7 is deployed")
+
+
+def test_a_refused_callback_says_why(baton: Run, address: str) -> None:
+    problem = "BODY is not JSON: Expecting value: line 1 column 1 (char 0)"
+    assert baton("callback", address, "shop:7") == (2, {"error": {"message": problem}})
+    problem = "The body does not match its type: image: Input should be a valid string (422)"
+    assert baton("callback", address, '{"image": 7}') == (1, {"error": {"message": problem}})
+    assert baton("callback", address, GREEN)[0] == 0
+    problem = "Another callback was accepted before. (409)"
+    assert baton("callback", address, '{"image": "shop:8"}') == (1, {"error": {"message": problem}})
+    assert baton("callback", "forged", GREEN) == (1, {"error": {"message": "There is no such callback. (404)"}})
+
+
+def test_the_servers_log_has_no_address_of_a_callback(baton: Run, address: str, log: Path) -> None:
+    for body in ("{}7", '{"image": 7}', GREEN):
+        baton("callback", address, body)
+    written = log.read_text()
+    assert "POST /callbacks/…" in written
+    assert "422 The body does not match its type" in written
+    assert address.rpartition("/")[2] not in written
+
+
+def test_the_commands_say_for_what_a_task_waits_and_until_when(baton: Run, task: str, branch: str) -> None:
+    waits = rf"waits for a callback until {TIME}"
+    assert re.search(rf"working, paused: {waits}  build \(waiting\)", listed(baton, task))
+    for shown in (baton("show", task, text=True)[1], baton("run", "release", f"branch={branch}", text=True)[1]):
+        assert re.search(rf"working, paused at build: {waits}\n", shown)
+        assert "Until then, nothing needs to be done." in shown
+        assert "\nAfter the wait\n" in shown
+    assert "\nTo continue here after the wait: baton resume" in shown
+    later = baton("run", "release_later", "branch=main", text=True)[1]
+    assert re.search(rf"working, paused at night: waits until {TIME}\n", later)
+
+
+def test_the_graph_shows_what_a_step_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", str(APP), "release"]) == 0
+    assert "build<br/>waits for a callback, for 2 hours" in capsys.readouterr().out

@@ -1,0 +1,46 @@
+"""A server whose workflow waits for a callback and then for a time, for the commands of tasks and callbacks."""
+
+from datetime import timedelta
+
+from mcp_baton import Context, Server, sleep_until, step, wait_for_callback
+from mcp_baton.aws import handler
+
+server = Server("ci")
+addresses: dict[str, str] = {}
+
+
+@server.tool
+def start_build(branch: str, ctx: Context) -> str:
+    """Start a build."""
+    addresses[branch] = ctx.callback_url("build")
+    return "started"
+
+
+@server.tool
+def address_of(branch: str) -> str:
+    """The address that the build server has, for the test that sends its callback."""
+    return addresses[branch]
+
+
+@server.tool
+def deploy(image: str) -> str:
+    """Deploy an image."""
+    return f"{image} is deployed"
+
+
+@server.workflow
+def release(branch: str) -> None:
+    """Release a branch."""
+    step(start_build)(branch=branch)  # type: ignore[call-arg]
+    build = wait_for_callback("build", dict[str, str], within=timedelta(hours=2))
+    step(deploy)(image=build["image"])
+
+
+@server.workflow
+def release_later(branch: str) -> None:
+    """Release a branch after a night."""
+    sleep_until("night", timedelta(hours=9))
+    step(deploy)(image=branch)
+
+
+lambda_handler = handler(server)
