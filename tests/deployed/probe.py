@@ -107,6 +107,13 @@ def purchase(label: str) -> None:
 
 
 @server.workflow(background=True)
+def receipt(label: str) -> None:
+    """Order a parcel, and wait for a number or a word."""
+    step(order)(label=label)  # type: ignore[call-arg]
+    wait_for_callback("delivery", int | str, within=timedelta(hours=1))
+
+
+@server.workflow(background=True)
 def slow_purchase(label: str) -> None:
     """Order a parcel, sleep, and wait until it is delivered."""
     step(order)(label=label)  # type: ignore[call-arg]

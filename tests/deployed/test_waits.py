@@ -11,7 +11,7 @@ import pytest
 from tests.deployed.containers import containers_of
 from tests.deployed.conversation import HttpAnswer, ask
 from tests.deployed.deployment import ProbeSource, Stack
-from tests.deployed.machine import ROOT
+from tests.deployed.machine import REGION, ROOT
 from tests.deployed.test_background import item_of, started, started_by, wait_until
 from tests.deployed.test_conversation import PUBLIC_URL, WAYS, Access, by_nothing
 
@@ -127,30 +127,59 @@ def test_a_callback_needs_its_address_only_whatever_the_endpoint_asks_for(access
     wait_until(lambda: status(stack, task) == "completed")
 
 
-def documented_rule() -> Mapping[str, Any]:
-    """The input transformer of docs/waiting.md."""
-    section = (ROOT / "docs" / "waiting.md").read_text().partition("### Other senders")[2]
-    [block] = re.findall(r"```json\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
-    transformer: Mapping[str, Any] = json.loads(block)
-    return transformer
+def documented_rules() -> Mapping[str, Mapping[str, Any]]:
+    """The input transformers of docs/waiting.md, by the first word of each row: the example, with the row's paths."""
+    section = (ROOT / "docs" / "waiting.md").read_text().partition("### Other senders")[2].partition("\n## ")[0]
+    [block] = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
+    example = json.loads(block)
+    rows = re.findall(r"\| (?:a )?(\w+).* \| `(\$.*)` \| `(\$.*)` \|", section)
+    return {
+        name: {**example, "InputPathsMap": {**example["InputPathsMap"], "token": token, "body": body}}
+        for name, token, body in rows
+    }
+
+
+def add_rule(stack: Stack, name: str, source: str) -> None:
+    """Let the events of a source reach the alias, by the transformer in the documentation."""
+    events, function = stack.twin.client("events"), stack.outputs["FunctionName"]
+    alias = stack.twin.client("lambda").get_alias(FunctionName=function, Name="live")["AliasArn"]
+    events.put_rule(Name=name, EventPattern=json.dumps({"source": [source]}))
+    target = {"Id": "server", "Arn": alias, "InputTransformer": documented_rules()[name]}
+    assert events.put_targets(Rule=name, Targets=[target])["FailedEntryCount"] == 0
+
+
+def put_event(stack: Stack, source: str, detail: Mapping[str, Any]) -> None:
+    entry = {"Source": source, "DetailType": "delivered", "Detail": json.dumps(detail)}
+    assert stack.twin.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
 
 
 def test_a_rule_of_eventbridge_delivers_a_callback(shop: Stack) -> None:
-    events = shop.twin.client("events")
-    alias = shop.twin.client("lambda").get_alias(FunctionName=shop.outputs["FunctionName"], Name="live")["AliasArn"]
-    events.put_rule(Name="deliveries", EventPattern=json.dumps({"source": ["supplier"], "detail-type": ["delivered"]}))
-    target = {"Id": "server", "Arn": alias, "InputTransformer": documented_rule()}
-    assert events.put_targets(Rule="deliveries", Targets=[target])["FailedEntryCount"] == 0
+    add_rule(shop, "bus", "supplier")
     task = started(shop, "purchase", label="bus")
     address = address_of(shop, "bus")
     wait_for_pause(shop, task)
 
-    detail = {"token": address.token, "result": PARCEL}
-    entry = {"Source": "supplier", "DetailType": "delivered", "Detail": json.dumps(detail)}
-    assert events.put_events(Entries=[entry])["FailedEntryCount"] == 0
+    put_event(shop, "supplier", {"token": address.token, "result": PARCEL})
     wait_until(lambda: status(shop, task) == "completed")
-    # A repetition with other JSON is refused, so the event's own JSON has arrived.
+    # The event's JSON has arrived as it was: the same JSON is a repetition, and other JSON is refused.
     assert [address.send(body).status for body in (PARCEL, {**PARCEL, "weight": 4})] == [200, 409]
+
+
+def test_rules_for_s3_and_a_partner_deliver_callbacks(shop: Stack) -> None:
+    add_rule(shop, "S3", "aws.s3")
+    add_rule(shop, "partner", "payments")
+    tasks = {label: started(shop, "receipt", label=label) for label in ("file", "payment")}
+    file, payment = (address_of(shop, label) for label in tasks)
+
+    s3 = shop.twin.client("s3")
+    s3.create_bucket(Bucket="uploads", CreateBucketConfiguration={"LocationConstraint": REGION})
+    s3.put_bucket_notification_configuration(
+        Bucket="uploads", NotificationConfiguration={"EventBridgeConfiguration": {}}
+    )
+    s3.put_object(Bucket="uploads", Key=file.token, Body=b"12345")
+    put_event(shop, "payments", {"data": {"object": {"metadata": {"token": payment.token}, "status": "succeeded"}}})
+    wait_until(lambda: {status(shop, task) for task in tasks.values()} == {"completed"})
+    assert [file.send(5).status, payment.send("succeeded").status] == [200, 200]
 
 
 def logs_of(stack: Stack) -> str:
