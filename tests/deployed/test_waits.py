@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,18 +78,18 @@ def items(stack: Stack) -> list[dict[str, Any]]:
     return sorted(found, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
 
 
-@pytest.fixture(scope="module")
-def original(stack: Stack, probe_code: Any) -> Stack:
+@pytest.fixture(scope="session")
+def original(stack: Stack, probe_code: Path) -> Stack:
     return ProbeSource(stack.twin, stack.name, stack.outputs, probe_code)
 
 
-@pytest.fixture(scope="module")
-def shop(original: Stack, request: pytest.FixtureRequest) -> Stack:
+@pytest.fixture(scope="session")
+def shop(original: Stack) -> Stack:
     """A stack with the default authentication, for the tests of one mode."""
     return original.copy("waits")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def slow(shop: Stack) -> str:
     """The task of a workflow that sleeps for two minutes and then waits for a callback, begun."""
     return started(shop, "slow_purchase", label="slow")
