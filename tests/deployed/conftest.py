@@ -90,11 +90,17 @@ def stack(twin: Twin, build: Path) -> Stack:
 
 
 @pytest.fixture(scope="session")
-def probe(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    """The template with a bucket for large results, pages that may call, and a function of the tests' own."""
+def probe_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the code of a function of the tests' own."""
     code = tmp_path_factory.mktemp("probe")
     shutil.copy(Path(__file__).with_name("probe.py"), code / "app.py")
-    return stack.copy("probe", code, Overflow="on", AllowedOrigins=ORIGIN, WorkerTimeout=str(WORKER_S))
+    return code
+
+
+@pytest.fixture(scope="session")
+def probe(stack: Stack, probe_code: Path) -> Stack:
+    """The template with a bucket for large results, pages that may call, and a function of the tests' own."""
+    return stack.copy("probe", probe_code, Overflow="on", AllowedOrigins=ORIGIN, WorkerTimeout=str(WORKER_S))
 
 
 @pytest.fixture(scope="session")

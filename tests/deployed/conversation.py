@@ -172,8 +172,12 @@ class HttpAnswer:
     body: str
 
 
-def ask(url: str, caller: Caller, body: bytes | None = TOOLS_LIST, *, method: str = "POST") -> HttpAnswer:
-    response = httpx2.request(method, url, content=body, headers=JSON, auth=caller, timeout=TIMEOUT_S)
+def ask(
+    url: str, caller: Caller, body: bytes | None = TOOLS_LIST, *, method: str = "POST", **headers: str
+) -> HttpAnswer:
+    """Send one request. The names of further headers have an underscore for each hyphen."""
+    sent = {**JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    response = httpx2.request(method, url, content=body, headers=sent, auth=caller, timeout=TIMEOUT_S)
     return HttpAnswer(response.status_code, dict(response.headers), response.text)
 
 

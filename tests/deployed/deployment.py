@@ -155,6 +155,17 @@ class Stack:
         return {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in listed if one["ResourceType"] == kind}
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeSource(Stack):
+    """A stack whose copies have the code in a folder, a bucket for large results, and names of their own."""
+
+    code: Path
+
+    def copy(self, name: str, code: Path | None = None, change: Callable[[str], str] = str, **parameters: str) -> Stack:
+        chosen = {"Overflow": "on", **parameters}
+        return Stack.copy(self, f"{name}-probe", self.code if code is None else code, change, **chosen)
+
+
 @contextmanager
 def running_workflow_tool(log: Path, docker_flags: str = "") -> Iterator[Twin]:
     """A twin on a port of its own; its containers, started with these flags of `docker run`, go when it goes.

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.deployed.callers import Caller
 from tests.deployed.containers import SERVED, containers_of, log_stream_of, said_by_worker
 from tests.deployed.conversation import REVISIONS, Talk, ask, talked
 from tests.deployed.deployment import Stack
@@ -24,11 +25,15 @@ PYTHON = ROOT / ".venv" / "bin" / "python"
 
 
 def started(stack: Stack, tool: str, **arguments: Any) -> str:
+    """Call a tool as a task, with the key that the stack made; the task's id."""
+    return started_by(stack, stack.caller(x_api_key=stack.api_key), tool, **arguments)
+
+
+def started_by(stack: Stack, caller: Caller, tool: str, **arguments: Any) -> str:
     """Call a tool as a task, in the words of the 2025 era, which the client does not know any more; the task's id."""
     params = {"name": tool, "arguments": arguments, "task": {"ttl": 600_000}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-    caller = stack.caller(x_api_key=stack.api_key, mcp_protocol_version=REVISIONS["2025"])
-    answer = json.loads(ask(stack.endpoint, caller, body.encode()).body)
+    answer = json.loads(ask(stack.endpoint, caller, body.encode(), mcp_protocol_version=REVISIONS["2025"]).body)
     task_id: str = answer["result"]["task"]["taskId"]
     return task_id
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from uuid import uuid4
 
 import anyio
 import pytest
@@ -115,8 +116,11 @@ def by_cognito(original: Stack, request: pytest.FixtureRequest) -> Access:
 
 def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:
     iam = original.twin.client("iam")
+    # The account may have other people of these names.
+    names = {name: f"{name}-{uuid4().hex}" for name in ("kim", "mallory", "ada", "denied")}
 
     def user(name: str, effect: str = "Allow") -> tuple[str, str]:
+        name = names[name]
         iam.create_user(UserName=name)
         invoke = {"Effect": effect, "Action": "execute-api:Invoke", "Resource": "*"}
         policy = json.dumps({"Version": "2012-10-17", "Statement": [invoke]})
@@ -125,7 +129,7 @@ def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:
         return key["AccessKeyId"], key["SecretAccessKey"]
 
     def owner(name: str) -> str:
-        user_id: str = iam.get_user(UserName=name)["User"]["UserId"]
+        user_id: str = iam.get_user(UserName=names[name])["User"]["UserId"]
         return user_id
 
     kim, mallory, ada, denied = user("kim"), user("mallory"), user("ada"), user("denied", "Deny")
@@ -138,6 +142,13 @@ def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:
     return Access(stack, owner("kim"), signing(*kim), signing(*mallory), signing(*ada), strangers, 403)
 
 
+def by_nothing(original: Stack, request: pytest.FixtureRequest) -> Access:
+    """Without authentication: all callers are one owner."""
+    stack = original.copy("none", Auth="NONE", Approvers=refunds("anonymous"))
+    everyone = stack.caller()
+    return Access(stack, "anonymous", everyone, everyone, everyone, (), 200)
+
+
 def refunds(*owners: str) -> str:
     """The parameter `Approvers` with these owners in the group `refunds`."""
     return json.dumps({"refunds": owners})
@@ -147,7 +158,10 @@ def bearer(stack: Stack, token: str) -> Caller:
     return stack.caller(Authorization=f"Bearer {token}")
 
 
-@pytest.fixture(scope="module", params=[by_api_key, by_jwt, by_cognito, by_iam], ids=lambda way: way.__name__)
+WAYS = (by_api_key, by_jwt, by_cognito, by_iam)
+
+
+@pytest.fixture(scope="module", params=WAYS, ids=lambda way: way.__name__)
 def deployed(request: pytest.FixtureRequest, stack: Stack) -> Access:
     deploy: Callable[[Stack, pytest.FixtureRequest], Access] = request.param
     return deploy(stack, request)
@@ -212,8 +226,8 @@ def test_only_another_person_of_the_group_decides_a_refund(deployed: Access) -> 
     assert anyio.run(resumed) == "completed"
 
 
-def test_without_authentication_no_caller_decides_a_refund(stack: Stack) -> None:
-    everyone = stack.copy("none", Auth="NONE", Approvers=refunds("anonymous"))
+def test_without_authentication_no_caller_decides_a_refund(stack: Stack, request: pytest.FixtureRequest) -> None:
+    everyone = by_nothing(stack, request).stack
     approval = requested_approval(everyone, everyone.caller())
     url = everyone.endpoint.replace("/mcp", f"/approvals/{approval['approvalId']}")
     record = json.loads(ask(url, everyone.caller(), None, method="GET").body)

@@ -3,7 +3,8 @@
 - A REST API's Lambda integration in streaming mode, to which MiniStack answers 500. The function's streamed answer
   (prelude, eight NUL bytes, body) becomes the API's, and comes whole, at its end: that it flows on AWS is what
   `tests/runtime` shows of the runtime, and `tests/template` of the integration.
-- Which API key a request came with, which API Gateway tells the function.
+- Which API key a request came with, which API Gateway tells the function; and the API's domain name, with which the
+  function makes addresses.
 - Gateway responses that stand in an API's definition.
 - That an alias has settings of its own for asynchronous invocations: it reads the function's alone.
 - That it stands for AWS, which is called over TLS: bucket and queue refuse whoever comes without.
@@ -21,6 +22,7 @@ from typing import Any
 
 from docker.errors import NotFound
 from docker.types import Mount
+from ministack.core.responses import get_region
 from ministack.services import apigateway_v1, lambda_svc
 
 from ministack import app
@@ -77,6 +79,18 @@ def teach_api_keys() -> None:
         return event
 
     apigateway_v1._build_lambda_event_v1 = event_with_key
+
+
+def teach_domain_names() -> None:
+    """Have requests tell the function the API's domain name, as API Gateway does."""
+    event_of = apigateway_v1._build_lambda_event_v1
+
+    def event_with_domain_name(api_id: str, *request: Any, **more: Any) -> dict[str, Any]:
+        event: dict[str, Any] = event_of(api_id, *request, **more)
+        event["requestContext"]["domainName"] = f"{api_id}.execute-api.{get_region()}.amazonaws.com"
+        return event
+
+    apigateway_v1._build_lambda_event_v1 = event_with_domain_name
 
 
 def teach_gateway_responses() -> None:
@@ -153,6 +167,7 @@ def teach_endings() -> None:
 if __name__ == "__main__":
     teach_streaming()
     teach_api_keys()
+    teach_domain_names()
     teach_gateway_responses()
     teach_asynchronous_invocations()
     teach_tls()

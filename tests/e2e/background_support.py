@@ -13,11 +13,13 @@ from mcp_baton import Server
 from mcp_baton.aws import compose, dynamodb_store
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.jobs import Dispatcher
+from mcp_baton.telemetry import Telemetry
 from tests.e2e.support import Answer, Client, Era, Handler, JsonDict, Table
 from tests.e2e.throttling import Virtual
-from tests.fakes import FunctionContext
+from tests.fakes import FunctionContext, Line, services_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -166,6 +168,21 @@ class Background:
     def head(self, task: str) -> tuple[str, int, int]:
         item: Any = self.table.item(task)
         return item["status"]["S"], int(item["dispatches"]["N"]), int(item["run"]["M"]["number"]["N"])
+
+
+def measured_sweep(jobs: Background, telemetry: Telemetry) -> JsonObject:
+    """Let a container of its own sweep, and record what it measures; the report."""
+    store = dynamodb_store(
+        jobs.table.name,
+        Settings(),
+        lambda: jobs.table.client,
+        telemetry=telemetry,
+        now_ms=jobs.time.now_ms,
+        monotonic=jobs.time.monotonic,
+        sleep=jobs.time.sleep,
+    )
+    services = services_of(jobs.server, store, Settings(), telemetry=telemetry, dispatcher=jobs.queue)
+    return Endpoint(services).sweep({}, Line(request_id="1", can_stream=False))
 
 
 type MakeBackground = Callable[..., Background]

@@ -45,7 +45,7 @@ def test_links_have_a_limit_of_their_own_and_their_tokens_are_not_logged(stack: 
     [stage] = stack(ApprovalLinks="on").of_type("AWS::ApiGateway::Stage")
     limits = [it for it in stage["MethodSettings"] if it["ResourcePath"] == "/~1approve~1{token}"]
 
-    assert [it["ThrottlingRateLimit"] for it in limits] == [5]
+    assert [(it["ThrottlingRateLimit"], it["LoggingLevel"]) for it in limits] == [(5, "OFF")]
     assert "$context.resourcePath" in stage["AccessLogSetting"]["Format"]
     assert "$context.path" not in stage["AccessLogSetting"]["Format"]
 

@@ -3,9 +3,7 @@
 import pytest
 
 from mcp_baton import Context, Server
-from mcp_baton.aws import dynamodb_store
 from mcp_baton.exceptions import EventError
-from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.items import OUTBOX_SHARDS
@@ -14,7 +12,7 @@ from mcp_baton.tasks.record import LEASE_MS, LONGEST_DISPATCH_MS
 from mcp_baton.telemetry import STORE_ERRORS, Collector
 from tests.e2e.approvals_support import approver, decide, waiting
 from tests.e2e.background.test_waiting_for_approvals import CALLS, shop
-from tests.e2e.background_support import Background, MakeBackground, away
+from tests.e2e.background_support import Background, MakeBackground, away, measured_sweep
 from tests.e2e.support import Script, Table
 from tests.e2e.tasks.test_task_questions import asked, update
 from tests.fakes import Line, services_of
@@ -223,26 +221,12 @@ def test_a_sweep_with_nothing_to_do_reads_the_index_and_reports_nothing(
     jobs.begin("report")
     requests.take()
     telemetry = Collector()
-    assert measured_sweep(jobs, table, telemetry) == NOTHING
+    assert measured_sweep(jobs, telemetry) == NOTHING
     assert (requests.take(), telemetry.take().measurements) == (["Query"] * OUTBOX_SHARDS, ())
 
 
 def test_a_sweep_that_cannot_read_the_index_counts_an_error(jobs: Background, table: Table) -> None:
     telemetry = Collector()
     with away(table.client, "Query"):
-        assert measured_sweep(jobs, table, telemetry) == NOTHING
+        assert measured_sweep(jobs, telemetry) == NOTHING
     assert [measured.metric for measured in telemetry.take().measurements] == [STORE_ERRORS]
-
-
-def measured_sweep(jobs: Background, table: Table, telemetry: Collector) -> JsonObject:
-    store = dynamodb_store(
-        table.name,
-        Settings(),
-        lambda: table.client,
-        telemetry=telemetry,
-        now_ms=jobs.time.now_ms,
-        monotonic=jobs.time.monotonic,
-        sleep=jobs.time.sleep,
-    )
-    endpoint = Endpoint(services_of(jobs.server, store, Settings(), telemetry=telemetry))
-    return endpoint.sweep({}, Line(request_id="1", can_stream=False))

@@ -10,7 +10,8 @@ from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.items import WAKES
 from mcp_baton.tasks.record import timestamp
-from tests.e2e.background_support import Background, Killed, MakeBackground
+from mcp_baton.telemetry import WAKE_UP_DELAY, Collector
+from tests.e2e.background_support import Background, Killed, MakeBackground, measured_sweep
 from tests.e2e.support import Script
 from tests.e2e.waits.test_callbacks import GREEN, Shop
 from tests.fakes import FunctionContext
@@ -81,10 +82,8 @@ def test_a_sweep_wakes_a_workflow_whose_wake_up_was_lost(jobs: Background, shop:
     assert jobs.sweep() == NOTHING
 
 
-def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callback(
-    jobs: Background, shop: Shop
-) -> None:
-    waiting(jobs)
+def send_and_die(jobs: Background, shop: Shop) -> None:
+    """Send the callback to a process that dies after it has stored the result, and before it wakes the workflow."""
     sent = iter(range(1_000))
 
     def strike(**_: object) -> None:
@@ -97,6 +96,13 @@ def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callba
         send(jobs, shop)
     events.unregister("before-call.dynamodb.UpdateItem", strike)
     assert jobs.queue.events == []
+
+
+def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callback(
+    jobs: Background, shop: Shop
+) -> None:
+    waiting(jobs)
+    send_and_die(jobs, shop)
     jobs.time.s += 29
     assert jobs.sweep() == NOTHING
     jobs.time.s += 2
@@ -264,3 +270,68 @@ def test_a_worker_that_comes_too_early_makes_no_attempt(background: MakeBackgrou
     jobs.status(task)  # the poll finds a task that seems to be due
     assert (jobs.work(), script.take()) == ("waits", ["fetch"])
     assert jobs.table.item(task)["due"]["N"] == due
+
+
+# How late a sweep wakes a workflow (`WakeUpDelay`)
+
+
+def measured(jobs: Background) -> list[float]:
+    """The delays that a sweep counts."""
+    telemetry = Collector()
+    measured_sweep(jobs, telemetry)
+    return [it.value for it in telemetry.take().measurements if it.metric is WAKE_UP_DELAY]
+
+
+def test_the_delay_after_a_lost_callback_counts_from_its_entry_in_the_outbox(jobs: Background, shop: Shop) -> None:
+    waiting(jobs)
+    jobs.time.s += 1_000  # the time of the wait itself does not count
+    send_and_die(jobs, shop)
+    jobs.time.s += 30 + 7
+    assert measured(jobs) == [7_000]
+    # The same entry is still there, but the workflow has been woken.
+    jobs.time.s += 20
+    assert measured(jobs) == []
+    assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
+
+
+def test_the_delay_after_a_lost_event_counts_from_when_it_was_to_be_sent_again(jobs: Background, shop: Shop) -> None:
+    waiting(jobs)
+    jobs.time.s += 1_000
+    send(jobs, shop)
+    jobs.queue.lose()
+    jobs.time.s += 30 + 7
+    assert measured(jobs) == [7_000]
+    assert (jobs.work(), shop.deployed, measured(jobs)) == ("completed", [GREEN["url"]], [])
+
+
+def test_a_callback_whose_event_arrives_has_no_delay(jobs: Background, shop: Shop) -> None:
+    waiting(jobs)
+    jobs.time.s += 1_000
+    send(jobs, shop)
+    jobs.time.s += 31
+    jobs.work()
+    assert measured(jobs) == []
+
+
+def test_the_delay_after_a_timeout_counts_from_the_end_of_the_wait(jobs: Background) -> None:
+    waiting(jobs)
+    jobs.time.s += 2 * 3_600 + 7
+    assert measured(jobs) == [7_000]
+
+
+def test_the_delay_after_a_sleep_counts_from_its_end(background: MakeBackground) -> None:
+    server = Server("sleepy")
+    server.add_workflow(
+        Workflow(
+            name="nap",
+            description="sleep twice",
+            steps=[Step("first", sleep=timedelta(minutes=9)), Step("second", sleep=timedelta(minutes=9))],
+            background=True,
+        )
+    )
+    jobs = background(server)
+    jobs.begin("nap")
+    for outcome in ("waits", "waits", "completed"):
+        assert jobs.work() == outcome
+        jobs.time.s += 9 * 60 + 7
+        assert measured(jobs) == ([7_000] if outcome == "waits" else [])

@@ -106,8 +106,8 @@ def deliver_event(services: Services, named: JsonObject, exchange: Exchange) -> 
     """Deliver the callback of an event: `{"token": …, "id": …, "payload": …}`. Returns the outcome, for the log.
 
     Raises:
-        EventError: the callback is refused. Lambda delivers the event again, and then to the dead-letter queue.
-        StoreError: the callback was not stored. Lambda delivers the event again.
+        EventError: the callback is refused. Lambda delivers an asynchronous event twice more, and then drops it.
+        StoreError: the callback was not stored. Lambda delivers the event again in the same way.
     """
     token, key = named.get("token"), named.get("id")
     if not isinstance(token, str) or not (key is None or isinstance(key, str)) or "payload" not in named:

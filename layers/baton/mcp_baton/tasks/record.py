@@ -224,6 +224,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
         wakes: The job that a sweep wakes, because a callback has arrived for the task (`Batch.wakes`).
+        wakes_ms: From when on a sweep wakes it, epoch milliseconds; 0 if a run has seen the callback.
         source: Opaque data of the store, which needs it to write to the task as it was read.
     """
 
@@ -244,6 +245,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
     error: JsonObject | None = None
     by_client: bool = False
     wakes: str | None = None
+    wakes_ms: int = 0
     source: object = None
 
     def __eq__(self, other: object) -> bool:

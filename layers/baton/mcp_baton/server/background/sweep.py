@@ -10,7 +10,7 @@ from mcp_baton.server.background.dispatching import look_after, wake
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.telemetry import STORE_ERRORS
+from mcp_baton.telemetry import STORE_ERRORS, WAKE_UP_DELAY
 
 logger = logging.getLogger(__name__)
 
@@ -61,4 +61,7 @@ def _check(services: Services, store: TaskStore, task: TaskRecord) -> bool:
         return False
     # Otherwise a wake-up was sent already, and the outbox has the job itself.
     is_asleep = waiting.claim is not None and waiting.claim.dispatch == waiting.job.dispatches
-    return is_asleep and wake(services, store, task.owner, task.wakes)
+    if not is_asleep or not wake(services, store, task.owner, task.wakes):
+        return False
+    services.telemetry.add(WAKE_UP_DELAY, store.now_ms() - task.wakes_ms)
+    return True

@@ -192,6 +192,7 @@ def _record(owner: str, item: Item, reader: Callable[[], Reader]) -> TaskRecord:
         error=cast("JsonObject | None", decode(item["error"]) if "error" in item else None),
         by_client=BY_CLIENT in item,
         wakes=_text(item, WAKES),
+        wakes_ms=listed_ms(item) if WAKES in item and LISTED_AT in item else 0,
         source=item,
     )
 
@@ -254,6 +255,11 @@ def outbox_name(shard: int) -> str:
 
 def list_time(at_ms: int) -> str:
     return f"{at_ms:015d}"
+
+
+def listed_ms(item: Item) -> int:
+    """The time of an item in the outbox, epoch milliseconds."""
+    return int(item[LISTED_AT]["S"].partition("#")[0])
 
 
 TOOL = "tool"

@@ -1,0 +1,251 @@
+"""Callbacks and times in the deployed function: the route without credentials, other senders, and no poll."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deployed.containers import containers_of
+from tests.deployed.conversation import HttpAnswer, ask
+from tests.deployed.deployment import ProbeSource, Stack
+from tests.deployed.machine import REGION, ROOT
+from tests.deployed.test_background import item_of, started, started_by, wait_until
+from tests.deployed.test_conversation import PUBLIC_URL, WAYS, Access, by_nothing
+
+SECRET = "the-note-in-the-parcel"
+PARCEL = {"weight": 3, "note": SECRET}
+UNKNOWN = "A" * 43
+"""As long as a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of a callback, and how the tests reach it at the emulator."""
+
+    url: str
+    stack: Stack
+
+    @property
+    def token(self) -> str:
+        return self.url.rpartition("/")[2]
+
+    def send(self, body: Any = None, method: str = "POST", **headers: str) -> HttpAnswer:
+        """Send a request without credentials."""
+        return send(self.stack, self.token, body, method, **headers)
+
+
+def send(stack: Stack, token: str, body: Any, method: str = "POST", **headers: str) -> HttpAnswer:
+    content = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    url = stack.endpoint.replace("/mcp", f"/callbacks/{token}")
+    return ask(url, stack.caller(), content, method=method, **headers)
+
+
+def address_of(stack: Stack, label: str) -> Address:
+    """The address that the tool has given away for a parcel, once it has."""
+    [bucket] = stack.resources("AWS::S3::Bucket").values()
+    s3, key = stack.twin.client("s3"), f"addresses/{label}"
+    wait_until(lambda: s3.list_objects_v2(Bucket=bucket, Prefix=key)["KeyCount"] == 1)
+    return Address(s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode(), stack)
+
+
+def message(stack: Stack, task_id: str) -> str:
+    """What a poll would show of a task, read from the table."""
+    text: str = item_of(stack, task_id).get("status_message", {"S": ""})["S"]
+    return text
+
+
+def wait_for_pause(stack: Stack, task_id: str, kind: str = "callback") -> None:
+    """Wait until no worker has the task, because it waits."""
+
+    def waits() -> bool:
+        return f"({kind})" in message(stack, task_id) and item_of(stack, task_id)["run"]["M"]["until"]["N"] == "0"
+
+    wait_until(waits)
+
+
+def status(stack: Stack, task_id: str) -> str:
+    text: str = item_of(stack, task_id)["status"]["S"]
+    return text
+
+
+def items(stack: Stack) -> list[dict[str, Any]]:
+    pages = stack.twin.client("dynamodb").get_paginator("scan").paginate(TableName=stack.outputs["TaskTableName"])
+    found = [item for page in pages for item in page["Items"]]
+    return sorted(found, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
+
+
+@pytest.fixture(scope="session")
+def original(stack: Stack, probe_code: Path) -> Stack:
+    return ProbeSource(stack.twin, stack.name, stack.outputs, probe_code)
+
+
+@pytest.fixture(scope="session")
+def shop(original: Stack) -> Stack:
+    """A stack with the default authentication, for the tests of one mode."""
+    return original.copy("waits")
+
+
+@pytest.fixture(scope="session")
+def slow(shop: Stack) -> str:
+    """The task of a workflow that sleeps for two minutes and then waits for a callback, begun."""
+    return started(shop, "slow_purchase", label="slow")
+
+
+def test_the_address_of_a_callback_is_one_of_the_api(shop: Stack, slow: str) -> None:
+    address = address_of(shop, "slow")
+    assert address.url == f"{shop.outputs['BaseUrl']}/callbacks/{address.token}"
+    wait_for_pause(shop, slow, "time")
+
+
+@pytest.fixture(scope="module", params=[*WAYS, by_nothing], ids=lambda way: way.__name__)
+def access(request: pytest.FixtureRequest, original: Stack) -> Access:
+    deploy: Callable[[Stack, pytest.FixtureRequest], Access] = request.param
+    return deploy(original, request)
+
+
+def test_a_callback_needs_its_address_only_whatever_the_endpoint_asks_for(access: Access) -> None:
+    stack = access.stack
+    task = started_by(stack, access.kim, "purchase", label="one")
+    address = address_of(stack, "one")
+    assert address.url in {f"{base}/callbacks/{address.token}" for base in (stack.outputs["BaseUrl"], PUBLIC_URL)}
+    wait_for_pause(stack, task)
+    before = items(stack)
+
+    unknown = send(stack, UNKNOWN, PARCEL)
+    assert (unknown.status, json.loads(unknown.body)) == (404, {"error": "There is no such callback."})
+    got = [address.send(method=method).status for method in ("GET", "HEAD")]
+    assert set(got) <= {403, 404, 405}, got
+    assert items(stack) == before
+    refused = [ask(stack.endpoint, stranger).status for stranger in access.strangers]
+    assert refused == [access.refusal] * len(refused)
+
+    accepted = address.send(PARCEL)
+    assert (accepted.status, json.loads(accepted.body)) == (200, {"accepted": True})
+    wait_until(lambda: status(stack, task) == "completed")
+
+
+def documented_rules() -> Mapping[str, Mapping[str, Any]]:
+    """The input transformers of docs/waiting.md, by the first word of each row: the example, with the row's paths."""
+    section = (ROOT / "docs" / "waiting.md").read_text().partition("### Other senders")[2].partition("\n## ")[0]
+    [block] = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
+    example = json.loads(block)
+    rows = re.findall(r"\| (?:a )?(\w+).* \| `(\$.*)` \| `(\$.*)` \|", section)
+    return {
+        name: {**example, "InputPathsMap": {**example["InputPathsMap"], "token": token, "body": body}}
+        for name, token, body in rows
+    }
+
+
+def add_rule(stack: Stack, name: str, source: str) -> None:
+    """Let the events of a source reach the alias, by the transformer in the documentation."""
+    events, function = stack.twin.client("events"), stack.outputs["FunctionName"]
+    alias = stack.twin.client("lambda").get_alias(FunctionName=function, Name="live")["AliasArn"]
+    events.put_rule(Name=name, EventPattern=json.dumps({"source": [source]}))
+    target = {"Id": "server", "Arn": alias, "InputTransformer": documented_rules()[name]}
+    assert events.put_targets(Rule=name, Targets=[target])["FailedEntryCount"] == 0
+
+
+def put_event(stack: Stack, source: str, detail: Mapping[str, Any]) -> None:
+    entry = {"Source": source, "DetailType": "delivered", "Detail": json.dumps(detail)}
+    assert stack.twin.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
+
+
+def test_a_rule_of_eventbridge_delivers_a_callback(shop: Stack) -> None:
+    add_rule(shop, "bus", "supplier")
+    task = started(shop, "purchase", label="bus")
+    address = address_of(shop, "bus")
+    wait_for_pause(shop, task)
+
+    put_event(shop, "supplier", {"token": address.token, "result": PARCEL})
+    wait_until(lambda: status(shop, task) == "completed")
+    # The event's JSON has arrived as it was: the same JSON is a repetition, and other JSON is refused.
+    assert [address.send(body).status for body in (PARCEL, {**PARCEL, "weight": 4})] == [200, 409]
+
+
+def test_rules_for_s3_and_a_partner_deliver_callbacks(shop: Stack) -> None:
+    add_rule(shop, "S3", "aws.s3")
+    add_rule(shop, "partner", "payments")
+    tasks = {label: started(shop, "receipt", label=label) for label in ("file", "payment")}
+    file, payment = (address_of(shop, label) for label in tasks)
+
+    s3 = shop.twin.client("s3")
+    s3.create_bucket(Bucket="uploads", CreateBucketConfiguration={"LocationConstraint": REGION})
+    s3.put_bucket_notification_configuration(
+        Bucket="uploads", NotificationConfiguration={"EventBridgeConfiguration": {}}
+    )
+    s3.put_object(Bucket="uploads", Key=file.token, Body=b"12345")
+    put_event(shop, "payments", {"data": {"object": {"metadata": {"token": payment.token}, "status": "succeeded"}}})
+    wait_until(lambda: {status(shop, task) for task in tasks.values()} == {"completed"})
+    assert [file.send(5).status, payment.send("succeeded").status] == [200, 200]
+
+
+def logs_of(stack: Stack) -> str:
+    """Everything that the stack's containers have said, and what the emulator keeps of it as CloudWatch logs."""
+    containers = [*containers_of(stack), *containers_of(stack, worker=True)]
+    said = [container.logs().decode() for container in containers]
+    logs = stack.twin.client("logs")
+    for group in logs.describe_log_groups()["logGroups"]:
+        found = logs.filter_log_events(logGroupName=group["logGroupName"])
+        said += [event["message"] for event in found["events"]]
+    return "\n".join(said)
+
+
+def test_the_token_and_the_body_of_a_callback_are_in_no_log_and_in_no_item_but_the_result(shop: Stack) -> None:
+    task = started(shop, "purchase", label="secret")
+    address = address_of(shop, "secret")
+    wait_for_pause(shop, task)
+    wrong_type, no_json = {"weight": SECRET, "note": 7}, f'{{"{SECRET}"'.encode()
+    large = {**PARCEL, "note": SECRET * 20_000}
+    replies = [address.send(body) for body in (wrong_type, no_json, large)]
+    assert [reply.status for reply in replies] == [422, 400, 413]
+    assert not [item for item in items(shop) if task in str(item) and SECRET in str(item)]
+    assert address.send(PARCEL, idempotency_key=f"key-{SECRET}").status == 200
+    assert address.send({**PARCEL, "weight": 4}).status == 409
+    wait_until(lambda: status(shop, task) == "completed")
+    # Events that are refused are errors of the function.
+    for token in (address.token, UNKNOWN):
+        event = {"batonCallback": {"token": token, "id": SECRET, "payload": {"note": SECRET}}}
+        refused = shop.twin.client("lambda").invoke(
+            FunctionName=shop.outputs["FunctionName"], Qualifier="live", Payload=json.dumps(event).encode()
+        )
+        assert "FunctionError" in refused
+        assert SECRET not in refused["Payload"].read().decode()
+
+    said = logs_of(shop)
+    assert "the callback of the step delivery was accepted" in said
+    assert '"_aws"' in said  # metrics are log lines
+    assert "the callback is refused with 409" in said
+    metrics = shop.twin.client("cloudwatch").list_metrics()["Metrics"]
+    for text in (said, str(metrics)):
+        assert address.token not in text
+        assert SECRET not in text
+
+    assert address.token not in str(items(shop))
+    kept = {place for item in items(shop) for place in places(item, SECRET)}
+    # The result of the step, and the result of the workflow, which contains it.
+    assert kept == {"variables.M._workflow.result.delivery.S", "result.S"}
+
+
+def places(value: Any, text: str, *path: str) -> list[str]:
+    """The paths in an item at which a text is."""
+    if isinstance(value, Mapping):
+        return [it for name, inner in value.items() for it in places(inner, text, *path, name)]
+    if isinstance(value, list):
+        return [it for inner in value for it in places(inner, text, *path)]
+    return [".".join(path)] if text in str(value) else []
+
+
+@pytest.mark.last
+def test_a_workflow_sleeps_waits_and_ends_although_no_client_polls(shop: Stack, slow: str) -> None:
+    address = address_of(shop, "slow")
+    wait_for_pause(shop, slow)
+    assert address.send(PARCEL).status == 200
+    wait_until(lambda: status(shop, slow) != "working")
+    item = item_of(shop, slow)
+    assert (item["status"]["S"], "listed_at" in item) == ("completed", False)
+    # It was the clock that ended the sleep.
+    assert "jobs to the worker, or gave them up" in logs_of(shop)

@@ -1,0 +1,56 @@
+"""The route of callbacks: without credentials, with its own limits, and without its tokens in the logs."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from mcp_baton.server.access import CALLBACKS
+from tests.template.cloudformation import Stack
+from tests.template.conftest import MODES, MakeStack, body
+
+ROUTE = f"{CALLBACKS}{{token}}"
+INTEGRATION = "x-amazon-apigateway-integration"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_callback_needs_no_credentials_in_any_mode(modes: Mapping[str, Stack], mode: str) -> None:
+    methods = body(modes[mode])["paths"][ROUTE]
+
+    assert {name: method["security"] for name, method in methods.items()} == {"post": []}
+
+
+def test_the_function_serves_the_route_as_it_serves_the_endpoint(default: Stack) -> None:
+    paths = body(default)["paths"]
+    endpoint = paths["/mcp"]["post"][INTEGRATION]
+
+    assert {**paths[ROUTE]["post"][INTEGRATION], "timeoutInMillis": endpoint["timeoutInMillis"]} == endpoint
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_api_gateway_may_invoke_the_function_for_a_post_only(modes: Mapping[str, Stack], mode: str) -> None:
+    permissions = modes[mode].of_type("AWS::Lambda::Permission")
+    own = [it for it in permissions if CALLBACKS in str(it.get("SourceArn"))]
+
+    assert [str(it["SourceArn"]).rpartition("${Api}")[2] for it in own] == [f"/*/POST{CALLBACKS}*"]
+    assert [(it["Principal"], it["FunctionName"]) for it in own] == [
+        ("apigateway.amazonaws.com", {"Ref": "McpFunctionAliaslive"})
+    ]
+
+
+def test_callbacks_have_limits_of_their_own(stack: MakeStack) -> None:
+    stage = stack(ThrottleRate="7", ThrottleBurst="9").one("AWS::ApiGateway::Stage")
+    [setting] = [it for it in stage["MethodSettings"] if it["ResourcePath"] == "/" + ROUTE.replace("/", "~1")]
+
+    assert setting["HttpMethod"] == "POST"
+    assert (setting["ThrottlingRateLimit"], setting["ThrottlingBurstLimit"]) == (50, 100)
+
+
+def test_no_log_of_api_gateway_contains_the_token(default: Stack) -> None:
+    stage = default.one("AWS::ApiGateway::Stage")
+    [setting] = [it for it in stage["MethodSettings"] if "callbacks" in it["ResourcePath"]]
+    access_log = stage["AccessLogSetting"]["Format"]
+
+    # Error logs can contain the path of the request.
+    assert (setting["LoggingLevel"], setting["DataTraceEnabled"], setting["MetricsEnabled"]) == ("OFF", False, True)
+    assert "$context.resourcePath" in access_log  # the path with `{token}` in it
+    assert "$context.path" not in access_log
