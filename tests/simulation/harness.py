@@ -21,7 +21,7 @@ from typing import Any, cast
 import pytest
 
 from mcp_baton.protocol.json import dumps
-from mcp_baton.server import reply
+from mcp_baton.server import callbacks, reply
 from mcp_baton.server.running import runner
 from mcp_baton.server.running import tool_threads as worker
 from mcp_baton.server.running.tool_threads import Mail, Mailbox
@@ -36,6 +36,7 @@ from tests.simulation.lists import ListWorld
 from tests.simulation.questions import QuestionWorld
 from tests.simulation.scheduler import Actor, Killed, current, here
 from tests.simulation.servers import STAGE
+from tests.simulation.waits import BackgroundWaitWorld, WaitWorld
 from tests.simulation.world import ParallelWorld, Rewrite, World
 
 LARGE_BYTES = 600
@@ -185,6 +186,8 @@ def simulating() -> Iterator[None]:
         patch.setattr(time, "monotonic", instead(time.monotonic, lambda world: world.monotonic))
         patch.setattr(time, "time_ns", instead(time.time_ns, lambda world: lambda: int(world.scheduler.now_ms * 10**6)))
         patch.setattr(os, "urandom", instead(os.urandom, lambda world: world.rng.randbytes))
+        token = instead(callbacks.token_urlsafe, lambda world: lambda size: world.rng.randbytes(size).hex())
+        patch.setattr(callbacks, "token_urlsafe", token)
         patch.setattr(random, "uniform", instead(random.uniform, lambda world: world.rng.uniform))
         patch.setattr(random, "random", instead(random.random, lambda world: world.rng.random))
         patch.setitem(cast("dict[str, Any]", write_decided.__kwdefaults__), "sleep", sleep)
@@ -247,6 +250,8 @@ KINDS: Mapping[str, type[World]] = {
     "parallel": ParallelWorld,
     "lists": ListWorld,
     "approvals": ApprovalWorld,
+    "waits": WaitWorld,
+    "background-waits": BackgroundWaitWorld,
 }
 
 

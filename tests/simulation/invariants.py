@@ -54,6 +54,8 @@ class Judge:
     """Looks at everything that happens in a simulation. If it is strict, the first broken invariant ends it."""
 
     lease_ms: int = LEASE_MS
+    no_result: frozenset[str] = frozenset()
+    """The steps that have no result when they are completed."""
 
     def __init__(self, world: "World", *, strict: bool) -> None:
         self.world = world
@@ -150,7 +152,7 @@ class Judge:
         paused = paused_at(before)
         if paused is None or paused_at(after) is not None or status_of(after) in TERMINAL:
             return
-        if steps_of(after).get(paused, "completed") != "completed":
+        if steps_of(after).get(paused, "completed") not in SETTLED:
             self.wrong(5, f"the pause reason is gone, and the step {paused} that it named is {steps_of(after)[paused]}")
 
     def _check_steps(self, before: Item | None, after: Item) -> None:
@@ -160,7 +162,7 @@ class Judge:
                 self.wrong(1, f"the completed step {name} becomes {new.get(name)}")
         for name, status in new.items():
             stored = RESULT_PREFIX + name in variables_of(after)
-            if stored is not (status in {"completed", "failed"}):
+            if stored is not (status == "failed" or (status == "completed" and name not in self.no_result)):
                 self.wrong(1, f"the step {name} is {status}, and has {'a' if stored else 'no'} result")
         paused = paused_at(after)
         if paused is not None and new.get(paused) == "completed":
