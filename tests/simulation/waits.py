@@ -24,7 +24,7 @@ from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, RESULT_PREFIX, WAIT_PREFIX
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
-from tests.simulation.heads import SETTLED, TERMINAL, status_of, steps_of, value_of, variables_of
+from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of, value_of, variables_of
 from tests.simulation.invariants import TASK, Judge
 from tests.simulation.invocations import OWNER, SETTINGS, Ask, SimulatedExchange
 from tests.simulation.jobs.background import ATTEMPTS, BackgroundJudge, BackgroundWorld, FlowJudge
@@ -148,7 +148,7 @@ class WaitWorld(World):
     def called(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
         """The first step gives an address away. Callbacks may come at once."""
         made = super().called(tool, arguments, ctx)
-        if tool == "look" and getattr(ctx, "task_id", None):
+        if tool == "look" and ctx.task is not None:
             self.tokens.append(ctx.callback_url(SIGNED).removeprefix(BASE_URL + CALLBACKS))
             for _ in range(0 if self.weather.over else self.rng.choice((0, 0, 1, 3))):
                 self._invoke(Ask("callback"), self.rng.choice(EARLY_MS))
@@ -188,8 +188,6 @@ class WaitWorld(World):
 class WaitJudge(Judge):
     """The judge of the task of a workflow that waits."""
 
-    no_result = frozenset({NIGHT})
-
     def __init__(self, world: WaitWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.sim = world
@@ -197,6 +195,8 @@ class WaitJudge(Judge):
         self.accepted_at = 0
         """How many writes there were when it was stored."""
         self.accepted_ms = 0.0
+        self.is_unread = False
+        """Whether no run has claimed the task since."""
         self.timed_out: Called | None = None
         """A call that a run made because no callback came."""
 
@@ -209,6 +209,8 @@ class WaitJudge(Judge):
         super()._head_changed(number, change, process, now_ms)
         before, after = change.before, change.after
         assert after is not None
+        takers = [it and it[0] for it in (claim_of(before) if before else None, claim_of(after))]
+        self.is_unread = self.is_unread and takers[0] == takers[1]
         for wait in (SIGNED, NIGHT):
             old, new = (steps_of(item).get(wait) if item else None for item in (before, after))
             if before is not None and old != "pending":
@@ -247,6 +249,7 @@ class WaitJudge(Judge):
         if self.timed_out is not None:
             self.wrong(25, f"write #{number} accepts a callback after call #{self.timed_out.serial} saw the timeout")
         self.accepted, self.accepted_at, self.accepted_ms = post, self.world.database.writes, now_ms + process.fast_ms
+        self.is_unread = True
 
     def began(self, call: Called) -> None:
         super().began(call)
@@ -328,7 +331,7 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
         if head.until_ms - now_ms > judge.lease_ms + self.fast_ms or head.due_ms - now_ms > longest_ms:
             judge.wrong(26, f"the job of a worker that has ended is {head}")
         free_ms = max(now_ms, head.until_ms + 1)
-        if judge.is_asleep and self.waiting.accepted is not None:
+        if judge.is_asleep and self.waiting.is_unread:
             self.struck.add("only the clock could wake a workflow after a callback")
             ready_ms = max(free_ms, self.waiting.accepted_ms + FIRST_DISPATCH_MS)
         else:
@@ -370,17 +373,18 @@ class BackgroundWaitJudge(BackgroundJudge):
 
     def _is_wake_up(self, process: Process, before: Head, after: Head) -> bool:
         """Whether a write sends a job to a worker because a callback has arrived."""
-        fits = process.kind in {"callback", "sweep", "work"} and self.waiting.accepted is not None
-        return fits and after.dispatches == before.dispatches + 1 and not after.until_ms and before.holder == after.holder
+        is_asleep = process.kind == "work" and not before.until_ms
+        fits = self.waiting.accepted is not None and (is_asleep or process.kind in {"callback", "sweep"})
+        return fits and after.dispatches == before.dispatches + 1 and before.holder == after.holder
 
     def _check_writer(self, number: int, process: Process, before: Head, after: Head, own_ms: float) -> None:
-        if before.until_ms or not self._is_wake_up(process, before, after):
+        if not self._is_wake_up(process, before, after):
             super()._check_writer(number, process, before, after, own_ms)
 
     def _check_dispatch(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
-        if before.until_ms or not self._is_wake_up(process, before, after):
+        if not self._is_wake_up(process, before, after):
             super()._check_dispatch(process, before, after, own_ms)
             return
         self.world.struck.add(f"a {process.kind} woke a workflow after a callback")
-        if before.status != "working" or before.started >= before.allowed:
+        if before.status != "working" or before.started >= before.allowed or before.until_ms >= own_ms:
             self.wrong(12, f"{process.name} wakes a job that is {before}")
