@@ -1,7 +1,7 @@
 """Background workflows that wait: no worker runs, and a callback or the clock wakes them (docs/waiting.md)."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -169,3 +169,28 @@ def test_a_woken_task_is_listed_once(jobs: Background, shop: Shop) -> None:
     jobs.work()
     scan = jobs.table.client.scan(TableName=jobs.table.name)["Items"]
     assert [item for item in scan if "listed_in" in item] == []
+
+
+@pytest.mark.parametrize("on_timeout", ["fail", "skip"])
+def test_a_run_whose_clock_is_fast_sees_the_callback_that_came_first(
+    background: MakeBackground, on_timeout: Literal["fail", "skip"]
+) -> None:
+    """The worker has read the task, and the time is over by its clock, when the callback arrives."""
+    shop = Shop(on_timeout, background=True)
+    jobs = background(shop.server, base_url=BASE)
+    waiting(jobs)
+    jobs.time.s += 2 * 3_600 + 1
+    jobs.sweep()
+    sent = iter(range(1_000))
+
+    def deliver(**_: object) -> None:
+        if next(sent) == 2:  # after the claims of both tasks
+            jobs.time.s -= 60
+            assert send(jobs, shop) == 200
+            jobs.time.s += 60
+
+    events = jobs.table.client.meta.events
+    events.register("before-call.dynamodb.UpdateItem", deliver)
+    assert jobs.work() == "completed"
+    events.unregister("before-call.dynamodb.UpdateItem", deliver)
+    assert shop.deployed == [GREEN["url"]]
