@@ -17,7 +17,16 @@ from msgspec import Struct, structs
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreBusy, StoreError, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import ITEMS_PREFIX, RESULT_PREFIX, WAIT_PREFIX, Claim, StepStatus, TaskRecord, timestamp
+from mcp_baton.tasks.record import (
+    ITEMS_PREFIX,
+    RESULT_PREFIX,
+    WAIT_PREFIX,
+    Claim,
+    StepStatus,
+    TaskRecord,
+    statuses_of,
+    timestamp,
+)
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
@@ -62,6 +71,7 @@ from mcp_baton.workflow.run import (
 from mcp_baton.workflow.secrets import hidden_in
 from mcp_baton.workflow.sources import Source
 from mcp_baton.workflow.stored_calls import shown_call, stored_call
+from mcp_baton.workflow.wait import Callback
 
 logger = logging.getLogger(__name__)
 
@@ -285,10 +295,35 @@ class Engine:
             run.stop_at(step, Waiting(step.name, step.waits_for, timestamp(until_ms), ""))
         elif step.callback is None:
             self._end(run, CallEnded(call, StepTrace(step, None, (), Succeeded(None))))
-        elif step.callback.on_timeout == "skip":
-            run.settle(StepTrace(step, None, (), Skipped()))
         else:
-            self._end(run, self._failed(run, call, Failed(step.callback.timed_out), ""))
+            self._time_out(run, call, step.callback, until_ms)
+
+    def _time_out(self, run: Run, call: Call, callback: Callback, until_ms: int) -> None:
+        """End a wait for a callback whose time is over.
+
+        This is written at once: if a callback came first, the run continues with it. Later steps never see an end that
+        is not stored.
+        """
+        step = call.step
+        if callback.on_timeout == "skip":
+            ended = CallEnded(call, StepTrace(step, None, (), Skipped()))
+        else:
+            ended = self._failed(run, call, Failed(callback.timed_out), "")
+        self._end(run, ended)
+        pause = None if isinstance(ended.stop, TaskOver | Superseded) else ended.stop
+        over = self._write(run, pause, finished=False, last=False)
+        if over is not None:
+            run.stop_at(step, over)
+            return
+        is_completed = run.task is not None and statuses_of(run.task).get(step.name) is StepStatus.COMPLETED
+        if run.stored and not is_completed:
+            return
+        run.reopen(step)
+        run.stop_at(step, Waiting(step.name, step.waits_for, timestamp(until_ms), ""))
+        if run.stored:
+            with suppress(StoreError):  # the next run reads the callback
+                self._replay(run, step)
+                run.replayed(step)
 
     def _outlived(self, run: Run, until_ms: int, now_ms: int) -> int | str:
         """The end of a wait, if the task lives longer, perhaps after it was extended; otherwise why the step fails."""
