@@ -22,6 +22,7 @@ from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.access import CALLBACKS
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, RESULT_PREFIX, WAIT_PREFIX
+from tests.simulation.client import Sent
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of, value_of, variables_of
@@ -31,6 +32,7 @@ from tests.simulation.jobs.background import ATTEMPTS, BackgroundJudge, Backgrou
 from tests.simulation.jobs.heads import Head, head_in
 from tests.simulation.jobs.tools import JobPlan
 from tests.simulation.journal import Called, Process
+from tests.simulation.scheduler import here
 from tests.simulation.servers import Plan, look, mail, pay
 from tests.simulation.world import Rewrite, World
 
@@ -40,7 +42,11 @@ DEFAULT = 0
 
 BODIES, KEYS = (7, 7, 7, 8), (None, None, "k1", "k2")
 WITHIN_S, SLEEPS_S = (20, 100, 400), (5, 60, 200)
-CALLS: tuple[tuple[str, dict[str, Json]], ...] = (("look", {"key": "A"}), ("mail", {"to": "ann"}), ("pay", {"amount": 7}))
+CALLS: tuple[tuple[str, dict[str, Json]], ...] = (
+    ("look", {"key": "A"}),
+    ("mail", {"to": "ann"}),
+    ("pay", {"amount": 7}),
+)
 KINDS = ("resume",) * 5 + ("callback",) * 5 + ("call",) * 2 + ("poll",) * 2 + ("cancel", "complete")
 EARLY_MS = (0, 0, 20, 500, 5_000, 30_000)
 AROUND_MS = (-1_000, -20, -5, 0, 0, 5, 20, 1_000, 130_000)
@@ -85,7 +91,9 @@ def waiting_server(waits: Waits) -> Server:
     wait = Callback(int, timedelta(seconds=waits.within_s), waits.on_timeout)
     first = Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True)
     signed, night = Step(SIGNED, callback=wait), Step(NIGHT, sleep=timedelta(seconds=waits.sleep_s))
-    last = Step("pay", {"amount": first_of(amount, constant(DEFAULT)) if waits.on_timeout == "skip" else amount}, tool=pay)
+    last = Step(
+        "pay", {"amount": first_of(amount, constant(DEFAULT)) if waits.on_timeout == "skip" else amount}, tool=pay
+    )
     ann = Step("mail", {"to": constant("ann")}, tool=mail)
     steps = [first, ann, night, signed, last] if waits.is_early else [first, signed, last, night, ann]
     key = [Argument("key", "What to look up", required=True)]
@@ -214,7 +222,9 @@ class WaitJudge(Judge):
         for wait in (SIGNED, NIGHT):
             old, new = (steps_of(item).get(wait) if item else None for item in (before, after))
             if before is not None and old != "pending":
-                ends = [(status, self._value(item, RESULT_PREFIX + wait)) for status, item in ((old, before), (new, after))]
+                ends = [
+                    (status, self._value(item, RESULT_PREFIX + wait)) for status, item in ((old, before), (new, after))
+                ]
                 if ends[0] != ends[1]:
                     self.wrong(23, f"write #{number} changes the end of {wait} from {ends[0]} to {ends[1]}")
             elif new != "pending" and process is not None:
@@ -265,7 +275,9 @@ class WaitJudge(Judge):
         """A callback was answered."""
         repeats = post.repeats(self.accepted)
         was_there = repeats and self.accepted_at <= process.writes
-        versions = self.world.database.since((f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id), process.writes)
+        versions = self.world.database.since(
+            (f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id), process.writes
+        )
         items = [version.item for version in versions if version.item is not None]
         clocks_ms = process.began_ms + process.fast_ms, process.own_ms(self.world.scheduler.now_ms) + 1
         has_expired = len(items) < len(versions) or int(items[0]["expires_at"]["N"]) * 1000 <= clocks_ms[1]
@@ -324,9 +336,21 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
     def waiting(self) -> WaitJudge:
         return self.both_waiting.waiting
 
+    def sending(self, operation: str, partition: str) -> Sent:
+        """A request begins. When the faults have ended, only sweeps wake a job after a callback."""
+        sent = super().sending(operation, partition)
+        updates = [it for it in sent.process.requests if it.operation == "UpdateItem"]
+        if self.weather.over and sent.process.kind == "callback" and len(updates) > 1:
+            self.kill(here(), "killed before it wakes the job")
+        return sent
+
     def _look_after(self, item: dict[str, Any]) -> None:
         """Let only sweeps come: they wake the job after a callback, or when a wait has ended or the job is due."""
-        head, now_ms, judge = head_in(item), self.scheduler.now_ms, self.both_waiting
+        judge = self.both_waiting
+        if judge.is_asleep and self.rng.random() < 0.7:
+            self._invoke(Ask("callback", last=True))
+            self.scheduler.run()
+        head, now_ms = head_in(item), self.scheduler.now_ms
         longest_ms = max(LONGEST_DISPATCH_MS, self.waits.within_s * 1000) + self.fast_ms
         if head.until_ms - now_ms > judge.lease_ms + self.fast_ms or head.due_ms - now_ms > longest_ms:
             judge.wrong(26, f"the job of a worker that has ended is {head}")
