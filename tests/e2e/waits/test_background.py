@@ -9,6 +9,7 @@ from mcp_baton import Server, Step, Workflow
 from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.items import WAKES
+from mcp_baton.tasks.record import WORKFLOW_TASK
 from tests.e2e.background_support import Background, Killed, MakeBackground
 from tests.e2e.waits.test_callbacks import GREEN, Shop
 from tests.fakes import FunctionContext
@@ -43,6 +44,21 @@ def send(jobs: Background, shop: Shop) -> int:
     return status
 
 
+def send_and_die(jobs: Background, shop: Shop) -> None:
+    """Send the callback to a process that dies after it has stored the callback."""
+    sent = iter(range(1_000))
+
+    def strike(**_: object) -> None:
+        if next(sent) == 1:  # after the write of the result
+            raise Killed
+
+    events = jobs.table.client.meta.events
+    events.register("before-call.dynamodb.UpdateItem", strike)
+    with pytest.raises(Killed):
+        send(jobs, shop)
+    events.unregister("before-call.dynamodb.UpdateItem", strike)
+
+
 def test_a_callback_wakes_a_workflow_for_which_no_worker_ran(jobs: Background, shop: Shop) -> None:
     task = waiting(jobs)
     jobs.time.s += 3_600
@@ -67,17 +83,7 @@ def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callba
     jobs: Background, shop: Shop
 ) -> None:
     waiting(jobs)
-    sent = iter(range(1_000))
-
-    def strike(**_: object) -> None:
-        if next(sent) == 1:  # after the write of the result
-            raise Killed
-
-    events = jobs.table.client.meta.events
-    events.register("before-call.dynamodb.UpdateItem", strike)
-    with pytest.raises(Killed):
-        send(jobs, shop)
-    events.unregister("before-call.dynamodb.UpdateItem", strike)
+    send_and_die(jobs, shop)
     assert jobs.queue.events == []
     jobs.time.s += 29
     assert jobs.sweep() == NOTHING
@@ -194,3 +200,26 @@ def test_a_run_whose_clock_is_fast_sees_the_callback_that_came_first(
     assert jobs.work() == "completed"
     events.unregister("before-call.dynamodb.UpdateItem", deliver)
     assert shop.deployed == [GREEN["url"]]
+
+
+def test_a_callback_whose_address_a_continuation_made_wakes_the_job(jobs: Background, shop: Shop) -> None:
+    task = waiting(jobs)
+    workflow_task = jobs.client().task("get", task).result["_meta"][WORKFLOW_TASK]
+    jobs.client().call_tool("start_build", {"branch": "main"}, task=workflow_task)
+    assert len(shop.urls) == 2
+    assert send(jobs, shop) == 200
+    assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
+
+
+def test_a_sweep_wakes_a_workflow_that_waits_after_an_event_was_late(jobs: Background, shop: Shop) -> None:
+    """The worker of the first event lets the workflow wait, after the job was dispatched again."""
+    jobs.begin("release", {"branch": "main"})
+    late = jobs.queue.events.pop()
+    jobs.time.s += 31
+    assert jobs.sweep() == {"looked": 1, "woken": 1}
+    jobs.queue.lose()
+    assert jobs.work(late) == "waits"
+    send_and_die(jobs, shop)
+    jobs.time.s += 31
+    jobs.sweep()
+    assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
