@@ -183,6 +183,8 @@ class DynamoDBJobStore:
         renew_claim(update, claim, release=True)
         _count_anew(update, job_of(task))
         update.set(update.name("due"), update.number(due_ms))
+        # The event of an earlier dispatch may have come last: a sweep must see that no wake-up is under way.
+        update.set(update.path(RUN, "dispatch"), update.name("dispatches"))
         enter_outbox(update, task.task_id, due_ms)
         say(update, message)
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
