@@ -19,6 +19,8 @@ ITEMS_PREFIX = "_workflow.items."
 APPROVAL_PREFIX = "_workflow.approval."
 WAIT_PREFIX = "_workflow.wait."
 """Of a step that waits: when its wait ends at the latest, epoch milliseconds."""
+JOB = "_workflow.job"
+"""The background job that waits with the workflow. A callback wakes it."""
 SALT = "_workflow.salt"
 """The variable with random characters, with which digests of secrets are made."""
 

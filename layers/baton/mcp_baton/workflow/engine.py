@@ -19,6 +19,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
     ITEMS_PREFIX,
+    JOB,
     RESULT_PREFIX,
     WAIT_PREFIX,
     Claim,
@@ -292,6 +293,8 @@ class Engine:
             run.stop_at(step, until_ms.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset()))
         elif until_ms > now_ms:
             run.variables.note(f"{WAIT_PREFIX}{step.name}", until_ms)
+            if self._host.job_id is not None:
+                run.variables.note(JOB, self._host.job_id)
             run.stop_at(step, Waiting(step.name, step.waits_for, timestamp(until_ms), ""))
         elif step.callback is None:
             self._end(run, CallEnded(call, StepTrace(step, None, (), Succeeded(None))))

@@ -217,6 +217,9 @@ class Host(Protocol):
             ResourceUnavailable: the resource does not exist, or reading it failed.
         """
 
+    job_id: str | None
+    """The background job that runs the workflow; `None` if the client waits for the run."""
+
     announces: bool
     """Whether the client is notified of steps (`announce`)."""
 

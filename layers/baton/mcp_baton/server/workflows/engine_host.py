@@ -30,6 +30,7 @@ class ServerHost:
 
     def __init__(self, execution: Execution, *, until_s: float = math.inf) -> None:
         self._execution = execution
+        self.job_id = execution.job_id
         self.announces = execution.envelope.progress_token is not None
         self.left_ms = execution.exchange.remaining_ms
         self.pulse: Callable[[], float] = no_pulse
