@@ -12,7 +12,7 @@ two minutes after the callback or the time. Another workflow continues at its ne
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -347,7 +347,7 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
     def _look_after(self, item: dict[str, Any]) -> None:
         """Let only sweeps come: they wake the job after a callback, or when a wait has ended or the job is due."""
         judge = self.both_waiting
-        if judge.is_asleep and self.rng.random() < 0.7:
+        if judge.is_asleep and self.waiting.accepted is None and self.rng.random() < 0.7:
             self._invoke(Ask("callback", last=True))
             self.scheduler.run()
         head, now_ms = head_in(item), self.scheduler.now_ms
@@ -396,9 +396,10 @@ class BackgroundWaitJudge(BackgroundJudge):
             self.is_asleep = True
 
     def _is_wake_up(self, process: Process, before: Head, after: Head) -> bool:
-        """Whether a write sends a job to a worker because a callback has arrived."""
-        is_asleep = process.kind == "work" and not before.until_ms
-        fits = self.waiting.accepted is not None and (is_asleep or process.kind in {"callback", "sweep"})
+        """Whether a write sends a job to a worker because a callback has arrived. A worker that has just let its job
+        wait sends it again if a wait has ended meanwhile."""
+        came = self.waiting.accepted is not None and process.kind in {"callback", "sweep"}
+        fits = came or (process.kind == "work" and not before.until_ms)
         return fits and after.dispatches == before.dispatches + 1 and before.holder == after.holder
 
     def _check_writer(self, number: int, process: Process, before: Head, after: Head, own_ms: float) -> None:
