@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 import pytest
 
-from mcp_baton import Server, Step, Workflow
+from mcp_baton import Callback, Server, Step, Workflow, constant
 from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.items import WAKES
 from mcp_baton.tasks.record import WORKFLOW_TASK
 from tests.e2e.background_support import Background, Killed, MakeBackground
-from tests.e2e.waits.test_callbacks import GREEN, Shop
+from tests.e2e.waits.test_callbacks import GREEN, Build, Shop
 from tests.fakes import FunctionContext
 
 NOTHING = {"looked": 0, "woken": 0}
@@ -223,3 +223,19 @@ def test_a_sweep_wakes_a_workflow_that_waits_after_an_event_was_late(jobs: Backg
     jobs.time.s += 31
     jobs.sweep()
     assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
+
+
+def test_a_repeated_callback_starts_no_worker_after_a_run_has_read_it(background: MakeBackground) -> None:
+    """Senders repeat callbacks, and each worker costs."""
+    shop = Shop(background=True)
+    steps = [
+        Step(shop.start_build, {"branch": constant("main")}),
+        Step("build", callback=Callback(Build, timedelta(hours=2))),
+        Step("night", sleep=timedelta(hours=8)),
+    ]
+    shop.server.add_workflow(Workflow(name="nightly", description="build", steps=steps, background=True))
+    jobs = background(shop.server, base_url=BASE)
+    jobs.begin("nightly")
+    assert jobs.work() == "waits"
+    assert (send(jobs, shop), jobs.work()) == (200, "waits")
+    assert (send(jobs, shop), jobs.queue.events) == (200, [])
