@@ -254,6 +254,7 @@ class ScriptedHost:
     log: list[str] = field(default_factory=list)
     pick: Callable[[int], int] = lambda _count: 0
     most_at_once: int = 0
+    job_id: str | None = None
 
     def __post_init__(self) -> None:
         self.pulse: Callable[[], float] = lambda: 1.0

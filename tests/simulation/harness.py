@@ -21,7 +21,7 @@ from typing import Any, cast
 import pytest
 
 from mcp_baton.protocol.json import dumps
-from mcp_baton.server import callbacks, reply
+from mcp_baton.server import reply
 from mcp_baton.server.running import runner
 from mcp_baton.server.running import tool_threads as worker
 from mcp_baton.server.running.tool_threads import Mail, Mailbox
@@ -186,8 +186,7 @@ def simulating() -> Iterator[None]:
         patch.setattr(time, "monotonic", instead(time.monotonic, lambda world: world.monotonic))
         patch.setattr(time, "time_ns", instead(time.time_ns, lambda world: lambda: int(world.scheduler.now_ms * 10**6)))
         patch.setattr(os, "urandom", instead(os.urandom, lambda world: world.rng.randbytes))
-        token = instead(callbacks.token_urlsafe, lambda world: lambda size: world.rng.randbytes(size).hex())
-        patch.setattr(callbacks, "token_urlsafe", token)
+        patch.setattr("mcp_baton.server.callbacks.token_urlsafe", lambda size: _under_way[-1].rng.randbytes(size).hex())
         patch.setattr(random, "uniform", instead(random.uniform, lambda world: world.rng.uniform))
         patch.setattr(random, "random", instead(random.random, lambda world: world.rng.random))
         patch.setitem(cast("dict[str, Any]", write_decided.__kwdefaults__), "sleep", sleep)

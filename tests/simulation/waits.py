@@ -124,7 +124,7 @@ class WaitWorld(World):
 
     def _settle_in(self, *, strict: bool) -> None:
         self.kinds, self._others = KINDS, self.rng.randrange(4, 14)
-        self.judge: Judge = WaitJudge(self, strict=strict)
+        self.judge = WaitJudge(self, strict=strict)
 
     @property
     def waiting(self) -> "WaitJudge":

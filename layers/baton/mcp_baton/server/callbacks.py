@@ -140,9 +140,8 @@ def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key
         task = finished.current
         _is_new(task, pointer, arrived, store.now_ms())
     logger.info("task %s: the callback of the step %s was accepted", pointer.task_id, pointer.step)
-    job_id = _job_id(task, pointer)
-    if job_id is not None:
-        wake(services, store, pointer.owner, job_id)
+    if task.wakes is not None:
+        wake(services, store, pointer.owner, task.wakes)
 
 
 def _is_new(task: TaskRecord, pointer: Pointer, arrived: Arrived, now_ms: int) -> bool:
@@ -183,7 +182,7 @@ def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Poin
         write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, arrived.sent)
         job_id = _job_id(current, pointer)
         # A worker may let the workflow wait now: then its job must be woken.
-        is_unsure = job_id is None and workflow.background
+        is_unsure = job_id is None and workflow is not None and workflow.background
         return Batch(steps=(write,), wakes=job_id, same_version=is_unsure)
 
     try:

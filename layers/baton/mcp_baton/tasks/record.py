@@ -221,7 +221,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         claim: The claim, current or last; `None` if no run has claimed it.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
-        wakes: The job that a sweep wakes, because a callback has arrived for the task (`Batch.wakes`).
+        wakes: The job to wake, because a callback has arrived for the task that no run has read (`Batch.wakes`).
         source: Opaque data of the store, which needs it to write to the task as it was read.
     """
 
