@@ -225,9 +225,8 @@ def test_a_sweep_wakes_a_workflow_that_waits_after_an_event_was_late(jobs: Backg
     assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
 
 
-def test_a_repeated_callback_starts_no_worker_after_a_run_has_read_it(background: MakeBackground) -> None:
-    """Senders repeat callbacks, and each worker costs."""
-    shop = Shop(background=True)
+def nightly(background: MakeBackground, shop: Shop) -> tuple[Background, str]:
+    """A job that waits for its callback, and then for the morning; and the task of its workflow."""
     steps = [
         Step(shop.start_build, {"branch": constant("main")}),
         Step("build", callback=Callback(Build, timedelta(hours=2))),
@@ -235,7 +234,24 @@ def test_a_repeated_callback_starts_no_worker_after_a_run_has_read_it(background
     ]
     shop.server.add_workflow(Workflow(name="nightly", description="build", steps=steps, background=True))
     jobs = background(shop.server, base_url=BASE)
-    jobs.begin("nightly")
+    task = jobs.begin("nightly")
     assert jobs.work() == "waits"
+    return jobs, jobs.client().task("get", task).result["_meta"][WORKFLOW_TASK]
+
+
+def test_a_sweep_wakes_a_job_although_a_client_has_resumed_its_workflow(background: MakeBackground, shop: Shop) -> None:
+    """Only a worker knows when the job has to continue."""
+    jobs, workflow_task = nightly(background, shop)
+    send_and_die(jobs, shop)
+    jobs.client().get_prompt("nightly", task=workflow_task)
+    jobs.time.s += 31
+    assert (jobs.sweep(), jobs.work()) == ({"looked": 1, "woken": 1}, "waits")
+
+
+def test_a_repeated_callback_starts_no_worker_after_a_worker_has_read_it(
+    background: MakeBackground, shop: Shop
+) -> None:
+    """Senders repeat callbacks, and each worker costs."""
+    jobs, _ = nightly(background, shop)
     assert (send(jobs, shop), jobs.work()) == (200, "waits")
     assert (send(jobs, shop), jobs.queue.events) == (200, [])
