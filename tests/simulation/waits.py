@@ -204,7 +204,7 @@ class WaitJudge(Judge):
         """How many writes there were when it was stored."""
         self.accepted_ms = 0.0
         self.is_unread = False
-        """Whether no run has claimed the task since."""
+        """Whether no worker has claimed the task since."""
         self.timed_out: Called | None = None
         """A call that a run made because no callback came."""
 
@@ -218,7 +218,8 @@ class WaitJudge(Judge):
         before, after = change.before, change.after
         assert after is not None
         takers = [it and it[0] for it in (claim_of(before) if before else None, claim_of(after))]
-        self.is_unread = self.is_unread and takers[0] == takers[1]
+        is_workers = process is not None and process.kind == "work"
+        self.is_unread = self.is_unread and not (is_workers and takers[0] != takers[1])
         for wait in (SIGNED, NIGHT):
             old, new = (steps_of(item).get(wait) if item else None for item in (before, after))
             if before is not None and old != "pending":
@@ -350,6 +351,9 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
         if judge.is_asleep and self.waiting.accepted is None and self.rng.random() < 0.7:
             self._invoke(Ask("callback", last=True))
             self.scheduler.run()
+            if self.rng.random() < 0.3:
+                self._invoke(Ask("resume", last=True))
+                self.scheduler.run()
         head, now_ms = head_in(item), self.scheduler.now_ms
         longest_ms = max(LONGEST_DISPATCH_MS, self.waits.within_s * 1000) + self.fast_ms
         if head.until_ms - now_ms > judge.lease_ms + self.fast_ms or head.due_ms - now_ms > longest_ms:
@@ -382,6 +386,8 @@ class BackgroundWaitJudge(BackgroundJudge):
         self.flow = self.waiting = WaitFlowJudge(world, strict=strict)
         self.flow.changes, self.flow.broken = self.changes, self.broken
         self.is_asleep = False
+        self.suspended: set[str] = set()
+        """The workers that have let the job wait."""
 
     def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
         super()._head_changed(number, change, process, now_ms)
@@ -394,12 +400,13 @@ class BackgroundWaitJudge(BackgroundJudge):
         elif before.until_ms and not after.until_ms and after.due_ms != before.due_ms and after.status == "working":
             self.world.struck.add("a workflow waited without a worker")
             self.is_asleep = True
+            self.suspended.add(process.name if process else "")
 
     def _is_wake_up(self, process: Process, before: Head, after: Head) -> bool:
         """Whether a write sends a job to a worker because a callback has arrived. A worker that has just let its job
         wait sends it again if a wait has ended meanwhile."""
         came = self.waiting.accepted is not None and process.kind in {"callback", "sweep"}
-        fits = came or (process.kind == "work" and not before.until_ms)
+        fits = came or process.name in self.suspended
         return fits and after.dispatches == before.dispatches + 1 and before.holder == after.holder
 
     def _check_writer(self, number: int, process: Process, before: Head, after: Head, own_ms: float) -> None:

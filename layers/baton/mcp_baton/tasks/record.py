@@ -110,7 +110,8 @@ class Claim(Struct, frozen=True):
 
     `until_ms` is 0 after release. `number` counts the runs that have claimed the task, including this one. `dispatch`
     is the number of the dispatch that started a worker; 0 for a run without an event. `interrupted`: an earlier run did
-    not release its claim: it was killed or could not write, and steps that are still open may have run.
+    not release its claim: it was killed or could not write, and steps that are still open may have run. `by_worker`:
+    whether a worker claims a workflow's task; not stored.
     """
 
     id: str
@@ -118,6 +119,7 @@ class Claim(Struct, frozen=True):
     number: int = 1
     dispatch: int = 0
     interrupted: bool = False
+    by_worker: bool = False
 
     def holds_at(self, now_ms: int) -> bool:
         """Whether no other run may claim the task now."""
@@ -221,7 +223,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         claim: The claim, current or last; `None` if no run has claimed it.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
-        wakes: The job to wake, because a callback has arrived for the task that no run has read (`Batch.wakes`).
+        wakes: The job to wake, because a callback has arrived that no worker has read (`Batch.wakes`).
         source: Opaque data of the store, which needs it to write to the task as it was read.
     """
 

@@ -200,7 +200,8 @@ class Engine:
         return RemainingCalls(run.known, self._host).arguments(step) if called is None else called
 
     def _claim(self, store: TaskStore) -> Claim:
-        return Claim(new_token(), lease_end(store, self._host.left_ms))
+        by_worker = self._host.job_id is not None
+        return Claim(new_token(), lease_end(store, self._host.left_ms), by_worker=by_worker)
 
     def _lease(self, store: TaskStore, task: TaskRecord, *, unsure: bool = False) -> Lease:
         lease = Lease(store, task, self._host.left_ms, self._clock, unsure=unsure)

@@ -190,8 +190,9 @@ def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update
     """
     update = guarded_update(now_ms, token)
     update.require(f"{update.name('workflow')}={update.text(workflow)}")
-    unlist(update)  # this run sees the callback that has listed the task
-    update.remove(update.name(WAKES))
+    if claim.by_worker:  # it sees the callback that has listed the task, and its job continues
+        unlist(update)
+        update.remove(update.name(WAKES))
     until, lapsed = update.path(RUN, "until"), update.path(RUN, "lapsed")
     update.set(lapsed, f"if_not_exists({lapsed},{update.number(0)})+{until}")
     take_claim(update, claim, now_ms)
