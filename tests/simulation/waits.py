@@ -359,7 +359,7 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
         if head.until_ms - now_ms > judge.lease_ms + self.fast_ms or head.due_ms - now_ms > longest_ms:
             judge.wrong(26, f"the job of a worker that has ended is {head}")
         free_ms = max(now_ms, head.until_ms + 1)
-        if judge.is_asleep and self.waiting.is_unread:
+        if judge.is_asleep and self.waiting.is_unread and self.waiting.lives:
             self.struck.add("only the clock could wake a workflow after a callback")
             ready_ms = max(free_ms, self.waiting.accepted_ms + FIRST_DISPATCH_MS)
         else:
