@@ -397,7 +397,7 @@ class BackgroundWaitJudge(BackgroundJudge):
         before, after = head_in(change.before), head_in(change.after)
         if (after.dispatches, after.started) != (before.dispatches, before.started):
             self.is_asleep = False
-        elif before.until_ms and not after.until_ms and after.due_ms != before.due_ms and after.status == "working":
+        elif before.until_ms and not after.until_ms and after.allowed != before.allowed and after.status == "working":
             self.world.struck.add("a workflow waited without a worker")
             self.is_asleep = True
             self.suspended.add(process.name if process else "")

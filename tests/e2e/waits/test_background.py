@@ -255,3 +255,24 @@ def test_a_repeated_callback_starts_no_worker_after_a_worker_has_read_it(
     jobs, _ = nightly(background, shop)
     assert (send(jobs, shop), jobs.work()) == (200, "waits")
     assert (send(jobs, shop), jobs.queue.events) == (200, [])
+
+
+def test_a_callback_by_a_fast_clock_wakes_no_job_whose_worker_lives(jobs: Background, shop: Shop) -> None:
+    """A wake-up would move the entry in the outbox, and the worker hands the job over by the entry that it has read."""
+    jobs.begin("release", {"branch": "main"})
+    woken = list[int]()
+
+    def deliver(**_: object) -> None:
+        if shop.urls and not woken:
+            woken.append(0)
+            jobs.time.s += 300
+            assert send(jobs, shop) == 200
+            jobs.time.s -= 300
+            woken.append(len(jobs.queue.events))
+
+    events = jobs.table.client.meta.events
+    events.register("before-call.dynamodb.UpdateItem", deliver)
+    jobs.work()
+    events.unregister("before-call.dynamodb.UpdateItem", deliver)
+    assert woken == [0, 0]
+    assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
