@@ -193,7 +193,8 @@ class DynamoDBJobStore:
         now_ms = self._tasks.now_ms()
         update = guarded_update(now_ms, new_token())
         _require_startable(update)
-        _require_no_claim(update, now_ms)
+        # Not one that has expired: its worker may still live, and hand the job over by the entry that it has read.
+        update.require(f"{update.path(RUN, 'until')}={update.number(0)}")
         _dispatch(update, now_ms + FIRST_DISPATCH_MS)
         enter_outbox(update, task_id, now_ms + FIRST_DISPATCH_MS)
         with suppress(Conflict, TaskFinished, TaskNotFound):
