@@ -254,6 +254,7 @@ class ScriptedHost:
     log: list[str] = field(default_factory=list)
     pick: Callable[[int], int] = lambda _count: 0
     most_at_once: int = 0
+    job_id: str | None = None
 
     def __post_init__(self) -> None:
         self.pulse: Callable[[], float] = lambda: 1.0
@@ -291,7 +292,6 @@ class ScriptedHost:
         return [FetchedResource(uri, "text/plain", text=self.resources[uri])]
 
     announces = True
-    suspends = False
 
     def announce(self, started: int, total: int, step: str, _task_id: str | None) -> None:
         self.log.append(f"announce {started}/{total} {step}")

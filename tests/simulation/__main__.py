@@ -21,8 +21,18 @@ TRACES = 3
 FRESH = 10**9
 """A first seed is drawn from this many."""
 
-SHARES = {"workflows": 3, "jobs": 3, "background": 1, "questions": 1, "parallel": 1, "lists": 1, "approvals": 1}
-"""How many of ten seeds are of each kind."""
+SHARES = {
+    "workflows": 3,
+    "jobs": 3,
+    "background": 1,
+    "questions": 1,
+    "parallel": 1,
+    "lists": 1,
+    "approvals": 1,
+    "waits": 1,
+    "background-waits": 1,
+}
+"""The relative numbers of seeds of each kind."""
 
 
 def main() -> int:
@@ -30,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5_000, help="how many (5000)")
     parser.add_argument("--first", type=int, help="the first one (drawn anew and printed; 0 for a digest)")
-    parser.add_argument("--of", choices=sorted(KINDS), help="what is simulated (3, 3, 1, 1, 1 and 1 of 10 seeds)")
+    parser.add_argument("--of", choices=sorted(KINDS), help="what is simulated (all kinds)")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are shown whole (3)")
     parser.add_argument("--digest", action="store_true", help="print one digest of all that happened, and no more")
@@ -62,7 +72,11 @@ def main() -> int:
 
 
 def _chunks(first: int, seeds: int, kind: str | None) -> list[Chunk]:
-    wanted = {name: seeds * tenths // 10 for name, tenths in SHARES.items()} if kind is None else {kind: seeds}
+    wanted = (
+        {name: seeds * share // sum(SHARES.values()) for name, share in SHARES.items()}
+        if kind is None
+        else {kind: seeds}
+    )
     return [(chunk, name) for name, count in wanted.items() for chunk in batched(range(first, first + count), CHUNK)]
 
 

@@ -36,6 +36,7 @@ from tests.simulation.lists import ListWorld
 from tests.simulation.questions import QuestionWorld
 from tests.simulation.scheduler import Actor, Killed, current, here
 from tests.simulation.servers import STAGE
+from tests.simulation.waits import BackgroundWaitWorld, WaitWorld
 from tests.simulation.world import ParallelWorld, Rewrite, World
 
 LARGE_BYTES = 600
@@ -185,6 +186,7 @@ def simulating() -> Iterator[None]:
         patch.setattr(time, "monotonic", instead(time.monotonic, lambda world: world.monotonic))
         patch.setattr(time, "time_ns", instead(time.time_ns, lambda world: lambda: int(world.scheduler.now_ms * 10**6)))
         patch.setattr(os, "urandom", instead(os.urandom, lambda world: world.rng.randbytes))
+        patch.setattr("mcp_baton.server.callbacks.token_urlsafe", lambda size: _under_way[-1].rng.randbytes(size).hex())
         patch.setattr(random, "uniform", instead(random.uniform, lambda world: world.rng.uniform))
         patch.setattr(random, "random", instead(random.random, lambda world: world.rng.random))
         patch.setitem(cast("dict[str, Any]", write_decided.__kwdefaults__), "sleep", sleep)
@@ -247,6 +249,8 @@ KINDS: Mapping[str, type[World]] = {
     "parallel": ParallelWorld,
     "lists": ListWorld,
     "approvals": ApprovalWorld,
+    "waits": WaitWorld,
+    "background-waits": BackgroundWaitWorld,
 }
 
 

@@ -37,6 +37,12 @@ def paused_at(item: Item) -> str | None:
     return None if named is None else str(named["S"])
 
 
+def is_waiting(item: Item) -> bool:
+    """Whether the pause reason is a wait. It stays when a callback has completed the step."""
+    reason = variables_of(item).get(PAUSE_REASON)
+    return reason is not None and reason["M"]["type"]["S"] == "waiting"
+
+
 def claim_of(item: Item) -> tuple[str, int, int] | None:
     """The claim: its id, its number, and when it ends, epoch milliseconds."""
     run = item.get("run")

@@ -11,29 +11,37 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from mcp_baton import Workflow
+from mcp_baton import Callback, Step, Workflow
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server import callbacks
 from mcp_baton.server.approvals import gate
 from mcp_baton.server.approvals.gate import _Gate
-from mcp_baton.server.background import sweep
+from mcp_baton.server.background import dispatching, sweep
 from mcp_baton.server.methods import prompts, subscriptions, tasks
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.server.services import Services
 from mcp_baton.server.workflows import continuations, runs, task_view
 from mcp_baton.server.workflows.continuations import recorded_meta
 from mcp_baton.server.workflows.task_view import ViewOptions
+from mcp_baton.tasks.callbacks import Pointer
 from mcp_baton.tasks.dynamodb import expressions, items, jobs, listing, outbox, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStanding
+from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow import engine
+from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow.host import Failed, Skipped
 from mcp_baton.workflow.lease import Began, Lease
-from mcp_baton.workflow.run import Run
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import Call, Run, StepTrace
 from tests.simulation.approvals import ApprovalWorld
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.questions import QuestionWorld
 from tests.simulation.rewriting import without_action, without_condition
+from tests.simulation.waits import BackgroundWaitWorld, WaitWorld
 from tests.simulation.world import Rewrite, World
 
 MOST_SEEDS = 3_000
@@ -141,6 +149,35 @@ def _unconditional_counts(sent: str, request: Mapping[str, Any]) -> Mapping[str,
     return without_condition("")(sent, request) if request.get("Key", {}).get("sk") == {"S": "COUNT"} else request
 
 
+def _timed_out(engine: Engine, run: Run, call: Call, callback: Callback, _until_ms: int) -> None:
+    if callback.on_timeout == "skip":
+        run.settle(StepTrace(call.step, None, (), Skipped()))
+    else:
+        failed = engine._failed(run, call, Failed(callback.timed_out), "")  # noqa: SLF001
+        engine._end(run, failed)  # noqa: SLF001
+
+
+def _never_refused(task: TaskRecord, pointer: Pointer, *_: object) -> bool:
+    return f"{RESULT_PREFIX}{pointer.step}" not in task.variables
+
+
+def _from_now(_known: Known, step: Step, now_ms: int) -> int:
+    return now_ms + step.longest_wait_ms
+
+
+def _workers_claim(claim_id: str, until_ms: int, **_: object) -> Claim:
+    return Claim(claim_id, until_ms, by_worker=True)
+
+
+def _unlisted_callback(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    is_callback = "wakes" in request.get("ExpressionAttributeNames", {}).values()
+    return without_action("SET listed_")(sent, request) if is_callback else request
+
+
+def _without_wakes(services: Services, store: TaskStore, task: TaskRecord) -> bool:
+    return dispatching.look_after(services, store, task) is not task
+
+
 OLD_SET = replaced(expressions, old_set_at=lambda now_ms: expressions.set_at(now_ms - expressions.SPAN_MS))
 POLL = replaced(tasks, task_view=_another_status)
 NO_MARK = replaced(task_view, facts_of=lambda _task: {}, result_mark=lambda _task: {})
@@ -157,6 +194,7 @@ USE, DECIDE = "used_by=", "decided="
 """Parts of the writes that use an approval and that decide it."""
 
 WITHDRAW = r"^SET state=[^,]+,listed_in="
+CALLBACK = r"variables\._workflow\.call\.signed="
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
 
 MUTANTS = (
@@ -271,6 +309,37 @@ MUTANTS = (
             ("any run may use the approval of another", replaced(gate, _is_later_run=lambda *_: True)),
             ("a run does not check its claim after the guard", replaced(Lease, pulse=lambda _self: 15.0)),
             ("a use is not noted", replaced(_Gate, _note=lambda *_: None)),
+        )
+    ),
+    *(
+        Mutant(name, rewrite, patch, is_rare=is_rare, kind=WaitWorld)
+        for name, rewrite, patch, is_rare in (
+            ("a callback is stored whatever its step's status", without_condition(STEP, among=CALLBACK), None, True),
+            ("a run continues before its timeout is stored", None, replaced(Engine, _time_out=_timed_out), True),
+            ("a callback is accepted after the time", None, replaced(callbacks, WAIT_PREFIX="no wait "), False),
+            ("a repeated callback is refused", None, replaced(callbacks, CALL_PREFIX="no call "), False),
+            ("any callback is accepted after the first one", None, replaced(callbacks, _is_new=_never_refused), False),
+            ("a wait begins again with each run", None, replaced(Known, decide_wait=_from_now), False),
+        )
+    ),
+    *(
+        Mutant(name, rewrite, patch, is_rare=is_rare, kind=BackgroundWaitWorld)
+        for name, rewrite, patch, is_rare in (
+            ("a callback is not in the outbox", _unlisted_callback, None, False),
+            ("sweeps ignore callbacks", None, replaced(sweep, _check=_without_wakes), False),
+            ("any run takes a callback out of the outbox", None, replaced(engine, Claim=_workers_claim), True),
+            (
+                "a workflow that waits does not name its job",
+                without_action(r"SET variables\._workflow\.job="),
+                None,
+                True,
+            ),
+            (
+                "a job that waits keeps the number of its event",
+                without_action(r"SET run\.dispatch=dispatches"),
+                None,
+                True,
+            ),
         )
     ),
 )

@@ -146,7 +146,7 @@ class Replies:
         task_id, status = str(state["task_id"]), str(state["task_status"])
         steps = {str(step["name"]): str(step["status"]) for step in cast("list[JsonObject]", state["steps"])}
         for done, of in _COUNT.findall(str(state.get("message", ""))):
-            completed = sum(status == "completed" for status in steps.values())
+            completed = sum(status in SETTLED for status in steps.values())
             if certain and (int(done), int(of)) != (completed, len(steps)):
                 self.wrong(14, f"{process.name} tells {done} of {of} steps, and lists {steps}")
         if certain:

@@ -22,6 +22,8 @@ SEEDS = {
     "parallel": 1_000,
     "lists": 500,
     "approvals": 1_000,
+    "waits": 1_000,
+    "background-waits": 500,
 }
 CHUNK = 250
 

@@ -1,19 +1,19 @@
 """Background workflows that wait: no worker runs, and a callback or the clock wakes them (docs/waiting.md)."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from mcp_baton import Context, Retry, Server, Step, Workflow, step
+from mcp_baton import Callback, Context, Retry, Server, Step, Workflow, constant, step
 from mcp_baton.local.gateway import proxy_event
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.items import WAKES
-from mcp_baton.tasks.record import timestamp
+from mcp_baton.tasks.record import WORKFLOW_TASK, timestamp
 from mcp_baton.telemetry import WAKE_UP_DELAY, Collector
 from tests.e2e.background_support import Background, Killed, MakeBackground, measured_sweep
 from tests.e2e.support import Script
-from tests.e2e.waits.test_callbacks import GREEN, Shop
+from tests.e2e.waits.test_callbacks import GREEN, Build, Shop
 from tests.fakes import FunctionContext
 
 NOTHING = {"looked": 0, "woken": 0}
@@ -44,6 +44,21 @@ def send(jobs: Background, shop: Shop) -> int:
     function: Any = jobs.container()
     status: int = function(event, FunctionContext(lambda: 60_000, "callback"))["statusCode"]
     return status
+
+
+def send_and_die(jobs: Background, shop: Shop) -> None:
+    """Send the callback to a process that dies after it has stored the callback."""
+    sent = iter(range(1_000))
+
+    def strike(**_: object) -> None:
+        if next(sent) == 1:  # after the write of the result
+            raise Killed
+
+    events = jobs.table.client.meta.events
+    events.register("before-call.dynamodb.UpdateItem", strike)
+    with pytest.raises(Killed):
+        send(jobs, shop)
+    events.unregister("before-call.dynamodb.UpdateItem", strike)
 
 
 def test_a_callback_wakes_a_workflow_for_which_no_worker_ran(jobs: Background, shop: Shop) -> None:
@@ -80,22 +95,6 @@ def test_a_sweep_wakes_a_workflow_whose_wake_up_was_lost(jobs: Background, shop:
     assert jobs.sweep() == {"looked": 2, "woken": 1}
     assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
     assert jobs.sweep() == NOTHING
-
-
-def send_and_die(jobs: Background, shop: Shop) -> None:
-    """Send the callback to a process that dies after it has stored the result, and before it wakes the workflow."""
-    sent = iter(range(1_000))
-
-    def strike(**_: object) -> None:
-        if next(sent) == 1:  # after the write of the result
-            raise Killed
-
-    events = jobs.table.client.meta.events
-    events.register("before-call.dynamodb.UpdateItem", strike)
-    with pytest.raises(Killed):
-        send(jobs, shop)
-    events.unregister("before-call.dynamodb.UpdateItem", strike)
-    assert jobs.queue.events == []
 
 
 def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callback(
@@ -335,3 +334,104 @@ def test_the_delay_after_a_sleep_counts_from_its_end(background: MakeBackground)
         assert jobs.work() == outcome
         jobs.time.s += 9 * 60 + 7
         assert measured(jobs) == ([7_000] if outcome == "waits" else [])
+
+
+@pytest.mark.parametrize("on_timeout", ["fail", "skip"])
+def test_a_run_whose_clock_is_fast_sees_the_callback_that_came_first(
+    background: MakeBackground, on_timeout: Literal["fail", "skip"]
+) -> None:
+    """The worker has read the task, and the time is over by its clock, when the callback arrives."""
+    shop = Shop(on_timeout, background=True)
+    jobs = background(shop.server, base_url=BASE)
+    waiting(jobs)
+    jobs.time.s += 2 * 3_600 + 1
+    jobs.sweep()
+    sent = iter(range(1_000))
+
+    def deliver(**_: object) -> None:
+        if next(sent) == 2:  # after the claims of both tasks
+            jobs.time.s -= 60
+            assert send(jobs, shop) == 200
+            jobs.time.s += 60
+
+    events = jobs.table.client.meta.events
+    events.register("before-call.dynamodb.UpdateItem", deliver)
+    assert jobs.work() == "completed"
+    events.unregister("before-call.dynamodb.UpdateItem", deliver)
+    assert shop.deployed == [GREEN["url"]]
+
+
+def test_a_callback_whose_address_a_continuation_made_wakes_the_job(jobs: Background, shop: Shop) -> None:
+    task = waiting(jobs)
+    workflow_task = jobs.client().task("get", task).result["_meta"][WORKFLOW_TASK]
+    jobs.client().call_tool("start_build", {"branch": "main"}, task=workflow_task)
+    assert len(shop.urls) == 2
+    assert send(jobs, shop) == 200
+    assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
+
+
+def test_a_sweep_wakes_a_workflow_that_waits_after_an_event_was_late(jobs: Background, shop: Shop) -> None:
+    """The worker of the first event lets the workflow wait, after the job was dispatched again."""
+    jobs.begin("release", {"branch": "main"})
+    late = jobs.queue.events.pop()
+    jobs.time.s += 31
+    assert jobs.sweep() == {"looked": 1, "woken": 1}
+    jobs.queue.lose()
+    assert jobs.work(late) == "waits"
+    send_and_die(jobs, shop)
+    jobs.time.s += 31
+    jobs.sweep()
+    assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
+
+
+def nightly(background: MakeBackground, shop: Shop) -> tuple[Background, str]:
+    """A job that waits for its callback, and then for the morning; and the task of its workflow."""
+    steps = [
+        Step(shop.start_build, {"branch": constant("main")}),
+        Step("build", callback=Callback(Build, timedelta(hours=2))),
+        Step("night", sleep=timedelta(hours=8)),
+    ]
+    shop.server.add_workflow(Workflow(name="nightly", description="build", steps=steps, background=True))
+    jobs = background(shop.server, base_url=BASE)
+    task = jobs.begin("nightly")
+    assert jobs.work() == "waits"
+    return jobs, jobs.client().task("get", task).result["_meta"][WORKFLOW_TASK]
+
+
+def test_a_sweep_wakes_a_job_although_a_client_has_resumed_its_workflow(background: MakeBackground, shop: Shop) -> None:
+    """Only a worker knows when the job has to continue."""
+    jobs, workflow_task = nightly(background, shop)
+    send_and_die(jobs, shop)
+    jobs.client().get_prompt("nightly", task=workflow_task)
+    jobs.time.s += 31
+    assert (jobs.sweep(), jobs.work()) == ({"looked": 1, "woken": 1}, "waits")
+
+
+def test_a_repeated_callback_starts_no_worker_after_a_worker_has_read_it(
+    background: MakeBackground, shop: Shop
+) -> None:
+    """Senders repeat callbacks, and each worker costs."""
+    jobs, _ = nightly(background, shop)
+    assert (send(jobs, shop), jobs.work()) == (200, "waits")
+    assert (send(jobs, shop), jobs.queue.events) == (200, [])
+
+
+def test_a_callback_by_a_fast_clock_wakes_no_job_whose_worker_lives(jobs: Background, shop: Shop) -> None:
+    """A wake-up would move the entry in the outbox, and the worker hands the job over by the entry that it has read."""
+    jobs.begin("release", {"branch": "main"})
+    woken = list[int]()
+
+    def deliver(**_: object) -> None:
+        if shop.urls and not woken:
+            woken.append(0)
+            jobs.time.s += 300
+            assert send(jobs, shop) == 200
+            jobs.time.s -= 300
+            woken.append(len(jobs.queue.events))
+
+    events = jobs.table.client.meta.events
+    events.register("before-call.dynamodb.UpdateItem", deliver)
+    jobs.work()
+    events.unregister("before-call.dynamodb.UpdateItem", deliver)
+    assert woken == [0, 0]
+    assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])

@@ -45,12 +45,12 @@ class Shop:
         @self.server.workflow(background=background)
         def release(branch: str) -> None:
             """Release a branch."""
-            step(self.start_build)(branch=branch)  # type: ignore[call-arg]
+            step(self.start_build)(branch=branch)
             build = wait("build", Build, within=2 * HOURS, on_timeout=on_timeout)
             url = or_default(build.url, "none") if on_timeout == "skip" else build.url
             step(self.deploy)(url=url)
 
-    def start_build(self, branch: str, ctx: Context) -> str:
+    def start_build(self, ctx: Context, branch: str) -> str:
         """Start a build."""
         self.urls.append(ctx.callback_url("build"))
         return f"{branch}: the server calls {self.urls[-1]}"

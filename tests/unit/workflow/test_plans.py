@@ -326,7 +326,6 @@ class PlanHost(ScriptedHost):
     """Makes the calls of a plan. `kill_at` is the number of the call at which the function is killed."""
 
     announces = False
-    suspends = False
     broken: set[str] = dataclass_field(default_factory=set)
     kill_at: int = 0
     happens: Callable[[str], None] = lambda _place: None

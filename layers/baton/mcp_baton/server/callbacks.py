@@ -22,7 +22,7 @@ from mcp_baton.server.schema.prompt_arguments import convert
 from mcp_baton.server.schema.schema import mismatch_of
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.callbacks import Pointer
-from mcp_baton.tasks.record import CALL_PREFIX, WAIT_PREFIX, StepStatus, TaskRecord, steps_of
+from mcp_baton.tasks.record import CALL_PREFIX, JOB, WAIT_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, write_decided
 from mcp_baton.workflow.approval import GRACE_MS, digest_of
 from mcp_baton.workflow.definition import Step
@@ -133,14 +133,15 @@ def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key
     try:
         task = store.get(pointer.owner, pointer.task_id)
         if _is_new(task, pointer, arrived, store.now_ms()):
-            _store(services, store, task, pointer, arrived)
+            task = _store(services, store, task, pointer, arrived)
     except TaskNotFound:
         raise Refused(404, UNKNOWN) from None
     except TaskFinished as finished:
-        _is_new(finished.current, pointer, arrived, store.now_ms())
+        task = finished.current
+        _is_new(task, pointer, arrived, store.now_ms())
     logger.info("task %s: the callback of the step %s was accepted", pointer.task_id, pointer.step)
-    if pointer.job_id is not None:
-        wake(services, store, pointer.owner, pointer.job_id)
+    if task.wakes is not None:
+        wake(services, store, pointer.owner, task.wakes)
 
 
 def _is_new(task: TaskRecord, pointer: Pointer, arrived: Arrived, now_ms: int) -> bool:
@@ -159,7 +160,14 @@ def _is_new(task: TaskRecord, pointer: Pointer, arrived: Arrived, now_ms: int) -
     return True
 
 
-def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, arrived: Arrived) -> None:
+def _job_id(task: TaskRecord, pointer: Pointer) -> str | None:
+    """The job to wake: the one that waits, or that has made the address. A continuation can have made it, too."""
+    waiting = task.variables.get(JOB)
+    return waiting if isinstance(waiting, str) else pointer.job_id
+
+
+def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, arrived: Arrived) -> TaskRecord:
+    """Store a callback. Returns the task as it is now."""
     workflow = services.server.workflows.get(task.workflow or "")
     step = workflow.step(pointer.step) if workflow else None
     if step is None or step.callback is None:
@@ -168,16 +176,19 @@ def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Poin
 
     def decide(current: TaskRecord) -> Batch:
         if not _is_new(current, pointer, arrived, store.now_ms()):
-            raise _Repeated
+            raise _Repeated(current)
         index, stored = next((at, it) for at, it in enumerate(steps_of(current)) if it["name"] == pointer.step)
         expected = StepStatus(stored["status"])
         write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, arrived.sent)
-        return Batch(steps=(write,), wakes=pointer.job_id)
+        job_id = _job_id(current, pointer)
+        # A worker may let the workflow wait now: then its job must be woken.
+        is_unsure = job_id is None and workflow is not None and workflow.background
+        return Batch(steps=(write,), wakes=job_id, same_version=is_unsure)
 
     try:
-        write_decided(store, task, decide, attempts=ATTEMPTS, sleep=services.sleep)
-    except _Repeated:
-        return
+        return write_decided(store, task, decide, attempts=ATTEMPTS, sleep=services.sleep).task
+    except _Repeated as repeated:
+        return repeated.current
     except Conflict as conflict:
         raise StoreError("other writers changed the task during each attempt") from conflict
     except TooLarge as error:
@@ -186,6 +197,10 @@ def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Poin
 
 class _Repeated(Exception):
     """The same callback was stored meanwhile."""
+
+    def __init__(self, current: TaskRecord) -> None:
+        super().__init__()
+        self.current = current
 
 
 def _converted(step: Step, body: Json) -> Json:

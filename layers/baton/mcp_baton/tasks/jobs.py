@@ -99,8 +99,8 @@ class JobStore(Protocol):
         on, epoch milliseconds, a poll may dispatch it. Raises `ClaimLost`."""
 
     def wake(self, owner: str, task_id: str) -> TaskRecord | None:
-        """Note one more dispatch of a `working` task without a live claim. Returns the task, with the number for the
-        event in `job.dispatches`; `None` if a worker has it, or if it is over."""
+        """Note one more dispatch of a `working` task whose claim was released. Returns the task, with the number for
+        the event in `job.dispatches`; `None` if a worker has it, or if it is over."""
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         """Release the claim for a new worker, after `extend`: the job has all its attempts again, and one more dispatch

@@ -21,6 +21,8 @@ WAIT_PREFIX = "_workflow.wait."
 """Of a step that waits: when its wait ends at the latest, epoch milliseconds."""
 TRIED_PREFIX = "_workflow.tried."
 """Of a step whose next attempt waits: how often its tool was called."""
+JOB = "_workflow.job"
+"""The background job that waits with the workflow. A callback wakes it."""
 SALT = "_workflow.salt"
 """The variable with random characters, with which digests of secrets are made."""
 
@@ -112,7 +114,8 @@ class Claim(Struct, frozen=True):
 
     `until_ms` is 0 after release. `number` counts the runs that have claimed the task, including this one. `dispatch`
     is the number of the dispatch that started a worker; 0 for a run without an event. `interrupted`: an earlier run did
-    not release its claim: it was killed or could not write, and steps that are still open may have run.
+    not release its claim: it was killed or could not write, and steps that are still open may have run. `by_worker`:
+    whether a worker claims a workflow's task; not stored.
     """
 
     id: str
@@ -120,6 +123,7 @@ class Claim(Struct, frozen=True):
     number: int = 1
     dispatch: int = 0
     interrupted: bool = False
+    by_worker: bool = False
 
     def holds_at(self, now_ms: int) -> bool:
         """Whether no other run may claim the task now."""
@@ -223,7 +227,7 @@ class TaskRecord(Struct, frozen=True, eq=False):  # noqa: PLW1641 - is never has
         claim: The claim, current or last; `None` if no run has claimed it.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         by_client: Whether a client supplied the result, not a tool or a run.
-        wakes: The job that a sweep wakes, because a callback has arrived for the task (`Batch.wakes`).
+        wakes: The job to wake, because a callback has arrived that no worker has read (`Batch.wakes`).
         wakes_ms: From when on a sweep wakes it, epoch milliseconds; 0 if a run has seen the callback.
         source: Opaque data of the store, which needs it to write to the task as it was read.
     """

@@ -19,12 +19,14 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import (
     ITEMS_PREFIX,
+    JOB,
     RESULT_PREFIX,
     TRIED_PREFIX,
     WAIT_PREFIX,
     Claim,
     StepStatus,
     TaskRecord,
+    statuses_of,
     timestamp,
 )
 from mcp_baton.tasks.store import Batch, TaskStore, Timing, write_decided
@@ -71,6 +73,7 @@ from mcp_baton.workflow.run import (
 from mcp_baton.workflow.secrets import hidden_in
 from mcp_baton.workflow.sources import Source
 from mcp_baton.workflow.stored_calls import shown_call, stored_call
+from mcp_baton.workflow.wait import Callback
 
 logger = logging.getLogger(__name__)
 
@@ -198,7 +201,8 @@ class Engine:
         return RemainingCalls(run.known, self._host).arguments(step) if called is None else called
 
     def _claim(self, store: TaskStore) -> Claim:
-        return Claim(new_token(), lease_end(store, self._host.left_ms))
+        by_worker = self._host.job_id is not None
+        return Claim(new_token(), lease_end(store, self._host.left_ms), by_worker=by_worker)
 
     def _lease(self, store: TaskStore, task: TaskRecord, *, unsure: bool = False) -> Lease:
         lease = Lease(store, task, self._host.left_ms, self._clock, unsure=unsure)
@@ -294,13 +298,40 @@ class Engine:
             run.stop_at(step, until_ms.without_secrets(run.secrets.hide_text), Blocked(step, (), frozenset()))
         elif until_ms > now_ms:
             run.variables.note(f"{WAIT_PREFIX}{step.name}", until_ms)
+            if self._host.job_id is not None:
+                run.variables.note(JOB, self._host.job_id)
             run.stop_at(step, Waiting(step.name, step.waits_for, timestamp(until_ms), ""))
         elif step.callback is None:
             self._end(run, CallEnded(call, StepTrace(step, None, (), Succeeded(None))))
-        elif step.callback.on_timeout == "skip":
-            run.settle(StepTrace(step, None, (), Skipped()))
         else:
-            self._end(run, self._failed(run, call, Failed(step.callback.timed_out), ""))
+            self._time_out(run, call, step.callback, until_ms)
+
+    def _time_out(self, run: Run, call: Call, callback: Callback, until_ms: int) -> None:
+        """End a wait for a callback whose time is over.
+
+        This is written at once: if a callback came first, the run continues with it. Later steps never see an end that
+        is not stored.
+        """
+        step = call.step
+        if callback.on_timeout == "skip":
+            ended = CallEnded(call, StepTrace(step, None, (), Skipped()))
+        else:
+            ended = self._failed(run, call, Failed(callback.timed_out), "")
+        self._end(run, ended)
+        pause = None if isinstance(ended.stop, TaskOver | Superseded) else ended.stop
+        over = self._write(run, pause, finished=False, last=False)
+        if over is not None:
+            run.stop_at(step, over)
+            return
+        is_completed = run.task is not None and statuses_of(run.task).get(step.name) is StepStatus.COMPLETED
+        if run.stored and not is_completed:
+            return
+        run.reopen(step)
+        run.stop_at(step, Waiting(step.name, step.waits_for, timestamp(until_ms), ""))
+        if run.stored:
+            with suppress(StoreError):  # the next run reads the callback
+                self._replay(run, step)
+                run.replayed(step)
 
     def _next_attempt_ms(self, run: Run, step: Step) -> int | None:
         """When the next attempt of a step begins, if it must not begin now, epoch milliseconds."""
@@ -409,7 +440,7 @@ class Engine:
         if isinstance(tried.outcome, Failed):
             arguments, over = prepared.arguments, tried.over
             ended = self._failed(run, call, tried.outcome, prepared.name, arguments, fetched, tried.attempts, over)
-            return structs.replace(ended, retry_s=tried.wait_s if host.suspends else None)
+            return structs.replace(ended, retry_s=None if host.job_id is None else tried.wait_s)
         kept, timing = _kept(run, step, prepared.arguments), self._timing(call)
         outcome, attempts = tried.outcome, tried.attempts
         trace = StepTrace(step, prepared.arguments, fetched.contents, outcome, attempts, kept, timing)

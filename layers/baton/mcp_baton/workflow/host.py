@@ -217,12 +217,11 @@ class Host(Protocol):
             ResourceUnavailable: the resource does not exist, or reading it failed.
         """
 
+    job_id: str | None
+    """The background job that runs the workflow; `None` if the client waits for the run."""
+
     announces: bool
     """Whether the client is notified of steps (`announce`)."""
-
-    @property
-    def suspends(self) -> bool:
-        """Whether the run continues by itself after a wait that is too long for this invocation."""
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Notify the client that the step with this number begins. The first notification has the task's id."""

@@ -504,6 +504,20 @@ class Run:
             self.outputs[trace.step.name] = trace.outcome.value
         self.traces.append(trace)
 
+    def reopen(self, step: Step) -> None:
+        """Take back how the last step ended: the store has another end, or it is not known."""
+        self.traces.pop()
+        self.written = min(self.written, len(self.traces))
+        self.unsure.discard(step.name)
+        self.stops.pop(step.name, None)
+        self.statuses[step.name] = StepStatus.PENDING
+
+    def replayed(self, step: Step) -> None:
+        """Note that the last trace is of a step that another request has completed meanwhile."""
+        self.written = len(self.traces)
+        self.stops.pop(step.name, None)
+        self.statuses[step.name] = StepStatus.COMPLETED
+
     def take_answers(self) -> None:
         """Settle the questions that this invocation answers. An answer counts as the step's result.
 

@@ -86,10 +86,6 @@ class WorkerHost(ServerHost):
         self._failed = isinstance(outcome, Failed)
         return outcome
 
-    @property
-    def suspends(self) -> bool:
-        return not self._monitor.gone
-
     def read(self, uri: str) -> Sequence[FetchedResource]:
         try:
             return super().read(uri)

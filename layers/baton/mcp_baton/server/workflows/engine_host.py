@@ -30,6 +30,7 @@ class ServerHost:
 
     def __init__(self, execution: Execution, *, until_s: float = math.inf) -> None:
         self._execution = execution
+        self.job_id = execution.job_id
         self.announces = execution.envelope.progress_token is not None
         self.left_ms = execution.exchange.remaining_ms
         self.pulse: Callable[[], float] = no_pulse
@@ -43,10 +44,6 @@ class ServerHost:
         self._begun = 0
         self._total = 0
         self._shown = 0.0
-
-    @property
-    def suspends(self) -> bool:
-        return False
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         return self._execution.server.tools[tool].canonical(arguments)

@@ -21,6 +21,7 @@ from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import (
     APPROVAL_PREFIX,
     ITEMS_PREFIX,
+    JOB,
     PAUSE_REASON,
     PAUSED,
     PROGRESS,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HIDDEN: Final = (APPROVAL_PREFIX, SALT)
+HIDDEN: Final = (APPROVAL_PREFIX, SALT, JOB)
 """The prefixes of variables that are not shown: they are notes of the engine."""
 
 FACT_PREFIX: Final = "mcp-baton/"

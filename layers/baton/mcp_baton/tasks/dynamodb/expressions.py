@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
-from mcp_baton.tasks.dynamodb.items import BY_CLIENT, LISTED_AT, LISTED_IN, RUN, TIMINGS, members, outbox_entry
+from mcp_baton.tasks.dynamodb.items import BY_CLIENT, LISTED_AT, LISTED_IN, RUN, TIMINGS, WAKES, members, outbox_entry
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStatus, paused_step, timestamp
 from mcp_baton.tasks.texts import to_text
 
@@ -190,7 +190,9 @@ def claim_update(workflow: str, claim: Claim, now_ms: int, token: str) -> Update
     """
     update = guarded_update(now_ms, token)
     update.require(f"{update.name('workflow')}={update.text(workflow)}")
-    unlist(update)  # this run sees the callback that has listed the task
+    if claim.by_worker:  # it sees the callback that has listed the task, and its job continues
+        unlist(update)
+        update.remove(update.name(WAKES))
     until, lapsed = update.path(RUN, "until"), update.path(RUN, "lapsed")
     update.set(lapsed, f"if_not_exists({lapsed},{update.number(0)})+{until}")
     take_claim(update, claim, now_ms)

@@ -183,6 +183,8 @@ class DynamoDBJobStore:
         renew_claim(update, claim, release=True)
         _count_anew(update, job_of(task))
         update.set(update.name("due"), update.number(due_ms))
+        # The event of an earlier dispatch may have come last: a sweep must see that no wake-up is under way.
+        update.set(update.path(RUN, "dispatch"), update.name("dispatches"))
         enter_outbox(update, task.task_id, due_ms)
         say(update, message)
         return self._tasks.record(task.owner, self._update(task, update, claim, END))
@@ -191,7 +193,8 @@ class DynamoDBJobStore:
         now_ms = self._tasks.now_ms()
         update = guarded_update(now_ms, new_token())
         _require_startable(update)
-        _require_no_claim(update, now_ms)
+        # Not one that has expired: its worker may still live, and hand the job over by the entry that it has read.
+        update.require(f"{update.path(RUN, 'until')}={update.number(0)}")
         _dispatch(update, now_ms + FIRST_DISPATCH_MS)
         enter_outbox(update, task_id, now_ms + FIRST_DISPATCH_MS)
         with suppress(Conflict, TaskFinished, TaskNotFound):

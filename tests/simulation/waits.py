@@ -1,0 +1,422 @@
+"""Simulations of a workflow that waits for a callback and for a time (docs/waiting.md), in the foreground and in the
+background. Callbacks come early, late, twice, with other bodies, at the timeout, and after the end.
+
+All promises of workflows hold, or of workflows in the background, and these: 23. A wait ends once: a callback ends it
+by its write, or a run ends it when its time is over by the clock of that run. The end does not change. 24. A callback
+that was accepted (200) is the step's result, and each repetition is accepted. Another reply has a reason: another
+callback came first (409), the wait or the task is over (410), or the address is unknown (404). 25. Each later step
+and each reader sees the same end. 26. When the faults end, sweeps alone continue a workflow in the background: within
+two minutes after the callback or the time. Another workflow continues at its next resume.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from mcp_baton import Argument, Callback, Context, Server, Step, Workflow, constant, first_of, prompt_arg, step_output
+from mcp_baton.protocol.http import HttpRequest
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.server.access import CALLBACKS
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, RESULT_PREFIX, WAIT_PREFIX
+from tests.simulation.client import Sent
+from tests.simulation.dynamodb.database import Change
+from tests.simulation.dynamodb.paths import Item
+from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of, value_of, variables_of
+from tests.simulation.invariants import TASK, Judge
+from tests.simulation.invocations import OWNER, SETTINGS, Ask, SimulatedExchange
+from tests.simulation.jobs.background import ATTEMPTS, BackgroundJudge, BackgroundWorld, FlowJudge
+from tests.simulation.jobs.heads import Head, head_in
+from tests.simulation.jobs.tools import JobPlan
+from tests.simulation.journal import Called, Process
+from tests.simulation.scheduler import here
+from tests.simulation.servers import Plan, look, mail, pay
+from tests.simulation.world import Rewrite, World
+
+SIGNED, NIGHT = "signed", "night"
+DEFAULT = 0
+"""What the last step pays if no callback came."""
+
+BODIES, KEYS = (7, 7, 7, 8), (None, None, "k1", "k2")
+WITHIN_S, SLEEPS_S = (20, 100, 400), (5, 60, 200)
+CALLS: tuple[tuple[str, dict[str, Json]], ...] = (
+    ("look", {"key": "A"}),
+    ("mail", {"to": "ann"}),
+    ("pay", {"amount": 7}),
+)
+KINDS = ("resume",) * 5 + ("callback",) * 5 + ("call",) * 2 + ("poll",) * 2 + ("cancel", "complete")
+EARLY_MS = (0, 0, 20, 500, 5_000, 30_000)
+AROUND_MS = (-1_000, -20, -5, 0, 0, 5, 20, 1_000, 130_000)
+"""When callbacks and resumes come, from a wait's end."""
+
+BASE_URL = "https://simulated.test"
+FORGED = "forged"
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """A workflow with two waits.
+
+    Attributes:
+        is_early: Whether the address is made long before the run waits for the callback.
+    """
+
+    within_s: int
+    sleep_s: int
+    on_timeout: Literal["fail", "skip"]
+    is_early: bool
+    background: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    token: str
+    body: Json
+    key: str | None = None
+
+    def repeats(self, other: "Post | None") -> bool:
+        """Whether the other one was the same callback, or is this one."""
+        return other is not None and (self.body == other.body or (self.key is not None and self.key == other.key))
+
+
+@cache
+def waiting_server(waits: Waits) -> Server:
+    made = Server("simulated")
+    for tool in (look, pay, mail):
+        made.add_tool(tool)
+    amount = step_output(SIGNED)
+    wait = Callback(int, timedelta(seconds=waits.within_s), waits.on_timeout)
+    first = Step("look", {"key": prompt_arg("key")}, tool=look, checkpoint=True)
+    signed, night = Step(SIGNED, callback=wait), Step(NIGHT, sleep=timedelta(seconds=waits.sleep_s))
+    last = Step(
+        "pay", {"amount": first_of(amount, constant(DEFAULT)) if waits.on_timeout == "skip" else amount}, tool=pay
+    )
+    ann = Step("mail", {"to": constant("ann")}, tool=mail)
+    steps = [first, ann, night, signed, last] if waits.is_early else [first, signed, last, night, ann]
+    key = [Argument("key", "What to look up", required=True)]
+    made.add_workflow(
+        Workflow(name="sign", description="sign", arguments=key, steps=steps, background=waits.background)
+    )
+    made.check()
+    return made
+
+
+class WaitWorld(World):
+    """A simulation of one seed. Arguments as `World`."""
+
+    settings: Settings = replace(SETTINGS, base_url=BASE_URL)
+    background = False
+
+    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
+        super().__init__(seed, rewrite=rewrite, strict=strict)
+        rng, self.tokens, self.posts = self.rng, list[str](), dict[str, Post]()
+        on_timeout: Literal["fail", "skip"] = rng.choice(("fail", "skip"))
+        within_s, sleep_s, is_early = rng.choice(WITHIN_S), rng.choice(SLEEPS_S), rng.random() < 0.4
+        self.waits = Waits(within_s, sleep_s, on_timeout, is_early, self.background)
+        self.limits = replace(self.limits, max_ttl_ms=86_400_000, max_tasks_per_owner=None)
+        self.plan = Plan("sign", CALLS)
+        self.failing = min(self.failing, 0.2)
+        self._around = rng.choice((0, 2, 4))
+        self._settle_in(strict=strict)
+
+    def _settle_in(self, *, strict: bool) -> None:
+        self.kinds, self._others = KINDS, self.rng.randrange(4, 14)
+        self.judge = WaitJudge(self, strict=strict)
+
+    @property
+    def waiting(self) -> "WaitJudge":
+        """The judge of the workflow's task."""
+        assert isinstance(self.judge, WaitJudge)
+        return self.judge
+
+    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
+        return waiting_server(self.waits)
+
+    # What simulations do.
+
+    def run(self) -> None:
+        """Run it to its end, let all waits end, and repeat the callback that was accepted."""
+        super().run()
+        judge = self.waiting
+        for _ in range(3):
+            if not judge.lives or steps_of(judge.head or {})[SIGNED] == "failed":
+                break
+            longest_s = max(self.waits.within_s, self.waits.sleep_s)
+            self.scheduler.now_ms += 2 * judge.lease_ms + longest_s * 1000 + self.fast_ms
+            self._invoke(Ask("resume", last=True))
+            self.scheduler.run()
+        judge.all_ended()
+        if judge.accepted is not None:
+            self._invoke(Ask("callback", last=True))
+            self.scheduler.run()
+
+    def called(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
+        """The first step gives an address away. Callbacks may come at once."""
+        made = super().called(tool, arguments, ctx)
+        if tool == "look" and ctx.task is not None:
+            self.tokens.append(ctx.callback_url(SIGNED).removeprefix(BASE_URL + CALLBACKS))
+            for _ in range(0 if self.weather.over else self.rng.choice((0, 0, 1, 3))):
+                self._invoke(Ask("callback"), self.rng.choice(EARLY_MS))
+        return made
+
+    def waits_until(self, until_ms: int) -> None:
+        """A wait has begun: callbacks, and resumes, come near its end, by their own clocks."""
+        for _ in range(0 if self.weather.over else self._around):
+            after_ms = until_ms - self.scheduler.now_ms + self.rng.choice(AROUND_MS)
+            if self.weather.skewed:
+                after_ms += self.rng.choice((-300_000, 0, 300_000))
+            self._invoke(Ask(self.rng.choice(("callback", "callback", "resume"))), max(after_ms, 0.0))
+
+    def _answer(self, process: Process, ask: Ask) -> None:
+        if ask.kind == "callback":
+            self._post(process, last=ask.last)
+        else:
+            super()._answer(process, ask)
+
+    def _post(self, process: Process, *, last: bool) -> None:
+        rng, accepted = self.rng, self.waiting.accepted
+        if not self.tokens:
+            return
+        token = FORGED if rng.random() < 0.05 else rng.choice(self.tokens)
+        post = accepted if last and accepted else Post(token, rng.choice(BODIES), rng.choice(KEYS))
+        self.posts[process.name] = post
+        headers = {"content-type": "application/json", **({"idempotency-key": post.key} if post.key else {})}
+        request = HttpRequest("POST", CALLBACKS + post.token, headers, dumps(post.body).encode(), None)
+        self.note(process.actor, f"posts {post.body} with the key {post.key}")
+        reply = self.endpoint(process)(request, SimulatedExchange(self, process))
+        assert reply is not None
+        self.note(process.actor, f"is answered {reply.status}")
+        self.struck.add(f"a callback was answered with {reply.status}")
+        self.waiting.replied(process, post, reply.status)
+
+
+class WaitJudge(Judge):
+    """The judge of the task of a workflow that waits."""
+
+    def __init__(self, world: WaitWorld, *, strict: bool) -> None:
+        super().__init__(world, strict=strict)
+        self.sim = world
+        self.accepted: Post | None = None
+        self.accepted_at = 0
+        """How many writes there were when it was stored."""
+        self.accepted_ms = 0.0
+        self.is_unread = False
+        """Whether no worker has claimed the task since."""
+        self.timed_out: Called | None = None
+        """A call that a run made because no callback came."""
+
+    @property
+    def lives(self) -> bool:
+        head, now_ms = self.head, self.world.scheduler.now_ms
+        return head is not None and status_of(head) not in TERMINAL and int(head["expires_at"]["N"]) * 1000 > now_ms
+
+    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._head_changed(number, change, process, now_ms)
+        before, after = change.before, change.after
+        assert after is not None
+        takers = [it and it[0] for it in (claim_of(before) if before else None, claim_of(after))]
+        is_workers = process is not None and process.kind == "work"
+        self.is_unread = self.is_unread and not (is_workers and takers[0] != takers[1])
+        for wait in (SIGNED, NIGHT):
+            old, new = (steps_of(item).get(wait) if item else None for item in (before, after))
+            if before is not None and old != "pending":
+                ends = [
+                    (status, self._value(item, RESULT_PREFIX + wait)) for status, item in ((old, before), (new, after))
+                ]
+                if ends[0] != ends[1]:
+                    self.wrong(23, f"write #{number} changes the end of {wait} from {ends[0]} to {ends[1]}")
+            elif new != "pending" and process is not None:
+                self._wait_ended(number, wait, str(new), change, process, now_ms)
+            until_ms = self._value(after, WAIT_PREFIX + wait)
+            if isinstance(until_ms, int) and self._value(before, WAIT_PREFIX + wait) != until_ms:
+                if before is not None and self._value(before, WAIT_PREFIX + wait) is not None:
+                    self.wrong(23, f"write #{number} changes when {wait} ends")
+                self.sim.waits_until(until_ms)
+
+    def _wait_ended(self, number: int, wait: str, new: str, change: Change, process: Process, now_ms: float) -> None:
+        before, after = change.before, change.after
+        assert after is not None
+        until_ms = self._value(before, WAIT_PREFIX + wait)
+        if wait == SIGNED and new == "completed":
+            self.world.struck.add(f"a callback ended a wait{'' if until_ms else ' before it began'}")
+            self._accepted(number, after, until_ms, process, now_ms)
+            return
+        self.world.struck.add(f"a time ended a wait: {new}")
+        is_over = isinstance(until_ms, int) and until_ms <= process.own_ms(now_ms)
+        if not process.is_run or not is_over or (wait == NIGHT and new != "completed"):
+            self.wrong(23, f"write #{number} of {process.name} makes {wait} {new}, which ends at {until_ms}")
+
+    def _accepted(self, number: int, after: Item, until_ms: Json, process: Process, now_ms: float) -> None:
+        post = self.sim.posts.get(process.name)
+        value = self._value(after, RESULT_PREFIX + SIGNED)
+        if post is None or post.token == FORGED or value != post.body:
+            self.wrong(24, f"write #{number} stores {value!r} as the callback of {process.name}, which was {post}")
+            return
+        if isinstance(until_ms, int) and until_ms <= process.began_ms + process.fast_ms:
+            self.wrong(23, f"write #{number} accepts a callback that came after the time")
+        if self.timed_out is not None:
+            self.wrong(25, f"write #{number} accepts a callback after call #{self.timed_out.serial} saw the timeout")
+        self.accepted, self.accepted_at, self.accepted_ms = post, self.world.database.writes, now_ms + process.fast_ms
+        self.is_unread = True
+
+    def began(self, call: Called) -> None:
+        super().began(call)
+        if call.tool != "pay" or not call.process.is_run:
+            return
+        if call.arguments["amount"] == DEFAULT:
+            self.timed_out = call
+        body = self.accepted.body if self.accepted else DEFAULT
+        if call.arguments["amount"] != body:
+            self.wrong(25, f"{call.process.name} pays {call.arguments['amount']}, and the callback was {self.accepted}")
+
+    def replied(self, process: Process, post: Post, status: int) -> None:
+        """A callback was answered."""
+        repeats = post.repeats(self.accepted)
+        was_there = repeats and self.accepted_at <= process.writes
+        versions = self.world.database.since(
+            (f"OWNER#{OWNER}#{self.task_id[10:12]}", TASK + self.task_id), process.writes
+        )
+        items = [version.item for version in versions if version.item is not None]
+        clocks_ms = process.began_ms + process.fast_ms, process.own_ms(self.world.scheduler.now_ms) + 1
+        has_expired = len(items) < len(versions) or int(items[0]["expires_at"]["N"]) * 1000 <= clocks_ms[1]
+        match status:
+            case 200:
+                fits = repeats
+            case 409:
+                fits = self.accepted is not None and not repeats
+            case 410:
+                fits = not was_there and any(self._is_over(item, clocks_ms[1]) for item in items)
+            case 404:
+                fits = post.token == FORGED or has_expired
+            case 503:
+                fits = bool(process.faults) or process.stalled
+            case _:
+                fits = False
+        if not fits:
+            self.wrong(24, f"{process.name} is answered {status}: {post}, accepted was {self.accepted}")
+
+    def _is_over(self, item: Item, now_ms: float) -> bool:
+        until_ms = self._value(item, WAIT_PREFIX + SIGNED)
+        timed_out = isinstance(until_ms, int) and until_ms <= now_ms
+        return timed_out or status_of(item) in TERMINAL or steps_of(item)[SIGNED] != "pending"
+
+    def all_ended(self) -> None:
+        """Faults have stopped, all times have passed, and the task was resumed: it has ended, or its wait timed out."""
+        if not self.lives or self.head is None:
+            return
+        steps = steps_of(self.head)
+        timed_out = steps[SIGNED] == "failed" and self.sim.waits.on_timeout == "fail"
+        if not timed_out or self.accepted is not None:
+            self.wrong(26, f"all waits have ended, and the task has the steps {steps}")
+
+    def _value(self, item: Item | None, name: str) -> Json:
+        if item is None or name not in variables_of(item):
+            return None
+        return value_of(item, name, self.world.stored)
+
+
+class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
+    """The same workflow in the background: a callback or a sweep wakes its job."""
+
+    background = True
+
+    def _settle_in(self, *, strict: bool) -> None:  # noqa: ARG002 - the judge is there
+        self.job = JobPlan("sign", ATTEMPTS)
+        self.limits = replace(self.limits, default_ttl_ms=3_600_000)
+        self._meddling = self.rng.choice((0, 0, 0, 2, 5))
+        self._others = self.rng.randrange(8)
+
+    def _judge(self, *, strict: bool) -> "BackgroundWaitJudge":
+        self.both = self.both_waiting = BackgroundWaitJudge(self, strict=strict)
+        return self.both_waiting
+
+    @property
+    def waiting(self) -> WaitJudge:
+        return self.both_waiting.waiting
+
+    def sending(self, operation: str, partition: str) -> Sent:
+        """A request begins. When the faults have ended, only sweeps wake a job after a callback."""
+        sent = super().sending(operation, partition)
+        updates = [it for it in sent.process.requests if it.operation == "UpdateItem"]
+        if self.weather.over and sent.process.kind == "callback" and len(updates) > 1:
+            self.kill(here(), "killed before it wakes the job")
+        return sent
+
+    def _look_after(self, item: dict[str, Any]) -> None:
+        """Let only sweeps come: they wake the job after a callback, or when a wait has ended or the job is due."""
+        judge = self.both_waiting
+        if judge.is_asleep and self.waiting.accepted is None and self.rng.random() < 0.7:
+            self._invoke(Ask("callback", last=True))
+            self.scheduler.run()
+            if self.rng.random() < 0.3:
+                self._invoke(Ask("resume", last=True))
+                self.scheduler.run()
+        head, now_ms = head_in(item), self.scheduler.now_ms
+        longest_ms = max(LONGEST_DISPATCH_MS, self.waits.within_s * 1000) + self.fast_ms
+        if head.until_ms - now_ms > judge.lease_ms + self.fast_ms or head.due_ms - now_ms > longest_ms:
+            judge.wrong(26, f"the job of a worker that has ended is {head}")
+        free_ms = max(now_ms, head.until_ms + 1)
+        if judge.is_asleep and self.waiting.is_unread and self.waiting.lives:
+            self.struck.add("only the clock could wake a workflow after a callback")
+            ready_ms = max(free_ms, self.waiting.accepted_ms + FIRST_DISPATCH_MS)
+        else:
+            ready_ms = free_ms if head.started >= head.allowed else max(free_ms, head.due_ms + 1)
+        self._sweep_until(head, ready_ms)
+        self.scheduler.run()
+        if int(item["expires_at"]["N"]) * 1000 <= self.scheduler.now_ms:
+            judge.head = None
+
+
+class WaitFlowJudge(WaitJudge, FlowJudge):
+    """The judge of the workflow's own task."""
+
+
+class BackgroundWaitJudge(BackgroundJudge):
+    """The judge of both tasks.
+
+    Attributes:
+        is_asleep: Whether the job waits, and was not sent to a worker since it began to wait.
+    """
+
+    def __init__(self, world: BackgroundWaitWorld, *, strict: bool) -> None:
+        super().__init__(world, strict=strict)
+        self.flow = self.waiting = WaitFlowJudge(world, strict=strict)
+        self.flow.changes, self.flow.broken = self.changes, self.broken
+        self.is_asleep = False
+        self.suspended: set[str] = set()
+        """The workers that have let the job wait."""
+
+    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._head_changed(number, change, process, now_ms)
+        assert change.after is not None
+        if change.before is None:
+            return
+        before, after = head_in(change.before), head_in(change.after)
+        if (after.dispatches, after.started) != (before.dispatches, before.started):
+            self.is_asleep = False
+        elif before.until_ms and not after.until_ms and after.allowed != before.allowed and after.status == "working":
+            self.world.struck.add("a workflow waited without a worker")
+            self.is_asleep = True
+            self.suspended.add(process.name if process else "")
+
+    def _is_wake_up(self, process: Process, before: Head, after: Head) -> bool:
+        """Whether a write sends a job to a worker because a callback has arrived. A worker that has just let its job
+        wait sends it again if a wait has ended meanwhile."""
+        came = self.waiting.accepted is not None and process.kind in {"callback", "sweep"}
+        fits = came or process.name in self.suspended
+        return fits and after.dispatches == before.dispatches + 1 and before.holder == after.holder
+
+    def _check_writer(self, number: int, process: Process, before: Head, after: Head, own_ms: float) -> None:
+        if not self._is_wake_up(process, before, after):
+            super()._check_writer(number, process, before, after, own_ms)
+
+    def _check_dispatch(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
+        if not self._is_wake_up(process, before, after):
+            super()._check_dispatch(process, before, after, own_ms)
+            return
+        self.world.struck.add(f"a {process.kind} woke a workflow after a callback")
+        if before.status != "working" or before.started >= before.allowed or before.until_ms >= own_ms:
+            self.wrong(12, f"{process.name} wakes a job that is {before}")
