@@ -16,7 +16,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server import callbacks
 from mcp_baton.server.approvals import gate
 from mcp_baton.server.approvals.gate import _Gate
-from mcp_baton.server.background import sweep
+from mcp_baton.server.background import dispatching, sweep
 from mcp_baton.server.methods import prompts, subscriptions, tasks
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.services import Services
@@ -175,7 +175,7 @@ def _unlisted_callback(sent: str, request: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _without_wakes(services: Services, store: TaskStore, task: TaskRecord) -> bool:
-    return sweep.look_after(services, store, task) is not task
+    return dispatching.look_after(services, store, task) is not task
 
 
 OLD_SET = replaced(expressions, old_set_at=lambda now_ms: expressions.set_at(now_ms - expressions.SPAN_MS))
@@ -195,6 +195,7 @@ USE, DECIDE = "used_by=", "decided="
 
 WITHDRAW = r"^SET state=[^,]+,listed_in="
 CALLBACK = r"variables\._workflow\.call\.signed="
+NAMES_JOB = r"SET variables\._workflow\.job="
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
 
 MUTANTS = (
@@ -330,13 +331,13 @@ MUTANTS = (
             ("any run takes a callback out of the outbox", None, replaced(engine, Claim=_workers_claim), True),
             (
                 "a workflow that waits does not name its job",
-                without_action(r"SET variables\._workflow\.job="),
+                without_action(NAMES_JOB),
                 None,
                 True,
             ),
             (
                 "a job that waits keeps the number of its event",
-                without_action(r"SET run\.dispatch=dispatches"),
+                without_action("SET run.dispatch=dispatches"),
                 None,
                 True,
             ),
