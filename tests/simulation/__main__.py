@@ -21,17 +21,8 @@ TRACES = 3
 FRESH = 10**9
 """A first seed is drawn from this many."""
 
-SHARES = {
-    "workflows": 3,
-    "jobs": 3,
-    "background": 1,
-    "questions": 1,
-    "parallel": 1,
-    "lists": 1,
-    "approvals": 1,
-    "waits": 1,
-    "background-waits": 1,
-}
+ALONE = ("background", "questions", "parallel", "lists", "approvals", "waits", "background-waits")
+SHARES = {"workflows": 3, "jobs": 3, **dict.fromkeys(ALONE, 1)}
 """The relative numbers of seeds of each kind."""
 
 

@@ -195,6 +195,7 @@ USE, DECIDE = "used_by=", "decided="
 
 WITHDRAW = r"^SET state=[^,]+,listed_in="
 CALLBACK = r"variables\._workflow\.call\.signed="
+NAMES_JOB = r"SET variables\._workflow\.job="
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
 
 MUTANTS = (
@@ -330,13 +331,13 @@ MUTANTS = (
             ("any run takes a callback out of the outbox", None, replaced(engine, Claim=_workers_claim), True),
             (
                 "a workflow that waits does not name its job",
-                without_action(r"SET variables\._workflow\.job="),
+                without_action(NAMES_JOB),
                 None,
                 True,
             ),
             (
                 "a job that waits keeps the number of its event",
-                without_action(r"SET run\.dispatch=dispatches"),
+                without_action("SET run.dispatch=dispatches"),
                 None,
                 True,
             ),

@@ -119,7 +119,8 @@ class WaitWorld(World):
         self.limits = replace(self.limits, max_ttl_ms=86_400_000, max_tasks_per_owner=None)
         self.plan = Plan("sign", CALLS)
         self.failing = min(self.failing, 0.2)
-        self._around = rng.choice((0, 2, 4))
+        self._around = rng.choice((0, 2, 4, 8))
+        self.weather.skewed = rng.random() < 0.5
         self._settle_in(strict=strict)
 
     def _settle_in(self, *, strict: bool) -> None:
@@ -164,10 +165,10 @@ class WaitWorld(World):
 
     def waits_until(self, until_ms: int) -> None:
         """A wait has begun: callbacks, and resumes, come near its end, by their own clocks."""
+        end_ms = until_ms - self.scheduler.now_ms + self.rng.choice((-300_000, 0, 0, 0, 300_000))
+        at_once_ms = self.rng.choice(AROUND_MS)
         for _ in range(0 if self.weather.over else self._around):
-            after_ms = until_ms - self.scheduler.now_ms + self.rng.choice(AROUND_MS)
-            if self.weather.skewed:
-                after_ms += self.rng.choice((-300_000, 0, 300_000))
+            after_ms = end_ms + self.rng.choice((at_once_ms, at_once_ms, *AROUND_MS))
             self._invoke(Ask(self.rng.choice(("callback", "callback", "resume"))), max(after_ms, 0.0))
 
     def _answer(self, process: Process, ask: Ask) -> None:

@@ -1,0 +1,88 @@
+"""Processes are killed around callbacks: an accepted callback is the result of its step, and each task ends."""
+
+import json
+import os
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from mcp_baton.local.gateway import proxy_event
+from tests.e2e.background_support import call, created
+from tests.e2e.killed_support import Killed, Processes, running
+from tests.e2e.support import Client
+
+KILLS = int(os.environ.get("WAIT_KILLS", "40"))
+"""How many processes are killed at least: `WAIT_KILLS=200` for a change of callbacks, sweeps or suspension."""
+
+MOST_STEPS = 200
+LEASE_S = 46.0
+
+
+class Run:
+    """One workflow that waits, its workers and its senders."""
+
+    def __init__(self, processes: Processes, seed: int) -> None:
+        self.processes, self.owner, self.rng = processes, f"owner-{seed}", Random(seed)
+        self.accepted: set[int] = set()
+        """The bodies that were answered with 200."""
+
+    def send(self, event: dict[str, Any], most: int) -> Any:
+        """Send an event to a process that may be killed at one of its first points."""
+        self.processes.kill = self.rng.randrange(most) if self.rng.random() < 0.5 else None
+        try:
+            return self.processes.handle(event, None)
+        except Killed:
+            self.processes.time.pass_s(self.rng.choice((0.0, LEASE_S)))
+            raise
+
+    def post(self, body: int, most: int = 14) -> int:
+        path = self.rng.choice(self.processes.lines(f"urls-{self.owner}"))
+        data = json.dumps(body).encode()
+        status: int = self.send(proxy_event("POST", path, [], data, request_id="c", owner_header=None), most)[
+            "statusCode"
+        ]
+        if status == 200:
+            self.accepted.add(body)
+        return status
+
+    def to_the_end(self) -> None:
+        client = Client(self.processes.handle, self.owner, "2026")
+        task = created(call(client, "sign", {}))["taskId"]
+        for _ in range(MOST_STEPS):
+            with suppress(Killed):
+                self.step()
+            status = self.processes.table.item(task, self.owner)["status"]["S"]
+            if status == "failed":  # its workers were killed each time
+                own = client.task("get", task).result["_meta"]["_workflow.task_id"]
+                task = created(call(client, "sign", {"task_id": own}))["taskId"]
+            elif status != "working":
+                break
+        assert status == "completed", f"{self.owner}: the task is {status}"
+        paid = set(map(int, self.processes.lines(f"paid-{self.owner}")))
+        self.processes.kill = None
+        statuses = {body: self.post(body, 10_000) for body in (1, 2)}
+        assert sorted(statuses.values()) == [200, 409], f"{self.owner}: {statuses}"
+        assert self.accepted == paid, f"{self.owner}: accepted {self.accepted}, paid {paid}"
+
+    def step(self) -> None:
+        """A callback, the event of a worker, or the clock."""
+        if self.processes.lines(f"urls-{self.owner}") and self.rng.random() < 0.3:
+            self.post(self.rng.choice((1, 2)))
+        elif events := self.processes.lines("events"):
+            (self.processes.folder / "events").unlink()
+            for event in events:
+                if self.rng.random() < 0.8:  # others are lost
+                    self.send(json.loads(event), 40)
+        else:
+            self.processes.time.pass_s(61)
+            self.send({"batonSweep": {}}, 12)
+
+
+def test_an_accepted_callback_is_the_result_although_processes_are_killed(tmp_path: Path) -> None:
+    with running("tests.e2e.waits.killed", tmp_path, Processes) as processes:
+        for seed in count():
+            Run(processes, seed).to_the_end()
+            if processes.killed >= KILLS:
+                break
