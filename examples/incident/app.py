@@ -1,6 +1,6 @@
 """An incident: the model names the cause of a service's errors, and a person approves a restart.
 
-Deploy it with `make deploy BATON_APP=$PWD/examples/incident ARGS=--guided`. Set `MessageTopic=on`, which creates the
+Deploy it with `BATON_APP=$PWD/examples/incident make deploy ARGS=--guided`. Set `MessageTopic=on`, which creates the
 team's topic, and `Approvers={"on-call": ["…"]}`. In template.yaml, add to `Globals.Function.Environment.Variables`:
 
     AWS_DATA_PATH: /var/runtime/botocore/data    # for the clients of ECS and CloudWatch Logs
@@ -36,7 +36,8 @@ Service = Annotated[str, "The name of the ECS service"]
 logger = logging.getLogger(__name__)
 
 RESTART_HELPS = ["memory", "deadlock"]
-LINES, CHARACTERS = 30, 300
+# A client sees a larger result than 2 KB as a link only.
+LINES, CHARACTERS = 10, 160
 
 
 @dataclass(frozen=True)

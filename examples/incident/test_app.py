@@ -181,9 +181,9 @@ def test_a_worker_that_dies_asks_for_one_health_check(aws: Aws, baton: Connect) 
 
 
 def test_only_the_newest_errors_are_read(aws: Aws, baton: Connect) -> None:
-    aws.log(*(f"ERROR {number} " + 400 * "x" for number in range(40)))
+    aws.log(*(f"ERROR {number} " + 400 * "x" for number in range(20)))
     errors = baton(server).call_tool("read_errors", INCIDENT).value
-    assert (len(errors), errors[-1][:9], len(errors[-1])) == (30, "ERROR 39 ", 300)
+    assert (len(errors), errors[-1][:9], len(errors[-1])) == (10, "ERROR 19 ", 160)
 
 
 @pytest.mark.usefixtures("aws")
