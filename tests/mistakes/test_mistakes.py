@@ -33,7 +33,7 @@ type Check = Callable[..., tuple[int, Any]]
 
 RIGHT = PRELUDE + added("FETCH") + EPILOGUE
 SAMPLE = Path(__file__).parents[2] / "examples" / "sample" / "app.py"
-EXPENSES = SAMPLE.parents[1] / "expenses" / "app.py"
+EXPENSES, INCIDENT, REPORT = (SAMPLE.parents[1] / name / "app.py" for name in ("expenses", "incident", "report"))
 SAMPLE_MODULES = ("app", "shop", "orders", "sales")
 
 
@@ -161,6 +161,8 @@ def test_a_correct_server_has_no_faults(check: Check, capsys: pytest.CaptureFixt
         pytest.param(SERVER, marks=needs_the_starter, id="starter"),
         pytest.param(SAMPLE, id="sample"),
         pytest.param(EXPENSES, id="expenses"),
+        pytest.param(INCIDENT, id="incident"),
+        pytest.param(REPORT, id="report"),
     ],
 )
 def test_example_servers_have_no_faults(server: Path, check: Check) -> None:
