@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.build.conftest import ROOT
+
 pytestmark = pytest.mark.skipif(
     sys.version_info[:2] != (3, 13) or sys.platform != "linux", reason="the artifact is for Linux and Python 3.13"
 )
@@ -41,3 +43,12 @@ def test_the_built_authorizer_refuses_a_bad_token(artifacts: Path) -> None:
     answer = json.loads(done.stdout)
     assert answer["policyDocument"]["Statement"][0]["Effect"] == "Deny"
     assert 'error="invalid_token"' in answer["context"]["challenge"]
+
+
+def test_the_folder_of_a_server_does_not_replace_the_authorizer() -> None:
+    """`make build BATON_APP=…` passes the variable to each function's Makefile."""
+    for folder in ("authorizer", "mcp"):
+        command = ["make", "-n", "-C", f"{ROOT}/functions/{folder}", "BATON_APP=/other", "ARTIFACTS_DIR=/built"]
+        for target, copied in (("build-AuthorizerFunction", False), ("build-McpFunction", True)):
+            shown = subprocess.run([*command, target], capture_output=True, text=True, check=True).stdout
+            assert ('cp -R -- "/other"' in shown) is copied
