@@ -329,6 +329,7 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
         self.limits = replace(self.limits, default_ttl_ms=3_600_000)
         self._meddling = self.rng.choice((0, 0, 0, 2, 5))
         self._others = self.rng.randrange(8)
+        self._around = self._around if self.rng.random() < 0.5 else 0
 
     def _judge(self, *, strict: bool) -> "BackgroundWaitJudge":
         self.both = self.both_waiting = BackgroundWaitJudge(self, strict=strict)
@@ -349,7 +350,7 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
     def _look_after(self, item: dict[str, Any]) -> None:
         """Let only sweeps come: they wake the job after a callback, or when a wait has ended or the job is due."""
         judge = self.both_waiting
-        if judge.is_asleep and self.waiting.accepted is None and self.rng.random() < 0.7:
+        if judge.is_asleep and self.waiting.accepted is None and self.rng.random() < 0.9:
             self._invoke(Ask("callback", last=True))
             self.scheduler.run()
             if self.rng.random() < 0.3:

@@ -53,6 +53,8 @@ def suspended_until(execution: JobExecution, lease: Lease, run: EndedRun, write:
     ttl_ms = max(ends_ms) - now_ms + GRACE_MS
     jobs, due_ms = store.jobs, min(ends_ms)
     outcome = write("waits", lambda: jobs.suspend(lease.task, lease.claim(), ttl_ms, message, due_ms))
+    if outcome != "waits":  # another worker has the job
+        return outcome
     # A callback wakes the task. One that came before the claim was released found a worker, so look again.
     statuses = statuses_of(store.get(task.owner, run.task.task_id))
     if any(statuses[step].settled for step in waits):
