@@ -129,7 +129,11 @@ def _serve_from(options: Options, settings: Settings, database: "Database") -> i
     if options.reload:
         # Python would use the compiled old form of a file that changes twice within a second and keeps its length.
         sys.dont_write_bytecode = True
-    served = Served(make, workers.renew)
+    try:
+        served = Served(make, workers.renew)
+    except BaseException:
+        local.server_close()
+        raise
     if not local.is_private:
         logger.warning("listening on %s: everyone who can connect can call every tool as any owner", local.server_name)
     watcher = Watcher(find(options.target).folder, served.look) if options.reload else None
