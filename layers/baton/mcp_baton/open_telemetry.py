@@ -1,8 +1,7 @@
 """Spans of OpenTelemetry, if the operator's layer brings its SDK (docs/operating.md, OpenTelemetry).
 
-Names and attributes follow the semantic conventions for MCP, generative AI and the AWS SDK. Arguments, results, URIs
-and the texts of errors are not recorded. Spans begin and end at once, not after the response: the spans of tools' own
-code are parts of them, and the worker's span can name the request's span as its parent.
+Names and attributes follow the semantic conventions for MCP, generative AI and the AWS SDK, without arguments, results,
+URIs and error messages. Spans are not delayed until the response is sent, so they can be parents of others.
 """
 
 import sys
@@ -79,7 +78,6 @@ class OpenTelemetry(Collector):
 
     @contextmanager
     def _open(self, live: Any, failure: str = "tool_error") -> Iterator[Span]:
-        """Make a span the current one, and end it. `failure` is its error type if no exception ends it."""
         span = Span("", {}, 0.0)
         with self._api.use_span(live, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             try:

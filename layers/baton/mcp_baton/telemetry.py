@@ -94,8 +94,7 @@ class Telemetry:
         """
 
     def receive(self, name: str, *senders: Mapping[str, object], **details: str) -> AbstractContextManager[Span]:  # noqa: ARG002
-        """Record the work on a message, if spans go to OpenTelemetry. The parent is the first valid `traceparent` in
-        `senders`. `details` are attributes, which only MCP requests have."""
+        """Record work on a message, with OpenTelemetry. Its parent is the first valid `traceparent` of `senders`."""
         return _UNTRACED
 
     def traceparent(self) -> str:

@@ -94,14 +94,12 @@ class Endpoint:
     def callback(self, named: JsonObject, exchange: Exchange) -> JsonObject:
         from mcp_baton.server.callbacks import deliver_event
 
-        with self._services.telemetry.receive("process callback"):
-            return deliver_event(self._services, named, exchange)
+        return deliver_event(self._services, named, exchange)
 
     def sweep(self, _named: JsonObject, exchange: Exchange) -> JsonObject:
         from mcp_baton.server.background.sweep import sweep
 
-        with self._services.telemetry.receive("process sweep"):
-            return sweep(self._services, exchange)
+        return sweep(self._services, exchange)
 
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
         """Answer a batch, in order. Only revision 2025-03-26 has batches. The messages share the size and the time of
@@ -220,8 +218,7 @@ class Endpoint:
 
 
 def _described(asked: Request) -> tuple[str, dict[str, str]]:
-    """The name and the attributes of a request's span (OpenTelemetry). Names that the server does not know are left
-    out."""
+    """The name and the attributes of a request's span, without names that the server does not know."""
     method, name, server = asked.message.method, asked.params.get("name"), asked.server
     made = {
         "mcp.method.name": method if method in METHODS[asked.envelope.era] else "_OTHER",
