@@ -18,8 +18,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from mcp_baton import Server, Step, ToolError, Workflow, constant
 from mcp_baton.aws import compose
 from mcp_baton.observability import PACKAGE, VERBOSE_LOGGERS
+from mcp_baton.open_telemetry import OpenTelemetry
 from mcp_baton.settings import Settings
-from tests.e2e.background_support import Queue, away, call, created
+from tests.e2e.background_support import Queue, away, created
 from tests.e2e.support import Answer, Client, Era, Table
 from tests.fakes import FunctionContext
 
@@ -279,9 +280,10 @@ def test_arguments_results_and_error_messages_are_not_recorded_but_the_kinds_of_
 
 def test_a_failed_store_call_is_an_error(traced: Traced) -> None:
     client = traced.client()
-    client.task("get", "no-such-task")
+    task = client.get_prompt("settle").task_id
+    client.task("get", task)
     with away(traced.table.client, "GetItem"):
-        client.task("get", "no-such-task")
+        client.task("get", task)
     found, *failed = [span for span in traced.spans if span.name == "DynamoDB.GetItem"]
     assert found.status.is_ok
     assert {(span.status.is_ok, (span.attributes or {}).get("error.type")) for span in failed} == {(False, "_OTHER")}
@@ -322,8 +324,15 @@ def test_x_ray_gets_no_span_if_opentelemetry_does(traced: Traced, monkeypatch: p
     reported: list[object] = []
     monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-67891233-abcdef012345678912345678;Sampled=1")
     monkeypatch.setattr("mcp_baton.observability.XRayTraces.report", lambda *given, **_: reported.append(given))
-    call(traced.client(), "find", {"order": "A-1"})
-    assert (reported, len(traced.spans)) == ([], 3)
+    traced.client().get_prompt("settle")
+    assert (reported, len(traced.spans)) == ([], 7)
+
+
+def test_the_span_of_an_aws_call_has_its_duration(exporter: InMemorySpanExporter) -> None:
+    OpenTelemetry().add_request("S3", "GetObject", 0.5, failed=False, bucket_name="values")
+    [span] = exporter.get_finished_spans()
+    assert span.name == "S3.GetObject"
+    assert 0.5 <= ((span.end_time or 0) - began(span)) / 1e9 < 5
 
 
 def test_a_function_without_the_sdk_does_not_import_the_api() -> None:
