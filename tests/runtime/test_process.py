@@ -72,6 +72,15 @@ def test_the_wrapper_steps_aside_where_nothing_takes_a_stream(
     assert function.log.read_text() == "bootstrap.py\n"
 
 
+def test_the_wrapper_runs_within_the_wrapper_of_an_opentelemetry_layer(start: Start, wrapper: Path) -> None:
+    other = wrapper.parent / "otel-instrument"
+    other.write_text('#!/bin/bash\necho instrumented\nexport ORIG_HANDLER=$_HANDLER\nexec "$@"\n')
+    other.chmod(0o755)
+    function = start("plain.whole", [str(wrapper), "/bin/echo", "bootstrap.py"], BATON_STREAMING="off")
+    assert function.process.wait(PATIENCE_S) == 0
+    assert function.log.read_text() == "instrumented\nbootstrap.py\n"
+
+
 @pytest.mark.parametrize("switch", [*SWITCH, *(f" {word.upper()} " for word in SWITCH), "", "  "])
 def test_the_wrapper_and_the_settings_read_the_switch_alike(start: Start, wrapper: Path, switch: str) -> None:
     aside = start("plain.whole", [str(wrapper), "/bin/echo", "bootstrap.py"], BATON_STREAMING=switch)

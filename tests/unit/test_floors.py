@@ -27,6 +27,7 @@ FLOORS = {
     "state_keys.py": ("protocol",),
     "clients.py": ("protocol",),
     "observability.py": ("transport.request_context",),
+    "open_telemetry.py": (),
 }
 """What a floor may import of the package, besides what all share."""
 
@@ -47,7 +48,10 @@ AWS_SDK_USERS = (
 NETWORK = ("http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3")
 NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
 HARMLESS = frozenset({"http", "http.HTTPStatus", *(f"urllib.parse{name}" for name in ("", ".quote", ".unquote"))})
-SLOW = ("asyncio", "aws_lambda_powertools", "aws_xray_sdk", "boto3", "botocore", "http.client", "moto", "pydantic")
+SLOW = (
+    *("asyncio", "aws_lambda_powertools", "aws_xray_sdk", "boto3", "botocore", "http.client", "moto", "opentelemetry"),
+    "pydantic",
+)
 """Imports that a cold start would pay for: only inside the functions that need them."""
 
 ENVIRONMENT_READERS = ("settings.py", "aws.py", "cli/*", "local/*", "transport/runtime/__main__.py")
@@ -175,6 +179,7 @@ def test_a_module_knows_only_the_floors_under_it() -> None:
         ("workflow/engine.py", "from mcp_baton.tasks.dynamodb.store import DynamoDbTaskStore"),
         ("tasks/dynamodb/outside.py", "def f():\n    import boto3"),
         ("server/app.py", "from pydantic import BaseModel"),
+        ("open_telemetry.py", "from opentelemetry import trace"),
         ("server/app.py", "import os\n\ndef f():\n    return os.environ['A']"),
         ("server/app.py", "from os import getenv"),
         ("exceptions.py", "from mcp_baton.server.app import Server"),

@@ -9,6 +9,7 @@ lambda_handler = handler(server)
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -141,7 +142,7 @@ def compose(
     server.check(in_full=False)
     server.full_view.check_lifetimes(settings.max_ttl_ms)
     server.close()
-    collector = Collector() if settings.observed else None
+    collector = _collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
         if connect is None and (
@@ -208,6 +209,16 @@ def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) 
         later=do_later,
         cold_start=not settings.provisioned,
     )
+
+
+def _collector() -> Collector:
+    """Make the collector, for OpenTelemetry if its SDK is set up. Setting it up has imported its API already."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None or isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
+        return Collector()
+    from mcp_baton.open_telemetry import OpenTelemetry
+
+    return OpenTelemetry()
 
 
 def _sampled() -> bool:

@@ -3,7 +3,7 @@ after the response.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from threading import Lock
@@ -92,6 +92,14 @@ class Telemetry:
             failed: Whether the request failed.
             details: Further properties of the span.
         """
+
+    def receive(self, name: str, *senders: Mapping[str, object], **details: str) -> AbstractContextManager[Span]:  # noqa: ARG002
+        """Record work on a message, with OpenTelemetry. Its parent is the first valid `traceparent` of `senders`."""
+        return _UNTRACED
+
+    def traceparent(self) -> str:
+        """The current span, for another process (W3C Trace Context). Empty without OpenTelemetry."""
+        return ""
 
     def correlate(self, request_id: str) -> None:
         """Set the correlation id of the invocation. A worker uses the id of the request that created the task."""

@@ -25,7 +25,7 @@ from mcp_baton.protocol.jsonrpc import (
 from mcp_baton.server.access import CALLBACKS, LINKS, ForeignPage, Origins, early_answer, is_approvals, refusal
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.deliver_answer import take_answer
-from mcp_baton.server.methods import Method, call_method
+from mcp_baton.server.methods import METHODS, Method, call_method
 from mcp_baton.server.methods.lifecycle import finished
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.request import Request
@@ -88,7 +88,8 @@ class Endpoint:
     def work(self, named: JsonObject, exchange: Exchange) -> JsonObject:
         from mcp_baton.server.background.worker import work
 
-        return work(self._services, named, exchange)
+        with self._services.telemetry.receive("process task", named):
+            return work(self._services, named, exchange)
 
     def callback(self, named: JsonObject, exchange: Exchange) -> JsonObject:
         from mcp_baton.server.callbacks import deliver_event
@@ -179,14 +180,11 @@ class Endpoint:
     def _serve(self, asked: Request) -> HttpResponse | None:
         message, envelope, exchange, reply = asked.message, asked.envelope, asked.exchange, asked.reply
         try:
-            result = self._call_method(asked)
+            result = self._result(asked)
         except ProtocolError as error:
             return reply.error(_status(envelope, error), error_message(message.id, error))
         except CallerGone:
             return None
-        except InputRequired as required:
-            self._warn_of_temporary_key()
-            result = required.result
         except Exception:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
             self._services.telemetry.add(INTERNAL_ERRORS)
@@ -198,6 +196,18 @@ class Endpoint:
         shaped = finished(asked, result) if envelope.era is Era.STATELESS else result
         return reply.result(result_message(message.id, shaped))
 
+    def _result(self, asked: Request) -> JsonObject:
+        """Call the method, in a span whose parent is the client's span."""
+        name, details = _described(asked)
+        with self._services.telemetry.receive(name, asked.envelope.meta, asked.headers, **details) as span:
+            try:
+                result = self._call_method(asked)
+            except InputRequired as required:
+                self._warn_of_temporary_key()
+                return required.result
+            span.failed = result.get("isError") is True
+            return result
+
     def _warn_of_temporary_key(self) -> None:
         if self._services.seal.is_temporary and not self._warned:
             self._warned = True
@@ -205,6 +215,23 @@ class Endpoint:
                 "BATON_STATE_KEY is not set: a round that reaches another process than the one before will be refused. "
                 "Set it to 32 random characters or more."
             )
+
+
+def _described(asked: Request) -> tuple[str, dict[str, str]]:
+    """The name and the attributes of a request's span, without names that the server does not know."""
+    method, name, server = asked.message.method, asked.params.get("name"), asked.server
+    made = {
+        "mcp.method.name": method if method in METHODS[asked.envelope.era] else "_OTHER",
+        "mcp.protocol.version": asked.envelope.revision,
+        "jsonrpc.request.id": str(asked.message.id),
+        "baton.correlation_id": asked.exchange.request_id,
+    }
+    known = server.tools if method == "tools/call" else server.prompts if method == "prompts/get" else None
+    if known is None or not isinstance(name, str) or not (name in known or name in server.workflows):
+        return made["mcp.method.name"], made
+    if method == "prompts/get":
+        return f"{method} {name}", {**made, "gen_ai.prompt.name": name}
+    return f"{method} {name}", {**made, "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
 
 
 def _takes_stream(request: HttpRequest) -> bool:

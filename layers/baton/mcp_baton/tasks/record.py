@@ -154,6 +154,7 @@ class JobSpec(Struct, frozen=True):
         workflow_task: The id of the workflow's own task; `None` for a tool.
         answers: What the client had answered before the task was created.
         base_url: The address of the API that created the task, for links to it.
+        traceparent: The span of the request that created the task. Empty without OpenTelemetry.
     """
 
     tool: str
@@ -166,6 +167,7 @@ class JobSpec(Struct, frozen=True):
     workflow_task: str | None = None
     answers: JsonObject = field(default_factory=dict)
     base_url: str = ""
+    traceparent: str = ""
 
 
 class Job(Struct, frozen=True):

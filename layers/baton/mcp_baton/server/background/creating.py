@@ -109,6 +109,7 @@ def _create(
         attempts=ATTEMPTS if called.tasks.idempotent else 1,
         workflow_task=workflow_task,
         base_url=request.base_url,
+        traceparent=request.services.telemetry.traceparent(),
         **spec,
     )
     variables: JsonObject = {} if workflow_task is None else {WORKFLOW_TASK: workflow_task}

@@ -271,6 +271,8 @@ MEMBERS = ("request_id", "capabilities", "revision", "attempts", "key", "workflo
 def job_attributes(work: JobSpec, now_ms: int, compress_over: int) -> Item:
     """The attributes of a new job, which is dispatched for the first time."""
     members = {name: getattr(work, name) for name in MEMBERS} | {"scopes": list(work.scopes)}
+    if work.traceparent:
+        members["traceparent"] = work.traceparent
     return {
         TOOL: {"S": to_text(work.tool)},
         "work": encode_json("the job's work", members, compress_over),
@@ -288,7 +290,7 @@ def job_in(item: Item) -> Job:
     if "work" not in item:
         return Job(JobSpec(tool, request_id=""), due_ms=0, dispatches=0, allowed=0)
     work = cast("dict[str, Any]", decode(item["work"]))
-    known = {name: work[name] for name in MEMBERS if name in work}
+    known = {name: work[name] for name in (*MEMBERS, "traceparent") if name in work}
     return Job(
         JobSpec(tool=tool, scopes=tuple(work["scopes"]), **known),
         due_ms=int(item["due"]["N"]),

@@ -1,0 +1,346 @@
+"""The spans of a function whose layer sets up OpenTelemetry: one trace, from the client to the worker."""
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from mcp_baton import Server, Step, ToolError, Workflow, constant
+from mcp_baton.aws import compose
+from mcp_baton.observability import PACKAGE, VERBOSE_LOGGERS
+from mcp_baton.open_telemetry import OpenTelemetry
+from mcp_baton.settings import Settings
+from tests.e2e.background_support import Queue, away, created
+from tests.e2e.support import Answer, Client, Era, Table
+from tests.fakes import FunctionContext
+
+TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "00f067aa0ba902b7"
+TRACEPARENT = f"00-{TRACE_ID}-{SPAN_ID}-01"
+OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-b7ad6b7169203331-01"
+SECRET = "hunter2"
+
+type Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function on Lambda, its queue, and what its layer exports."""
+
+    server: Server
+    table: Table
+    exporter: InMemorySpanExporter
+    queue: Queue = field(default_factory=Queue)
+
+    def handler(self) -> Any:
+        settings = Settings(table=self.table.name, observed=True, default_ttl_ms=3_600_000)
+        return compose(self.server, settings, connect=lambda: self.table.client, dispatcher=self.queue)
+
+    def client(self, era: Era = "2026") -> Client:
+        return Client(self.handler(), "alice", era)
+
+    def work(self) -> None:
+        event: Any = self.queue.events.pop(0)
+        assert self.handler()(event, FunctionContext(lambda: 60_000))["outcome"] == "completed"
+
+    @property
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        return self.exporter.get_finished_spans()
+
+    def span(self, name: str) -> ReadableSpan:
+        [found] = [span for span in self.spans if span.name == name]
+        return found
+
+    def tree(self, parent: str = SPAN_ID) -> list[Tree | str]:
+        """The names of the spans within a span, in the order of their beginnings. All are of the client's trace."""
+        within = [span for span in self.spans if parent_of(span) == parent]
+        assert {hex_of(span.context.trace_id, 32) for span in within} <= {TRACE_ID}
+        parts = [(span.name, self.tree(hex_of(span.context.span_id, 16))) for span in sorted(within, key=began)]
+        return [{name: inner} if inner else name for name, inner in parts]
+
+
+def hex_of(number: int, digits: int) -> str:
+    return f"{number:0{digits}x}"
+
+
+def parent_of(span: ReadableSpan) -> str | None:
+    return hex_of(span.parent.span_id, 16) if span.parent else None
+
+
+def began(span: ReadableSpan) -> int:
+    return span.start_time or 0
+
+
+@pytest.fixture
+def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """The operator's layer: it sets up the SDK before the function is imported."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    yield exporter
+    provider.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loggers are as before when the test ends."""
+    for name in (PACKAGE, *VERBOSE_LOGGERS):
+        for member in ("handlers", "propagate", "level"):
+            monkeypatch.setattr(logging.getLogger(name), member, vars(logging.getLogger(name))[member])
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("shop", version="1.0.0")
+
+    @server.tool
+    def find(order: str) -> str:
+        """Find an order, with a span of the tool's own code."""
+        with trace.get_tracer("app").start_as_current_span("own"):
+            return order
+
+    @server.tool
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        if order == SECRET:
+            raise ToolError(f"no order {order}")
+        return order
+
+    @server.tool(task="optional")
+    def report(month: int) -> str:
+        """Write a report."""
+        return f"report {month}"
+
+    @server.resource("docs://{topic}")
+    def page(topic: str) -> str:
+        """A page."""
+        return topic
+
+    steps = [Step(tool.__name__, tool=tool, arguments={"order": constant("A-1")}) for tool in (find, refund)]
+    server.add_workflow(Workflow(name="settle", description="settle an order", steps=steps))
+    return server
+
+
+@pytest.fixture
+def traced(server: Server, table: Table, exporter: InMemorySpanExporter) -> Traced:
+    return Traced(server, table, exporter)
+
+
+def sent(
+    client: Client, method: str, params: dict[str, Any], meta: Mapping[str, Any], headers: dict[str, str]
+) -> Answer:
+    return client.request(method, params, dict(meta), headers)
+
+
+META_OR_HEADER = pytest.mark.parametrize(
+    ("meta", "headers"),
+    [
+        ({"traceparent": TRACEPARENT}, {}),
+        ({}, {"Traceparent": TRACEPARENT}),
+        ({"traceparent": TRACEPARENT}, {"Traceparent": OTHER}),
+        ({"traceparent": "00-invalid"}, {"Traceparent": TRACEPARENT}),
+    ],
+    ids=["in _meta", "in the header", "in both", "invalid in _meta"],
+)
+
+
+@META_OR_HEADER
+def test_request_steps_and_store_calls_are_parts_of_the_clients_span(
+    traced: Traced, era: Era, meta: dict[str, str], headers: dict[str, str]
+) -> None:
+    sent(traced.client(era), "prompts/get", {"name": "settle", "arguments": {}}, meta, headers)
+    run = ["DynamoDB.PutItem", {"execute_tool find": ["own"]}, "execute_tool refund", "DynamoDB.UpdateItem"]
+    assert traced.tree() == [{"prompts/get settle": [{"invoke_workflow settle": run}]}]
+
+
+@META_OR_HEADER
+def test_the_worker_is_part_of_the_request_that_created_its_task(
+    traced: Traced, meta: dict[str, str], headers: dict[str, str]
+) -> None:
+    sent(traced.client(), "tools/call", {"name": "report", "arguments": {"month": 3}}, meta, headers)
+    traced.work()
+    worker = {"process task": ["DynamoDB.UpdateItem", "execute_tool report", "DynamoDB.UpdateItem"]}
+    assert traced.tree() == [{"tools/call report": ["DynamoDB.PutItem", worker]}]
+    assert traced.span("process task").kind is SpanKind.CONSUMER
+
+
+def test_an_event_that_a_poll_sends_again_names_the_request_that_created_the_task(
+    traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = traced.client()
+    params = {"name": "report", "arguments": {"month": 3}}
+    task = created(sent(client, "tools/call", params, {"traceparent": TRACEPARENT}, {}))["taskId"]
+    traced.queue.lose()
+    item = traced.table.item(task)
+    traced.table.replace({**item, "due": {"N": "1"}})
+    client.request("tasks/get", {"taskId": task}, {"traceparent": OTHER})
+    traced.work()
+    request = traced.span("tools/call report")
+    assert request.context
+    assert parent_of(traced.span("process task")) == hex_of(request.context.span_id, 16)
+
+
+def test_spans_have_the_attributes_of_the_conventions(traced: Traced) -> None:
+    client = traced.client()
+    client.call_tool("find", {"order": "A-1"})
+    client.get_prompt("settle")
+    request, tool = traced.span("tools/call find"), traced.spans[1]
+    assert (request.kind, request.status.status_code) == (SpanKind.SERVER, StatusCode.UNSET)
+    assert dict(request.attributes or {}) == {
+        "mcp.method.name": "tools/call",
+        "mcp.protocol.version": "2026-07-28",
+        "jsonrpc.request.id": "1",
+        "baton.correlation_id": "api-1",
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "find",
+    }
+    assert (tool.name, tool.kind) == ("execute_tool find", SpanKind.INTERNAL)
+    assert dict(tool.attributes or {}) == {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "find"}
+    assert (traced.span("prompts/get settle").attributes or {})["gen_ai.prompt.name"] == "settle"
+    workflow = traced.span("invoke_workflow settle").attributes
+    assert workflow == {"gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": "settle"}
+    write = traced.span("DynamoDB.PutItem")
+    assert write.kind is SpanKind.CLIENT
+    assert dict(write.attributes or {}) == {
+        "rpc.system": "aws-api",
+        "rpc.service": "DynamoDB",
+        "rpc.method": "PutItem",
+        "db.system.name": "aws.dynamodb",
+        "aws.dynamodb.table_names": (traced.table.name,),
+    }
+
+
+@pytest.mark.parametrize(
+    "traceparent",
+    [
+        "",
+        "00-0-0-01",
+        f"00-{'0' * 32}-{SPAN_ID}-01",
+        f"ff-{TRACE_ID}-{SPAN_ID}-01",
+        TRACEPARENT.upper(),
+        7,
+        [TRACEPARENT],
+    ],
+)
+def test_an_invalid_traceparent_is_ignored(traced: Traced, traceparent: object) -> None:
+    headers = {"Traceparent": str(traceparent)}
+    answer = sent(
+        traced.client(),
+        "tools/call",
+        {"name": "find", "arguments": {"order": "A"}},
+        {"traceparent": traceparent},
+        headers,
+    )
+    assert answer.result["structuredContent"] == {"result": "A"}
+    request = traced.span("tools/call find")
+    assert (request.parent, list(request.links)) == (None, [])
+
+
+def test_the_span_of_the_lambda_handler_is_linked_and_is_the_parent_of_a_request_without_a_traceparent(
+    traced: Traced,
+) -> None:
+    client, find = traced.client(), {"name": "find", "arguments": {"order": "A"}}
+    with trace.get_tracer("lambda").start_as_current_span("handler") as around:
+        sent(client, "tools/call", find, {"traceparent": TRACEPARENT}, {})
+        sent(client, "tools/call", find, {}, {})
+    of_client, of_handler = [span for span in traced.spans if span.name == "tools/call find"]
+    assert (parent_of(of_client), [link.context for link in of_client.links]) == (SPAN_ID, [around.get_span_context()])
+    assert (of_handler.parent, list(of_handler.links)) == (around.get_span_context(), [])
+
+
+def test_arguments_results_and_error_messages_are_not_recorded_but_the_kinds_of_errors_are(traced: Traced) -> None:
+    client = traced.client("2025")
+    assert client.call_tool("find", {"order": SECRET}).result["structuredContent"] == {"result": SECRET}
+    assert client.call_tool("refund", {"order": SECRET}).result["isError"]
+    assert client.call_tool(SECRET).error
+    assert client.request("resources/read", {"uri": f"docs://{SECRET}"}).result
+    assert client.request(f"tools/{SECRET}").error
+    assert SECRET not in "".join(span.to_json() for span in traced.spans)
+    kinds = [(span.name, (span.attributes or {}).get("error.type"), span.status.is_ok) for span in traced.spans]
+    assert [kind for kind in kinds if kind[0] != "own"] == [
+        ("execute_tool find", None, True),
+        ("tools/call find", None, True),
+        ("execute_tool refund", "tool_error", False),
+        ("tools/call refund", "tool_error", False),
+        ("tools/call", "-32602", False),
+        ("resource docs://{topic}", None, True),
+        ("resources/read", None, True),
+        ("_OTHER", "-32601", False),
+    ]
+
+
+def test_a_failed_store_call_is_an_error(traced: Traced) -> None:
+    client = traced.client()
+    task = client.get_prompt("settle").task_id
+    client.task("get", task)
+    with away(traced.table.client, "GetItem"):
+        client.task("get", task)
+    found, *failed = [span for span in traced.spans if span.name == "DynamoDB.GetItem"]
+    assert found.status.is_ok
+    assert {(span.status.is_ok, (span.attributes or {}).get("error.type")) for span in failed} == {(False, "_OTHER")}
+
+
+def test_store_calls_are_left_to_the_layers_own_instrumentation(
+    traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "opentelemetry.instrumentation.botocore"
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    traced.client().get_prompt("settle", meta={"traceparent": TRACEPARENT})
+    run = [{"execute_tool find": ["own"]}, "execute_tool refund"]
+    assert traced.tree() == [{"prompts/get settle": [{"invoke_workflow settle": run}]}]
+
+
+@pytest.mark.parametrize("is_sampled", [True, False])
+def test_x_ray_gets_the_spans_if_there_is_only_the_api(
+    server: Server, table: Table, monkeypatch: pytest.MonkeyPatch, is_sampled: bool
+) -> None:
+    reported: list[str] = []
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", f"Root=1-67891233-abcdef012345678912345678;Sampled={int(is_sampled)}")
+    monkeypatch.setattr(
+        "mcp_baton.observability.XRayTraces.report",
+        lambda _, spans, *_ids, **_more: reported.extend(span.name for span in spans),
+    )
+    function = Traced(server, table, InMemorySpanExporter())
+    answer = sent(
+        function.client(), "tools/call", {"name": "report", "arguments": {"month": 3}}, {"traceparent": OTHER}, {}
+    )
+    assert "traceparent" not in str(function.queue.events)
+    assert "traceparent" not in str(table.item(created(answer)["taskId"]))
+    function.work()
+    assert reported == (["DynamoDB", "DynamoDB", "tool report", "DynamoDB"] if is_sampled else [])
+
+
+def test_x_ray_gets_no_span_if_opentelemetry_does(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[object] = []
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-67891233-abcdef012345678912345678;Sampled=1")
+    monkeypatch.setattr("mcp_baton.observability.XRayTraces.report", lambda *given, **_: reported.append(given))
+    traced.client().get_prompt("settle")
+    assert (reported, len(traced.spans)) == ([], 7)
+
+
+def test_the_span_of_an_aws_call_has_its_duration(exporter: InMemorySpanExporter) -> None:
+    OpenTelemetry().add_request("S3", "GetObject", 0.5, failed=False, bucket_name="values")
+    [span] = exporter.get_finished_spans()
+    assert span.name == "S3.GetObject"
+    assert 0.5 <= ((span.end_time or 0) - began(span)) / 1e9 < 5
+
+
+def test_a_function_without_the_sdk_does_not_import_the_api() -> None:
+    code = (
+        "import sys; from mcp_baton import Server; from mcp_baton.aws import compose;"
+        "from mcp_baton.settings import Settings;"
+        "compose(Server('shop'), Settings(observed=True));"
+        "print([name for name in sys.modules if 'telemetry' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "['mcp_baton.telemetry']"
