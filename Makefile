@@ -273,6 +273,7 @@ sbom: setup ## Write the list of the layer's packages into dist, in the format C
 release: setup ## Turn the unreleased changes into a version (VERSION=0.2.0): see RELEASING.md
 	@$(RUN) python -m tests.release.changelog release "$(VERSION)"
 	@$(UV) version --no-sync --quiet "$(VERSION)"
+	@$(RUN) python -m tests.release.stored_items
 
 .PHONY: format
 format: setup ## Format the code, and apply the fixes of the linter

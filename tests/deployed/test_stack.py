@@ -31,3 +31,17 @@ def test_a_page_of_an_allowed_origin_may_call_and_another_may_not(probe: Stack) 
     refused = ask(probe.endpoint, probe.caller(Origin="https://evil.example.com", **asked), method="OPTIONS")
     assert (allowed.status, allowed.headers.get("access-control-allow-origin")) == (204, ORIGIN)
     assert refused.headers.get("access-control-allow-origin") is None
+
+
+def test_the_dashboard_shows_the_metrics_of_its_own_stack(stack: Stack) -> None:
+    charted = stack.copy("charted", Dashboard="on")
+    [name] = charted.resources("AWS::CloudWatch::Dashboard").values()
+    body = charted.twin.client("cloudwatch").get_dashboard(DashboardName=name)["DashboardBody"]
+    [queue] = [
+        row[3]
+        for widget in json.loads(body)["widgets"]
+        for row in widget["properties"]["metrics"]
+        if row[0] == "AWS/SQS"
+    ]
+    assert charted.outputs["DeadLetterQueueUrl"].endswith(f"/{queue}")
+    assert (charted.name in body, charted.outputs["FunctionName"] in body, "${" in body) == (True, True, False)

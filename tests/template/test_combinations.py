@@ -15,6 +15,7 @@ CHOICES = {
     "Overflow": "on",
     "MessageTopic": "on",
     "Console": "on",
+    "Dashboard": "on",
     "ApiLogs": "off",
     "PublicUrl": "https://mcp.example.com",
     "AllowedOrigins": "https://app.example.com",

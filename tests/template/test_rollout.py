@@ -1,0 +1,89 @@
+"""`Deploy`: CodeDeploy moves the aliases step by step, and moves them back when an alarm goes off."""
+
+from typing import Any
+
+import pytest
+
+from tests.template.cloudformation import Stack, references
+from tests.template.conftest import SERVING, Translate
+
+AT_ONCE = "AllAtOnce"
+STEP_BY_STEP = (
+    *(f"Canary10Percent{minutes}Minutes" for minutes in (5, 10, 15, 30)),
+    "Linear10PercentEvery1Minute",
+    *(f"Linear10PercentEvery{minutes}Minutes" for minutes in (2, 3, 10)),
+)
+ALARMS = {
+    "McpFunction": ["ErrorsAlarm", "WorkerErrorsAlarm", "InternalErrorsAlarm"],
+    "WorkerFunction": ["WorkerErrorsAlarm", "InternalErrorsAlarm"],
+}
+
+
+def rolled_out(translate: Translate, how: str) -> Stack:
+    return Stack(translate(Deploy=how), {"Deploy": how})
+
+
+def needs(stack: Stack, name: str) -> set[str]:
+    """All resources that must exist, or be updated, before this one."""
+    found, left = set[str](), {name}
+    while left:
+        more = references(stack.resources[left.pop()]) & stack.resources.keys()
+        left |= more - found
+        found |= more
+    return found
+
+
+def group_of(stack: Stack, name: str) -> Any:
+    """The deployment group that the function's alias is updated with."""
+    policy = stack.resources[f"{name}Aliaslive"]["UpdatePolicy"]["CodeDeployLambdaAliasUpdate"]
+    assert stack.resources[policy["ApplicationName"]["Ref"]]["Properties"] == {"ComputePlatform": "Lambda"}
+    return stack.resources[policy["DeploymentGroupName"]["Ref"]]["Properties"]
+
+
+def test_each_choice_is_declared(default: Stack) -> None:
+    assert default.declared("Deploy")["AllowedValues"] == [AT_ONCE, *STEP_BY_STEP]
+
+
+def test_by_default_the_aliases_move_at_once_and_codedeploy_is_not_used(translate: Translate, default: Stack) -> None:
+    for stack in (default, rolled_out(translate, AT_ONCE)):
+        assert [body["Type"] for body in stack.resources.values() if "CodeDeploy" in body["Type"]] == []
+        assert [name for name, body in stack.resources.items() if "UpdatePolicy" in body] == []
+        assert "CodeDeployServiceRole" not in stack.resources
+
+
+@pytest.mark.parametrize("how", STEP_BY_STEP)
+def test_codedeploy_moves_both_aliases_as_chosen(translate: Translate, how: str) -> None:
+    stack = rolled_out(translate, how)
+
+    groups = [group_of(stack, name) for name in SERVING]
+    assert [group["DeploymentConfigName"] for group in groups] == [f"CodeDeployDefault.Lambda{how}"] * 2
+    assert stack.dangling() == set()
+    assert len(stack.order()) == len(stack.resources)
+
+
+def test_alarms_for_errors_stop_a_deployment_and_roll_it_back(translate: Translate) -> None:
+    stack = rolled_out(translate, STEP_BY_STEP[0])
+
+    for name, expected in ALARMS.items():
+        group = group_of(stack, name)
+        alarms = [alarm["Name"]["Ref"] for alarm in group["AlarmConfiguration"]["Alarms"]]
+        assert (group["AlarmConfiguration"]["Enabled"], alarms) == (True, expected)
+        assert {stack.resources[alarm]["Type"] for alarm in alarms} == {"AWS::CloudWatch::Alarm"}
+        assert group["AutoRollbackConfiguration"]["Enabled"] is True
+        assert {"DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM"} <= set(group["AutoRollbackConfiguration"]["Events"])
+
+
+@pytest.mark.parametrize("how", [AT_ONCE, STEP_BY_STEP[0]])
+def test_the_alias_of_the_worker_moves_before_the_function_of_requests_changes(translate: Translate, how: str) -> None:
+    stack = rolled_out(translate, how)
+
+    assert "WorkerFunctionAliaslive" in needs(stack, "McpFunction")
+    assert "McpFunction" not in needs(stack, "WorkerFunctionAliaslive")
+
+
+def test_only_codedeploy_has_the_role_that_moves_aliases(translate: Translate) -> None:
+    role = rolled_out(translate, STEP_BY_STEP[0]).resources["CodeDeployServiceRole"]["Properties"]
+
+    [statement] = role["AssumeRolePolicyDocument"]["Statement"]
+    assert statement["Principal"] == {"Service": ["codedeploy.amazonaws.com"]}
+    assert [arn.rpartition("/")[2] for arn in role["ManagedPolicyArns"]] == ["AWSCodeDeployRoleForLambda"]
