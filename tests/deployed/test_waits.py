@@ -58,11 +58,11 @@ def message(stack: Stack, task_id: str) -> str:
     return text
 
 
-def wait_for_pause(stack: Stack, task_id: str, kind: str = "callback") -> None:
-    """Wait until no worker has the task, because it waits."""
+def wait_for_pause(stack: Stack, task_id: str, begins: str = "waits for a callback until") -> None:
+    """Wait until the status message begins with `begins` and no worker has the task."""
 
     def waits() -> bool:
-        return f"({kind})" in message(stack, task_id) and item_of(stack, task_id)["run"]["M"]["until"]["N"] == "0"
+        return message(stack, task_id).startswith(begins) and item_of(stack, task_id)["run"]["M"]["until"]["N"] == "0"
 
     wait_until(waits)
 
@@ -98,7 +98,7 @@ def slow(shop: Stack) -> str:
 def test_the_address_of_a_callback_is_one_of_the_api(shop: Stack, slow: str) -> None:
     address = address_of(shop, "slow")
     assert address.url == f"{shop.outputs['BaseUrl']}/callbacks/{address.token}"
-    wait_for_pause(shop, slow, "time")
+    wait_for_pause(shop, slow, "waits until")
 
 
 @pytest.fixture(scope="module", params=[*WAYS, by_nothing], ids=lambda way: way.__name__)
