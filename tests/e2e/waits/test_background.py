@@ -164,6 +164,20 @@ def test_a_call_that_was_cancelled_is_not_woken(jobs: Background, shop: Shop) ->
     assert jobs.sweep() == NOTHING
 
 
+@pytest.mark.parametrize("end", ["cancel", "complete", "task_action"])
+def test_a_call_ends_at_once_if_a_client_ends_the_task_of_its_workflow(jobs: Background, end: str) -> None:
+    task, client = waiting(jobs), jobs.client()
+    workflow_task = client.task("get", task).result["_meta"][WORKFLOW_TASK]
+    match end:
+        case "task_action":
+            client.call_tool("release", {"task_id": workflow_task, "task_action": "cancel"})
+        case "complete":
+            client.request("tasks/cancel", {"taskId": workflow_task, "result": {"content": []}})
+        case _:
+            client.task("cancel", workflow_task)
+    assert (jobs.work(), jobs.status(task)) == ("completed", "completed")
+
+
 def test_a_sleeping_workflow_continues_by_itself(background: MakeBackground) -> None:
     server = Server("sleepy")
 

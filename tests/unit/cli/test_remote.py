@@ -26,6 +26,14 @@ def test_without_httpx_the_command_names_the_package(
     assert "install mcp-baton[local]" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", [["--token", "schlüssel"], ["--header", "x-team: ümlaut"], ["--api-key", "a\nb"]])
+def test_credentials_that_no_header_can_contain_are_refused(
+    option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tasks", URL, *option]) == 2
+    assert "not printable ASCII" in capsys.readouterr().err
+
+
 class Reached(Remote):
     """Sends the requests of the commands to a server in this process."""
 

@@ -143,11 +143,18 @@ def _remedy(error: Exception, url: str) -> str:
 
 
 def _headers(access: Access) -> dict[str, str]:
+    """Return the headers of the credentials and of `--header`."""
     made = dict(access.headers)
     if access.api_key:
         made["x-api-key"] = access.api_key
     if access.token:
         made["Authorization"] = f"Bearer {access.token}"
+    for name, value in made.items():
+        if not (value.isascii() and value.isprintable()):
+            raise BatonError(
+                f"the header {name!r} for {access.url} has a character that is not printable ASCII: correct the option "
+                "or the profile that sets it"
+            )
     return made
 
 

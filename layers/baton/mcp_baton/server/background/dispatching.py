@@ -8,7 +8,7 @@ from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.server.request import Request
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.jobs import event_of
-from mcp_baton.tasks.record import Job, TaskRecord, TaskStanding, TaskStatus
+from mcp_baton.tasks.record import JOB, Job, TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, WAKE_UP_DELAY
 
@@ -41,6 +41,12 @@ def wake(services: Services, store: TaskStore, owner: str, task_id: str) -> bool
     if task is not None:
         dispatch(services, task)
     return task is not None
+
+
+def wake_waiting_job(services: Services, store: TaskStore, task: TaskRecord) -> None:
+    """Wake the job that waits with a workflow's task, because a client has ended that task. The job then ends, too."""
+    if isinstance(job_id := task.variables.get(JOB), str):
+        wake(services, store, task.owner, job_id)
 
 
 def looked_after(request: Request, task: TaskRecord) -> TaskRecord:

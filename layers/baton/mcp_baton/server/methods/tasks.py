@@ -18,7 +18,7 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
-from mcp_baton.server.background.dispatching import Followed, dispatch, looked_after
+from mcp_baton.server.background.dispatching import Followed, dispatch, looked_after, wake_waiting_job
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.workflows.task_view import (
@@ -112,7 +112,9 @@ def cancel_task(request: Request) -> JsonObject:
     task_id, result = request.text("taskId"), _completion(request)
 
     def finish(store: TaskStore, owner: str) -> TaskRecord:
-        return store.cancel(owner, task_id) if result is None else store.complete(owner, task_id, result)
+        ended = store.cancel(owner, task_id) if result is None else store.complete(owner, task_id, result)
+        wake_waiting_job(request.services, store, ended)
+        return ended
 
     try:
         task = from_store(request, finish)

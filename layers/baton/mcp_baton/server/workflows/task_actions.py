@@ -21,6 +21,7 @@ from mcp_baton.exceptions import (
 )
 from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.background.dispatching import wake_waiting_job
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.definitions.workflow_tool import ACTIONS, WorkflowTool
 from mcp_baton.server.request import Request
@@ -127,6 +128,8 @@ def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, resul
                     return not_run(request, tool, task_id, NotOfWorkflow(task))
                 if action == "complete":
                     task = store.complete(owner, task_id, result)
+        if action != "show":
+            wake_waiting_job(request.services, store, task)
         return _result(request, tool, task, action)
     except TaskFinished as over:
         return error(f"This task is {over.current.status.value}: nothing changes it.")
