@@ -1,4 +1,4 @@
-"""The real handler over a table in this process, for rude clients."""
+"""The real handler over a table in this process, for hostile requests."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ type MakeRude = Callable[[int], Rude]
 
 @pytest.fixture(scope="session")
 def make_rude() -> Iterator[MakeRude]:
-    """Makes rude clients of servers with a table and a limit of its own for bodies."""
+    """Creates hostile clients, each with a table and a body limit of its own."""
     memory = MemoryDynamoDB()
     with closing(memory_client(memory)) as client:
 
@@ -41,7 +41,8 @@ def make_rude() -> Iterator[MakeRude]:
 
 @pytest.fixture(scope="module")
 def rude(make_rude: MakeRude) -> Iterator[Rude]:
-    """A rude client; what one of its requests leaves behind, the next must bear. In the end a normal one works."""
+    """A hostile client that all tests of a module share, so each request meets the state that earlier ones left. Normal
+    requests must work at the start and at the end."""
     made = make_rude(MAX_BODY_BYTES)
     made.still_works()
     yield made
@@ -50,5 +51,5 @@ def rude(make_rude: MakeRude) -> Iterator[Rude]:
 
 @pytest.fixture
 def large(make_rude: MakeRude) -> Rude:
-    """A rude client that may send as much as in the cloud."""
+    """A hostile client with the default limit for bodies."""
     return make_rude(Settings().max_body_bytes)

@@ -1,4 +1,4 @@
-"""A server with something of every kind for rude clients to break: plain and pydantic signatures, questions, tasks."""
+"""The server that the hostile requests are sent to. It has tools, resources, prompts and workflows of each kind."""
 
 import enum
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Rude requests through the real handler, many of each kind, in both eras (docs/http.md)."""
+"""Hostile requests through the real handler, many of each kind, in both eras (docs/http.md)."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ HEADERS = [
     "Last-Event-ID",
 ]
 ALL = [(era, *request) for era in ERAS for request in VALID[era]]
-# A strategy is made once: hypothesis looks through each new one before it draws from it.
+# These strategies are created once, because hypothesis validates each new strategy before its first use.
 REQUESTS = {era: st.sampled_from(VALID[era]) for era in ERAS}
 WRONG_PARAMS = {era: wrong_params(VALID[era]) for era in ERAS}
 WRONG_ENVELOPES = {era: wrong_envelopes(VALID[era]) for era in ERAS}
@@ -50,7 +50,7 @@ def _works_afterwards(rude: Rude) -> Iterator[None]:
 
 
 def stateless(params: Params) -> Params:
-    """Params with the `_meta` that the 2026 era wants."""
+    """Return the params with the `_meta` that the 2026 era requires."""
     return {**params, "_meta": {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}}
 
 
@@ -58,13 +58,13 @@ BROKEN_BODIES = {era: broken_bodies([(method, stateless(params)) for method, par
 
 
 def post_bytes(rude: Rude, body: bytes, headers: dict[str, str]) -> None:
-    """Post bytes as API Gateway passes on what it takes for binary."""
+    """Post bytes in Base64, as API Gateway passes on binary bodies."""
     answer = rude.post(base64.b64encode(body).decode(), headers, isBase64Encoded=True)
     check_id(answer, body)
 
 
 @pytest.mark.parametrize(("era", "method", "params"), ALL, ids=[f"{era} {method}" for era, method, _ in ALL])
-def test_the_requests_that_rude_ones_are_made_of_reach_their_method(
+def test_the_valid_requests_reach_their_method(
     rude: Rude, era: Era, method: str, params: Params
 ) -> None:
     answer = rude.request(era, method, params)
@@ -74,7 +74,7 @@ def test_the_requests_that_rude_ones_are_made_of_reach_their_method(
 @pytest.mark.parametrize("era", ERAS)
 @examples(4 * EXAMPLES)
 @given(st.data())
-def test_params_with_one_thing_wrong_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+def test_params_with_one_change_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
     method, params = data.draw(WRONG_PARAMS[era])
     if era == "2026" or "_meta" not in params:
         rude.request(era, method, {name: value for name, value in params.items() if name != "_meta"})
@@ -99,7 +99,7 @@ def test_a_meta_of_any_shape_is_answered(rude: Rude, era: Era, data: st.DataObje
 @pytest.mark.parametrize("era", ERAS)
 @examples(2 * EXAMPLES)
 @given(st.data())
-def test_an_envelope_with_any_member_wrong_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+def test_an_envelope_with_one_change_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
     message = data.draw(WRONG_ENVELOPES[era])
     headers = {"MCP-Protocol-Version": "2025-11-25"}
     if era == "2026":
@@ -140,7 +140,7 @@ def test_headers_of_any_kind_are_answered(rude: Rude, era: Era, data: st.DataObj
     names=st.none() | HEADER_TEXTS | st.lists(HEADER_TEXTS).map(",".join),
     repeated=st.booleans(),
 )
-def test_pages_and_their_browsers_are_answered(
+def test_requests_of_web_pages_are_answered(
     rude: Rude, origin: str, method: str, asked: str | None, names: str | None, repeated: bool
 ) -> None:
     several = {
@@ -157,7 +157,7 @@ def test_pages_and_their_browsers_are_answered(
 
 @examples(EXAMPLES)
 @given(st.data())
-def test_batches_of_anything_are_answered(rude: Rude, data: st.DataObject) -> None:
+def test_batches_of_arbitrary_values_are_answered(rude: Rude, data: st.DataObject) -> None:
     revision, messages = data.draw(BATCH_REVISIONS), data.draw(BATCHES)
     answer = rude.post(json.dumps(messages), {} if revision is None else {"MCP-Protocol-Version": revision})
     if revision not in {None, "2025-03-26"} or not messages:
@@ -176,7 +176,7 @@ def test_answers_to_questions_that_were_not_asked_are_refused(
 @pytest.mark.parametrize("era", ERAS)
 @examples(EXAMPLES)
 @given(st.data())
-def test_notifications_of_anything_are_accepted_or_refused_and_never_run(
+def test_notifications_are_accepted_or_refused_and_write_nothing(
     rude: Rude, era: Era, data: st.DataObject
 ) -> None:
     method, params = data.draw(WRONG_PARAMS[era])

@@ -1,4 +1,4 @@
-"""A valid request of every method in each era: where rude ones begin."""
+"""Valid requests of every method in each era. The hostile requests are made from these."""
 
 from typing import Any
 

@@ -20,7 +20,7 @@ ON = Settings(approval_links=True, base_url="https://api.example.com/v1")
 
 
 class Linked:
-    """A server whose notifications have links."""
+    """A server that sends an approval link with each notification."""
 
     def __init__(self, baton: Connect, settings: Settings = ON) -> None:
         self.bank, self.requests = Bank(), list[ApprovalRequest]()
