@@ -106,7 +106,7 @@ _MEMBERS = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "erro
 
 @st.composite
 def wrong_params(draw: st.DrawFn, valid: list[tuple[str, Params]]) -> tuple[str, Params]:
-    """Draw a method with valid params of which one was replaced, removed or added, or with arbitrary params."""
+    """Draw a method and its valid params with one change, or arbitrary params."""
     method, params = draw(st.sampled_from(valid))
     match draw(_WAYS):
         case "replace" if params:

@@ -136,7 +136,9 @@ FRAGMENTS = st.sampled_from(
 def test_no_sequence_of_bytes_causes_a_server_error(port: int, data: bytes) -> None:
     answer = answered(port, data).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
     assert b"Traceback" not in answer
-    if answer.startswith(b"HTTP/1.1"):  # Python's server answers a request line without a version as HTTP/0.9, without headers.
+    if answer.startswith(
+        b"HTTP/1.1"
+    ):  # Python's server answers a request line without a version as HTTP/0.9, without headers.
         check_statuses(statuses(answer))
 
 

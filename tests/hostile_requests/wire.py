@@ -27,7 +27,7 @@ _INTERNALS = re.compile(r'Traceback|File \\?"|mcp_baton[/.]|site-packages|botoco
 
 
 @dataclass(slots=True)
-class Rude:
+class HostileClient:
     """A client of the server under test. It checks every answer.
 
     Attributes:

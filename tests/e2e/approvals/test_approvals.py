@@ -307,7 +307,7 @@ def test_the_retries_of_one_attempt_share_an_approval(baton: Connect) -> None:
     assert len(tried) == 3
 
 
-def test_a_call_needs_no_approval_if_when_says_so(baton: Connect, era: Era) -> None:
+def test_a_call_needs_no_approval_if_when_returns_false(baton: Connect, era: Era) -> None:
     bank = Bank(Approval("refunds", when=lambda amount, **_: amount > 300))
     client = baton(bank.server, era=era)
 

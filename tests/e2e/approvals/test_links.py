@@ -97,7 +97,7 @@ def empty(_linked: Linked, _token: str) -> str:
 
 
 @pytest.mark.parametrize("spoil", [expired, decided_elsewhere, forged, unknown, empty])
-def test_tokens_that_decide_nothing_have_the_same_answer(baton: Connect, spoil: Callable[[Linked, str], str]) -> None:
+def test_all_invalid_tokens_have_the_same_answer(baton: Connect, spoil: Callable[[Linked, str], str]) -> None:
     linked = Linked(baton)
     token = spoil(linked, linked.token())
     answers = [

@@ -156,7 +156,7 @@ def test_the_approvals_api_refuses_the_requester_and_other_groups(baton: Connect
 @pytest.mark.parametrize(
     "body", [{}, {"decision": "approve"}, {"decision": "yes", "digest": "0"}, {"digest": "0" * 64}]
 )
-def test_a_decision_without_a_valid_decision_and_digest_is_refused(baton: Connect, body: dict[str, Any]) -> None:
+def test_an_incomplete_or_invalid_decision_is_refused(baton: Connect, body: dict[str, Any]) -> None:
     client = baton(Bank().server)
     client.call_tool("pay", CALL)
     with pytest.raises(BatonError, match="HTTP 400: d"):

@@ -162,7 +162,9 @@ def test_lists_of_the_2025_era_show_that_the_workflow_supports_tasks(cloud: Clou
     assert tasks["requests"] == {"tools": {"call": {}}}
 
 
-def test_a_call_as_a_task_is_refused_if_the_workflow_is_not_a_background_workflow(make_cloud: Callable[..., Cloud], shop: Shop) -> None:
+def test_a_call_as_a_task_is_refused_if_the_workflow_is_not_a_background_workflow(
+    make_cloud: Callable[..., Cloud], shop: Shop
+) -> None:
     server = shop.server(lambda _s: None, steps=2)
     server.add_workflow(
         Workflow(name="count", description="count", steps=[Step("one", tool="note", arguments={"number": constant(7)})])

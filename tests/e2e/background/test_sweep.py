@@ -64,7 +64,9 @@ def test_sweeps_do_not_touch_a_task_that_a_worker_holds(jobs: Background, script
     assert (reports, script.take()) == ([{"looked": 1, "woken": 0}], ["report"])
 
 
-def test_a_task_whose_worker_died_is_dispatched_again_after_its_claim_has_ended(jobs: Background, script: Script) -> None:
+def test_a_task_whose_worker_died_is_dispatched_again_after_its_claim_has_ended(
+    jobs: Background, script: Script
+) -> None:
     jobs.begin("report")
     jobs.kill()
     jobs.time.s += LEASE_S - 1
@@ -167,7 +169,7 @@ def test_a_task_that_cannot_be_read_does_not_keep_others_waiting(jobs: Backgroun
     assert jobs.head(other) == ("working", 2, 0)
 
 
-def test_a_sweep_without_time_leaves_tasks_to_the_next(jobs: Background) -> None:
+def test_a_sweep_without_time_leaves_tasks_to_the_next_sweep(jobs: Background) -> None:
     for _ in range(3):
         jobs.begin("report")
     jobs.queue.lose()

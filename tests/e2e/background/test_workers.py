@@ -268,7 +268,7 @@ def test_stopping_kills_invocations_after_the_grace_period(
     assert "1 workers were still running" in caplog.text
 
 
-def test_a_worker_ends_with_its_server_however_that_ends(probe: Probe) -> None:
+def test_a_worker_ends_with_its_server_even_if_the_server_is_killed(probe: Probe) -> None:
     script = f"""
 import sys
 from tests.e2e.background.test_workers import LAUNCH, PROBE

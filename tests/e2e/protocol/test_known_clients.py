@@ -69,7 +69,9 @@ def test_a_tool_knows_what_the_client_declared_in_its_handshake(
 
 
 @pytest.mark.parametrize("headers", [{}, {HEADER: "nonsense"}, {HEADER: "x" * 500}])
-def test_without_a_valid_session_id_all_capabilities_are_assumed(make_client: MakeClient, headers: dict[str, str]) -> None:
+def test_without_a_valid_session_id_all_capabilities_are_assumed(
+    make_client: MakeClient, headers: dict[str, str]
+) -> None:
     assert len(able(make_client(asking_server()), headers)) == 4
 
 

@@ -202,7 +202,9 @@ def sell(client: Client, region: Any, **headers: str) -> Answer:
 
 
 @pytest.mark.parametrize("headers", [{}, {"Mcp-Param-Region": "us-west2"}, {"Mcp-Param-Region": "=?base64?!?="}])
-def test_a_mirrored_header_that_differs_from_its_argument_is_refused(make_client: MakeClient, headers: dict[str, str]) -> None:
+def test_a_mirrored_header_that_differs_from_its_argument_is_refused(
+    make_client: MakeClient, headers: dict[str, str]
+) -> None:
     client = make_client(shop_server(), era="2026")
 
     assert sell(client, "us-west1", **headers).refusal == (400, HEADER_MISMATCH)

@@ -197,7 +197,7 @@ def test_a_run_continues_without_a_task_if_its_task_was_not_created(
     assert (answer.meta, flow.table.items) == ({}, [])
 
 
-def test_a_run_whose_tasks_creation_is_throttled_is_refused_as_busy_before_anything_runs(flow: Flow) -> None:
+def test_a_run_is_refused_as_busy_before_anything_runs_if_its_creation_is_throttled(flow: Flow) -> None:
     with flow.broken_at(1, "throttled"):
         answer = flow.client.get_prompt("flow")
     assert answer.refusal == (200, -32603)

@@ -290,7 +290,9 @@ def returning(declared: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", list(VALUES))
-def test_the_text_and_the_structured_content_have_the_next_call_and_results_stay_valid(make_client: MakeClient, name: str) -> None:
+def test_the_text_and_the_structured_content_have_the_next_call_and_results_stay_valid(
+    make_client: MakeClient, name: str
+) -> None:
     server = Server("values")
     declared, value, said_as = VALUES[name]
     server.tool(name=name)(returning(declared, value))

@@ -89,9 +89,7 @@ def approve(client: Client, task: str) -> None:
     assert client.call_tool("approve", {"by": "kim"}, task=task).meta["recorded"] is True
 
 
-def test_a_large_result_is_stored_and_a_resume_uses_it(
-    client: Client, requests: Requests, bucket: Bucket
-) -> None:
+def test_a_large_result_is_stored_and_a_resume_uses_it(client: Client, requests: Requests, bucket: Bucket) -> None:
     run = client.get_prompt("flow")
     assert requests.take() == ["PutItem", "PutObject", "UpdateItem"]
     assert run.statuses == ["completed", "failed", "pending"]
@@ -125,7 +123,9 @@ def test_requests_that_show_no_values_read_none_from_the_bucket(client: Client, 
     assert "GetObject" not in requests.take()
 
 
-def test_a_tool_reads_a_large_variable_once_and_deletes_it_without_reading_it(client: Client, requests: Requests) -> None:
+def test_a_tool_reads_a_large_variable_once_and_deletes_it_without_reading_it(
+    client: Client, requests: Requests
+) -> None:
     task = paused(client)
     client.call_tool("keep", task=task)
     requests.take()

@@ -170,7 +170,7 @@ def test_show_reports_the_end_of_the_claim_of_a_running_task(baton: Connect) -> 
     assert structure["board"]["pause"] is None
 
 
-def test_the_suggestions_of_a_shown_task_complete_it(baton: Connect, era: Era) -> None:
+def test_the_suggested_calls_complete_a_shown_task(baton: Connect, era: Era) -> None:
     client = baton(orders_server(), era=era)
     run = paused(client)
     for call in shown(client, run.task_id)["next"]:
@@ -368,7 +368,9 @@ def test_another_workflows_task_is_shown_by_its_own_tool(baton: Connect) -> None
         ({"task_action": "complete", "task_id": "T", "task_result": "x"}, "task_result must be an object"),
     ],
 )
-def test_invalid_arguments_of_an_action_are_refused_with_a_text(baton: Connect, arguments: dict[str, Any], said: str) -> None:
+def test_invalid_arguments_of_an_action_are_refused_with_a_text(
+    baton: Connect, arguments: dict[str, Any], said: str
+) -> None:
     refused = baton(orders_server()).call_workflow("refund_order", arguments)
 
     assert (refused.is_error, refused.structured) == (True, None)

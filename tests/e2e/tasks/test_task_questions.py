@@ -1,4 +1,4 @@
-"""Questions of background tools (docs/background.md, Asking the client)."""
+"""Questions of background tools (docs/background.md, Asking the client in the background)."""
 
 import os
 from itertools import count
@@ -127,9 +127,7 @@ def jobs(background: MakeBackground, runs: list[str]) -> Background:
     return background(asking_server(runs))
 
 
-def test_a_background_tool_asks_and_runs_again_with_the_answers(
-    jobs: Background, runs: list[str]
-) -> None:
+def test_a_background_tool_asks_and_runs_again_with_the_answers(jobs: Background, runs: list[str]) -> None:
     task = asked(jobs, "two_rounds")
     assert {key: question["params"]["message"] for key, question in open_in(jobs, task).items()} == {
         "who": "Who?",
@@ -191,9 +189,7 @@ def test_an_update_of_an_ended_task_is_acknowledged_and_changes_nothing(jobs: Ba
         assert (jobs.table.item(task), jobs.queue.events) == (before, [])
 
 
-def test_a_task_that_waits_for_answers_can_be_cancelled_and_then_shows_no_questions(
-    jobs: Background, era: Era
-) -> None:
+def test_a_task_that_waits_for_answers_can_be_cancelled_and_then_shows_no_questions(jobs: Background, era: Era) -> None:
     task = asked(jobs, "one", era)
 
     jobs.client(era).task("cancel", task)
@@ -330,7 +326,7 @@ def test_in_the_2025_era_tasks_get_sends_questions_once_on_its_stream(jobs: Back
 
 def test_a_question_is_sent_again_after_a_while_because_the_client_may_have_lost_it(jobs: Background) -> None:
     task, window_s = asked(jobs, "one", "2025"), 300
-    # The window counts from the moment when the question was sent, so the sending is moved towards its end.
+    # The window starts when the question is sent, which is long after it was asked.
     jobs.time.s += window_s - 50
     assert len(streamed(jobs.client("2025"), "get", task)) == 2
 

@@ -99,7 +99,9 @@ def result_of(jobs: Background, task: str, era: Era = "2026") -> JsonDict:
     return found
 
 
-def test_the_question_is_answered_before_the_task_is_created_and_the_worker_has_the_answer(jobs: Background, runs: list[str]) -> None:
+def test_the_question_is_answered_before_the_task_is_created_and_the_worker_has_the_answer(
+    jobs: Background, runs: list[str]
+) -> None:
     asked = call(jobs, "pack_later")
     assert (asked.result["resultType"], "taskId" in asked.result) == ("input_required", False)
 
@@ -169,7 +171,7 @@ def test_for_a_client_without_tasks_the_function_runs_in_the_request(jobs: Backg
     assert (jobs.queue.events, jobs.table.items) == ([], [])
 
 
-def test_a_tool_without_questions_runs_in_the_worker_from_its_start(
+def test_for_a_client_with_tasks_the_code_after_start_task_runs_in_the_worker_if_the_tool_supports_tasks(
     jobs: Background, runs: list[str]
 ) -> None:
     for tool in ("no_questions", "from_its_call_on"):
@@ -181,9 +183,7 @@ def test_a_tool_without_questions_runs_in_the_worker_from_its_start(
     assert call(jobs, "never_a_task", arguments={}).result["structuredContent"] == {"result": "done"}
 
 
-def test_steps_and_continuations_run_in_the_request(
-    jobs: Background, runs: list[str]
-) -> None:
+def test_steps_and_continuations_run_in_the_request(jobs: Background, runs: list[str]) -> None:
     flow = jobs.client().request("prompts/get", {"name": "flow", "arguments": {}}, {CAPABILITIES_KEY: TASKS})
     assert (runs, flow.statuses) == (["past"], ["completed"])
 

@@ -101,7 +101,9 @@ def test_the_poll_interval_grows_with_the_tasks_age(jobs: Background, era: Era) 
     assert seen == [1_000, 1_000, 5_000, 5_000, 15_000, 15_000]
 
 
-def test_a_server_may_choose_the_poll_interval(background: MakeBackground, reports: Reports, era: Era, table: Table) -> None:
+def test_a_server_may_choose_the_poll_interval(
+    background: MakeBackground, reports: Reports, era: Era, table: Table
+) -> None:
     jobs = background(counting_server(reports, poll_interval_s=0.25))
     made = created(call(jobs.client(era), "count"))
     assert made["pollInterval" if era == "2025" else "pollIntervalMs"] == 250
@@ -280,7 +282,6 @@ def test_a_stream_reads_the_status_of_tasks_at_their_poll_interval(jobs: Backgro
     read = requests.take()
     # The task is read once. Its status is read at the ages of 25, 30, … 60 s and of 75 s. At 35 s a dispatch is due, so
     # the task is read again and dispatched. The stream ends at the age of 80 s.
-    # for. The stream is over when it is 80 s old.
     assert read.count("UpdateItem") == 1
     assert read.count("GetItem") == 1 + 9 + 1
     assert len(jobs.queue.events) == 2

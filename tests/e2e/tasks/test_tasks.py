@@ -103,7 +103,9 @@ def test_tasks_cancel_with_a_result_completes_the_task_with_it(make_client: Make
 
 
 @pytest.mark.parametrize("result", [None, "done", 5, [], True])
-def test_a_result_that_is_not_an_object_is_refused(make_client: MakeClient, era: Era, table: Table, result: Any) -> None:
+def test_a_result_that_is_not_an_object_is_refused(
+    make_client: MakeClient, era: Era, table: Table, result: Any
+) -> None:
     client, task = begin(make_client, era)
     answer = client.task("cancel", task, result=result)
     assert answer.refusal == (200 if era == "2025" else 400, -32602)
@@ -126,9 +128,7 @@ def test_an_ended_task_does_not_change(
     assert table.item(task) == before
 
 
-def test_tasks_list_shows_the_owners_unexpired_tasks_newest_first(
-    make_client: MakeClient, table: Table
-) -> None:
+def test_tasks_list_shows_the_owners_unexpired_tasks_newest_first(make_client: MakeClient, table: Table) -> None:
     client = make_client(flow_server())
     made = [client.get_prompt(workflow).task_id for workflow in ("done", "paused", "done", "done")]
     table.expire(made.pop())

@@ -120,9 +120,7 @@ def test_a_sweep_ends_a_wait_that_has_timed_out(jobs: Background, shop: Shop) ->
 
 
 @pytest.mark.parametrize("write", range(1, 6))
-def test_a_callback_between_the_workers_last_writes_is_not_lost(
-    jobs: Background, shop: Shop, write: int
-) -> None:
+def test_a_callback_between_the_workers_last_writes_is_not_lost(jobs: Background, shop: Shop, write: int) -> None:
     """The callback arrives just before one of the writes that follow the creation of its address."""
     jobs.begin("release", {"branch": "main"})
     sent, replies = iter(range(1_000)), list[int]()
@@ -416,7 +414,9 @@ def test_a_repeated_callback_starts_no_worker_after_a_worker_has_read_it(
     assert (send(jobs, shop), jobs.queue.events) == (200, [])
 
 
-def test_a_callback_at_a_function_with_a_fast_clock_does_not_wake_a_job_whose_worker_runs(jobs: Background, shop: Shop) -> None:
+def test_a_callback_at_a_function_with_a_fast_clock_does_not_wake_a_job_whose_worker_runs(
+    jobs: Background, shop: Shop
+) -> None:
     """The wake-up would move the outbox entry, which the worker needs unchanged to hand the job over."""
     jobs.begin("release", {"branch": "main"})
     woken = list[int]()

@@ -1,6 +1,6 @@
-"""`tools/call` with a task: the call is made as ever, and recorded where it fits (docs/workflows.md).
+"""Continuations: `tools/call` with a task runs the tool and records the call in the task (docs/workflows.md).
 
-Where a result fits is decided by a pure function, which has its own tests: tests/unit/workflow/test_continuation.py.
+A pure function decides where a result is recorded. It is tested in tests/unit/workflow/test_continuation.py.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,12 @@ MISTAKE = {
 
 
 def letters_server() -> Server:
-    """Steps `a1`, `b1`, `a2` with the tools `a`, `b`, `a`; each fails when its text is `fail`."""
+    """Return a server whose workflow has the steps `a1`, `b1`, `a2` with the tools `a`, `b`, `a`. A tool fails if its
+    text is `fail`."""
     server = Server("letters")
 
     def say(text: str) -> str:
-        """Say a text."""
+        """Return the text."""
         if text == "fail":
             raise ToolError("cannot say that")
         return text
@@ -72,7 +73,7 @@ def letters_server() -> Server:
 
 @pytest.fixture
 def client(baton: Connect) -> Client:
-    """A client of letters."""
+    """A client of the letters server."""
     return baton(letters_server())
 
 
@@ -85,7 +86,7 @@ def task(client: Client) -> str:
 
 
 def say(client: Client, task: str, call: str) -> Result:
-    """Call a tool, given as `tool:text`."""
+    """Call a tool with a text, given as `tool:text`."""
     tool, _, text = call.partition(":")
     return client.call_tool(tool, {"text": text}, task=task)
 
@@ -119,7 +120,7 @@ def test_the_meta_of_a_recorded_call_is_exactly_the_tasks_state(make_client: Mak
 
 
 @pytest.mark.parametrize("text", ["hello", "fail"])
-def test_a_tools_result_is_the_same_with_a_task_as_without(client: Client, task: str, text: str) -> None:
+def test_a_tools_result_is_the_same_with_and_without_a_task(client: Client, task: str, text: str) -> None:
     plain = client.call_tool("b", {"text": text})
     assert (plain.meta, plain.is_error) == ({}, text == "fail")
     for named in (task, NOBODYS):
@@ -151,12 +152,12 @@ def test_results_are_recorded_as_matching_steps_and_failures_pause(client: Clien
     assert client.task(task).variables["_workflow.extra.c"] == "beside"
 
 
-def test_arguments_that_the_tool_refuses_are_a_failure_of_the_call(client: Client, task: str) -> None:
+def test_invalid_arguments_fail_the_call_and_its_step(client: Client, task: str) -> None:
     assert client.call_tool("b", {"text": 5}, task=task).is_error
     assert statuses(client, task) == ["failed", "failed", "pending"]
 
 
-def test_a_step_that_another_call_takes_meanwhile_is_not_overwritten(client: Client, task: str) -> None:
+def test_a_step_that_another_call_completes_meanwhile_is_not_overwritten(client: Client, task: str) -> None:
     client.during("a", lambda: say(client, task, "a:inner"))
     assert say(client, task, "a:outer").recorded
     assert results(client, task) == {"a1": "inner", "a2": "outer"}

@@ -1,4 +1,4 @@
-"""A workflow that is changed and deployed while tasks of it wait (docs/workflows.md, "When the workflow changes")."""
+"""Resumes after the definition of a workflow has changed (docs/workflows.md, "When the workflow changes")."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ TOOLS = ("fetch_order", "refund", "send_mail", "book_entry")
 
 
 def version(*steps: Step, arguments: tuple[Argument, ...] = (ORDER_ID,)) -> Server:
-    """A server with this definition of the workflow."""
+    """Return a server with this definition of the workflow."""
     server = Server("orders")
 
     @server.tool
@@ -47,20 +47,20 @@ def version(*steps: Step, arguments: tuple[Argument, ...] = (ORDER_ID,)) -> Serv
 
 @pytest.fixture
 def old(baton: Connect) -> Client:
-    """A client of the version whose refund is broken."""
+    """A client of the version whose step `refund` cannot be resolved."""
     return baton(version(FETCH, BROKEN, NOTIFY))
 
 
 @pytest.fixture
 def task(old: Client) -> str:
-    """A task that waits at the refund."""
+    """A task that is paused at the step `refund`."""
     run = old.get_prompt("refund_order", ORDER)
     assert run.pause.type == "unresolvableParams"
     return run.task_id
 
 
 def called(client: Client) -> set[str]:
-    """The tools that this version has called."""
+    """Return the names of the tools that this version has called."""
     return {tool for tool in TOOLS if client.calls(tool)}
 
 
@@ -148,7 +148,7 @@ def test_a_continuation_between_the_deployment_and_the_resume_is_kept(old: Clien
 def test_a_continuation_during_the_resume_is_not_lost(
     old: Client, task: str, tool: str, arguments: dict[str, Any], refund: str, notify: str
 ) -> None:
-    """It has read the task as it was before, and both write all the same: into the new definition."""
+    """The continuation has read the task before the resume changed it. It is recorded in the new definition."""
     client = old.deployed(version(FIRST, FETCH, MENDED, NOTIFY))
     client.tool_raises("refund", "closed")
     client.during("book_entry", lambda: old.call_tool(tool, arguments, task=task))
@@ -204,18 +204,18 @@ def test_results_of_removed_steps_are_deleted(baton: Connect) -> None:
     assert set(client.task(task).variables) == kept
 
 
-def test_a_run_of_the_old_definition_that_ends_late_does_not_move_the_task_back(baton: Connect) -> None:
+def test_a_late_run_does_not_restore_the_old_definition(baton: Connect) -> None:
     old = baton(version(FETCH, MENDED, NOTIFY))
     old.tool_raises("refund", "closed", times=1)
     task = old.get_prompt("refund_order", ORDER).task_id
     new = old.deployed(version(FIRST, FETCH, MENDED, NOTIFY))
     new.tool_raises("refund", "closed")
 
-    def stands_still_and_is_taken_over() -> None:
+    def expire_claim_and_resume() -> None:
         old.clock.advance(60)
         new.resume(task)
 
-    old.during("refund", stands_still_and_is_taken_over)
+    old.during("refund", expire_claim_and_resume)
 
     run = old.resume(task)
 
