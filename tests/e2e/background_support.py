@@ -78,7 +78,7 @@ class Queue:
 
     def dispatch(self, event: JsonObject) -> None:
         if self.refuses:
-            raise NotDispatched("as the test had it")
+            raise NotDispatched("refused by the test")
         self.events.append(event)
 
     def lose(self) -> None:

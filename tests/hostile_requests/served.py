@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from mcp_baton import Argument, Context, Header, Server, Step, Workflow, constant, prompt_arg, step_output
 
-server = Server("rude", version="1.0.0", instructions="Says the same whatever it is told.")
+server = Server("rude", version="1.0.0", instructions="Returns its input.")
 
 
 class Colour(enum.Enum):

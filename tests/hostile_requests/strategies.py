@@ -12,7 +12,7 @@ from mcp_baton.protocol.envelope import (
     TASK_ID_KEY,
     VERSION_KEY,
 )
-from tests.hostile_requests.valid import NOBODYS, Params
+from tests.hostile_requests.valid import UNKNOWN_TASK, Params
 
 MEMBERS = ["jsonrpc", "id", "method", "params", "result", "error", "name", "arguments", "uri", "cursor", "taskId"]
 META = [VERSION_KEY, CAPABILITIES_KEY, LOG_LEVEL_KEY, RELATED_TASK_KEY, TASK_ID_KEY, "progressToken"]
@@ -28,7 +28,7 @@ _NASTY: list[Any] = [
     "../../etc/passwd",
     "docs://%ff%00/..",
     "=?base64?!!?=",
-    NOBODYS,
+    UNKNOWN_TASK,
     0,
     -1,
     2**63,

@@ -108,18 +108,18 @@ def test_forty_steps_take_ten_invocations_with_a_time_limit_of_ten_seconds(cloud
 @pytest.mark.parametrize(
     ("why", "outcomes", "done"),
     [
-        ("dispatched as often as may be", ["handed over", "completed"], 4),
-        ("can send for no other", ["completed"], 2),
-        ("no time for a single step", ["completed"], 0),
+        ("maximum of dispatches", ["handed over", "completed"], 4),
+        ("no dispatcher", ["completed"], 2),
+        ("too little time for a step", ["completed"], 0),
     ],
 )
 def test_a_worker_that_cannot_hand_the_call_over_ends_it_with_the_pause(
     cloud: Cloud, shop: Shop, monkeypatch: pytest.MonkeyPatch, why: str, outcomes: list[str], done: int
 ) -> None:
-    monkeypatch.setattr(hops, "MOST_DISPATCHES", 2 if why == "dispatched as often as may be" else hops.MOST_DISPATCHES)
-    cloud.lives_s = 2.5 if why == "no time for a single step" else cloud.lives_s
+    monkeypatch.setattr(hops, "MOST_DISPATCHES", 2 if why == "maximum of dispatches" else hops.MOST_DISPATCHES)
+    cloud.lives_s = 2.5 if why == "too little time for a step" else cloud.lives_s
     client, call, _ = started(cloud)
-    cloud.deploy(shop.server(cloud.time.pass_s), dispatches=why != "can send for no other")
+    cloud.deploy(shop.server(cloud.time.pass_s), dispatches=why != "no dispatcher")
     assert cloud.work() == outcomes
     paused = returned(client, call)["structuredContent"]
     assert (paused["pause_reason"]["type"], paused["task_status"]) == ("deadlineExceeded", "working")
@@ -274,7 +274,7 @@ def test_an_ended_task_and_a_task_of_another_workflow_are_reported_at_once(order
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["live", "over"])
-@pytest.mark.parametrize("asked", [{}, {"task_action": "show"}], ids=["go on", "show"])
+@pytest.mark.parametrize("asked", [{}, {"task_action": "show"}], ids=["resume", "show"])
 def test_the_id_of_a_calls_task_starts_nothing_and_the_reply_names_the_workflows_own_task(
     order: Order, table: Table, over: bool, asked: JsonDict
 ) -> None:
@@ -424,7 +424,7 @@ def test_a_call_fails_if_its_workflow_was_removed(order: Order) -> None:
 @pytest.mark.parametrize(
     ("lives_s", "held_s", "outcomes"),
     [(900, 40, ["completed"]), (10, 30, ["TaskHeld", "handed over", "handed over", "completed"])],
-    ids=["waits for it to lose the task", "leaves the call to the next delivery"],
+    ids=["waits for the end of the claim", "leaves the call to the next delivery"],
 )
 def test_a_worker_takes_over_the_task_of_a_run_that_died(
     order: Order, lives_s: float, held_s: float, outcomes: list[str]
@@ -578,7 +578,9 @@ def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., 
 # Lifetimes
 
 
-@pytest.mark.parametrize(("steps", "ttl_ms"), [(12, 3_600_000), (2, 60_000)], ids=["together", "in one invocation"])
+@pytest.mark.parametrize(
+    ("steps", "ttl_ms"), [(12, 3_600_000), (2, 60_000)], ids=["in several invocations", "in one invocation"]
+)
 def test_a_worker_extends_its_tasks_while_it_works(
     make_cloud: Callable[..., Cloud], shop: Shop, steps: int, ttl_ms: int
 ) -> None:

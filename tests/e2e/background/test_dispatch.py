@@ -135,7 +135,7 @@ def test_a_worker_fails_the_task_if_no_attempt_is_left(jobs: Background, script:
         ("large", {"size": VALUE_BYTES}, WORKER_MS, str(VALUE_BYTES)),
         ("report", {}, 4_000, "not begun"),
     ],
-    ids=["its tool's", "longer than a task keeps", "too little time"],
+    ids=["an error of the tool", "a result over the size limit", "too little time"],
 )
 def test_an_error_of_the_tool_completes_the_task(
     jobs: Background, script: Script, tool: str, arguments: JsonObject, remaining_ms: int, text: str
@@ -153,7 +153,7 @@ def test_an_error_of_the_tool_completes_the_task(
         ("refuses", {"code": -32099, "message": "not today", "data": {"until": "monday"}}),
         ("report", {"code": -32602, "message": "Unknown tool: report"}),
     ],
-    ids=["raised by the tool", "a tool that is deployed no more"],
+    ids=["raised by the tool", "a removed tool"],
 )
 def test_a_json_rpc_error_is_the_tasks_error(jobs: Background, script: Script, tool: str, error: JsonObject) -> None:
     task = jobs.begin(tool)

@@ -74,7 +74,7 @@ class Running:
         for line in output(self.process.stderr):
             if f"{number.name}: stopping" in line:
                 return
-        raise AssertionError(f"the process ended without a word of {number.name}")
+        raise AssertionError(f"the process ended and did not log {number.name}")
 
     def exit_code(self) -> int:
         return self.process.wait(BOUND_S)

@@ -23,7 +23,7 @@ from tests.memory_dynamodb import MemoryDynamoDB, loopback_server
 from tests.wire.tap import TAP, paired
 
 BOUND_S = 60
-NOBODY = "http://127.0.0.1:1"
+UNREACHABLE = "http://127.0.0.1:1"
 SERVED = f"{Path(__file__).with_name('served.py')}:server"
 COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "serve"]
 
@@ -197,7 +197,7 @@ def test_an_invalid_target_is_reported_in_one_line_with_exit_code_2(
     assert "No module named 'no_such_module_anywhere'" in failed(capfd, str(broken))
     for options, ending in (
         (["--port", port], "or --port 0 for a free port\n"),
-        (["--dynamodb", NOBODY], ""),
+        (["--dynamodb", UNREACHABLE], ""),
     ):
         command = [*COMMAND, SERVED, "--port", "0", *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)

@@ -16,7 +16,7 @@ from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era, Script, Table
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 OTHER = new_task_id(1)
 REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
 
@@ -93,7 +93,7 @@ def test_an_error_names_the_unknown_prompt_or_the_unknown_missing_or_invalid_arg
 
 @pytest.mark.usefixtures("untouched")
 def test_an_unknown_tool_is_named(client: Client, era: Era) -> None:
-    for task in (None, NOBODYS):
+    for task in (None, UNKNOWN_TASK):
         answer = client.in_era(era).call_tool("nothing", task=task)
         assert answer.refusal == (wire_status(era), INVALID_PARAMS)
         assert "nothing" in answer.error["message"]

@@ -421,7 +421,7 @@ def test_an_invalid_override_is_refused(overridden: tuple[Server, Callable[[], s
     with connect(server) as client:
         for factory, by, cause in refused:
             with pytest.raises(RegistrationError, match=cause), client.override(factory, by):
-                pytest.fail("it was taken")
+                pytest.fail("it was accepted")
 
 
 class Hanging:

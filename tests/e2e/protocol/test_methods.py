@@ -26,7 +26,7 @@ def shop_server() -> Server:
 
     @server.tool
     def whisper(ctx: Context) -> str:
-        ctx.debug("nobody hears this")
+        ctx.debug("not sent")
         return "done"
 
     @server.tool

@@ -10,7 +10,7 @@ from tests.e2e.support import Client, Era
 from tests.sent import Requests
 
 RUN = ["PutItem", "UpdateItem"]
-LONG = "a step with quite a long name, such as people give who want to be understood, number "
+LONG = "a step with quite a long name, which describes in one sentence what it does, number "
 
 
 def flows_server() -> Server:

@@ -225,7 +225,9 @@ def test_a_run_reports_that_it_does_not_know_the_state_of_its_task(flow: Flow, k
     assert len(flow.table.items) == (1 if kind == "lost" else 0)
 
 
-@pytest.mark.parametrize(("call", "lost"), [(2, 0), (3, 1)], ids=["a checkpoint, made up for", "the last write"])
+@pytest.mark.parametrize(
+    ("call", "lost"), [(2, 0), (3, 1)], ids=["a checkpoint that is written later", "the last write"]
+)
 def test_a_run_counts_as_lost_if_its_last_write_failed(flow: Flow, call: int, lost: int) -> None:
     collector, settings, pauses = Collector(), Settings(table=flow.table.name), Pauses()
     times: dict[str, Any] = {"monotonic": pauses.monotonic, "sleep": pauses.sleep}

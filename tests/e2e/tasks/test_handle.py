@@ -26,7 +26,7 @@ from mcp_baton.tasks.ids import new_task_id
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, begin
 
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 
 
 @dataclass
@@ -186,7 +186,7 @@ def test_an_empty_task_id_counts_as_absent(make_client: MakeClient, absent: str 
 
 
 @pytest.mark.parametrize(
-    "handle", [NOBODYS, 5, ["x"], {}, True], ids=["another", "number", "list", "object", "boolean"]
+    "handle", [UNKNOWN_TASK, 5, ["x"], {}, True], ids=["another", "number", "list", "object", "boolean"]
 )
 def test_two_task_ids_or_an_invalid_id_run_nothing(make_client: MakeClient, handle: object) -> None:
     paused = started(make_client)
@@ -210,7 +210,7 @@ def test_the_same_task_may_be_named_twice(make_client: MakeClient) -> None:
 def test_a_call_with_an_unknown_task_id_runs_and_says_that_the_task_is_unknown(make_client: MakeClient) -> None:
     shop = Shop()
     client = make_client(shop.server)
-    answer = client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": NOBODYS})
+    answer = client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": UNKNOWN_TASK})
     assert texts(answer) == ["sent to a", "Not recorded: unknown task. The call itself was made."]
     assert answer.result["structuredContent"]["baton_next"] == texts(answer)[1]
     assert answer.meta["recorded"] is False
@@ -255,11 +255,11 @@ def test_only_tools_of_durable_workflows_accept_a_task_id(make_client: MakeClien
     assert takes["required"] == ["order_id", "amount"]
     assert "task_id" not in schemas(client, "audit")[0]["properties"]
     assert schemas(client, "track")[0]["properties"]["task_id"] == {"type": "string"}
-    refused = client.call_tool("audit", {"text": "a", "task_id": NOBODYS})
+    refused = client.call_tool("audit", {"text": "a", "task_id": UNKNOWN_TASK})
     assert refused.result["isError"]
     assert "task_id" in texts(refused)[0]
-    assert texts(client.call_tool("track", {"task_id": NOBODYS})) == [NOBODYS]
-    unknown = client.call_tool("refund", {"order_id": "A-17", "amount": 1, "task": NOBODYS})
+    assert texts(client.call_tool("track", {"task_id": UNKNOWN_TASK})) == [UNKNOWN_TASK]
+    unknown = client.call_tool("refund", {"order_id": "A-17", "amount": 1, "task": UNKNOWN_TASK})
     assert unknown.result["isError"]
 
 

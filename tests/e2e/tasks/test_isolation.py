@@ -8,7 +8,7 @@ from mcp_baton.tasks.ids import new_task_id
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, Table
 
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 SECRET = "only alice may see this"
 
 
@@ -57,11 +57,11 @@ def test_another_owner_sees_and_changes_nothing(
         alice.task("cancel", task, result={"secret": SECRET})
     before = table.items
     mallory = alice.as_owner(other)
-    foreign, missing = every_attempt(mallory, task), every_attempt(mallory, NOBODYS)
+    foreign, missing = every_attempt(mallory, task), every_attempt(mallory, UNKNOWN_TASK)
     assert table.items == before
     for seen, unseen in zip(foreign, missing, strict=True):
         assert seen.status == unseen.status
-        assert seen.body.replace(task, "ID") == unseen.body.replace(NOBODYS, "ID")
+        assert seen.body.replace(task, "ID") == unseen.body.replace(UNKNOWN_TASK, "ID")
         assert SECRET not in seen.body
 
 

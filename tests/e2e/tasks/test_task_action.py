@@ -43,9 +43,9 @@ def shown(client: Client, task: str | None, workflow: str = "refund_order") -> A
 def is_of_schema(structure: Any) -> bool:
     """Return whether the structure satisfies the tool's output schema, both the one for clients that show the page and
     the one for others."""
-    twin = orders_server().full_view.workflow_tool("refund_order")
-    assert twin is not None
-    schemas: list[Any] = [twin.definition["outputSchema"], twin.definition_for_apps["outputSchema"]]
+    workflow_tool = orders_server().full_view.workflow_tool("refund_order")
+    assert workflow_tool is not None
+    schemas: list[Any] = [workflow_tool.definition["outputSchema"], workflow_tool.definition_for_apps["outputSchema"]]
     return all(validator_for(schema).is_valid(structure) for schema in schemas)
 
 

@@ -148,7 +148,7 @@ def test_tasks_result_polls_the_status_until_a_worker_is_done_and_then_reads_the
 @pytest.mark.parametrize(
     ("wait_s", "left_ms", "slept_s"),
     [(30, 60_000, 25), (10, 60_000, 10), (0, 60_000, 0), (30, 12_000, 7)],
-    ids=["whole answers", "the server's choice", "not at all", "the function's time"],
+    ids=["the limit without streaming", "the server's choice", "no wait", "the function's time"],
 )
 def test_tasks_result_waits_no_longer_than_its_limits(
     background: MakeBackground, reports: Reports, wait_s: float, left_ms: int, slept_s: float

@@ -12,7 +12,7 @@ from mcp_baton.tasks.record import PAUSED
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, JsonDict, Table, related
 
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 NOTHING = {"resultType": "complete", "_meta": None}
 METHODS = {
@@ -153,7 +153,7 @@ def test_tasks_list_shows_the_owners_unexpired_tasks_newest_first(make_client: M
 
 
 @pytest.mark.parametrize(
-    "cursor", ["nonsense", "", 5, {"a": 1}, NOBODYS], ids=["text", "empty", "number", "object", "a task's id"]
+    "cursor", ["nonsense", "", 5, {"a": 1}, UNKNOWN_TASK], ids=["text", "empty", "number", "object", "a task's id"]
 )
 def test_an_invalid_cursor_is_refused(make_client: MakeClient, cursor: Any) -> None:
     assert make_client(flow_server()).request("tasks/list", {"cursor": cursor}).refusal == (200, -32602)
@@ -186,7 +186,7 @@ def test_unknown_expired_and_foreign_tasks_have_the_same_answer(
     foreign = client.as_owner("bob").get_prompt("paused").task_id
     table.expire(expired)
     for method in METHODS[era]:
-        answers = [ask(client, method, task) for task in (NOBODYS, expired, foreign, "no id at all", "")]
+        answers = [ask(client, method, task) for task in (UNKNOWN_TASK, expired, foreign, "no id at all", "")]
         assert {answer.body for answer in answers} == {answers[0].body}
         assert answers[0].refusal == (200 if era == "2025" else 400, -32602)
 

@@ -325,18 +325,18 @@ ORDER = Argument("order_id")
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"ask": False, "arguments": [ORDER]}, id="it does not ask"),
-        pytest.param({"steps": [Step("a", tool="pack")], "arguments": [ORDER]}, id="not all are primitive"),
+        pytest.param({"ask": False, "arguments": [ORDER]}, id="ask is off"),
+        pytest.param({"steps": [Step("a", tool="pack")], "arguments": [ORDER]}, id="not all values are primitive"),
         pytest.param(
             {
                 "steps": [Step("a", tool="mail", arguments={"to": prompt_arg("to")})],
                 "arguments": [ORDER, Argument("to", secret=True)],
             },
-            id="a secret one",
+            id="a secret value",
         ),
         pytest.param(
             {"steps": [Step("a", tool="mail", arguments={"text": constant(5)})], "arguments": [ORDER]},
-            id="another one is invalid",
+            id="another value is invalid",
         ),
     ],
 )

@@ -220,9 +220,9 @@ def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_at_the_step_that_
     client = make_client(server, bucket=bucket)
     run = client.get_prompt("long")
     assert "oversized" not in run.meta
-    mended = Server("mended")
-    mended.tool(name="fails")(lambda: "done")
-    server.tools |= mended.tools
+    corrected = Server("corrected")
+    corrected.tool(name="fails")(lambda: "done")
+    server.tools |= corrected.tools
     assert client.call_tool("fails", task=run.task_id).meta["recorded"] is True
     requests.take()
     pause = client.get_prompt("long", task=run.task_id).meta["pause_reason"]

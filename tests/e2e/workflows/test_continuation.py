@@ -16,7 +16,7 @@ from mcp_baton.testing import Client, Connect, Result
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Era, Table, related
 
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 MISTAKE = {
     "type": "toolError",
     "failedStep": "a1",
@@ -123,7 +123,7 @@ def test_the_meta_of_a_recorded_call_is_exactly_the_tasks_state(make_client: Mak
 def test_a_tools_result_is_the_same_with_and_without_a_task(client: Client, task: str, text: str) -> None:
     plain = client.call_tool("b", {"text": text})
     assert (plain.meta, plain.is_error) == ({}, text == "fail")
-    for named in (task, NOBODYS):
+    for named in (task, UNKNOWN_TASK):
         result = client.call_tool("b", {"text": text}, task=named)
         assert (result.content, result.structured, result.is_error) == (plain.content, plain.structured, plain.is_error)
 
@@ -201,10 +201,10 @@ def test_a_task_that_is_deleted_during_a_call_is_unknown(make_client: MakeClient
     client = make_client(server)
     task = client.get_prompt("flow").task_id
     happens.append(lambda: None)
-    unknown = client.call_tool("wait", task=NOBODYS)
+    unknown = client.call_tool("wait", task=UNKNOWN_TASK)
     happens.append(lambda: table.expire(task) if how == "expires" else table.delete(task))
     answer = client.call_tool("wait", task=task)
-    assert answer.body.replace(task, "ID") == unknown.body.replace(NOBODYS, "ID")
+    assert answer.body.replace(task, "ID") == unknown.body.replace(UNKNOWN_TASK, "ID")
     assert table.items == [] or table.item(task)["version"] == {"N": "2"}
 
 
@@ -217,7 +217,7 @@ def test_missing_foreign_and_expired_tasks_give_the_same_result(
     table.expire(expired)
     before = sorted(table.items, key=str)
     bodies = set()
-    for task in (NOBODYS, foreign, expired, "no id at all"):
+    for task in (UNKNOWN_TASK, foreign, expired, "no id at all"):
         answer = client.call_tool("b", {"text": "hello"}, task=task)
         assert answer.result["content"] == [{"type": "text", "text": "hello"}]
         assert answer.meta["recorded"] is False
@@ -236,7 +236,11 @@ def test_a_tool_reads_writes_and_deletes_the_tasks_variables(client: Client, tas
 
 
 def test_a_tool_of_an_unrecordable_call_has_no_task(client: Client, task: str) -> None:
-    assert [client.call_tool("has_task", task=named).value for named in (task, NOBODYS, None)] == [True, False, False]
+    assert [client.call_tool("has_task", task=named).value for named in (task, UNKNOWN_TASK, None)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_tools_cannot_write_the_engines_variables(client: Client, task: str) -> None:

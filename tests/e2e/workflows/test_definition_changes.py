@@ -12,7 +12,7 @@ from tests.sent import Requests
 
 FETCH = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")})
 BROKEN = Step("refund", tool="refund", arguments={"amount": step_output("fetch", "totl")})
-MENDED = Step("refund", tool="refund", arguments={"amount": step_output("fetch", "total")})
+CORRECTED = Step("refund", tool="refund", arguments={"amount": step_output("fetch", "total")})
 NOTIFY = Step("notify", tool="send_mail", arguments={"text": constant("Refunded")})
 BOOK = Step("book", tool="book_entry", arguments={"entry": step_output("refund")})
 FIRST = Step("first", tool="book_entry", arguments={"entry": constant("x")})
@@ -71,7 +71,7 @@ def test_a_changed_definition_is_resumed_with_two_writes(
     task, before = paused.task_id, table.item(paused.task_id)
     requests.take()
 
-    new = version(FETCH, MENDED, BOOK, NOTIFY)
+    new = version(FETCH, CORRECTED, BOOK, NOTIFY)
     answer = make_client(new).get_prompt("refund_order", task=task)
 
     assert requests.take() == ["UpdateItem", "UpdateItem"]
@@ -80,7 +80,7 @@ def test_a_changed_definition_is_resumed_with_two_writes(
 
 
 def test_a_changed_workflow_runs_its_open_steps(old: Client, task: str) -> None:
-    client = old.deployed(version(FETCH, MENDED, BOOK, NOTIFY))
+    client = old.deployed(version(FETCH, CORRECTED, BOOK, NOTIFY))
 
     run = client.resume(task)
 
@@ -94,7 +94,7 @@ def test_a_changed_workflow_runs_its_open_steps(old: Client, task: str) -> None:
 
 
 def test_a_resume_that_pauses_again_leaves_the_new_definition_and_can_be_resumed(old: Client, task: str) -> None:
-    client = old.deployed(version(FETCH, MENDED, BOOK))
+    client = old.deployed(version(FETCH, CORRECTED, BOOK))
     client.tool_raises("book_entry", "closed", times=1)
 
     run = client.resume(task)
@@ -127,7 +127,7 @@ def test_a_changed_completed_step_is_named_and_the_resume_is_refused(
 
 
 def test_a_continuation_between_the_deployment_and_the_resume_is_kept(old: Client, task: str) -> None:
-    client = old.deployed(version(FETCH, FIRST, MENDED, NOTIFY))
+    client = old.deployed(version(FETCH, FIRST, CORRECTED, NOTIFY))
 
     recorded = client.call_tool("send_mail", {"text": "by hand"}, task=task)
     assert recorded.steps == {"fetch": "completed", "refund": "pending", "notify": "completed"}
@@ -149,7 +149,7 @@ def test_a_continuation_during_the_resume_is_not_lost(
     old: Client, task: str, tool: str, arguments: dict[str, Any], refund: str, notify: str
 ) -> None:
     """The continuation has read the task before the resume changed it. It is recorded in the new definition."""
-    client = old.deployed(version(FIRST, FETCH, MENDED, NOTIFY))
+    client = old.deployed(version(FIRST, FETCH, CORRECTED, NOTIFY))
     client.tool_raises("refund", "closed")
     client.during("book_entry", lambda: old.call_tool(tool, arguments, task=task))
 
@@ -163,7 +163,7 @@ def test_a_continuation_during_the_resume_is_not_lost(
 
 
 def test_a_call_that_ends_after_the_resume_is_recorded_at_the_steps_new_index(old: Client, task: str) -> None:
-    client = old.deployed(version(FIRST, FETCH, MENDED, BOOK, NOTIFY))
+    client = old.deployed(version(FIRST, FETCH, CORRECTED, BOOK, NOTIFY))
     client.tool_raises("refund", "closed")
     old.during("send_mail", lambda: client.resume(task))
 
@@ -192,7 +192,7 @@ def test_removed_arguments_of_a_workflow_are_ignored(baton: Connect) -> None:
 
 
 def test_results_of_removed_steps_are_deleted(baton: Connect) -> None:
-    old = baton(version(FETCH, MENDED, NOTIFY))
+    old = baton(version(FETCH, CORRECTED, NOTIFY))
     old.tool_raises("refund", "no")
     task = old.get_prompt("refund_order", ORDER).task_id
     client = old.deployed(version(FETCH, NOTIFY))
@@ -205,10 +205,10 @@ def test_results_of_removed_steps_are_deleted(baton: Connect) -> None:
 
 
 def test_a_late_run_does_not_restore_the_old_definition(baton: Connect) -> None:
-    old = baton(version(FETCH, MENDED, NOTIFY))
+    old = baton(version(FETCH, CORRECTED, NOTIFY))
     old.tool_raises("refund", "closed", times=1)
     task = old.get_prompt("refund_order", ORDER).task_id
-    new = old.deployed(version(FIRST, FETCH, MENDED, NOTIFY))
+    new = old.deployed(version(FIRST, FETCH, CORRECTED, NOTIFY))
     new.tool_raises("refund", "closed")
 
     def expire_claim_and_resume() -> None:

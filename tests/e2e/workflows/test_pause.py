@@ -176,7 +176,7 @@ def test_a_resource_that_cannot_be_fetched_is_a_tool_error_without_a_tool(baton:
 
     @server.resource("all://{topic}")
     def everything(topic: str) -> str:
-        raise AssertionError(f"{topic} is no name")
+        raise AssertionError(f"{topic} is not a name")
 
     read = Step("read", resources=[uri], retryable=True)
     server.add_workflow(Workflow(name="flow", description="read", steps=[read, Step("again", resources=["docs://a"])]))

@@ -10,7 +10,7 @@ from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Clock, Script, Table
 
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 ORDER = {"order_id": "A-17"}
 DONE = {"fetch": "completed", "refund": "completed", "notify": "completed"}
 
@@ -152,7 +152,7 @@ def test_missing_foreign_and_expired_tasks_give_the_same_error(baton: Connect, e
     client.clock.advance(3_700)
     foreign = paused_at(client.as_owner("bob"), "refund")
     reported = set()
-    for task in (NOBODYS, foreign, expired, "no id at all"):
+    for task in (UNKNOWN_TASK, foreign, expired, "no id at all"):
         with pytest.raises(JsonRpcError) as refused:
             client.get_prompt("refund_order", task=task)
         reported.add((refused.value.status, refused.value.code, refused.value.message, refused.value.data))
