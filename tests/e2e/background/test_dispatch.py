@@ -89,7 +89,7 @@ def test_a_later_dispatch_does_not_touch_a_task_that_a_worker_holds(jobs: Backgr
 def test_a_stalled_worker_changes_nothing_after_another_worker_has_taken_its_task(
     jobs: Background, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # This stops the thread that checks the claim too.
+    # The thread that checks the claim does not run during the test either.
     monkeypatch.setattr(job, "CHECK_AFTER_S", 60.0)
     task = jobs.begin("report")
 

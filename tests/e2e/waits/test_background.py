@@ -397,7 +397,7 @@ def nightly(background: MakeBackground, shop: Shop) -> tuple[Background, str]:
 
 
 def test_a_sweep_wakes_a_job_although_a_client_has_resumed_its_workflow(background: MakeBackground, shop: Shop) -> None:
-    """The client's resume cannot move the job's wake-up; only a worker can."""
+    """The client's resume continues the workflow, but only a worker can set when the job continues."""
     jobs, workflow_task = nightly(background, shop)
     send_and_die(jobs, shop)
     jobs.client().get_prompt("nightly", task=workflow_task)
