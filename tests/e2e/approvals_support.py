@@ -1,4 +1,4 @@
-"""Approvals through the real handler: the list, and decisions by other people."""
+"""Helpers for the approvals API behind the real handler: list approvals and decide them."""
 
 import json
 from dataclasses import replace
@@ -8,12 +8,12 @@ from tests.e2e.support import Answer, Client, JsonDict
 
 
 def approver(client: Client, owner: str = "kim", scopes: str = "refunds") -> Client:
-    """A person who may decide, in front of the same function."""
+    """Return a client of the same function for a person who may decide."""
     return replace(client, owner=owner, claims={"scope": scopes})
 
 
 def waiting(person: Client, state: str = "waiting") -> list[JsonDict]:
-    """The approvals that a person sees in this state."""
+    """Return the approvals in this state that the person sees."""
     answer = person.post(
         None, resource="/approvals", path="/approvals", httpMethod="GET", queryStringParameters={"state": state}
     )
@@ -23,7 +23,7 @@ def waiting(person: Client, state: str = "waiting") -> list[JsonDict]:
 
 
 def decide(person: Client, approval: JsonDict, decision: str = "approve", **members: Any) -> Answer:
-    """Send a decision of an approval; `members` replaces members of the body."""
+    """Send the decision of an approval. `members` replaces members of the body."""
     approval_id = approval["approvalId"]
     body = {"decision": decision, "digest": approval.get("digest"), **members}
     return person.post(

@@ -1,5 +1,8 @@
-"""A server's function and its workers: containers over one table, with a queue between them that a test has in hand,
-and a time that stands still until the test moves it."""
+"""A server with workers, for tests of background tasks.
+
+Each request and each event gets a new handler over the same table. The test delivers the queued events and moves the
+clock.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,10 +34,11 @@ WORKER_MS = 900_000
 
 @dataclass(slots=True)
 class Time:
-    """One clock for everything, which stands still until it is moved. Whoever sleeps moves it.
+    """A clock that moves only if a test moves it or if code sleeps.
 
     Attributes:
-        meanwhile: What happens in the next sleeps, in order.
+        slept: The lengths of all sleeps, in seconds.
+        meanwhile: Functions that run at the end of the next sleeps, one for each sleep.
     """
 
     s: float = EPOCH_S
@@ -63,10 +67,10 @@ class Time:
 
 @dataclass(slots=True)
 class Queue:
-    """What stands for Lambda's asynchronous invocation (`Dispatcher`).
+    """A dispatcher that queues events in place of Lambda's asynchronous invocation (`Dispatcher`).
 
     Attributes:
-        events: What was taken and not delivered yet.
+        events: The accepted events that are not delivered yet.
     """
 
     events: list[JsonObject] = field(default_factory=list)
@@ -74,7 +78,7 @@ class Queue:
 
     def dispatch(self, event: JsonObject) -> None:
         if self.refuses:
-            raise NotDispatched("as the test had it")
+            raise NotDispatched("refused by the test")
         self.events.append(event)
 
     def lose(self) -> None:
@@ -82,7 +86,7 @@ class Queue:
 
 
 class Killed(BaseException):
-    """The end of a worker's process. A `BaseException`, so that nothing takes it for a failure of its own."""
+    """The worker's process was killed. It is a `BaseException`, so that no code under test catches it as an error."""
 
 
 def container(
@@ -109,7 +113,7 @@ def container(
 
 @dataclass(slots=True)
 class Background:
-    """A server, its queue, its time and its table."""
+    """A server with its queue, its clock and its table."""
 
     server: Server
     table: Table
@@ -127,25 +131,25 @@ class Background:
         return Client(self.container(), owner, era, remaining_ms)
 
     def begin(self, tool: str, arguments: JsonDict | None = None, era: Era = "2026", owner: str = "alice") -> str:
-        """Call a tool as a task; the task's id."""
+        """Call a tool as a task. Return the task's id."""
         task: str = created(call(self.client(era, owner), tool, arguments))["taskId"]
         return task
 
     def work(self, event: JsonObject | None = None, remaining_ms: Callable[[], int] = lambda: WORKER_MS) -> str:
-        """Deliver an event, the oldest unless told otherwise, to a worker in a container of its own; the outcome."""
+        """Deliver an event to a new worker and return the outcome. The default is the oldest queued event."""
         event = self.queue.events.pop(0) if event is None else event
         worker: Any = self.container()
         outcome: str = worker(dict(event), FunctionContext(remaining_ms, "worker-1"))["outcome"]
         return outcome
 
     def sweep(self, remaining_ms: Callable[[], int] = lambda: 60_000) -> JsonDict:
-        """Deliver the clock's event to a container of its own; the report."""
+        """Deliver the scheduled sweep event to a new function. Return the report."""
         function: Any = self.container()
         report: JsonDict = function({"batonSweep": {}}, FunctionContext(remaining_ms, "sweep-1"))
         return report
 
     def kill(self, event: JsonObject | None = None) -> None:
-        """Deliver an event to a worker that is killed before its result reaches the table."""
+        """Deliver an event to a worker that is killed before it writes its result to the table."""
         sent = iter(range(1_000))
 
         def strike(**_: object) -> None:
@@ -161,7 +165,7 @@ class Background:
             events.unregister("before-call.dynamodb", strike)
 
     def status(self, task: str, era: Era = "2026") -> str:
-        """A task's status, as a poll finds it, which looks after the task, too."""
+        """Poll the task and return its status. The poll also dispatches the task again if that is due."""
         status: str = self.client(era).task("get", task).result["status"]
         return status
 
@@ -171,7 +175,7 @@ class Background:
 
 
 def measured_sweep(jobs: Background, telemetry: Telemetry) -> JsonObject:
-    """Let a container of its own sweep, and record what it measures; the report."""
+    """Run a sweep that records its metrics in `telemetry`. Return the report."""
     store = dynamodb_store(
         jobs.table.name,
         Settings(),
@@ -186,7 +190,7 @@ def measured_sweep(jobs: Background, telemetry: Telemetry) -> JsonObject:
 
 
 type MakeBackground = Callable[..., Background]
-"""Keyword arguments are settings."""
+"""Creates a `Background` for a server. The keyword arguments are settings."""
 
 
 def call(client: Client, tool: str, arguments: JsonDict | None = None) -> Answer:
@@ -202,7 +206,7 @@ def created(answer: Answer) -> JsonDict:
 
 @contextmanager
 def away(client: "DynamoDBClient", operation: str) -> Iterator[None]:
-    """Let no request of this operation reach the table."""
+    """Fail every request of this operation with a connection error."""
 
     def refuse(**_: object) -> None:
         raise EndpointConnectionError(endpoint_url="http://away")

@@ -1,7 +1,8 @@
-"""A server and its workers over one queue and one clock, both in the test's hands: what Lambda and time do, by steps.
+"""A simulated Lambda: a server and its workers over one queue and one clock, which the test controls.
 
-Nothing runs by itself. The queue is as Lambda's: a delivery that fails comes again a minute later, then two minutes
-after that, and no more (https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html).
+Nothing runs by itself. The queue behaves as Lambda's: it retries a failed invocation one minute later, then two minutes
+after that, and then discards the event
+(https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html).
 """
 
 from collections.abc import Callable, Mapping
@@ -24,10 +25,10 @@ RETRIES_AFTER_MS = (60_000, 120_000)
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An event that is to be delivered.
+    """A queued event.
 
     Attributes:
-        attempt: 1 for the first.
+        attempt: The number of the attempt, from 1.
     """
 
     due_ms: int
@@ -37,11 +38,11 @@ class Delivery:
 
 @dataclass(slots=True)
 class Kills:
-    """Where the process is killed: before or after a request to DynamoDB, before or after what a tool does.
+    """Kills the process at a point: before or after a request to DynamoDB, a dispatch or a tool's effect.
 
     Attributes:
-        after: At how many such points from now; `None` for never.
-        dead: Whether the process was killed. Whatever still runs in it does nothing any more.
+        after: The number of points to pass before the kill. `None` means no kill.
+        dead: Whether the process was killed. All further points then raise `Killed` too.
     """
 
     after: int | None = None
@@ -49,7 +50,7 @@ class Kills:
     count: int = 0
 
     def point(self, **_: object) -> None:
-        """One such point."""
+        """Mark a point at which the process may be killed."""
         if self.after is not None and not self.dead:
             self.after -= 1
             if self.after < 0:
@@ -61,14 +62,14 @@ class Kills:
 
 @dataclass(slots=True)
 class Cloud:
-    """A server, its table, its workers and their queue.
+    """A server with its table, its workers and their queue.
 
     Attributes:
-        lives_s: How long a worker's invocation may last, seconds.
-        sent: Each event that was dispatched, in order.
-        outcomes: What became of each invocation: what the handler returned, the exception's name, or `killed`.
-        refuses: How many of the next events are not taken.
-        at_once: Run the worker while its event is handed over.
+        lives_s: The time limit of a worker's invocation, in seconds.
+        sent: All dispatched events, in order.
+        outcomes: The outcome of each invocation: the handler's outcome, the name of its exception, or `killed`.
+        refuses: The number of further events that the queue refuses.
+        at_once: Run the worker during the dispatch instead of queueing the event.
     """
 
     table: Table
@@ -84,7 +85,7 @@ class Cloud:
     _handler: Handler | None = None
 
     def deploy(self, server: Server, *, dispatches: bool = True) -> None:
-        """Serve this version from now on, which knows of a worker or does not."""
+        """Deploy this version of the server, with or without a worker."""
         worker = self if dispatches else None
         self._handler = container(server, self.table, self.settings, self.time, worker)
 
@@ -96,7 +97,7 @@ class Cloud:
         return self._handler(event, context)
 
     def dispatch(self, event: JsonObject) -> None:
-        """Take an event, as Lambda's `Invoke` with `InvocationType=Event` does."""
+        """Accept an event as Lambda's `Invoke` with `InvocationType=Event` does."""
         self.kills.point()
         if self.refuses:
             self.refuses -= 1
@@ -109,7 +110,7 @@ class Cloud:
         self.kills.point()
 
     def invoke(self, event: JsonDict) -> str:
-        """One invocation of the worker; what became of it."""
+        """Invoke the worker once. Return the outcome."""
         begun_ms = self.time.ms
         self.kills.dead = False
 
@@ -123,14 +124,14 @@ class Cloud:
         except Exception as error:  # noqa: BLE001 - Lambda takes any exception for a failure
             outcome = type(error).__name__
         if self.kills.dead:
-            # What ran on in the process may have hidden its end.
+            # Code that ran after the kill may have caught the exception.
             outcome, self.kills.dead = "killed", False
         self.kills.after = None
         self.outcomes.append(outcome)
         return outcome
 
     def deliver(self) -> str:
-        """The next delivery, when it is due; what became of it. One that fails is put back, as long as Lambda does."""
+        """Deliver the event that is due next and return the outcome. A failed event is queued again, as by Lambda."""
         delivery = min(self.queue, key=lambda item: item.due_ms)
         self.queue.remove(delivery)
         self.time.pass_s(max(0, delivery.due_ms - self.time.ms) / 1000)
@@ -149,12 +150,12 @@ class Cloud:
 
 
 def has_failed(outcome: str) -> bool:
-    """Whether an invocation ended so that Lambda makes it again: by an exception, or with its process."""
+    """Return whether Lambda retries an invocation with this outcome: it raised an exception or was killed."""
     return outcome == "killed" or outcome[0].isupper()
 
 
 class QuickClient(PlainClient):
-    """A client of the simulation's DynamoDB. It passes `point` before and after each request."""
+    """A client of the simulation's DynamoDB. It calls `point` before and after each request."""
 
     def __init__(self, point: Callable[[], None]) -> None:
         super().__init__(Database())
@@ -174,6 +175,6 @@ class QuickClient(PlainClient):
 
 
 def quick_table(kills: Kills) -> Table:
-    """A table of the simulation's DynamoDB, each request to which is a point where the process may be killed."""
+    """Return a table of the simulation's DynamoDB. The process may be killed before and after each request to it."""
     client: Any = QuickClient(kills.point)
     return Table(client, "tasks")

@@ -1,4 +1,4 @@
-"""The handler over an engine, and the engines."""
+"""Fixtures that run a server behind the real handler, over a DynamoDB in memory or MiniStack."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 TABLES = count(1)
 
 ON_MINISTACK = pytest.mark.parametrize("engine", ["ministack"], indirect=True)
-"""Marks races: MiniStack answers in a process of its own, several requests at once. Nothing else depends on the engine:
-what the store sends, and what it makes of the answers, is held against every engine by tests/store."""
+"""Runs a test against MiniStack, for races: it is a separate process and answers several requests at once. All other
+tests here give the same result with any DynamoDB, because tests/store compares the engines."""
 
 type Streaming = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
@@ -41,7 +41,7 @@ class Engine:
     """A DynamoDB and an S3.
 
     Attributes:
-        url: `None` for those in this process.
+        url: The URL of both. `None` if they run in this process.
     """
 
     client: "DynamoDBClient"
@@ -52,7 +52,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class MakeClient:
-    """Puts a server behind the real handler, over the test's table."""
+    """Runs a server behind the real handler, over the test's table."""
 
     engine: Engine
     table: Table
@@ -70,14 +70,14 @@ class MakeClient:
         now_ms: Callable[[], int] | None = None,
         **settings: Any,
     ) -> Client:
-        """A client of it.
+        """Return a client of the server.
 
         Args:
-            remaining_ms: The function's clock.
-            table_name: Another table than the test's own.
-            bucket: Where values go that do not fit into the table.
-            clock: Seconds, by which the lengths of runs are measured.
-            now_ms: The wall clock, epoch milliseconds; the machine's unless given.
+            remaining_ms: Returns the function's remaining time.
+            table_name: A table to use instead of the test's own.
+            bucket: The bucket for values that do not fit into the table.
+            clock: Returns seconds. The lengths of runs are measured with it.
+            now_ms: Returns the wall clock in epoch milliseconds. The default is the machine's clock.
         """
         name = table_name or self.table.name
         chosen = Settings(table=name, overflow_bucket=bucket.name if bucket else None, **settings)
@@ -97,7 +97,8 @@ class MakeClient:
 
 @pytest.fixture(autouse=True)
 def _connected_to_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`mcp_baton.testing` has a DynamoDB in memory here; tests/unit/testing has the one that users have."""
+    """Let `mcp_baton.testing` use the DynamoDB in memory. The tests in tests/unit/testing use the one that users
+    get."""
     monkeypatch.setattr("mcp_baton.testing.connecting._database", memory_database)
 
 
@@ -116,7 +117,7 @@ def ministack_engine(ministack_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """The one in memory; with `ON_MINISTACK`, that."""
+    """The engine in memory, or MiniStack for tests with `ON_MINISTACK`."""
     chosen: Engine = request.getfixturevalue(f"{getattr(request, 'param', 'memory')}_engine")
     return chosen
 
@@ -128,7 +129,7 @@ def era(request: pytest.FixtureRequest) -> Era:
 
 @pytest.fixture
 def table(engine: Engine) -> Table:
-    """A table of the test's own, empty."""
+    """An empty table for each test."""
     name = f"e2e-{next(TABLES)}"
     engine.create(name)
     return Table(engine.client, name)
@@ -141,13 +142,13 @@ def script() -> Script:
 
 @pytest.fixture
 def background(table: Table) -> MakeBackground:
-    """Puts a server into the background, over the test's table."""
+    """Creates a `Background` over the test's table."""
     return lambda server, **settings: Background(server, table, settings)
 
 
 @pytest.fixture
 def bucket(engine: Engine) -> Bucket:
-    """A bucket of the test's own, empty."""
+    """An empty bucket for each test."""
     return new_bucket(engine.s3)
 
 
@@ -158,14 +159,14 @@ def make_client(engine: Engine, table: Table) -> MakeClient:
 
 @pytest.fixture
 def requests(engine: Engine, table: Table) -> Iterator[Requests]:
-    """What is sent from here on, repetitions included; not the making of the table."""
+    """The requests that are sent after the table was created, retries included."""
     with noted(engine.client, engine.s3) as sent:
         yield sent
 
 
 @pytest.fixture
 def streaming() -> Iterator[Streaming]:
-    """Sends a request whose answer goes to a sink, and does not wait for it."""
+    """Sends a request from another thread. Its answer is streamed to a sink."""
     with ThreadPoolExecutor(4) as pool:
 
         def send(sink: Sink, request: Callable[[], Answer]) -> Future[Answer]:

@@ -1,4 +1,5 @@
-"""Processes that answer one event each, and are killed where a test says. The module that answers is a test's own."""
+"""Processes that answer one event each and can be killed at a chosen point. Each test supplies the module that they
+run."""
 
 import json
 import signal
@@ -16,15 +17,15 @@ from tests.memory_dynamodb import MemoryDynamoDB, loopback_server, memory_client
 
 
 class Killed(Exception):
-    """The process that should have answered was killed."""
+    """The process was killed before it answered."""
 
 
 @dataclass
 class Processes:
-    """A server whose processes die.
+    """A server that handles each event in a new process.
 
     Attributes:
-        kill: At which point from now the next process is killed.
+        kill: The number of points that the next process passes before it kills itself. `None` means no kill.
     """
 
     table: Table
@@ -50,7 +51,7 @@ class Processes:
         return answer
 
     def lines(self, name: str) -> list[str]:
-        """The lines that the processes have written to a file."""
+        """Return the lines that the processes have written to a file."""
         file = self.folder / name
         return file.read_text().splitlines() if file.exists() else []
 

@@ -1,4 +1,4 @@
-"""The real Lambda handler, driven as API Gateway drives it, and the table behind it, seen as an operator sees it."""
+"""A client that calls the real Lambda handler with API Gateway events, and direct access to the table."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 BOUND_S = 20.0
-"""Nothing here takes that long; it only keeps a failing test from waiting forever."""
+"""The time limit for waits in these tests. No wait takes that long unless a test fails."""
 
 NAMED_IN_HEADER = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
@@ -36,7 +36,7 @@ type Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A proxy response, read as a client reads it."""
+    """A proxy response with the JSON-RPC messages in it."""
 
     status: int
     headers: Mapping[str, str]
@@ -44,19 +44,19 @@ class Answer:
 
     @property
     def messages(self) -> list[JsonDict]:
-        """The JSON-RPC messages, whether they came as one JSON object or as events of a stream."""
+        """Return the JSON-RPC messages of a JSON body or of an event stream."""
         if self.headers.get("Content-Type") == "text/event-stream":
             return events_in(self.body)
         return [json.loads(self.body)] if self.body else []
 
     @property
     def notifications(self) -> list[JsonDict]:
-        """What was said before the answer: the params of each notification."""
+        """Return the params of each notification that came before the answer."""
         return [message["params"] for message in self.messages[:-1]]
 
     @property
     def result(self) -> JsonDict:
-        """The result of a request that went well."""
+        """Return the result. Fail if the request was refused."""
         answer = self.messages[-1]
         assert "result" in answer, answer
         assert self.status == 200
@@ -65,35 +65,35 @@ class Answer:
 
     @property
     def meta(self) -> JsonDict:
-        """The result's `_meta`, without the server info that the 2026 era puts into every one."""
+        """Return the result's `_meta` without the server info that each answer of the 2026 era has."""
         return {name: value for name, value in self.result.get("_meta", {}).items() if name != SERVER_INFO_KEY}
 
     @property
     def task_id(self) -> str:
-        """The task that a workflow prompt has made."""
+        """Return the id of the task that a workflow prompt has created."""
         task_id: str = self.meta["task_id"]
         return task_id
 
     @property
     def statuses(self) -> list[str]:
-        """The status of each step, as `_meta` tells it."""
+        """Return the status of each step in `_meta`."""
         return [step["status"] for step in self.meta["steps"]]
 
     @property
     def conversation(self) -> list[tuple[str, str]]:
-        """A prompt's messages: role and text."""
+        """Return the role and the text of each message of a prompt."""
         return [(message["role"], message["content"]["text"]) for message in self.result["messages"]]
 
     @property
     def handoff(self) -> str:
-        """A paused prompt's last message."""
+        """Return the last message of a paused prompt."""
         role, text = self.conversation[-1]
         assert role == "assistant"
         return text
 
     @property
     def error(self) -> JsonDict:
-        """The JSON-RPC error of a request that was refused."""
+        """Return the JSON-RPC error of a refused request."""
         answer = self.messages[-1]
         assert "error" in answer, answer
         error: JsonDict = answer["error"]
@@ -101,12 +101,12 @@ class Answer:
 
     @property
     def refusal(self) -> tuple[int, int]:
-        """A refused request's HTTP status and error code."""
+        """Return the HTTP status and the error code of a refused request."""
         return self.status, self.error["code"]
 
 
 def events_in(stream: str) -> list[JsonDict]:
-    """The messages in a server-sent event stream."""
+    """Return the messages in a stream of server-sent events."""
     return [
         json.loads(line.removeprefix("data: "))
         for event in stream.split("\n\n")
@@ -116,14 +116,14 @@ def events_in(stream: str) -> list[JsonDict]:
 
 
 def about_task(method: str, named: str, params: JsonDict) -> tuple[JsonDict, dict[str, str]]:
-    """A request of the 2026 era by a client that can have tasks: the message, and its headers."""
+    """Return the message and the headers of a request about a task, in the 2026 era."""
     meta = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
     return message, {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": named}
 
 
 def proxy_event(body: str | None, owner: str | None, headers: Mapping[str, str], **changes: Any) -> JsonDict:
-    """A request as a REST API with a Cognito authorizer passes it on; `changes` replaces members of the event."""
+    """Return the event that a REST API with a Cognito authorizer sends. `changes` replaces members of the event."""
     return {
         "resource": "/mcp",
         "path": "/mcp",
@@ -149,19 +149,19 @@ class Client:
     claims: JsonDict = field(default_factory=dict)
 
     def as_owner(self, owner: str | None) -> "Client":
-        """Another's client of the same server."""
+        """Return a client of the same server for another owner."""
         return replace(self, owner=owner)
 
     def in_era(self, era: Era) -> "Client":
-        """The same owner's client of another era."""
+        """Return a client of the same owner for another era."""
         return replace(self, era=era)
 
     def with_claims(self, **claims: Any) -> "Client":
-        """The same owner's client with another token."""
+        """Return a client of the same owner with another token."""
         return replace(self, claims=claims)
 
     def post(self, body: str | None, headers: Mapping[str, str] | None = None, **changes: Any) -> Answer:
-        """Post any body at all; `changes` replaces members of the proxy event."""
+        """Post any body. `changes` replaces members of the proxy event."""
         event = proxy_event(body, self.owner, headers or {}, **changes)
         event["requestContext"].get("authorizer", {}).get("claims", {}).update(self.claims)
         response = self.handler(event, FunctionContext(self.remaining_ms))
@@ -176,7 +176,7 @@ class Client:
         meta: JsonDict | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request in the client's era; `headers` are more than those that the era wants."""
+        """Send a request in the client's era. `headers` are added to those that the era requires."""
         sent = {**(params or {})}
         if meta or self.era == "2026":
             sent["_meta"] = {**self._own_meta(), **(meta or {})}
@@ -186,13 +186,13 @@ class Client:
     def get_prompt(
         self, name: str, arguments: JsonDict | None = None, *, task: str | None = None, meta: JsonDict | None = None
     ) -> Answer:
-        """Get a prompt: run a workflow, or with a task resume it."""
+        """Get a prompt: run a workflow, or resume it if `task` is given."""
         return self.request("prompts/get", {"name": name, "arguments": arguments or {}}, naming(task, meta))
 
     def call_tool(
         self, name: str, arguments: JsonDict | None = None, *, task: str | None = None, meta: JsonDict | None = None
     ) -> Answer:
-        """Call a tool, or with a task continue it."""
+        """Call a tool. With `task` the call is a continuation."""
         return self.request("tools/call", {"name": name, "arguments": arguments or {}}, naming(task, meta))
 
     def task(self, method: str, task_id: str, **params: Any) -> Answer:
@@ -200,11 +200,11 @@ class Client:
         return self.request(f"tasks/{method}", {"taskId": task_id, **params})
 
     def task_with(self, values: object, task_id: str) -> Answer:
-        """Send `tasks/get` for a task and say which values it is to show."""
+        """Send `tasks/get` for a task with the choice of values to show."""
         return self.request("tasks/get", {"taskId": task_id}, {VARIABLES_KEY: values})
 
     def variables(self, task_id: str) -> JsonDict:
-        """All task variables, as `tasks/get` gives them."""
+        """Return all task variables that `tasks/get` shows."""
         return variables_in(self.task_with("all", task_id).meta)
 
     def _own_meta(self) -> JsonDict:
@@ -221,42 +221,42 @@ class Client:
 
 
 def naming(task: str | None, meta: JsonDict | None = None) -> JsonDict:
-    """The `_meta` that names a task."""
+    """Return a `_meta` that names the task."""
     return {**(meta or {}), **({TASK_ID_KEY: task} if task else {})}
 
 
 def related(era: Era, task_id: str) -> JsonDict:
-    """What `_meta` says of a task in the 2025 era beside `task_id`."""
+    """Return the member that `_meta` has beside `task_id` in the 2025 era."""
     return {RELATED_TASK_KEY: {"taskId": task_id}} if era == "2025" else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The table, past the code under test."""
+    """Direct access to the table, without the code under test."""
 
     client: "DynamoDBClient"
     name: str
 
     @property
     def items(self) -> list[Item]:
-        """Everything in it."""
+        """Return all items."""
         return list(self.client.scan(TableName=self.name, ConsistentRead=True)["Items"])
 
     @property
     def statuses(self) -> list[str]:
-        """The status of every task in it."""
+        """Return the status of each task."""
         return [item["status"]["S"] for item in self.items if "status" in item]
 
     def item(self, task_id: str, owner: str = "alice") -> Item:
-        """One task's item."""
+        """Return the item of a task."""
         return self.client.get_item(TableName=self.name, Key=key_of(owner, task_id), ConsistentRead=True)["Item"]
 
     def replace(self, item: Item) -> None:
-        """Put an item there as an operator would who edits it in the console."""
+        """Put an item, as an operator does in the console."""
         self.client.put_item(TableName=self.name, Item=item)
 
     def mark_step(self, task_id: str, place: int, status: str, owner: str = "alice") -> None:
-        """Give a step a status."""
+        """Set the status of a step."""
         self.client.update_item(
             TableName=self.name,
             Key=key_of(owner, task_id),
@@ -266,27 +266,27 @@ class Table:
         )
 
     def delete(self, task_id: str, owner: str = "alice") -> None:
-        """Take a task away, as DynamoDB does some time after its lifetime is over."""
+        """Delete a task's item, as DynamoDB does some time after it expired."""
         self.client.delete_item(TableName=self.name, Key=key_of(owner, task_id))
 
     def expire(self, task_id: str, owner: str = "alice") -> None:
-        """Let a task's lifetime be over; as in DynamoDB, the item stays for a while."""
+        """Let a task expire. The item stays, as it does in DynamoDB for a while."""
         self.replace({**self.item(task_id, owner), "expires_at": {"N": "1"}})
 
 
 @dataclass(slots=True)
 class Clock:
-    """The function's time: stands still until it is set."""
+    """The function's remaining time. It changes only if a test sets it."""
 
     ms: int = 30_000
 
     def __call__(self) -> int:
-        """Milliseconds until the function is stopped."""
+        """Return the milliseconds until the function's time ends."""
         return self.ms
 
 
 def begin(client: Client, clock: Clock, workflow: str = "flow") -> str:
-    """A task of which no step has run: there was no time for the first."""
+    """Return the id of a task whose steps are all pending, because there was no time for the first one."""
     clock.ms = 2_000
     answer = client.get_prompt(workflow)
     clock.ms = 30_000
@@ -296,12 +296,12 @@ def begin(client: Client, clock: Clock, workflow: str = "flow") -> str:
 
 @dataclass(slots=True)
 class Script:
-    """What a server's tools do as the test goes along.
+    """Controls what a server's tools do.
 
     Attributes:
-        called: The tools that were called, in order.
-        errors: Tools that fail, and with what.
-        meanwhile: What happens, once, while a tool runs.
+        called: The names of the called tools, in order.
+        errors: The error texts of the tools that fail, by tool.
+        meanwhile: By tool, a function that runs once, during the tool's next call.
     """
 
     called: list[str] = field(default_factory=list)
@@ -309,7 +309,7 @@ class Script:
     meanwhile: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     def play[Value](self, tool: str, value: Value) -> Value:
-        """Note a call, let happen what is to happen, and fail if it is to fail."""
+        """Record a call, run the function for it in `meanwhile`, and raise the tool's error or return `value`."""
         self.called.append(tool)
         if tool in self.meanwhile:
             self.meanwhile.pop(tool)()
@@ -318,33 +318,33 @@ class Script:
         return value
 
     def take(self) -> list[str]:
-        """The calls since the last look."""
+        """Return the calls since the last `take`."""
         taken, self.called = self.called, []
         return taken
 
 
 class Sink:
-    """The client's end of a stream: each message can be had as soon as it was written."""
+    """The client's end of a stream. Each message is available as soon as it is written."""
 
     def __init__(self) -> None:
         self._messages: SimpleQueue[JsonDict] = SimpleQueue()
 
     def open(self, status: int, headers: Mapping[str, str]) -> "Sink":
-        """Begin the answer."""
+        """Start the answer."""
         assert status == 200
         assert headers["Content-Type"] == "text/event-stream"
         return self
 
     def write(self, data: bytes) -> None:
-        """Take what was sent."""
+        """Queue the messages in `data`."""
         for message in events_in(data.decode()):
             self._messages.put(message)
 
     def next(self) -> JsonDict:
-        """The next message, as soon as it is there."""
+        """Wait for the next message and return it."""
         return self._messages.get(timeout=BOUND_S)
 
     def next_told(self) -> JsonDict:
-        """The params of the next message, a notification."""
+        """Return the params of the next message, a notification."""
         params: JsonDict = self.next()["params"]
         return params

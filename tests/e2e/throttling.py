@@ -1,4 +1,4 @@
-"""Time that passes only while a thread waits."""
+"""A clock for several threads that moves only while they all sleep."""
 
 import heapq
 from collections.abc import Callable
@@ -9,9 +9,9 @@ BEGIN_MS = 4_000_000_000_000
 
 
 class Virtual:
-    """Time for many threads, of which one runs at a time: whoever has waited out its pause, in the order of the times.
+    """Runs threads one at a time, in the order in which their sleeps end.
 
-    The same threads with the same pauses run in the same order each time.
+    The same threads with the same sleeps run in the same order each time.
     """
 
     def __init__(self) -> None:
@@ -25,17 +25,17 @@ class Virtual:
         return self.s
 
     def now_ms(self) -> int:
-        """The wall clock, epoch milliseconds."""
+        """Return the wall clock, epoch milliseconds."""
         return BEGIN_MS + int(self.s * 1000)
 
     def sleep(self, seconds: float) -> None:
-        """Let others run for so long. Outside the threads that take part, nothing passes."""
+        """Let other threads run for this time. A thread that was not started by `begin` returns at once."""
         own = self._own.get(current_thread())
         if own is not None:
             self._wait(own, seconds)
 
     def begin(self, at_s: float, work: Callable[[], None]) -> None:
-        """Have a thread begin its work at this time."""
+        """Start a thread whose work begins at this time."""
         own = Semaphore(0)
 
         def run() -> None:

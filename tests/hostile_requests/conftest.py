@@ -1,4 +1,4 @@
-"""The real handler over a table in this process, for rude clients."""
+"""The real handler over a table in this process, for hostile requests."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.settings import Settings
 from tests.e2e.support import Client, Table
 from tests.hostile_requests.served import server
-from tests.hostile_requests.wire import ORIGIN, Rude
+from tests.hostile_requests.wire import ORIGIN, HostileClient
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 
 MAX_BODY_BYTES = 200_000
@@ -18,37 +18,38 @@ MAX_BODY_BYTES = 200_000
 
 TABLES = itertools.count(1)
 
-type MakeRude = Callable[[int], Rude]
+type MakeHostileClient = Callable[[int], HostileClient]
 
 
 @pytest.fixture(scope="session")
-def make_rude() -> Iterator[MakeRude]:
-    """Makes rude clients of servers with a table and a limit of its own for bodies."""
+def make_hostile_client() -> Iterator[MakeHostileClient]:
+    """Creates hostile clients, each with a table and a body limit of its own."""
     memory = MemoryDynamoDB()
     with closing(memory_client(memory)) as client:
 
-        def make(max_body_bytes: int) -> Rude:
+        def make(max_body_bytes: int) -> HostileClient:
             table = f"rude-{next(TABLES)}"
             memory.create(table)
             chosen = Settings(table=table, max_body_bytes=max_body_bytes, allowed_origins=frozenset({ORIGIN}))
             store = dynamodb_store(table, chosen, connect=lambda: client)
-            rude = Rude(Client(handler(server, settings=chosen, store=store)), Table(client, table))
-            client.meta.events.register("before-send.dynamodb", rude.note)
-            return rude
+            hostile = HostileClient(Client(handler(server, settings=chosen, store=store)), Table(client, table))
+            client.meta.events.register("before-send.dynamodb", hostile.note)
+            return hostile
 
         yield make
 
 
 @pytest.fixture(scope="module")
-def rude(make_rude: MakeRude) -> Iterator[Rude]:
-    """A rude client; what one of its requests leaves behind, the next must bear. In the end a normal one works."""
-    made = make_rude(MAX_BODY_BYTES)
+def hostile(make_hostile_client: MakeHostileClient) -> Iterator[HostileClient]:
+    """A hostile client that all tests of a module share, so each request meets the state that earlier ones left. Normal
+    requests must work at the start and at the end."""
+    made = make_hostile_client(MAX_BODY_BYTES)
     made.still_works()
     yield made
     made.still_works()
 
 
 @pytest.fixture
-def large(make_rude: MakeRude) -> Rude:
-    """A rude client that may send as much as in the cloud."""
-    return make_rude(Settings().max_body_bytes)
+def large(make_hostile_client: MakeHostileClient) -> HostileClient:
+    """A hostile client with the default limit for bodies."""
+    return make_hostile_client(Settings().max_body_bytes)

@@ -1,4 +1,4 @@
-"""A server with something of every kind for rude clients to break: plain and pydantic signatures, questions, tasks."""
+"""The server that the hostile requests are sent to. It has tools, resources, prompts and workflows of each kind."""
 
 import enum
 from typing import Annotated, Any, Literal
@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from mcp_baton import Argument, Context, Header, Server, Step, Workflow, constant, prompt_arg, step_output
 
-server = Server("rude", version="1.0.0", instructions="Says the same whatever it is told.")
+server = Server("rude", version="1.0.0", instructions="Returns its input.")
 
 
 class Colour(enum.Enum):

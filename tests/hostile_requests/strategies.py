@@ -1,4 +1,4 @@
-"""What rude clients send: any JSON, and valid requests with one thing wrong in them."""
+"""Strategies for hostile requests: arbitrary JSON, and valid requests with one change."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from mcp_baton.protocol.envelope import (
     TASK_ID_KEY,
     VERSION_KEY,
 )
-from tests.hostile_requests.valid import NOBODYS, Params
+from tests.hostile_requests.valid import UNKNOWN_TASK, Params
 
 MEMBERS = ["jsonrpc", "id", "method", "params", "result", "error", "name", "arguments", "uri", "cursor", "taskId"]
 META = [VERSION_KEY, CAPABILITIES_KEY, LOG_LEVEL_KEY, RELATED_TASK_KEY, TASK_ID_KEY, "progressToken"]
@@ -28,7 +28,7 @@ _NASTY: list[Any] = [
     "../../etc/passwd",
     "docs://%ff%00/..",
     "=?base64?!!?=",
-    NOBODYS,
+    UNKNOWN_TASK,
     0,
     -1,
     2**63,
@@ -75,7 +75,7 @@ HEADER_TEXTS = st.one_of(
 
 
 def paths_in(value: Any) -> list[tuple[str | int, ...]]:
-    """The place of every value within a value, the outermost first."""
+    """Return the path of each value within a value, from the outside in."""
     paths: list[tuple[str | int, ...]] = [()]
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, child in children:
@@ -84,7 +84,7 @@ def paths_in(value: Any) -> list[tuple[str | int, ...]]:
 
 
 def replaced(value: Any, path: tuple[str | int, ...], by: Any) -> Any:
-    """A copy of a value with another at one place in it."""
+    """Return a copy of `value` in which the value at `path` is replaced."""
     if not path:
         return by
     made = value.copy()
@@ -96,7 +96,7 @@ def without(params: Params, name: str) -> Params:
     return {key: value for key, value in params.items() if key != name}
 
 
-# Strategies are made once: hypothesis looks through each new one before it draws from it.
+# These strategies are created once, because hypothesis validates each new strategy before its first use.
 _NAMES = st.one_of(st.sampled_from(MEMBERS), _TEXTS)
 _WAYS = st.sampled_from(["replace", "replace", "replace", "leave out", "add", "all"])
 _OTHER_PARAMS = st.dictionaries(st.sampled_from([*MEMBERS, "_meta", "task", "level"]), VALUES, max_size=5)
@@ -106,7 +106,7 @@ _MEMBERS = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "erro
 
 @st.composite
 def wrong_params(draw: st.DrawFn, valid: list[tuple[str, Params]]) -> tuple[str, Params]:
-    """A method and valid params for it, of which one thing is replaced, left out or added."""
+    """Draw a method and its valid params with one change, or arbitrary params."""
     method, params = draw(st.sampled_from(valid))
     match draw(_WAYS):
         case "replace" if params:
@@ -122,7 +122,7 @@ def wrong_params(draw: st.DrawFn, valid: list[tuple[str, Params]]) -> tuple[str,
 
 @st.composite
 def wrong_envelopes(draw: st.DrawFn, valid: list[tuple[str, Params]]) -> dict[str, Any]:
-    """A valid message of which one member is anything, is missing, or does not belong."""
+    """Draw a valid message in which one member was replaced, removed or added."""
     method, params = draw(st.sampled_from(valid))
     message = {"jsonrpc": "2.0", "id": draw(_IDS), "method": method, "params": params}
     name = draw(_MEMBERS)
@@ -152,7 +152,7 @@ BROKEN_TEXT = st.sampled_from(
 
 @st.composite
 def broken_bodies(draw: st.DrawFn, valid: list[tuple[str, Params]]) -> bytes:
-    """The body of a valid request, cut, spliced, doubled or written in another encoding."""
+    """Draw the body of a valid request that was cut, spliced, doubled or encoded differently."""
     method, params = draw(st.sampled_from(valid))
     text = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
     place = draw(st.integers(0, len(text)))

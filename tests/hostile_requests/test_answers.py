@@ -1,4 +1,4 @@
-"""A few bytes of request never make many of answer, nor of memory: the polls of a batch share one budget."""
+"""Small requests with large answers: the polls of a batch share one budget, and memory stays bounded."""
 
 import gc
 import json
@@ -17,14 +17,14 @@ from tests.e2e.support import Client
 
 POLLS = 100
 PEAK_BYTES = 30_000_000
-"""What a poll may take at its worst: its budget as text, as values, as an answer, each in a few copies."""
+"""The maximum memory of a batch of polls: its budget as text, as values and as an answer, a few copies of each."""
 
 TABLE = "answers"
 SIZES = {"two_of_5_mb": [5_000_000] * 2, "many_that_fit": [400_000] * 9}
 
 
 def heavy_server() -> Server:
-    """A workflow whose results are zipped to a thousandth."""
+    """Return a server with workflows whose results compress to a thousandth of their size."""
     server = Server("s")
 
     @server.tool

@@ -1,4 +1,5 @@
-"""Rude HTTP against `baton serve`, a process of its own: whatever a connection does, the next one is served."""
+"""Hostile HTTP against `baton serve` in a process of its own: each test ends with a normal request that must
+succeed."""
 
 import json
 import socket
@@ -28,7 +29,7 @@ WHOLE = HEAD + b"Content-Length: %d\r\n\r\n" % len(ECHO) + ECHO
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """The port of a running `baton serve`, which is still the same process when all the tests are over."""
+    """The port of a running `baton serve`. Its process must still run after the last test."""
     command = [*COMMAND, SERVED, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         watchdog = threading.Timer(4 * BOUND_S, process.kill)
@@ -61,13 +62,13 @@ def still_works(port: int) -> None:
 
 
 def answered(port: int, data: bytes) -> bytes:
-    """Everything that comes back for these bytes, after which nothing more is sent."""
+    """Send these bytes, end the request, and return everything that the server sends."""
     with connect(port) as client:
         try:
             client.sendall(data)
             client.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # Refused before all of it was taken; the answer may still be read.
+            pass  # The server refused the request before it read everything. The answer may still be readable.
         return read_all(client)
 
 
@@ -82,7 +83,7 @@ def read_all(client: socket.socket) -> bytes:
 
 
 def statuses(data: bytes) -> list[int]:
-    """The status of each answer, all of which are well-formed."""
+    """Return the status of each answer. Fail if an answer is malformed."""
     found: list[int] = []
     while data:
         head, separator, rest = data.partition(b"\r\n\r\n")
@@ -98,7 +99,7 @@ def statuses(data: bytes) -> list[int]:
 
 
 def check_statuses(found: list[int]) -> None:
-    # 501 is HTTP's answer to a transfer coding that the server does not know, 505 to another version.
+    # 501 means an unknown transfer coding, and 505 another version of HTTP.
     assert all(status < 500 or status in {501, 505} for status in found), found
 
 
@@ -132,14 +133,16 @@ FRAGMENTS = st.sampled_from(
 
 @examples(150)
 @given(st.lists(FRAGMENTS | st.binary(max_size=20), max_size=8).map(b"".join))
-def test_bytes_in_any_order_are_answered_or_not_and_never_with_a_fault_of_ours(port: int, data: bytes) -> None:
+def test_no_sequence_of_bytes_causes_a_server_error(port: int, data: bytes) -> None:
     answer = answered(port, data).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
     assert b"Traceback" not in answer
-    if answer.startswith(b"HTTP/1.1"):  # Python's server answers what has no version without a head, as HTTP/0.9 did.
+    if answer.startswith(
+        b"HTTP/1.1"
+    ):  # Python's server answers a request line without a version as HTTP/0.9, without headers.
         check_statuses(statuses(answer))
 
 
-def test_a_hundred_clients_that_stop_in_the_middle_delay_no_other_client(port: int) -> None:
+def test_a_hundred_clients_that_stop_in_mid_request_delay_no_other_client(port: int) -> None:
     with ExitStack() as stack:
         slow = [stack.enter_context(connect(port)) for _ in range(100)]
         for number, client in enumerate(slow):
@@ -165,5 +168,5 @@ def test_a_hundred_clients_that_stop_in_the_middle_delay_no_other_client(port: i
         (b"0\r\n" + b"T: a\r\n" * 101, [400]),
     ],
 )
-def test_chunks_that_lie_are_refused(port: int, chunks: bytes, expected: list[int]) -> None:
+def test_chunks_with_wrong_sizes_are_refused(port: int, chunks: bytes, expected: list[int]) -> None:
     assert statuses(answered(port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)) == expected

@@ -1,4 +1,4 @@
-"""Rude requests that once hurt, each by itself, so that it never does again."""
+"""Regression tests for single hostile requests that once caused faults."""
 
 import base64
 import json
@@ -13,37 +13,39 @@ from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
 from tests.e2e.support import Era
 from tests.hostile_requests.valid import ERAS
-from tests.hostile_requests.wire import Rude
+from tests.hostile_requests.wire import HostileClient
 
 INVALID_REQUEST, INVALID_PARAMS = -32600, -32602
 FITS_NOWHERE = base64.b64encode(os.urandom(2**19)).decode()
-"""More than DynamoDB takes, however well it is compressed."""
+"""A text that is larger than DynamoDB's limit even when compressed."""
 
 
 def answer_to(question: str | int, **members: Any) -> str:
     return json.dumps({"jsonrpc": "2.0", "id": question, **members})
 
 
-def test_a_batch_of_very_many_messages_is_refused_instead_of_answered_with_very_many(rude: Rude) -> None:
+def test_a_batch_over_the_limit_is_refused_with_one_error(hostile: HostileClient) -> None:
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-    [answers] = rude.post(json.dumps([ping] * MAX_BATCH)).messages
+    [answers] = hostile.post(json.dumps([ping] * MAX_BATCH)).messages
     assert len(answers) == MAX_BATCH
-    assert rude.post(json.dumps([ping] * (MAX_BATCH + 1))).refusal == (400, INVALID_REQUEST)
-    assert rude.post("[" + "5," * 90_000 + "5]").refusal == (400, INVALID_REQUEST)
+    assert hostile.post(json.dumps([ping] * (MAX_BATCH + 1))).refusal == (400, INVALID_REQUEST)
+    assert hostile.post("[" + "5," * 90_000 + "5]").refusal == (400, INVALID_REQUEST)
 
 
 @pytest.mark.parametrize("question", ["x" * 2_000, "baton-", "\ud800", "", 7, "TASK#x", f"baton-{'é' * 32}"])
-def test_an_answer_to_what_can_be_no_question_never_reaches_the_table(rude: Rude, question: str | int) -> None:
-    assert rude.post(answer_to(question, result={})).refusal == (400, INVALID_REQUEST)
-    assert rude.written == []
+def test_an_answer_with_an_id_that_no_question_has_does_not_reach_the_table(
+    hostile: HostileClient, question: str | int
+) -> None:
+    assert hostile.post(answer_to(question, result={})).refusal == (400, INVALID_REQUEST)
+    assert hostile.written == []
 
 
-def test_an_answer_to_what_could_be_a_question_is_looked_for(rude: Rude) -> None:
-    assert rude.post(answer_to(new_question(), result={})).refusal == (400, INVALID_REQUEST)
-    assert rude.written == ["UpdateItem"]
+def test_an_answer_with_the_id_of_a_possible_question_is_looked_up(hostile: HostileClient) -> None:
+    assert hostile.post(answer_to(new_question(), result={})).refusal == (400, INVALID_REQUEST)
+    assert hostile.written == ["UpdateItem"]
 
 
-def test_an_answer_that_does_not_fit_is_too_large_and_leaves_the_question_open(large: Rude) -> None:
+def test_an_answer_that_is_too_large_is_refused_and_leaves_the_question_open(large: HostileClient) -> None:
     question, table = new_question(), large.table
     store = dynamodb_store(table.name, Settings(), connect=lambda: table.client)
     store.answers.ask("alice", question, 60)
@@ -53,7 +55,7 @@ def test_an_answer_that_does_not_fit_is_too_large_and_leaves_the_question_open(l
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_half_a_character_for_a_name_or_a_value_is_given_back(rude: Rude, era: Era) -> None:
+def test_lone_surrogates_in_names_and_values_are_returned_unchanged(hostile: HostileClient, era: Era) -> None:
     halves = {"a": 1, "b": 1.5, "c": True, "d": [{"\ud800": "\udfff"}], "e": {"\udfff": None}}
-    result = rude.request(era, "tools/call", {"name": "plain", "arguments": halves}).result
+    result = hostile.request(era, "tools/call", {"name": "plain", "arguments": halves}).result
     assert result["structuredContent"] == halves

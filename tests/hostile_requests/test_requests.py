@@ -1,4 +1,4 @@
-"""Rude requests through the real handler, many of each kind, in both eras (docs/http.md)."""
+"""Hostile requests through the real handler, many of each kind, in both eras (docs/http.md)."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ from tests.e2e.support import Era
 from tests.examples import examples
 from tests.hostile_requests.strategies import HEADER_TEXTS, METAS, VALUES, broken_bodies, wrong_envelopes, wrong_params
 from tests.hostile_requests.valid import ERAS, VALID, Params
-from tests.hostile_requests.wire import ORIGIN, Rude, check_id
+from tests.hostile_requests.wire import ORIGIN, HostileClient, check_id
 
 EXAMPLES = 90
 HEADERS = [
@@ -32,7 +32,7 @@ HEADERS = [
     "Last-Event-ID",
 ]
 ALL = [(era, *request) for era in ERAS for request in VALID[era]]
-# A strategy is made once: hypothesis looks through each new one before it draws from it.
+# These strategies are created once, because hypothesis validates each new strategy before its first use.
 REQUESTS = {era: st.sampled_from(VALID[era]) for era in ERAS}
 WRONG_PARAMS = {era: wrong_params(VALID[era]) for era in ERAS}
 WRONG_ENVELOPES = {era: wrong_envelopes(VALID[era]) for era in ERAS}
@@ -44,62 +44,60 @@ BATCHES = st.lists(VALUES | WRONG_ENVELOPES["2025"], max_size=5)
 
 
 @pytest.fixture(autouse=True)
-def _works_afterwards(rude: Rude) -> Iterator[None]:
+def _works_afterwards(hostile: HostileClient) -> Iterator[None]:
     yield
-    rude.still_works()
+    hostile.still_works()
 
 
 def stateless(params: Params) -> Params:
-    """Params with the `_meta` that the 2026 era wants."""
+    """Return the params with the `_meta` that the 2026 era requires."""
     return {**params, "_meta": {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}}
 
 
 BROKEN_BODIES = {era: broken_bodies([(method, stateless(params)) for method, params in VALID[era]]) for era in ERAS}
 
 
-def post_bytes(rude: Rude, body: bytes, headers: dict[str, str]) -> None:
-    """Post bytes as API Gateway passes on what it takes for binary."""
-    answer = rude.post(base64.b64encode(body).decode(), headers, isBase64Encoded=True)
+def post_bytes(hostile: HostileClient, body: bytes, headers: dict[str, str]) -> None:
+    """Post bytes in Base64, as API Gateway passes on binary bodies."""
+    answer = hostile.post(base64.b64encode(body).decode(), headers, isBase64Encoded=True)
     check_id(answer, body)
 
 
 @pytest.mark.parametrize(("era", "method", "params"), ALL, ids=[f"{era} {method}" for era, method, _ in ALL])
-def test_the_requests_that_rude_ones_are_made_of_reach_their_method(
-    rude: Rude, era: Era, method: str, params: Params
-) -> None:
-    answer = rude.request(era, method, params)
+def test_the_valid_requests_reach_their_method(hostile: HostileClient, era: Era, method: str, params: Params) -> None:
+    answer = hostile.request(era, method, params)
     assert "error" not in answer.messages[-1] or answer.error["code"] in {-32602, -32020}
 
 
 @pytest.mark.parametrize("era", ERAS)
 @examples(4 * EXAMPLES)
 @given(st.data())
-def test_params_with_one_thing_wrong_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+def test_params_with_one_change_are_answered(hostile: HostileClient, era: Era, data: st.DataObject) -> None:
     method, params = data.draw(WRONG_PARAMS[era])
     if era == "2026" or "_meta" not in params:
-        rude.request(era, method, {name: value for name, value in params.items() if name != "_meta"})
+        hostile.request(era, method, {name: value for name, value in params.items() if name != "_meta"})
     else:
-        rude.request(era, method, params)
+        hostile.request(era, method, params)
 
 
 @pytest.mark.parametrize("era", ERAS)
 @examples(2 * EXAMPLES)
 @given(st.data())
-def test_a_meta_of_any_shape_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+def test_a_meta_of_any_shape_is_answered(hostile: HostileClient, era: Era, data: st.DataObject) -> None:
     method, params = data.draw(REQUESTS[era])
     meta = data.draw(METAS)
     if isinstance(meta, dict) and data.draw(st.booleans()):
-        rude.request(era, method, params, meta)
+        hostile.request(era, method, params, meta)
         return
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}})
-    answer = rude.post(body, {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
+    answer = hostile.post(body, {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
     check_id(answer, body.encode())
 
 
 @pytest.mark.parametrize("era", ERAS)
 @examples(2 * EXAMPLES)
 @given(st.data())
-def test_an_envelope_with_any_member_wrong_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+def test_an_envelope_with_one_change_is_answered(hostile: HostileClient, era: Era, data: st.DataObject) -> None:
     message = data.draw(WRONG_ENVELOPES[era])
     headers = {"MCP-Protocol-Version": "2025-11-25"}
     if era == "2026":
@@ -108,28 +106,28 @@ def test_an_envelope_with_any_member_wrong_is_answered(rude: Rude, era: Era, dat
             message["params"] = stateless(message["params"])
             headers["Mcp-Name"] = str(message["params"].get("name", message["params"].get("uri")))
     body = json.dumps(message)
-    check_id(rude.post(body, headers), body.encode())
+    check_id(hostile.post(body, headers), body.encode())
 
 
 @pytest.mark.parametrize("era", ERAS)
 @examples(2 * EXAMPLES)
 @given(st.data())
 def test_bodies_that_are_cut_spliced_or_in_another_encoding_are_answered(
-    rude: Rude, era: Era, data: st.DataObject
+    hostile: HostileClient, era: Era, data: st.DataObject
 ) -> None:
     body = data.draw(BROKEN_BODIES[era])
-    post_bytes(rude, body, {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
+    post_bytes(hostile, body, {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
 
 
 @pytest.mark.parametrize("era", ERAS)
 @examples(2 * EXAMPLES)
 @given(st.data())
-def test_headers_of_any_kind_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+def test_headers_of_any_kind_are_answered(hostile: HostileClient, era: Era, data: st.DataObject) -> None:
     method, params = data.draw(REQUESTS[era])
     single, several = data.draw(SINGLE_HEADERS), data.draw(REPEATED_HEADERS)
     params = stateless(params) if era == "2026" else params
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-    check_id(rude.post(body, single, multiValueHeaders=several), body.encode())
+    check_id(hostile.post(body, single, multiValueHeaders=several), body.encode())
 
 
 @examples(EXAMPLES)
@@ -140,15 +138,15 @@ def test_headers_of_any_kind_are_answered(rude: Rude, era: Era, data: st.DataObj
     names=st.none() | HEADER_TEXTS | st.lists(HEADER_TEXTS).map(",".join),
     repeated=st.booleans(),
 )
-def test_pages_and_their_browsers_are_answered(
-    rude: Rude, origin: str, method: str, asked: str | None, names: str | None, repeated: bool
+def test_requests_of_web_pages_are_answered(
+    hostile: HostileClient, origin: str, method: str, asked: str | None, names: str | None, repeated: bool
 ) -> None:
     several = {
         "origin": [origin, origin] if repeated else [origin],
         **({} if asked is None else {"access-control-request-method": [asked]}),
         **({} if names is None else {"access-control-request-headers": [names]}),
     }
-    answer = rude.post("{}", multiValueHeaders=several, httpMethod=method)
+    answer = hostile.post("{}", multiValueHeaders=several, httpMethod=method)
     preflight = origin == ORIGIN and not repeated and method == "OPTIONS" and asked is not None
     assert (answer.status == 204) == preflight
     for name in answer.headers.get("Access-Control-Allow-Headers", "token").split(", "):
@@ -157,9 +155,9 @@ def test_pages_and_their_browsers_are_answered(
 
 @examples(EXAMPLES)
 @given(st.data())
-def test_batches_of_anything_are_answered(rude: Rude, data: st.DataObject) -> None:
+def test_batches_of_arbitrary_values_are_answered(hostile: HostileClient, data: st.DataObject) -> None:
     revision, messages = data.draw(BATCH_REVISIONS), data.draw(BATCHES)
-    answer = rude.post(json.dumps(messages), {} if revision is None else {"MCP-Protocol-Version": revision})
+    answer = hostile.post(json.dumps(messages), {} if revision is None else {"MCP-Protocol-Version": revision})
     if revision not in {None, "2025-03-26"} or not messages:
         assert answer.refusal == (400, -32600)
 
@@ -167,20 +165,22 @@ def test_batches_of_anything_are_answered(rude: Rude, data: st.DataObject) -> No
 @examples(EXAMPLES)
 @given(identifier=VALUES, members=st.dictionaries(st.sampled_from(["result", "error"]), VALUES, min_size=1))
 def test_answers_to_questions_that_were_not_asked_are_refused(
-    rude: Rude, identifier: Any, members: dict[str, Any]
+    hostile: HostileClient, identifier: Any, members: dict[str, Any]
 ) -> None:
-    answer = rude.post(json.dumps({"jsonrpc": "2.0", "id": identifier, **members}))
+    answer = hostile.post(json.dumps({"jsonrpc": "2.0", "id": identifier, **members}))
     assert answer.refusal == (400, -32600)
 
 
 @pytest.mark.parametrize("era", ERAS)
 @examples(EXAMPLES)
 @given(st.data())
-def test_notifications_of_anything_are_accepted_or_refused_and_never_run(
-    rude: Rude, era: Era, data: st.DataObject
+def test_notifications_are_accepted_or_refused_and_write_nothing(
+    hostile: HostileClient, era: Era, data: st.DataObject
 ) -> None:
     method, params = data.draw(WRONG_PARAMS[era])
     message = {"jsonrpc": "2.0", "method": method, "params": params}
-    answer = rude.post(json.dumps(message), {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
+    answer = hostile.post(
+        json.dumps(message), {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"}
+    )
     assert answer.status in {202, 400}
-    assert rude.written == []
+    assert hostile.written == []

@@ -1,4 +1,4 @@
-"""A valid request of every method in each era: where rude ones begin."""
+"""Valid requests of every method in each era. The hostile requests are made from these."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tests.e2e.support import Era
 
 type Params = dict[str, Any]
 
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 
 _BOTH: list[tuple[str, Params]] = [
     ("tools/list", {}),
@@ -34,8 +34,8 @@ _BOTH: list[tuple[str, Params]] = [
             "context": {"arguments": {"times": "1"}},
         },
     ),
-    ("tasks/get", {"taskId": NOBODYS}),
-    ("tasks/cancel", {"taskId": NOBODYS, "result": {"a": [1]}}),
+    ("tasks/get", {"taskId": UNKNOWN_TASK}),
+    ("tasks/cancel", {"taskId": UNKNOWN_TASK, "result": {"a": [1]}}),
 ]
 
 VALID: dict[Era, list[tuple[str, Params]]] = {
@@ -47,13 +47,13 @@ VALID: dict[Era, list[tuple[str, Params]]] = {
         ("resources/subscribe", {"uri": "docs://all"}),
         ("resources/unsubscribe", {"uri": "docs://all"}),
         ("tasks/list", {"cursor": "eA=="}),
-        ("tasks/result", {"taskId": NOBODYS}),
+        ("tasks/result", {"taskId": UNKNOWN_TASK}),
     ],
     "2026": [
         *_BOTH,
         ("server/discover", {}),
         ("subscriptions/listen", {"notifications": {"toolsListChanged": True}}),
-        ("tasks/update", {"taskId": NOBODYS, "inputResponses": {"a": {}}}),
+        ("tasks/update", {"taskId": UNKNOWN_TASK, "inputResponses": {"a": {}}}),
     ],
 }
 ERAS: tuple[Era, ...] = ("2025", "2026")

@@ -1,4 +1,4 @@
-"""What must be true of every answer, however rude the request."""
+"""Checks that every answer must pass, whatever the request was."""
 
 import json
 import re
@@ -10,27 +10,29 @@ from typing import Any
 from tests.e2e.support import Answer, Client, Era, Table
 
 BOUND_S = 60.0
-"""Nothing here takes that long; a request that does hangs."""
+"""The time limit of a request. No request takes that long unless it hangs."""
 
 ORIGIN = "https://good.example"
-"""The one origin whose pages may call."""
+"""The only origin whose pages may call the server."""
 
 STATUSES = {200, 202, 204, 400, 403, 404, 405, 413, 415}
 CODES = {-32700, -32600, -32601, -32602, -32002, -32020, -32021, -32022}
-"""Every code but `-32603`: nothing that a client sends may be the server's fault."""
+"""The allowed error codes: all but `-32603`, because no request may cause an internal error."""
 
 BEFORE_THE_BODY = {403, 404, 405, 413, 415}
-"""What is refused with one of these was not read, so that its id is not known; but for 404, an unknown method's."""
+"""The statuses of requests that are refused before the body is read, so that their id is unknown. A 404 for an unknown
+method is an exception: its body was read."""
 
 _INTERNALS = re.compile(r'Traceback|File \\?"|mcp_baton[/.]|site-packages|botocore|moto|object at 0x|\.py\b')
 
 
 @dataclass(slots=True)
-class Rude:
-    """A client of the server under test, which checks every answer.
+class HostileClient:
+    """A client of the server under test. It checks every answer.
 
     Attributes:
-        written: The writing requests that were sent to DynamoDB since the last answer.
+        written: The write requests to DynamoDB during the last request.
+        kept: The number of items in the table.
     """
 
     client: Client
@@ -44,7 +46,7 @@ class Rude:
             self.written.append(operation)
 
     def settle(self) -> None:
-        """Take what the test itself has put into the table for granted."""
+        """Count the items in the table again, after the test itself has added some."""
         self.kept = count(self.table)
 
     def post(self, body: str | None, headers: Mapping[str, str] | None = None, **changes: Any) -> Answer:
@@ -53,7 +55,7 @@ class Rude:
         return answer
 
     def request(self, era: Era, method: str, params: dict[str, Any], meta: dict[str, Any] | None = None) -> Answer:
-        """Send a request whose params may be anything, with surroundings that are right."""
+        """Send a request with arbitrary params and a correct envelope."""
         answer = self._checked(lambda: self.client.in_era(era).request(method, params, meta))
         assert answer.messages[-1]["id"] == 1
         return answer
@@ -74,7 +76,7 @@ class Rude:
 
 
 def within_bound(send: Callable[[], Answer]) -> Answer:
-    """The answer, or a failure when it does not come."""
+    """Return the answer. Fail if it does not come in time."""
     answers: list[Answer] = []
     errors: list[BaseException] = []
 
@@ -102,12 +104,12 @@ def refused(answer: Answer) -> bool:
 
 
 def last(answer: Answer) -> dict[str, Any]:
-    """The message that answers the request; nothing for a batch's."""
+    """Return the message that answers the request. Return an empty object for a batch."""
     return {} if answer.body.startswith("[") else answer.messages[-1]
 
 
 def check(answer: Answer) -> None:
-    """What is true of every answer."""
+    """Check what is true of every answer."""
     assert answer.status in STATUSES, answer
     assert not _INTERNALS.search(answer.body), answer.body
     answer.body.encode()
@@ -131,7 +133,7 @@ def check(answer: Answer) -> None:
 
 
 def check_origin(answer: Answer, sent: Mapping[str, str | list[str]]) -> None:
-    """An answer can be read by the page of the allowed origin that asked, and by no other page."""
+    """Check that only the page of the allowed origin can read the answer."""
     values = [value for name, value in sent.items() if name.lower() == "origin"]
     assert "Access-Control-Allow-Credentials" not in answer.headers
     if values in ([ORIGIN], [[ORIGIN]]):
@@ -142,7 +144,7 @@ def check_origin(answer: Answer, sent: Mapping[str, str | list[str]]) -> None:
 
 
 def check_reply(message: dict[str, Any]) -> None:
-    """What is true of every JSON-RPC reply."""
+    """Check what is true of every JSON-RPC reply."""
     assert message["jsonrpc"] == "2.0"
     assert isinstance(message["id"], str | int | None)
     if "result" in message:
@@ -157,7 +159,7 @@ def check_reply(message: dict[str, Any]) -> None:
 
 
 def check_id(answer: Answer, body: bytes) -> None:
-    """A reply carries its request's id wherever that could be made out; a message without one is not replied to."""
+    """Check that a reply has its request's id wherever the server could read the id."""
     try:
         sent = json.loads(body.decode())
     except ValueError:

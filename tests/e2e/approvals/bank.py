@@ -1,4 +1,4 @@
-"""A server whose tool `pay` needs an approval, for the tests of approvals."""
+"""A server whose tool `pay` needs an approval, and helpers for tests of approvals."""
 
 from datetime import timedelta
 from typing import Any
@@ -10,10 +10,11 @@ REFUNDS = Approval("refunds", message="Pay {amount} EUR for {order}?", expires=t
 
 
 class Bank:
-    """`pay` needs an approval. The workflow `refund` has the steps fetch and pay.
+    """A server whose tool `pay` needs an approval. The workflow `refund` has the steps `fetch` and `pay`.
 
     Attributes:
-        paid: The calls that ran: order, amount and idempotency key.
+        paid: The order, amount and idempotency key of each call of `pay`.
+        down: Whether each tool fails.
     """
 
     def __init__(self, approval: Approval | None = REFUNDS, step: Approval | None = None, **options: Any) -> None:
@@ -53,12 +54,12 @@ CALL: dict[str, Any] = {"order": "A-17", "amount": 250.0}
 
 
 def kim(client: Client) -> Client:
-    """A person of the group."""
+    """Return a client for a person of the group that decides."""
     return client.as_owner("kim", scopes=["refunds"])
 
 
 def waiting(client: Client) -> list[str]:
-    """The ids of the approvals that wait for the group."""
+    """Return the ids of the approvals that wait for the group."""
     return [it["approvalId"] for it in kim(client).approvals()]
 
 
@@ -68,7 +69,7 @@ def approve_all(client: Client) -> None:
 
 
 def approved_run(baton: Connect) -> tuple[Bank, Client, Run]:
-    """A refund that has paused and has been approved since."""
+    """Return a refund that has paused and was then approved."""
     bank = Bank()
     client = baton(bank.server)
     run = client.call_workflow("refund", ORDER)
@@ -77,7 +78,7 @@ def approved_run(baton: Connect) -> tuple[Bank, Client, Run]:
 
 
 def guarded_server() -> tuple[Server, list[str]]:
-    """A server with a guarded tool `pay` and without workflows, and the orders that were paid."""
+    """Return a server whose tool `pay` needs an approval and that has no workflows, and the list of paid orders."""
     server, paid = Server("bank"), list[str]()
 
     @server.tool(approval=Approval("refunds"))

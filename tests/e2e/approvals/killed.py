@@ -1,6 +1,6 @@
-"""A process that answers each event in a process of its own, which kills itself where test_kills.py says.
+"""A process that handles each event in a fork, which kills itself at the point that test_kills.py chooses.
 
-It honours idempotency keys: an effect is a file with the key's name, which is made once.
+The tool honours idempotency keys: its effect is a file with the key's digest in its name.
 """
 
 import json
@@ -24,7 +24,7 @@ from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 
 SETTINGS = Settings(table="tasks", state_key=b"0" * 32)
 AMOUNTS = (1, 2)
-"""The steps of the workflow: each pays an amount."""
+"""The amounts that the workflow pays, one in each step."""
 
 
 class Killer:
@@ -42,7 +42,7 @@ class Killer:
 
 
 class Payments:
-    """The effects, in a folder."""
+    """A server whose tool writes its effects to a folder."""
 
     def __init__(self, folder: Path, table: Table) -> None:
         self.folder, self.table, self.killer = folder, table, Killer(None)
@@ -60,7 +60,7 @@ class Payments:
         return f"paid {amount}"
 
     def used(self, owner: str, amount: int) -> list[str]:
-        """The approvals of this payment that are approved and marked as used, as the table has them now."""
+        """Return the ids of this payment's approvals that are approved and marked as used in the table."""
         killer, self.killer.after = self.killer.after, None
         found = [it for it in self.table.items if it["pk"]["S"].startswith("APPROVAL#") and "used_by" in it]
         self.killer.after = killer
@@ -80,7 +80,7 @@ class Payments:
 
 
 def warm_up(folder: Path) -> None:
-    """Load what the processes need, so that each of them begins at once."""
+    """Import and initialize everything that the forks need, so that they start fast."""
     memory = MemoryDynamoDB()
     memory.create("tasks")
     table = Table(memory_client(memory), "tasks")
@@ -92,7 +92,7 @@ def warm_up(folder: Path) -> None:
 
 
 def main(url: str, folder: Path) -> None:
-    """Answer the orders on standard input, each in a fork of this process, which has one thread."""
+    """Handle each event on standard input in a fork. This process has one thread."""
     client = http_client(url)
     payments = Payments(folder, Table(client, "tasks"))
     server = payments.server()

@@ -1,4 +1,4 @@
-"""Approvals: a call that needs one pauses, is decided by a person, and runs once (docs/approvals.md)."""
+"""Approvals: a guarded call pauses, a person decides, and the call runs once (docs/approvals.md)."""
 
 import logging
 import re
@@ -65,7 +65,7 @@ def test_a_denied_call_stays_denied_and_names_the_reason(baton: Connect, era: Er
     assert (bank.paid, waiting(client)) == ([], [])
 
 
-def test_a_continuation_needs_the_approval_of_the_step_and_is_recorded_only_if_it_ran(baton: Connect, era: Era) -> None:
+def test_a_continuation_needs_the_approval_of_its_step_and_is_recorded_only_if_it_ran(baton: Connect, era: Era) -> None:
     bank = Bank()
     client = baton(bank.server, era=era)
     run = client.call_workflow("refund", ORDER)
@@ -161,7 +161,7 @@ def test_a_failed_attempt_whose_outcome_is_stored_has_used_its_approval(baton: C
     assert len(bank.paid) == 2
 
 
-def test_a_failed_approval_is_not_used_again_after_the_arguments_have_changed_meanwhile(baton: Connect) -> None:
+def test_the_approval_of_a_failed_attempt_is_not_used_again_after_the_arguments_changed_twice(baton: Connect) -> None:
     bank, client, run = approved_run(baton)
     bank.down["pay"] = True
     client.call_workflow("refund", task=run.task_id)
@@ -307,7 +307,7 @@ def test_the_retries_of_one_attempt_share_an_approval(baton: Connect) -> None:
     assert len(tried) == 3
 
 
-def test_a_call_needs_no_approval_if_when_says_so(baton: Connect, era: Era) -> None:
+def test_a_call_needs_no_approval_if_when_returns_false(baton: Connect, era: Era) -> None:
     bank = Bank(Approval("refunds", when=lambda amount, **_: amount > 300))
     client = baton(bank.server, era=era)
 
@@ -340,7 +340,7 @@ def test_an_approval_of_a_step_guards_only_the_step(baton: Connect, era: Era) ->
     recorded = client.call_tool("pay", CALL, task=run.task_id)
 
     assert (run.pause and run.pause.type, recorded.is_error, bank.paid) == ("approvalRequired", True, [])
-    assert not client.call_tool("pay", CALL).is_error  # not as the step: see docs/approvals.md
+    assert not client.call_tool("pay", CALL).is_error  # a call outside the step needs no approval (docs/approvals.md)
     approve_all(client)
     assert client.call_workflow("refund", task=run.task_id).completed
 
@@ -370,7 +370,7 @@ def test_each_element_of_a_list_has_an_approval_and_all_are_requested_at_once(ba
     assert paid == ["b", "a", "c"]
 
 
-def test_parallel_steps_wait_for_their_approvals_side_by_side(baton: Connect) -> None:
+def test_parallel_steps_wait_for_their_approvals_at_the_same_time(baton: Connect) -> None:
     server, paid = guarded_server()
     steps = [Step(name, {"order": constant(name)}, tool="pay") for name in ("a", "b")]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps, parallel=2))
@@ -395,7 +395,7 @@ def test_simultaneous_requests_create_one_approval(baton: Connect) -> None:
     assert len(waiting(client)) == 1
 
 
-def test_of_many_simultaneous_calls_with_one_approval_one_runs(baton: Connect) -> None:
+def test_one_approval_lets_one_of_many_simultaneous_calls_run(baton: Connect) -> None:
     bank = Bank()
     client = baton(bank.server)
     client.call_tool("pay", CALL)

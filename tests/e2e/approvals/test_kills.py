@@ -1,5 +1,5 @@
-"""Processes are killed between each request and effect of an approved call: no effect without a decision, and one at
-most for each."""
+"""Approved calls while processes are killed at each point: every effect has a decision, and no decision has two
+effects."""
 
 import json
 import os
@@ -18,17 +18,17 @@ from tests.e2e.killed_support import Killed, Processes, running
 from tests.e2e.support import Client, JsonDict
 
 KILLS = int(os.environ.get("APPROVAL_KILLS", "40"))
-"""How many processes are killed at least: `APPROVAL_KILLS=200` for a change of the guard."""
+"""The minimum number of killed processes. Use `APPROVAL_KILLS=200` after changes to the approval gate."""
 
 MOST_STEPS = 60
 LEASE_S = 46.0
 
 
 class Payers(Processes):
-    """A server whose processes die, and the people who decide in front of another one."""
+    """A server whose processes are killed, and the people who decide."""
 
     def people(self, owner: str) -> Client:
-        """The people who decide. Their processes live."""
+        """Return a client for the people who decide. Its requests run in this process, which is not killed."""
         server = Payments(self.folder, self.table).server()
         return Client(container(server, self.table, SETTINGS, self.time), owner)
 
@@ -44,7 +44,7 @@ def processes(tmp_path: Path) -> Iterator[Payers]:
 
 
 def pay_all(processes: Payers, owner: str, rng: Random) -> "Counter[int]":
-    """Run a workflow to its end, in processes that die, while people decide. Returns their decisions by amount."""
+    """Run a workflow to its end while its processes are killed. Return the number of decisions by amount."""
     decisions = Counter[int]()
     client, person = Client(processes.handle, owner), approver(processes.people("kim"), "kim")
     task = client.get_prompt("payments").task_id

@@ -1,4 +1,4 @@
-"""Approvals of calls that do not begin, because the time of their function is over."""
+"""Approvals of calls that do not start because the function's time is over."""
 
 from mcp_baton import Approval, Retry, Server, Step, ToolError, Workflow
 from tests.e2e.approvals_support import approver, decide, waiting
@@ -9,7 +9,7 @@ RESERVE_MS = 5_000
 
 
 class Shop:
-    """`pay` needs an approval, which takes all the time that is left while `slow`."""
+    """A server whose tool `pay` needs an approval. While `slow` is set, `when` uses up the time that is left."""
 
     def __init__(self, retry: Retry | None = None) -> None:
         self.clock, self.slow, self.fails, self.paid = Clock(), False, False, 0
@@ -31,12 +31,12 @@ class Shop:
         return "paid"
 
     def resumed(self, client: Client, task_id: str) -> list[str]:
-        """The steps after a resume."""
+        """Resume the task with plenty of time. Return the steps' statuses."""
         self.clock.ms = 600_000
         return client.get_prompt("refund", task=task_id).statuses
 
 
-def test_a_call_that_did_not_begin_has_not_used_up_its_approval(make_client: MakeClient) -> None:
+def test_a_call_that_did_not_start_has_not_used_its_approval(make_client: MakeClient) -> None:
     shop = Shop()
     client = make_client(shop.server, remaining_ms=shop.clock)
     task_id = client.get_prompt("refund").task_id
@@ -50,7 +50,7 @@ def test_a_call_that_did_not_begin_has_not_used_up_its_approval(make_client: Mak
     assert (shop.resumed(client, task_id), shop.paid) == (["completed"], 1)
 
 
-def test_a_call_whose_first_attempt_has_run_has_used_up_its_approval(make_client: MakeClient) -> None:
+def test_a_call_whose_first_attempt_ran_has_used_its_approval(make_client: MakeClient) -> None:
     shop = Shop(Retry(2, first_s=0.001))
     client = make_client(shop.server, remaining_ms=shop.clock)
     task_id = client.get_prompt("refund").task_id

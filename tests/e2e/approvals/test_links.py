@@ -20,7 +20,7 @@ ON = Settings(approval_links=True, base_url="https://api.example.com/v1")
 
 
 class Linked:
-    """A server whose notifications have links."""
+    """A server that sends an approval link with each notification."""
 
     def __init__(self, baton: Connect, settings: Settings = ON) -> None:
         self.bank, self.requests = Bank(), list[ApprovalRequest]()
@@ -97,7 +97,7 @@ def empty(_linked: Linked, _token: str) -> str:
 
 
 @pytest.mark.parametrize("spoil", [expired, decided_elsewhere, forged, unknown, empty])
-def test_tokens_that_decide_nothing_have_the_same_answer(baton: Connect, spoil: Callable[[Linked, str], str]) -> None:
+def test_all_invalid_tokens_have_the_same_answer(baton: Connect, spoil: Callable[[Linked, str], str]) -> None:
     linked = Linked(baton)
     token = spoil(linked, linked.token())
     answers = [

@@ -1,4 +1,4 @@
-"""How many requests approvals add (docs/storage.md, Requests)."""
+"""The number of requests that approvals add (docs/storage.md, Requests)."""
 
 from mcp_baton import Approval
 from tests.e2e.approvals.bank import ORDER, Bank
@@ -20,10 +20,10 @@ def test_an_approval_adds_one_request_to_the_run_that_asks_and_one_to_the_run_th
     client.get_prompt("refund", task=run.task_id)
     using = requests.take()
 
-    # The task is created, the approval is requested, and the results are stored.
+    # These create the task, request the approval, and store the results.
     assert asking == ["PutItem", "PutItem", "UpdateItem"]
     assert deciding == ["GetItem", "GetItem", "UpdateItem"]
-    # The run takes the task, uses the approval, and stores the results.
+    # These claim the task, use the approval, and store the results.
     assert using == ["UpdateItem", "UpdateItem", "UpdateItem"]
 
 

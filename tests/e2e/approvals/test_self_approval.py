@@ -26,7 +26,7 @@ KNOWN_METHODS = {
     *("resources/unsubscribe", "completion/complete", "tasks/get", "tasks/cancel", "tasks/list", "tasks/result"),
     *("tasks/update", "subscriptions/listen"),
 }
-"""The methods that these tests try. A new method needs a look: can it decide an approval?"""
+"""The methods that these tests try. If you add a method to Baton, check whether it can decide an approval."""
 
 DECISION = {"decision": "approve", "action": "accept", "approved": True, "state": "approved"}
 
@@ -60,7 +60,7 @@ def test_no_method_decides_an_approval(baton: Connect, era: Era, method: str) ->
 
 
 def attempt(action: Callable[[], object]) -> None:
-    # A background task that waits for a decision does not end: the client of the testing kit gives up.
+    # A background task that waits for a decision does not end, so the testing client gives up with an error.
     with suppress(JsonRpcError, BatonError, AssertionError):
         action()
 
@@ -89,7 +89,7 @@ def test_no_argument_of_the_workflows_tool_approves(baton: Connect, era: Era, ar
 
 
 def every_way_to_call(client: Client, tool: str = "pay", workflow: str = "refund") -> Mapping[str, Callable[[], Any]]:
-    """The entry points through which a client can have a tool called."""
+    """Return all ways in which a client can call a tool."""
     task = client.call_workflow(workflow, ORDER).task_id
     related = {"io.modelcontextprotocol/related-task": {"taskId": task}}
     call: JsonObject = {"name": tool, "arguments": CALL}
@@ -149,14 +149,14 @@ def test_the_approvals_api_refuses_the_requester_and_other_groups(baton: Connect
     ):
         with pytest.raises(BatonError, match=f"HTTP {status}"):
             caller.wire.http("POST", f"/approvals/{wanted}", {"decision": "approve", "digest": "0" * 64})
-    assert itself.approvals() == kim(client).approvals()  # the requester may be in the group, and see them
+    assert itself.approvals() == kim(client).approvals()  # the requester may be in the group and see the approvals
     assert client.call_tool("pay", CALL).is_error
 
 
 @pytest.mark.parametrize(
     "body", [{}, {"decision": "approve"}, {"decision": "yes", "digest": "0"}, {"digest": "0" * 64}]
 )
-def test_a_decision_names_what_it_decides(baton: Connect, body: dict[str, Any]) -> None:
+def test_an_incomplete_or_invalid_decision_is_refused(baton: Connect, body: dict[str, Any]) -> None:
     client = baton(Bank().server)
     client.call_tool("pay", CALL)
     with pytest.raises(BatonError, match="HTTP 400: d"):
@@ -188,7 +188,7 @@ def replace_approval(**members: Any) -> Approval:
 
 
 @pytest.mark.parametrize("answer", [{"ok": True}, "accept", {"decision": "approve"}])
-def test_a_hook_that_answers_every_elicitation_approves_nothing(baton: Connect, era: Era, answer: Any) -> None:
+def test_a_client_that_answers_every_elicitation_approves_nothing(baton: Connect, era: Era, answer: Any) -> None:
     ran = list[str]()
     server = Server("bank")
 
@@ -209,7 +209,7 @@ ASKING: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "intege
 
 
 class Asking:
-    """A tool with an approval that asks its client before it pays."""
+    """A server whose tool needs an approval and asks the client before it pays."""
 
     def __init__(self) -> None:
         self.paid = list[str]()
@@ -224,7 +224,7 @@ class Asking:
 
 
 def approved_question(baton: Connect) -> tuple[Asking, Client]:
-    """A call with a question that was answered and approved."""
+    """Return a server and a client whose call of `pay` was approved after its question was answered."""
     asking = Asking()
     client = baton(asking.server)
     client.answers({"n": {"n": 1}})
@@ -234,7 +234,7 @@ def approved_question(baton: Connect) -> tuple[Asking, Client]:
 
 
 def rounds_of(client: Client) -> tuple[JsonObject, JsonObject]:
-    """The first round of an approved call, and the request that continues it."""
+    """Return the reply to the first round of an approved call and the params of its second round."""
     client.answers({"n": {"n": 1}})
     meta: dict[str, Any] = {}
     first = client.wire._once("tools/call", {"name": "pay", "arguments": {}}, meta)[0]  # noqa: SLF001
@@ -279,7 +279,7 @@ def test_a_forged_state_continues_nothing(baton: Connect) -> None:
     [
         ({"amount": 250}, {"amount": 250.0}, True),
         ({"amount": 250}, {"amount": "250"}, True),  # converted: the tool gets 250.0
-        ({"amount": 250, "note": ""}, {"amount": 250}, True),  # the default, spelled out
+        ({"amount": 250, "note": ""}, {"amount": 250}, True),  # the default value, given explicitly
         ({"amount": 250}, {"amount": 250.01}, False),
         ({"amount": 250}, {"amount": -250}, False),
         ({"amount": 250}, {"amount": 250, "note": " "}, False),
@@ -303,7 +303,7 @@ def test_an_approval_covers_equal_arguments_only(
 
 
 def test_an_approval_of_a_call_with_an_equal_key_is_not_used(baton: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A key has 64 bits of the digest, so a requester could look for two calls with one key.
+    # A key has 64 bits of the digest, so a requester could search for two calls with the same key.
     monkeypatch.setattr(approvals, "_key_text", lambda _call, repeat: f"{'0' * 32}{repeat:02x}")
     bank = Bank()
     client = baton(bank.server)
@@ -325,7 +325,7 @@ def test_an_approval_covers_one_owner(baton: Connect) -> None:
     assert bank.paid == []
 
 
-def test_an_approval_covers_one_place(baton: Connect, era: Era) -> None:
+def test_an_approval_covers_one_step_of_one_task(baton: Connect, era: Era) -> None:
     bank = Bank()
     client = baton(bank.server, era=era)
     run = client.call_workflow("refund", ORDER)
@@ -499,7 +499,7 @@ def test_no_result_shows_how_to_decide(baton: Connect, era: Era) -> None:
     assert "/approve" not in shown
 
 
-def test_a_workflow_of_only_guarded_steps_runs_each_after_its_own_approval(baton: Connect) -> None:
+def test_each_step_of_a_workflow_of_guarded_steps_needs_its_own_approval(baton: Connect) -> None:
     server, paid = guarded_server()
     steps = [Step(name, {"order": constant(name)}, tool="pay") for name in ("a", "b")]
     server.add_workflow(Workflow(name="refund", description="refund", steps=steps))

@@ -1,4 +1,4 @@
-"""A server for the tests of `baton serve`: a tool that runs in the background, and waits for the test."""
+"""A server for the tests of `baton serve`. Its background tool waits until the test lets it end."""
 
 import os
 from pathlib import Path
@@ -10,6 +10,6 @@ server = Server("background", version="1.0.0")
 
 @server.tool(task="required")
 def wait(began: str, gate: str, ctx: Context) -> dict[str, object]:
-    """Say in one named pipe that it has begun, and wait until the other has been written to."""
+    """Write the process id to one named pipe, then wait until the test writes to the other one."""
     Path(began).write_text(f"{os.getpid()}\n")
     return {"said": Path(gate).read_text(), "owner": ctx.owner, "pid": os.getpid(), "attempt": ctx.attempt}

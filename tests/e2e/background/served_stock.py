@@ -1,6 +1,6 @@
-"""A server for the tests of workers in processes of their own: a long workflow, one of whose steps kills its process.
+"""A server for tests of worker processes: a long workflow in which one step kills its process.
 
-The folder in `STOCK` keeps what the steps do.
+The steps write their effects to the folder in the environment variable `STOCK`.
 """
 
 import os
@@ -19,7 +19,7 @@ Path(folder, f"process-{os.getpid()}").touch()
 
 @server.tool
 def count(number: int, ctx: Context) -> int:
-    """Count one shelf, once for each idempotency key. Every third shelf takes a tenth of an invocation."""
+    """Count one shelf, once for each idempotency key. Every third shelf takes more than a tenth of an invocation."""
     Path(folder, f"done-{number}-{ctx.idempotency_key}").touch()
     with Path(folder, "calls").open("a") as calls:
         calls.write(f"{number}\n")

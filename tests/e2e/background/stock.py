@@ -1,4 +1,4 @@
-"""A long workflow in the background: forty steps, every other one of which honours its idempotency key."""
+"""A background workflow of forty steps. Every other step honours its idempotency key."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tests.e2e.support import Client, JsonDict, Table
 
 STEPS = 40
 STEP_S = 0.3
-"""Four of these fit into the tenth of an invocation of 10 s in which a further step is begun."""
+"""The duration of a step. A worker starts steps in the first tenth of an invocation of 10 s, so four of them run."""
 
 
 def cloud_of(server: Server, table: Table, kills: Kills, *, lives_s: float = 10.0, **settings: Any) -> Cloud:
@@ -24,12 +24,13 @@ def cloud_of(server: Server, table: Table, kills: Kills, *, lives_s: float = 10.
 
 @dataclass
 class Shop:
-    """What the steps of a long workflow do to the world.
+    """A server with a long workflow, and the effects of its steps.
 
     Attributes:
-        sold: What was done once for each idempotency key, as by an API that takes one: the step's number by key.
-        done: What was done at each call, by steps that honour no key.
+        sold: The effects of the steps that honour their idempotency key: the step's number by key.
+        done: The number of calls of each step that ignores its key.
         meanwhile: Runs within each step, before its effect.
+        point: Runs at the start and the end of each step. It may kill the process.
     """
 
     sold: dict[str, int] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class Shop:
         self.meanwhile = lambda step: act() if step == number else None
 
     def server(self, pass_s: Callable[[float], None], *, steps: int = STEPS, step_s: float = STEP_S) -> Server:
-        """A server with a workflow of so many steps, whose every other one honours the key."""
+        """Return a server with a workflow of `steps` steps. Every other one honours its idempotency key."""
         server = Server("shop")
 
         @server.tool
@@ -71,7 +72,7 @@ class Shop:
 
 
 def opened(client: Client, name: str, arguments: JsonDict | None = None) -> str:
-    """Call a workflow as a task; the id of the call's task."""
+    """Call a workflow as a task. Return the id of the call's task."""
     if client.era == "2026":
         made = client.call_tool(name, arguments).result
         assert made["resultType"] == "task"

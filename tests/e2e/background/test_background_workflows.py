@@ -1,4 +1,4 @@
-"""Workflows in the background: workers run them across invocations, whatever happens between two writes."""
+"""Background workflows: workers run them over several invocations, and may be killed between two writes."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table
 from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Table
 
 LOOKS = 400
-"""How often a test looks whether a worker's thread has renewed its claims."""
+"""The maximum number of polls until a test finds the status message that a worker's thread writes."""
 
 
 @pytest.fixture
@@ -59,16 +59,16 @@ def cloud(make_cloud: Callable[..., Cloud], shop: Shop) -> Cloud:
 
 
 def started(cloud: Cloud, era: Era = "2026", workflow: str = "stock", **arguments: Any) -> tuple[Client, str, str]:
-    """A workflow that was called as a task: the client, the call's task and the workflow's own."""
+    """Call a workflow as a task. Return the client, the id of the call's task and the id of the workflow's own task."""
     client = cloud.client(era)
     call = opened(client, workflow, arguments)
     return client, call, own_task(client, call)
 
 
-# Being called
+# Calls
 
 
-def test_a_client_that_can_have_tasks_gets_one_and_polls_it_to_the_end(cloud: Cloud, shop: Shop, era: Era) -> None:
+def test_a_client_that_supports_tasks_gets_one_and_polls_it_to_the_end(cloud: Cloud, shop: Shop, era: Era) -> None:
     client, call, own = started(cloud, era)
     assert state(client, call)["status"] == "working"
     assert steps_of(client, own) == ["pending"] * STEPS
@@ -81,23 +81,23 @@ def test_a_client_that_can_have_tasks_gets_one_and_polls_it_to_the_end(cloud: Cl
     assert (result["_meta"]["task_id"], result["isError"]) == (own, False)
     related = result["_meta"].get("io.modelcontextprotocol/related-task")
     assert related == ({"taskId": call} if era == "2025" else None)
-    # One that is inlined relates to no task (SEP-2663), whatever era it began in.
+    # An inlined result has no related task (SEP-2663), whatever the era of its call was.
     inlined = returned(cloud.client("2026"), call)["_meta"]
     assert "io.modelcontextprotocol/related-task" not in inlined
     assert (state(client, own)["status"], steps_of(client, own)) == ("completed", ["completed"] * STEPS)
 
 
-def test_the_reply_tells_the_model_that_it_may_do_other_work_meanwhile(cloud: Cloud, era: Era) -> None:
+def test_the_reply_says_that_the_model_may_do_other_work_meanwhile(cloud: Cloud, era: Era) -> None:
     answer = called(cloud.client(era), "stock")
     task = created(answer)
     text = f"stock runs in the background as task {task['taskId']}. You may do other work meanwhile."
     assert answer.result["_meta"]["io.modelcontextprotocol/model-immediate-response"] == text
     assert task.get("statusMessage") == (text if era == "2026" else None)
-    # It is part of the reply only.
+    # Only the reply to the call has this message.
     assert "statusMessage" not in state(cloud.client(era), task["taskId"])
 
 
-def test_forty_steps_take_ten_invocations_of_a_function_that_lives_ten_seconds(cloud: Cloud, shop: Shop) -> None:
+def test_forty_steps_take_ten_invocations_with_a_time_limit_of_ten_seconds(cloud: Cloud, shop: Shop) -> None:
     opened(cloud.client(), "stock")
     assert cloud.work() == ["handed over"] * 9 + ["completed"]
     assert [event["batonTask"]["dispatch"] for event in cloud.sent] == list(range(1, 11))
@@ -108,18 +108,18 @@ def test_forty_steps_take_ten_invocations_of_a_function_that_lives_ten_seconds(c
 @pytest.mark.parametrize(
     ("why", "outcomes", "done"),
     [
-        ("dispatched as often as may be", ["handed over", "completed"], 4),
-        ("can send for no other", ["completed"], 2),
-        ("no time for a single step", ["completed"], 0),
+        ("maximum of dispatches", ["handed over", "completed"], 4),
+        ("no dispatcher", ["completed"], 2),
+        ("too little time for a step", ["completed"], 0),
     ],
 )
-def test_a_worker_that_cannot_go_on_ends_the_call_with_the_pause(
+def test_a_worker_that_cannot_hand_the_call_over_ends_it_with_the_pause(
     cloud: Cloud, shop: Shop, monkeypatch: pytest.MonkeyPatch, why: str, outcomes: list[str], done: int
 ) -> None:
-    monkeypatch.setattr(hops, "MOST_DISPATCHES", 2 if why == "dispatched as often as may be" else hops.MOST_DISPATCHES)
-    cloud.lives_s = 2.5 if why == "no time for a single step" else cloud.lives_s
+    monkeypatch.setattr(hops, "MOST_DISPATCHES", 2 if why == "maximum of dispatches" else hops.MOST_DISPATCHES)
+    cloud.lives_s = 2.5 if why == "too little time for a step" else cloud.lives_s
     client, call, _ = started(cloud)
-    cloud.deploy(shop.server(cloud.time.pass_s), dispatches=why != "can send for no other")
+    cloud.deploy(shop.server(cloud.time.pass_s), dispatches=why != "no dispatcher")
     assert cloud.work() == outcomes
     paused = returned(client, call)["structuredContent"]
     assert (paused["pause_reason"]["type"], paused["task_status"]) == ("deadlineExceeded", "working")
@@ -134,7 +134,7 @@ def test_the_status_of_the_call_says_which_step_runs(cloud: Cloud, shop: Shop) -
         return state(client, call).get("statusMessage") == text or Event().wait(0.02)
 
     def meanwhile(number: int) -> None:
-        # A message is written once a second at most: here for the first step of each invocation.
+        # The worker writes at most one message a second: here for the first step of each invocation.
         if number % 4 == 0 and any(says(f"Step {number + 1}/40: s{number}") for _ in range(LOOKS)):
             seen.append(number)
 
@@ -144,14 +144,14 @@ def test_the_status_of_the_call_says_which_step_runs(cloud: Cloud, shop: Shop) -
     assert state(client, call)["statusMessage"] == "Step 40/40: s39"
 
 
-def test_a_client_without_tasks_and_a_prompt_have_it_run_in_their_request(cloud: Cloud, shop: Shop) -> None:
+def test_a_prompt_and_a_client_without_tasks_run_the_workflow_in_the_request(cloud: Cloud, shop: Shop) -> None:
     answer = cloud.client("2025").call_tool("stock")
     assert answer.result["structuredContent"]["task_status"] == "completed"
     assert cloud.client().get_prompt("stock").meta["task_status"] == "completed"
     assert (cloud.sent, shop.done.total()) == ([], STEPS)
 
 
-def test_lists_of_the_2025_era_say_that_it_may_be_a_task(cloud: Cloud) -> None:
+def test_lists_of_the_2025_era_show_that_the_workflow_supports_tasks(cloud: Cloud) -> None:
     def executions(era: Era) -> dict[str, Any]:
         return {tool["name"]: tool.get("execution") for tool in cloud.client(era).request("tools/list").result["tools"]}
 
@@ -162,7 +162,9 @@ def test_lists_of_the_2025_era_say_that_it_may_be_a_task(cloud: Cloud) -> None:
     assert tasks["requests"] == {"tools": {"call": {}}}
 
 
-def test_a_workflow_that_is_not_for_the_background_is_no_task(make_cloud: Callable[..., Cloud], shop: Shop) -> None:
+def test_a_call_as_a_task_is_refused_if_the_workflow_is_not_a_background_workflow(
+    make_cloud: Callable[..., Cloud], shop: Shop
+) -> None:
     server = shop.server(lambda _s: None, steps=2)
     server.add_workflow(
         Workflow(name="count", description="count", steps=[Step("one", tool="note", arguments={"number": constant(7)})])
@@ -172,7 +174,7 @@ def test_a_workflow_that_is_not_for_the_background_is_no_task(make_cloud: Callab
     assert (refused.error["code"], shop.done.total()) == (-32601, 0)
 
 
-# What is known at once
+# Errors that are reported at once
 
 
 @pytest.fixture
@@ -181,10 +183,10 @@ def order(make_cloud: Callable[..., Cloud]) -> "Order":
 
 
 class Order:
-    """A workflow of three steps, `fetch`, `pay` and `send`, in the background.
+    """A server with a background workflow of three steps: `fetch`, `pay` and `send`.
 
     Attributes:
-        refuse: The error with which it fails; `None` where it does not.
+        refuse: The error that `pay` raises. `None` if it succeeds.
     """
 
     def __init__(self, make_cloud: Callable[..., Cloud]) -> None:
@@ -250,7 +252,7 @@ def text_of(answer: Answer) -> str:
     ],
     ids=["missing", "not a number", "unknown", "no such task"],
 )
-def test_what_cannot_be_run_is_refused_and_makes_no_task(
+def test_invalid_arguments_are_refused_and_create_no_task(
     order: Order, table: Table, era: Era, arguments: JsonDict, said: str
 ) -> None:
     client = order.cloud.client(era)
@@ -272,8 +274,8 @@ def test_an_ended_task_and_a_task_of_another_workflow_are_reported_at_once(order
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["live", "over"])
-@pytest.mark.parametrize("asked", [{}, {"task_action": "show"}], ids=["go on", "show"])
-def test_with_the_task_of_a_call_the_workflows_own_task_is_named_and_nothing_starts_anew(
+@pytest.mark.parametrize("asked", [{}, {"task_action": "show"}], ids=["resume", "show"])
+def test_the_id_of_a_calls_task_starts_nothing_and_the_reply_names_the_workflows_own_task(
     order: Order, table: Table, over: bool, asked: JsonDict
 ) -> None:
     client, call, own = started(order.cloud, workflow="order", order=1)
@@ -295,7 +297,7 @@ def test_a_claimed_task_is_reported_at_once(cloud: Cloud, shop: Shop, table: Tab
     assert len(table.statuses) == 2
 
 
-def test_a_completed_step_with_other_arguments_is_ruled_out_at_once(order: Order) -> None:
+def test_a_changed_completed_step_is_reported_at_once(order: Order) -> None:
     order.refuse = "no funds"
     client, _, own = started(order.cloud, workflow="order", order=1)
     order.cloud.work()
@@ -305,10 +307,10 @@ def test_a_completed_step_with_other_arguments_is_ruled_out_at_once(order: Order
     )
 
 
-# Pausing
+# Pauses
 
 
-def test_a_pause_for_the_model_ends_the_call_and_the_model_goes_on(order: Order, era: Era) -> None:
+def test_a_pause_ends_the_call_and_the_model_can_continue(order: Order, era: Era) -> None:
     order.refuse = "no funds"
     client, call, own = started(order.cloud, era, "order", order=3)
     assert order.cloud.work() == ["handed over", "completed"]
@@ -328,7 +330,7 @@ def test_a_pause_for_the_model_ends_the_call_and_the_model_goes_on(order: Order,
     assert state(client, again)["status"] == "completed"
 
 
-def test_a_resume_brings_arguments_of_its_own_to_each_invocation(order: Order) -> None:
+def test_each_invocation_gets_the_arguments_of_the_resume(order: Order) -> None:
     order.refuse = "no funds"
     client, _, own = started(order.cloud, workflow="order", order=3)
     order.cloud.work()
@@ -338,7 +340,7 @@ def test_a_resume_brings_arguments_of_its_own_to_each_invocation(order: Order) -
     assert (order.paid, order.sent) == ([30], [4])
 
 
-def test_a_run_that_could_not_be_written_is_not_handed_over_but_run_again(cloud: Cloud, shop: Shop) -> None:
+def test_a_run_whose_last_write_failed_is_not_handed_over_but_run_again(cloud: Cloud, shop: Shop) -> None:
     client, call, _ = started(cloud)
     database: Any = cloud.table.client
     update_item = database.update_item
@@ -358,7 +360,7 @@ def test_a_run_that_could_not_be_written_is_not_handed_over_but_run_again(cloud:
     assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
 
 
-def test_a_run_that_was_written_is_handed_over_whatever_is_unknown_of_its_earlier_writes(
+def test_a_run_is_handed_over_if_its_last_write_succeeded_even_if_an_earlier_write_is_unknown(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsure(*arguments: Any, **options: Any) -> EndedRun:
@@ -369,11 +371,12 @@ def test_a_run_that_was_written_is_handed_over_whatever_is_unknown_of_its_earlie
     assert cloud.work() == ["handed over"] * 9 + ["completed"]
 
 
-# Handing over
+# Handovers
 
 
-def test_each_write_comes_before_the_one_that_relies_on_it(cloud: Cloud, shop: Shop) -> None:
-    """A worker that is invoked while its event is handed over finds all that it needs: nobody polls here."""
+def test_a_handover_is_written_before_its_event_is_dispatched(cloud: Cloud, shop: Shop) -> None:
+    """Each new worker is invoked during the dispatch, so it finds only what was written before. No client polls
+    here."""
     cloud.at_once = True
     call = opened(cloud.client(), "stock")
     assert cloud.outcomes == ["completed"] + ["handed over"] * 9
@@ -388,7 +391,7 @@ def test_a_handover_whose_dispatch_failed_is_dispatched_again(cloud: Cloud) -> N
     assert state(client, call)["status"] == "completed"
 
 
-def test_a_changed_step_that_is_not_done_yet_is_run_as_it_is_deployed(order: Order) -> None:
+def test_an_open_step_follows_the_deployed_definition(order: Order) -> None:
     client, call, _ = started(order.cloud, workflow="order", order=2)
     assert order.cloud.deliver() == "handed over"
     order.cloud.deploy(order.server(send=False))
@@ -397,7 +400,7 @@ def test_a_changed_step_that_is_not_done_yet_is_run_as_it_is_deployed(order: Ord
     assert (order.paid, order.sent) == ([20], [])
 
 
-def test_a_changed_step_that_is_done_ends_the_call_and_says_so(order: Order) -> None:
+def test_a_changed_completed_step_ends_the_call_with_an_error(order: Order) -> None:
     client, call, _ = started(order.cloud, workflow="order", order=2)
     assert order.cloud.deliver() == "handed over"
     order.cloud.deploy(order.server(fetch="get"))
@@ -407,7 +410,7 @@ def test_a_changed_step_that_is_done_ends_the_call_and_says_so(order: Order) -> 
     assert "The workflow has changed since this task was started" in result["content"][0]["text"]
 
 
-def test_a_workflow_that_is_deployed_no_more_fails_its_call(order: Order) -> None:
+def test_a_call_fails_if_its_workflow_was_removed(order: Order) -> None:
     client, call, own = started(order.cloud, workflow="order", order=2)
     order.cloud.deploy(Server("none"))
     assert order.cloud.work() == ["failed"]
@@ -415,15 +418,15 @@ def test_a_workflow_that_is_deployed_no_more_fails_its_call(order: Order) -> Non
     assert state(client, own)["status"] == "working"
 
 
-# One at a time
+# Concurrent runs
 
 
 @pytest.mark.parametrize(
     ("lives_s", "held_s", "outcomes"),
     [(900, 40, ["completed"]), (10, 30, ["TaskHeld", "handed over", "handed over", "completed"])],
-    ids=["waits for it to lose the task", "leaves the call to the next delivery"],
+    ids=["waits for the end of the claim", "leaves the call to the next delivery"],
 )
-def test_a_worker_goes_on_with_a_task_that_a_run_held_which_died(
+def test_a_worker_takes_over_the_task_of_a_run_that_died(
     order: Order, lives_s: float, held_s: float, outcomes: list[str]
 ) -> None:
     order.cloud.lives_s = lives_s
@@ -435,7 +438,7 @@ def test_a_worker_goes_on_with_a_task_that_a_run_held_which_died(
     assert (state(client, call)["status"], order.paid) == ("completed", [20])
 
 
-def test_a_worker_whose_task_is_taken_over_before_it_makes_it_live_longer_waits_for_the_other_run(
+def test_a_worker_that_loses_the_workflows_task_before_it_extends_it_waits_for_the_other_run(
     order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order.cloud.lives_s = 900
@@ -456,7 +459,7 @@ def test_a_worker_whose_task_is_taken_over_before_it_makes_it_live_longer_waits_
     assert (state(client, call)["status"], order.paid) == ("completed", [20])
 
 
-def test_a_worker_whose_call_is_taken_over_before_it_makes_it_live_longer_stops(
+def test_a_worker_that_loses_the_calls_task_before_it_extends_it_stops(
     order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def late(_store: DynamoDBJobStore, task: TaskRecord, _ttl_ms: int) -> TaskRecord:
@@ -468,7 +471,7 @@ def test_a_worker_whose_call_is_taken_over_before_it_makes_it_live_longer_stops(
     assert order.paid == []
 
 
-def test_a_worker_that_cannot_give_its_claim_back_leaves_the_call_to_the_next_delivery_all_the_same(
+def test_a_worker_that_cannot_release_its_claim_still_leaves_the_call_to_the_next_delivery(
     order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def down(_store: DynamoDBTaskStore, _task: TaskRecord, _claim: Claim) -> TaskRecord:
@@ -484,7 +487,7 @@ def test_a_worker_that_cannot_give_its_claim_back_leaves_the_call_to_the_next_de
     assert (state(client, call)["status"], order.paid) == ("completed", [20])
 
 
-def test_a_workflow_that_another_run_holds_for_long_ends_the_call_and_says_until_when(order: Order) -> None:
+def test_a_workflow_that_another_run_holds_for_long_ends_the_call_with_the_end_of_the_claim(order: Order) -> None:
     client, call, own = started(order.cloud, workflow="order", order=2)
     hold(order, own, seconds=1_000)
     assert order.cloud.work() == ["TaskHeld", "TaskHeld", "completed"]
@@ -499,15 +502,15 @@ def hold(order: Order, own: str, seconds: float) -> None:
     order.cloud.table.replace({**item, "run": {"M": run}})
 
 
-# Cancelling
+# Cancellation
 
 
-def test_cancelling_the_call_stops_the_run_and_leaves_the_workflow_to_be_gone_on_with(cloud: Cloud, shop: Shop) -> None:
+def test_cancelling_the_call_stops_the_run_and_the_workflow_can_be_resumed(cloud: Cloud, shop: Shop) -> None:
     client, call, own = started(cloud)
 
     def cancel() -> None:
         client.task("cancel", call)
-        cloud.time.pass_s(2)  # the worker looks every two seconds
+        cloud.time.pass_s(2)  # the worker checks the task every two seconds
 
     shop.at(9, cancel)
     outcomes = cloud.work()
@@ -551,7 +554,7 @@ def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., 
     @server.tool
     async def stall() -> None:
         client.task("cancel", call if cancelled == "the call" else own)
-        # The worker looks at the call's task every 2 s, and renews its claim on the other one every 15 s.
+        # The worker checks the call's task every 2 s and renews its claim on the workflow's task every 15 s.
         cloud.time.pass_s(16)
         try:
             await asyncio.sleep(BOUND_S)
@@ -572,14 +575,16 @@ def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., 
         assert "The task was cancelled" in returned(client, call)["structuredContent"]["message"]
 
 
-# Living long enough
+# Lifetimes
 
 
-@pytest.mark.parametrize(("steps", "ttl_ms"), [(12, 3_600_000), (2, 60_000)], ids=["together", "in one invocation"])
-def test_tasks_live_as_long_as_the_work_lasts(
+@pytest.mark.parametrize(
+    ("steps", "ttl_ms"), [(12, 3_600_000), (2, 60_000)], ids=["in several invocations", "in one invocation"]
+)
+def test_a_worker_extends_its_tasks_while_it_works(
     make_cloud: Callable[..., Cloud], shop: Shop, steps: int, ttl_ms: int
 ) -> None:
-    """Work that takes longer than its tasks live, unless they are made to live longer."""
+    """The work takes longer than the lifetime of its tasks, so the worker has to extend them."""
     cloud = make_cloud(Server("none"), lives_s=900, default_ttl_ms=ttl_ms)
     cloud.deploy(shop.server(cloud.time.pass_s, steps=steps, step_s=600))
     client, call, own = started(cloud)
@@ -589,14 +594,14 @@ def test_tasks_live_as_long_as_the_work_lasts(
     assert (state(client, call)["status"], state(client, own)["status"]) == ("completed", "completed")
 
 
-# What may happen between two writes
+# Crashes between two writes
 
 
-def test_a_crash_between_the_two_creations_leaves_a_workflow_that_can_be_gone_on_with(
+def test_a_crash_between_the_two_creations_leaves_a_workflow_that_can_be_resumed(
     cloud: Cloud, shop: Shop, table: Table
 ) -> None:
     client = cloud.client()
-    cloud.kills.after = 2  # before and after the workflow's own task; then before the call's
+    cloud.kills.after = 2  # two points for the workflow's own task, so the kill comes before the call's task is created
     with pytest.raises(Killed):
         client.call_tool("stock")
     cloud.kills.dead = False
@@ -607,7 +612,7 @@ def test_a_crash_between_the_two_creations_leaves_a_workflow_that_can_be_gone_on
     assert state(client, own)["status"] == "completed"
 
 
-def test_a_call_whose_task_cannot_be_created_leaves_no_workflow_behind(
+def test_a_call_whose_task_cannot_be_created_cancels_its_workflow(
     make_cloud: Callable[..., Cloud], shop: Shop, table: Table
 ) -> None:
     cloud = make_cloud(shop.server(lambda _s: None), max_tasks_per_owner=1)
@@ -615,7 +620,7 @@ def test_a_call_whose_task_cannot_be_created_leaves_no_workflow_behind(
     assert (table.statuses, cloud.sent) == (["cancelled"], [])
 
 
-def test_a_step_that_must_not_be_repeated_is_not_repeated_by_itself(order: Order, table: Table) -> None:
+def test_a_step_with_idempotent_false_is_not_repeated_after_a_kill(order: Order, table: Table) -> None:
     order.cloud.lives_s = 900
     client, call, own = started(order.cloud, workflow="charged", order=2)
     order.cloud.deliver()

@@ -1,4 +1,4 @@
-"""A tool in the background: events that are lost, doubled and late, and workers that die (docs/background.md)."""
+"""Background tools with lost, doubled and late events, and with workers that are killed (docs/background.md)."""
 
 import json
 from typing import Any
@@ -53,7 +53,7 @@ def jobs(background: MakeBackground, script: Script) -> Background:
     return background(job_server(script))
 
 
-def test_a_worker_makes_the_call_and_every_era_gets_what_it_would_have_returned(
+def test_a_worker_makes_the_call_and_clients_of_both_eras_get_its_result(
     jobs: Background, era: Era, script: Script
 ) -> None:
     task = jobs.begin("report", {"month": 3}, era)
@@ -67,7 +67,7 @@ def test_a_worker_makes_the_call_and_every_era_gets_what_it_would_have_returned(
     assert result == whole
 
 
-def test_an_update_of_a_task_looks_after_it_as_well(jobs: Background) -> None:
+def test_an_update_of_a_task_dispatches_it_again_if_that_is_due(jobs: Background) -> None:
     task = jobs.begin("report")
     jobs.queue.lose()
     jobs.time.s += 31
@@ -75,7 +75,7 @@ def test_an_update_of_a_task_looks_after_it_as_well(jobs: Background) -> None:
     assert len(jobs.queue.events) == 1
 
 
-def test_a_later_dispatch_leaves_a_task_alone_that_a_worker_holds(jobs: Background, script: Script) -> None:
+def test_a_later_dispatch_does_not_touch_a_task_that_a_worker_holds(jobs: Background, script: Script) -> None:
     task = jobs.begin("report")
     jobs.time.s += 31
     jobs.status(task)
@@ -86,10 +86,10 @@ def test_a_later_dispatch_leaves_a_task_alone_that_a_worker_holds(jobs: Backgrou
     assert (outcomes, script.take()) == (["held by another worker"], ["report"])
 
 
-def test_a_worker_that_stood_still_changes_nothing_once_another_has_taken_its_task(
+def test_a_stalled_worker_changes_nothing_after_another_worker_has_taken_its_task(
     jobs: Background, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Its thread that watches over the claim stands still, too.
+    # The thread that checks the claim does not run during the test either.
     monkeypatch.setattr(job, "CHECK_AFTER_S", 60.0)
     task = jobs.begin("report")
 
@@ -117,7 +117,7 @@ def test_a_task_whose_workers_die_three_times_has_failed(jobs: Background, scrip
     assert jobs.client("2025").task("result", task).error["code"] == -32603
 
 
-def test_a_worker_finds_out_as_well_that_no_attempt_is_left(jobs: Background, script: Script) -> None:
+def test_a_worker_fails_the_task_if_no_attempt_is_left(jobs: Background, script: Script) -> None:
     task = jobs.begin("pay")
     (event,) = jobs.queue.events
     jobs.kill(event)
@@ -135,9 +135,9 @@ def test_a_worker_finds_out_as_well_that_no_attempt_is_left(jobs: Background, sc
         ("large", {"size": VALUE_BYTES}, WORKER_MS, str(VALUE_BYTES)),
         ("report", {}, 4_000, "not begun"),
     ],
-    ids=["its tool's", "longer than a task keeps", "too little time"],
+    ids=["an error of the tool", "a result over the size limit", "too little time"],
 )
-def test_an_error_completes_the_task_with_it(
+def test_an_error_of_the_tool_completes_the_task(
     jobs: Background, script: Script, tool: str, arguments: JsonObject, remaining_ms: int, text: str
 ) -> None:
     task = jobs.begin(tool, dict(arguments))
@@ -153,7 +153,7 @@ def test_an_error_completes_the_task_with_it(
         ("refuses", {"code": -32099, "message": "not today", "data": {"until": "monday"}}),
         ("report", {"code": -32602, "message": "Unknown tool: report"}),
     ],
-    ids=["raised by the tool", "a tool that is deployed no more"],
+    ids=["raised by the tool", "a removed tool"],
 )
 def test_a_json_rpc_error_is_the_tasks_error(jobs: Background, script: Script, tool: str, error: JsonObject) -> None:
     task = jobs.begin(tool)
@@ -164,7 +164,7 @@ def test_a_json_rpc_error_is_the_tasks_error(jobs: Background, script: Script, t
     assert jobs.client("2025").task("result", task).error == error
 
 
-def test_a_result_that_is_longer_than_an_answer_is_a_link(jobs: Background, era: Era) -> None:
+def test_a_result_that_is_too_long_for_an_answer_is_a_link(jobs: Background, era: Era) -> None:
     task = jobs.begin("large", {"size": 2_500_000}, era)
     assert jobs.work() == "completed"
     client = jobs.client(era)
@@ -172,7 +172,7 @@ def test_a_result_that_is_longer_than_an_answer_is_a_link(jobs: Background, era:
     result = answer["result"] if era == "2026" else answer
     assert result["content"][1]["type"] == "resource_link"
     uri = result["content"][1]["uri"]
-    # It travels as a stream of its own, which this client does not take.
+    # A value of this size is only sent as a stream, and this client does not accept one.
     assert client.request("resources/read", {"uri": uri}).error["data"] == {"uri": uri, "bytes": 5_000_073}
 
 
@@ -182,7 +182,7 @@ def test_each_attempt_has_its_number_and_all_have_one_idempotency_key(
     task = jobs.begin("attempts")
     (event,) = jobs.queue.events
     jobs.kill(event)
-    # Lambda's own second delivery takes the task over, once the claim of the worker that died has run out.
+    # Lambda's retry takes the task over after the claim of the killed worker has ended.
     with pytest.raises(StillHeld):
         jobs.work(event)
     jobs.time.s += LEASE_S + 1
@@ -213,12 +213,12 @@ def test_a_task_does_not_expire_while_it_is_worked_on(jobs: Background, script: 
     assert jobs.status(task) == "completed"
 
 
-def test_an_event_of_an_unknown_task_is_let_go(jobs: Background) -> None:
+def test_an_event_of_an_unknown_task_is_ignored(jobs: Background) -> None:
     task = jobs.begin("report")
     assert jobs.work({"batonTask": {"owner": "bob", "taskId": task, "dispatch": 1}}) == "not found"
 
 
-def test_tasks_of_workers_count_among_an_owners_live_tasks(background: MakeBackground, script: Script) -> None:
+def test_background_tasks_count_towards_the_owners_limit(background: MakeBackground, script: Script) -> None:
     jobs = background(job_server(script), max_tasks_per_owner=1)
     task = jobs.begin("report")
     refused = call(jobs.client(), "report")

@@ -1,4 +1,4 @@
-"""`baton serve` and tools that run in the background: in worker processes, over the table that requests use."""
+"""`baton serve` with background tools: they run in worker processes, over the table that the requests use."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main
 
 @dataclass
 class Served:
-    """A running `baton serve`, and two named pipes that its tool is held by."""
+    """A running `baton serve` and the two named pipes that its tool waits at."""
 
     process: subprocess.Popen[str]
     client: httpx.Client
@@ -37,7 +37,7 @@ class Served:
         return str(self.request("tools/call", "wait", name="wait", arguments=arguments)["taskId"])
 
     def worker(self) -> int:
-        """Wait until the tool has begun; the id of the process that it runs in."""
+        """Wait until the tool has started. Return the id of its process."""
         return int(self.began.read_text())
 
     def task(self, task_id: str) -> Any:
@@ -50,7 +50,7 @@ class Served:
 
 @pytest.fixture
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
-    """A running `baton serve`; no process outlives the test."""
+    """A running `baton serve`. All its processes end with the test."""
     began, gate, where = tmp_path / "began", tmp_path / "gate", "embedded"
     os.mkfifo(began)
     os.mkfifo(gate)
@@ -96,6 +96,6 @@ def test_a_worker_process_makes_the_call_and_does_not_outlive_its_server(
 
 
 @pytest.mark.parametrize("option", ["--worker-timeout=5", "--worker-retries=soon", "--worker-timeout=0"])
-def test_options_of_workers_that_cannot_be_are_refused(option: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_invalid_worker_options_are_refused(option: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", str(SERVED), option]) == 2
     assert option.partition("=")[0] in capfd.readouterr().err

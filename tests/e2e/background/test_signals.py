@@ -1,4 +1,4 @@
-"""Ending the local server: a process of its own, real signals."""
+"""Signals that end the local server, which runs in a process of its own."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ sys.exit(code)
 
 
 class Running:
-    """A server process whose requests wait until the gate (a named pipe) is opened."""
+    """A server process whose requests wait until the test opens the gate, a named pipe."""
 
     def __init__(self, process: subprocess.Popen[str], gate: Path) -> None:
         self.process = process
@@ -69,12 +69,12 @@ class Running:
         return client
 
     def send(self, number: signal.Signals) -> None:
-        """Send the signal, and wait until it has been taken."""
+        """Send the signal and wait until the server has logged it."""
         self.process.send_signal(number)
         for line in output(self.process.stderr):
             if f"{number.name}: stopping" in line:
                 return
-        raise AssertionError(f"the process ended without a word of {number.name}")
+        raise AssertionError(f"the process ended and did not log {number.name}")
 
     def exit_code(self) -> int:
         return self.process.wait(BOUND_S)
@@ -88,7 +88,7 @@ def output(pipe: IO[str] | None) -> IO[str]:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    """A server process that does not outlive the test, however the test ends."""
+    """A server process that is killed at the end of the test."""
     script, gate = tmp_path / "server.py", tmp_path / "gate"
     script.write_text(SERVER)
     os.mkfifo(gate)
@@ -112,7 +112,7 @@ def test_an_idle_server_ends_with_the_signals_exit_code(running: Running, number
         socket.create_connection(("127.0.0.1", running.port), timeout=BOUND_S)
 
 
-def test_an_open_request_is_answered_to_its_end(running: Running) -> None:
+def test_an_open_request_is_answered_before_the_server_ends(running: Running) -> None:
     with closing(running.request("/mcp")) as client:
         response = client.getresponse()
         assert response.read1() == b"first"
@@ -122,7 +122,7 @@ def test_an_open_request_is_answered_to_its_end(running: Running) -> None:
     assert running.exit_code() == 0
 
 
-def test_a_request_that_never_ends_does_not_keep_the_server(running: Running) -> None:
+def test_a_request_that_never_ends_does_not_keep_the_server_alive(running: Running) -> None:
     with closing(running.request("/mcp")) as client:
         response = client.getresponse()
         assert response.read1() == b"first"
@@ -132,7 +132,7 @@ def test_a_request_that_never_ends_does_not_keep_the_server(running: Running) ->
             response.read()
 
 
-def test_a_signal_in_any_thread_ends_the_server_also_beside_a_thread_that_a_request_left_behind(
+def test_a_signal_in_any_thread_ends_the_server_even_if_a_request_left_a_thread_behind(
     running: Running,
 ) -> None:
     for path in ("/leave-a-thread", "/take-the-signal"):

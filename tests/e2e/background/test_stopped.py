@@ -1,6 +1,6 @@
-"""A run whose task is over stops: it looks, light and seldom, and says what has become of the task.
+"""A run stops if its task has ended. It checks the task with a small read from time to time.
 
-How seldom it looks is the engine's to decide: tests/unit/workflow/test_engine.py.
+The interval of these checks is tested in tests/unit/workflow/test_engine.py.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ STEPS = ("one", "two", "three")
 
 
 def three_steps(*checkpoints: str, run: Callable[[str], object] = str, durable: bool = True) -> Server:
-    """A workflow whose steps do what `run` does with their names."""
+    """Return a server with a workflow of three steps, each of which calls `run` with its name."""
     server = Server("s", reply_budget_s=10_000)
     for name in STEPS:
         server.tool(name=name)(lambda name=name: str(run(name)))
@@ -39,7 +39,7 @@ def ran(client: Client) -> list[str]:
 
 
 def ending(client: Client, how: str, after_s: float) -> Callable[[], object]:
-    """What ends the owner's only task, and lets time pass."""
+    """Return a function that ends the owner's only task and advances the clock."""
 
     def end() -> None:
         [task] = client.tasks()
@@ -84,7 +84,7 @@ def test_a_checkpoint_that_the_task_refuses_stops_the_run(baton: Connect, how: s
 
     def unseen() -> None:
         end()
-        # Nothing but the write can tell: the run cannot look.
+        # The read fails, so only the write can detect that the task has ended.
         client.store.fails("GetItem", times=None)
 
     client.during("two", unseen)
@@ -94,13 +94,13 @@ def test_a_checkpoint_that_the_task_refuses_stops_the_run(baton: Connect, how: s
     assert run.meta["persisted"] is False
 
 
-def test_what_a_checkpoint_has_kept_is_not_said_to_be_lost(
+def test_the_reply_does_not_report_a_stored_checkpoint_as_lost(
     make_client: MakeClient, requests: Requests, table: Table
 ) -> None:
     passed_s, ran = [0.0], list[str]()
 
     def remaining_ms() -> int:
-        """Two seconds after the checkpoint the task is cancelled."""
+        """Cancel the task two seconds after the checkpoint. Return the function's remaining time."""
         if "UpdateItem" in requests.take():
             passed_s[0] += 2.0
             [item] = table.items
@@ -117,7 +117,7 @@ def test_what_a_checkpoint_has_kept_is_not_said_to_be_lost(
 
 
 @pytest.mark.parametrize("takes_s", [0.0, 2.0], ids=["at its end", "before a step"])
-def test_a_run_that_was_stopped_is_no_run_that_completed_paused_or_was_lost(
+def test_a_stopped_run_is_not_counted_as_completed_paused_or_lost(
     make_client: MakeClient, table: Table, takes_s: float
 ) -> None:
     collector, settings = Collector(), Settings(table=table.name)
@@ -139,7 +139,7 @@ def test_a_run_that_was_stopped_is_no_run_that_completed_paused_or_was_lost(
     assert noted == [(STEPS_RUN, len(ran))]
 
 
-def test_the_first_progress_of_a_resume_names_its_task_and_that_of_a_run_without_one_none(
+def test_the_first_progress_of_a_resume_names_its_task_and_a_run_without_a_task_names_none(
     make_client: MakeClient, streaming: Streaming
 ) -> None:
     sink, plain = Sink(), make_client(three_steps(durable=False))

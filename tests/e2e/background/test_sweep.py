@@ -1,4 +1,4 @@
-"""Sweeps: the clock has the server look after background tasks that nobody polls (docs/background.md, The clock)."""
+"""Sweeps: a scheduled event dispatches background tasks that no client polls (docs/background.md, The clock)."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def jobs(background: MakeBackground, script: Script) -> Background:
     return background(job_server(script))
 
 
-def test_a_task_whose_event_was_lost_is_sent_again_and_once(jobs: Background, script: Script) -> None:
+def test_a_task_whose_event_was_lost_is_dispatched_again_once(jobs: Background, script: Script) -> None:
     task = jobs.begin("report")
     jobs.queue.lose()
     assert jobs.sweep() == NOTHING
@@ -54,7 +54,7 @@ def test_a_task_whose_event_was_lost_is_sent_again_and_once(jobs: Background, sc
     assert jobs.status(task) == "completed"
 
 
-def test_sweeps_leave_a_task_alone_that_a_worker_holds(jobs: Background, script: Script) -> None:
+def test_sweeps_do_not_touch_a_task_that_a_worker_holds(jobs: Background, script: Script) -> None:
     jobs.begin("report")
     event = jobs.queue.events[0]
     reports = list[object]()
@@ -64,7 +64,9 @@ def test_sweeps_leave_a_task_alone_that_a_worker_holds(jobs: Background, script:
     assert (reports, script.take()) == ([{"looked": 1, "woken": 0}], ["report"])
 
 
-def test_a_task_whose_worker_died_is_sent_again_once_its_claim_has_ended(jobs: Background, script: Script) -> None:
+def test_a_task_whose_worker_died_is_dispatched_again_after_its_claim_has_ended(
+    jobs: Background, script: Script
+) -> None:
     jobs.begin("report")
     jobs.kill()
     jobs.time.s += LEASE_S - 1
@@ -83,8 +85,8 @@ def test_a_task_whose_workers_die_three_times_fails(jobs: Background) -> None:
     assert (jobs.head(task), jobs.queue.events) == (("failed", 3, 3), [])
 
 
-def test_a_task_that_is_given_up_need_not_be_due_for_a_dispatch(jobs: Background) -> None:
-    """Its last dispatch was the third, so the next one would be minutes later."""
+def test_a_task_without_attempts_left_fails_before_its_next_dispatch_is_due(jobs: Background) -> None:
+    """The third dispatch was the last one, so the next dispatch would be due only minutes later."""
     task = jobs.begin("report")
     for _ in range(2):
         jobs.queue.lose()
@@ -108,7 +110,7 @@ def test_a_refused_event_is_sent_by_a_later_sweep(jobs: Background) -> None:
     assert (jobs.work(), jobs.sweep()) == ("completed", NOTHING)
 
 
-def test_a_task_that_waits_for_its_client_is_left_alone_until_the_answer(jobs: Background) -> None:
+def test_a_task_that_waits_for_its_client_is_not_dispatched_until_the_answer(jobs: Background) -> None:
     task = asked(jobs, "delete")
     jobs.time.s += 1_000
     assert jobs.sweep() == NOTHING
@@ -121,7 +123,7 @@ def test_a_task_that_waits_for_its_client_is_left_alone_until_the_answer(jobs: B
 
 
 @pytest.mark.parametrize("tool", CALLS)
-def test_a_task_whose_approval_was_decided_goes_on_although_its_wake_up_was_lost(
+def test_a_task_whose_approval_was_decided_continues_although_its_wake_up_was_lost(
     background: MakeBackground, script: Script, tool: str
 ) -> None:
     jobs = background(shop(script))
@@ -138,10 +140,10 @@ def test_a_task_whose_approval_was_decided_goes_on_although_its_wake_up_was_lost
     assert (jobs.work(), script.take()) == ("completed", ["refund"])
 
 
-def test_a_suspended_task_that_nobody_woke_is_looked_at_after_a_while(
+def test_a_suspended_task_that_was_not_woken_is_dispatched_after_the_longest_interval(
     background: MakeBackground, script: Script
 ) -> None:
-    """The process of the decision died before it could wake the task."""
+    """The decision's process was killed before it could wake the task."""
     jobs = background(shop(script))
     task = jobs.begin("refund", CALLS["refund"])
     jobs.work()
@@ -150,14 +152,14 @@ def test_a_suspended_task_that_nobody_woke_is_looked_at_after_a_while(
     assert jobs.head(task)[0] == "working"
 
 
-# What fails
+# Failures
 
 
 def test_a_task_that_cannot_be_read_does_not_keep_others_waiting(jobs: Background, table: Table) -> None:
     tasks = [jobs.begin("report"), jobs.begin("report")]
     damaged, other = sorted(
         tasks, key=lambda task: ALPHABET.index(task[-1]) % OUTBOX_SHARDS
-    )  # as the sweep looks at them
+    )  # in the order of the sweep
     jobs.queue.lose()
     jobs.time.s += 31
     item = table.item(damaged)
@@ -167,7 +169,7 @@ def test_a_task_that_cannot_be_read_does_not_keep_others_waiting(jobs: Backgroun
     assert jobs.head(other) == ("working", 2, 0)
 
 
-def test_a_sweep_without_time_leaves_tasks_to_the_next(jobs: Background) -> None:
+def test_a_sweep_without_time_leaves_tasks_to_the_next_sweep(jobs: Background) -> None:
     for _ in range(3):
         jobs.begin("report")
     jobs.queue.lose()
@@ -178,7 +180,7 @@ def test_a_sweep_without_time_leaves_tasks_to_the_next(jobs: Background) -> None
 
 
 @pytest.mark.parametrize("operation", ["Query", "GetItem", "UpdateItem"])
-def test_what_the_table_does_not_answer_is_done_by_the_next_sweep(
+def test_the_next_sweep_dispatches_a_task_after_a_request_to_the_table_failed(
     jobs: Background, table: Table, operation: str
 ) -> None:
     jobs.begin("report")
@@ -212,7 +214,7 @@ def test_a_sweep_needs_a_table(script: Script) -> None:
         endpoint.sweep({}, Line(request_id="1", can_stream=False))
 
 
-# What it costs, and what is measured
+# Requests and metrics
 
 
 def test_a_sweep_with_nothing_to_do_reads_the_index_and_reports_nothing(

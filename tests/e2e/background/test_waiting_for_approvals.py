@@ -1,4 +1,5 @@
-"""Background tasks that wait for a person: no worker runs meanwhile, and a decision wakes one (docs/background.md)."""
+"""Background tasks that wait for an approval: no worker runs meanwhile, and the decision wakes one
+(docs/background.md)."""
 
 from datetime import timedelta
 

@@ -1,4 +1,5 @@
-"""A long workflow whose workers die and whose events are lost or doubled; and a killed worker of a local server."""
+"""A long workflow with killed workers and lost or doubled events, and a worker process of `baton serve` that is
+killed."""
 
 import sys
 from collections import Counter
@@ -30,7 +31,7 @@ def test_a_long_workflow_completes_although_its_workers_are_killed_and_its_event
 
 
 class Chaos:
-    """One long workflow whose workers die, and whose events are lost and doubled."""
+    """One run of a long workflow with killed workers and with lost and doubled events."""
 
     def __init__(self, seed: int) -> None:
         self.what, self.random = f"seed {seed}", Random(seed)
@@ -47,7 +48,7 @@ class Chaos:
         for _ in range(500):
             self.look(calls)
             if self.status(calls[-1]) == "failed":
-                # Its workers died each time. The workflow's own task is there all the same.
+                # Each of its workers was killed. The workflow's own task still exists.
                 calls.append(opened(client, "stock", {"task_id": own}))
             if self.status(calls[-1]) == "completed":
                 break
@@ -62,7 +63,7 @@ class Chaos:
         assert set(self.shop.done) == set(range(1, STEPS, 2)), self.what
 
     def step(self, client: Client, call: str) -> None:
-        """A delivery, or, if no event waits, a poll some time later."""
+        """Deliver an event. If none is queued, let some time pass and poll."""
         if not self.cloud.queue:
             self.cloud.time.pass_s(self.random.choice((5, 31, 61, 601)))
             state(client, call)
@@ -81,7 +82,7 @@ class Chaos:
         return str(self.cloud.table.item(call, self.what)["status"]["S"])
 
     def look(self, calls: list[str]) -> None:
-        """What has ended never changes."""
+        """Check that tasks that have ended do not change."""
         for call in calls:
             item = self.cloud.table.item(call, self.what)
             status, version = item["status"]["S"], int(item["version"]["N"])
@@ -127,5 +128,5 @@ def test_worker_processes_of_baton_serve_complete_a_workflow_although_one_is_kil
     assert done == list(range(SERVED_STEPS))
     calls = Counter(map(int, (tmp_path / "calls").read_text().split()))
     assert calls[FATAL] > 1
-    # The server itself, the worker process that was killed, and the one after it.
+    # The server's own process, the killed worker process and its successor.
     assert len(list(tmp_path.glob("process-*"))) >= 3

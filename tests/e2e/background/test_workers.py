@@ -1,7 +1,6 @@
-"""Workers: the processes of the local server, and the logs and metrics of a worker's invocation.
+"""The worker processes of the local server, and the logs and metrics of a worker's invocation.
 
-An invocation of the probe connects to the test and waits for the instruction how to end. The connection ends with the
-process.
+Each invocation of the probe connects to the test, which sends it instructions. The connection ends with the process.
 """
 
 import json
@@ -59,7 +58,7 @@ class Held:
         self.connection.sendall(f"{what}\n".encode())
 
     def ended(self) -> bool:
-        """Wait until the process at the other end has ended."""
+        """Wait until the other end has closed the connection. Return whether it sent nothing before."""
         try:
             return self.connection.recv(1) == b""
         except ConnectionResetError:
@@ -74,7 +73,7 @@ class Probe:
         self._connections: list[socket.socket] = []
 
     def next(self) -> Held:
-        """The next invocation, as soon as it has begun."""
+        """Wait for the next invocation and return it."""
         connection, _ = self.listener.accept()
         self._connections.append(connection)
         return Held.of(connection)
@@ -84,7 +83,7 @@ class Probe:
             connection.close()
 
     def waiting(self) -> bool:
-        """Whether an invocation has begun that was not looked at."""
+        """Return whether another invocation has connected."""
         self.listener.setblocking(False)
         try:
             self.listener.accept()
@@ -107,7 +106,7 @@ type MakePool = Callable[..., Pool]
 
 @pytest.fixture
 def pool() -> Iterator[MakePool]:
-    """Makes pools of workers; no process outlives the test."""
+    """Creates pools of workers. All their processes end with the test."""
     with ExitStack() as stack:
 
         def make(*, retry_after_s: Sequence[float] = (0.01, 0.01), timeout_s: float = BOUND_S, **options: Any) -> Pool:
@@ -225,7 +224,7 @@ def test_a_worker_that_cannot_be_started_fails_the_attempt(pool: MakePool, caplo
     wait_for(lambda: f"discarded after 1 attempts ({why})" in caplog.text)
 
 
-def test_a_file_in_the_working_directory_may_have_the_name_of_a_module_that_a_worker_imports(
+def test_a_worker_imports_no_modules_from_the_working_directory(
     pool: MakePool, caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "queue.py").write_text("raise AssertionError")
@@ -269,7 +268,7 @@ def test_stopping_kills_invocations_after_the_grace_period(
     assert "1 workers were still running" in caplog.text
 
 
-def test_a_worker_ends_with_its_server_however_that_ends(probe: Probe) -> None:
+def test_a_worker_ends_with_its_server_even_if_the_server_is_killed(probe: Probe) -> None:
     script = f"""
 import sys
 from tests.e2e.background.test_workers import LAUNCH, PROBE
@@ -291,7 +290,7 @@ sys.stdin.read()
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there, other than as one whose end nobody has asked for."""
+    """Return whether the process exists and is not a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -309,7 +308,7 @@ def wait_for(happened: Callable[[], bool]) -> None:
         sleep(0.01)
 
 
-def test_each_hand_over_is_counted_and_all_invocations_have_the_id_of_one_request(table: Table) -> None:
+def test_each_handover_is_counted_and_all_invocations_have_the_id_of_one_request(table: Table) -> None:
     server, left_ms = Server("shop", version="1.0.0"), [0]
 
     @server.tool

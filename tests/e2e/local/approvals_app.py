@@ -1,4 +1,4 @@
-"""A server whose payments need an approval, for the commands of approvals."""
+"""A server whose payments need an approval, for the tests of the approval commands."""
 
 from mcp_baton import Approval, Server, step
 from mcp_baton.aws import handler

@@ -1,4 +1,4 @@
-"""What the commands are tried on that speak to servers."""
+"""The server that the tests of the remote commands use."""
 
 from typing import Annotated, Literal
 
@@ -83,13 +83,13 @@ def count(ctx: Context, to: int = 3) -> str:
 
 @server.tool
 def region(where: Annotated[str, Header("Region")]) -> str:
-    """Say a region."""
+    """Return a region."""
     return where
 
 
 @server.prompt
 def greeting(name: str) -> str:
-    """Greet."""
+    """Greet a person."""
     return f"Greet {name}."
 
 

@@ -1,7 +1,8 @@
-"""What `sam local` gives the function, and how its commands begin. Needs the SAM CLI's interpreter.
+"""Prints the environment that `sam local` gives the function, and the exit statuses of its commands. It runs in the SAM
+CLI's interpreter.
 
-`python sam_local.py TEMPLATE VARIABLES`, where VARIABLES is a file for `--env-vars`, prints what the function gets and
-the exit status of each command, as JSON. The commands say on standard error what they read.
+`python sam_local.py TEMPLATE VARIABLES` prints JSON. VARIABLES is a file for `--env-vars`. The commands log the
+configuration that they read to standard error.
 """
 
 import importlib
@@ -13,12 +14,12 @@ from typing import Any
 
 
 def module(name: str) -> Any:
-    """A module of the SAM CLI, which only this script's interpreter has."""
+    """Import a module of the SAM CLI. Only this script's interpreter has it."""
     return importlib.import_module(name)
 
 
 def environment(template: str, variables: dict[str, dict[str, str]]) -> dict[str, str]:
-    """The environment of a container, but for what the emulator adds."""
+    """Return the environment of a container, without the variables that the emulator adds."""
     stacks, _ = module("samcli.lib.providers.sam_stack_provider").SamLocalStackProvider.get_stacks(template)
     function = module("samcli.lib.providers.sam_function_provider").SamFunctionProvider(stacks).get("McpFunction")
     resolved: dict[str, str] = (
@@ -37,7 +38,7 @@ def environment(template: str, variables: dict[str, dict[str, str]]) -> dict[str
 
 
 def ended(*command: str) -> object:
-    """The exit status of a command."""
+    """Run a command and return its exit status."""
     try:
         module("samcli.cli.main").cli(command)
     except SystemExit as exited:

@@ -1,4 +1,4 @@
-"""A server for the tests of `baton serve`: tools that wait for the test."""
+"""The server that the tests of `baton serve` use."""
 
 import threading
 from typing import Any
@@ -12,18 +12,18 @@ meeting = threading.Barrier(2, timeout=60)
 
 @server.tool
 def meet() -> int:
-    """Wait until two calls are here."""
+    """Wait until two calls run at the same time."""
     return meeting.wait()
 
 
 def whoami(ctx: Context) -> dict[str, Any]:
-    """Tell the caller's owner and time."""
+    """Return the caller's owner and the remaining time."""
     return {"owner": ctx.owner, "remaining_ms": ctx.remaining_ms()}
 
 
 @server.tool
 def broken() -> None:
-    """Raise."""
+    """Raise an error."""
     raise RuntimeError("the bank at https://bank.example.com/?api_key=k-1 said no")
 
 
@@ -31,7 +31,7 @@ other = Server("other", version="1.0.0")
 
 
 def add_to_both() -> None:
-    """What both servers have."""
+    """Add a tool and a workflow to both servers."""
     for either in (server, other):
         either.tool(whoami)
         either.add_workflow(Workflow(name="asking", description="ask", steps=[Step("whoami", tool="whoami")]))

@@ -29,7 +29,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def baton(url: str, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command against the server as an owner; its code, and its JSON or its text."""
+    """Runs a command against the server as an owner. Returns the exit code and the output, as JSON or as text."""
 
     def run(owner: str, command: str, *words: str, text: bool = False) -> tuple[int, Any]:
         options = ["--header", f"X-Owner: {owner}", *([] if text else ["--json"])]
@@ -42,7 +42,7 @@ def baton(url: str, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def approval(baton: Run, request: pytest.FixtureRequest) -> str:
-    """The id of an approval of the test's own."""
+    """The id of a new approval for each test."""
     order = request.node.name
     baton("ann", "call", "pay", f"order={order}", "amount=5")
     listed = baton("kim", "approvals")[1]["approvals"]
@@ -74,7 +74,7 @@ def test_a_person_sees_the_call_and_approves_it(
     assert (used["decidedFrom"], used["usedBy"][:5]) == ("cli", "call:")
 
 
-def test_a_workflow_says_that_it_waits_for_an_approval_and_continues_after_it(
+def test_a_workflow_shows_that_it_waits_for_an_approval_and_continues_after_it(
     baton: Run, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
@@ -102,7 +102,9 @@ def test_a_decision_is_confirmed(baton: Run, approval: str, monkeypatch: pytest.
     assert approval in baton("kim", "approvals", text=True)[1]
 
 
-def test_a_script_denies_with_a_reason(baton: Run, approval: str, request: pytest.FixtureRequest) -> None:
+def test_a_call_can_be_denied_with_a_reason_without_a_terminal(
+    baton: Run, approval: str, request: pytest.FixtureRequest
+) -> None:
     code, denied = baton("kim", "deny", approval, "--reason", "Never paid", "--yes")
 
     assert (code, denied["state"], denied["reason"]) == (0, "denied", "Never paid")
@@ -118,7 +120,7 @@ def test_a_script_denies_with_a_reason(baton: Run, approval: str, request: pytes
         ("kim", "0", 1, "There is no such approval in your groups. (404)"),
     ],
 )
-def test_a_refused_decision_says_why(
+def test_a_refused_decision_shows_the_reason(
     baton: Run, approval: str, owner: str, spoil: str, code: int, problem: str
 ) -> None:
     ended, printed = baton(owner, "approve", approval + spoil, "--yes")
@@ -136,5 +138,5 @@ def test_without_a_terminal_a_decision_needs_yes(baton: Run, approval: str) -> N
     assert "add --yes" in baton("kim", "approve", approval)[1]["error"]["message"]
 
 
-def test_an_empty_list_says_so(baton: Run) -> None:
+def test_an_empty_list_prints_no_approvals(baton: Run) -> None:
     assert baton("lee", "approvals", text=True) == (0, "no approvals\n")

@@ -1,4 +1,5 @@
-"""`GET /console` through the real handler: where it is, who gets it, and what it lets a page do (docs/console.md)."""
+"""The page `GET /console` through the real handler: its path, its access rules and its content policy
+(docs/console.md)."""
 
 import json
 import subprocess
@@ -21,7 +22,7 @@ def client_of(make_client: MakeClient, **settings: Any) -> Client:
 
 
 def page(client: Client, method: str = "GET", path: str = "/console", headers: dict[str, str] | None = None) -> Answer:
-    """Open the page as a browser does: without a credential."""
+    """Request the page as a browser does, without credentials."""
     sent = {"Content-Type": "", "Accept": "text/html", "Host": HOST, **(headers or {})}
     return client.as_owner(None).post(None, sent, httpMethod=method, resource=path, path=path)
 
@@ -52,7 +53,7 @@ def test_other_paths_are_not_found(make_client: MakeClient, path: str) -> None:
     assert page(client_of(make_client, console=True), path=path).status == 404
 
 
-def test_other_pages_cannot_read_it(make_client: MakeClient) -> None:
+def test_pages_of_other_origins_cannot_read_the_console(make_client: MakeClient) -> None:
     answer = page(client_of(make_client, console=True), headers={"Origin": "https://evil.example"})
 
     assert (answer.status, "html>" in answer.body) == (403, False)

@@ -1,4 +1,4 @@
-"""`baton dynamodb`: the command in a process of its own, asked by boto3 and by a handler that is given its client."""
+"""`baton dynamodb` in a process of its own, called by boto3 and by a handler."""
 
 import json
 import os
@@ -46,11 +46,11 @@ SERVED = f"{Path(__file__).with_name('served.py')}:server"
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """What a running `baton dynamodb` says.
+    """The output of a running `baton dynamodb`.
 
     Attributes:
-        line: Its line on stdout.
-        log: What it logs.
+        line: The line on stdout.
+        log: The file with its log.
     """
 
     line: str
@@ -59,7 +59,7 @@ class Database:
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """A running `baton dynamodb`, where `make local-dynamodb` has it. A signal ends it, and well."""
+    """A running `baton dynamodb` with the options of `make local-dynamodb`. It must end with code 0 after a signal."""
     command = [*COMMAND, "--host", "0.0.0.0", "--port", "0", "--table", "tasks"]
     log = tmp_path_factory.mktemp("database") / "log"
     with (
@@ -93,9 +93,9 @@ def test_the_command_prints_its_url_warns_and_has_the_table(database: Database, 
     ]
 
 
-def test_a_handler_with_its_client_stores_tasks_there(client: "DynamoDBClient") -> None:
+def test_a_handler_stores_its_tasks_in_baton_dynamodb(client: "DynamoDBClient") -> None:
     create_table(client, "served")
-    # What is loaded here is forgotten: another test's command loads the same file.
+    # Remove the loaded module afterwards, because another test loads the same file.
     with patch.dict(sys.modules):
         server = load(SERVED, Server)
     lambda_handler = handler(server, settings=Settings(table="served"), dynamodb=client)
@@ -110,7 +110,7 @@ def test_a_handler_with_its_client_stores_tasks_there(client: "DynamoDBClient") 
 
 @pytest.fixture(scope="module")
 def sam_local() -> "subprocess.CompletedProcess[str]":
-    """What SAM makes of the template and of `samconfig.toml`."""
+    """The output of sam_local.py for the template and `samconfig.toml`."""
     command = [SAM_INTERPRETER, SAM_LOCAL, ROOT / "template.yaml", ROOT / "sam-local.json"]
     without_docker = {**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:9", "SAM_CLI_TELEMETRY": "0"}
     return subprocess.run(
@@ -118,11 +118,11 @@ def sam_local() -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_under_sam_local_the_sample_stores_its_task_there(
+def test_under_sam_local_the_sample_stores_its_task_in_baton_dynamodb(
     client: "DynamoDBClient", sam_local: "subprocess.CompletedProcess[str]"
 ) -> None:
     environment: dict[str, str] = json.loads(sam_local.stdout)["environment"]
-    # A container calls this machine host.docker.internal. The test's DynamoDB has a port and a table of its own.
+    # A container calls this machine host.docker.internal. The test uses its own port and table.
     create_table(client, "sample")
     assert environment["AWS_ENDPOINT_URL_DYNAMODB"] == f"http://host.docker.internal:{DATABASE_PORT}"
     here = {"AWS_ENDPOINT_URL_DYNAMODB": client.meta.endpoint_url, "BATON_TABLE": "sample", "PATH": os.defpath}
@@ -150,7 +150,7 @@ def test_under_sam_local_the_sample_stores_its_task_there(
 
 def test_sam_local_accepts_the_options_in_samconfig(sam_local: "subprocess.CompletedProcess[str]") -> None:
     config = tomllib.loads((ROOT / "samconfig.toml").read_text())["default"]
-    # Options are read before Docker is looked for, and a wrong one ends the command with 2.
+    # SAM parses the options before it looks for Docker. A wrong option would end the command with 2.
     assert json.loads(sam_local.stdout)["ended"] == [1, 1], sam_local.stderr
     assert sam_local.stderr.count("requires a container runtime") == 2, sam_local.stderr
     read = re.findall(r"Configuration values are: (.*)", sam_local.stderr)

@@ -1,4 +1,4 @@
-"""`make demo` as a person runs it: a process that talks to a server process over HTTP."""
+"""`make demo` as a user runs it: a process that calls a server process over HTTP."""
 
 import re
 import signal
@@ -55,7 +55,7 @@ BEATS = [
 
 
 def printed(*arguments: str) -> tuple[int, str]:
-    """The demo's exit code and its output."""
+    """Run the demo. Return its exit code and its output."""
     done = subprocess.run(
         [sys.executable, DEMO, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False
     )
@@ -64,19 +64,19 @@ def printed(*arguments: str) -> tuple[int, str]:
 
 
 def run_demo(*arguments: str) -> tuple[int, str]:
-    """The same, every run of white space as one space."""
+    """Run the demo. Return its exit code and its output with single spaces."""
     code, output = printed(*arguments)
     return code, " ".join(output.replace("│", " ").split())
 
 
 @pytest.fixture(scope="module")
 def printed_once() -> tuple[int, str]:
-    """One run of the demo with the sample."""
+    """The exit code and the output of one run of the demo with the sample."""
     return printed()
 
 
 def positions(beats: list[str], output: str) -> list[int]:
-    """Where each beat stands after the one before it; -1 from the first that does not."""
+    """Return the position of each beat after the previous one. From the first missing beat on, the positions are -1."""
     found, start = [], 0
     for beat in beats:
         start = output.find(beat, start) if start >= 0 else -1
@@ -96,7 +96,7 @@ def test_the_demo_completes_both_workflows(printed_once: tuple[int, str]) -> Non
 def test_the_recording_shows_what_the_demo_prints(printed_once: tuple[int, str]) -> None:
     lines = record.first_workflow(printed_once[1])
 
-    # `make record` records it again.
+    # If this fails, run `make record`.
     assert record.shown(record.PICTURE.read_text()) == record.words("\n".join(line.plain for line in lines))
 
 
@@ -121,7 +121,7 @@ def test_the_demo_shows_why_its_server_does_not_start(tmp_path: Path) -> None:
 
 @pytest.fixture
 def _ctrl_c_is_heard() -> Iterator[None]:
-    """A shell's background jobs ignore Ctrl-C, and hand that on to what they start. What is handled here is not."""
+    """Handle SIGINT. Background jobs of a shell ignore it, and their child processes would inherit that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""Servers whose answers are errors, faulty or hostile: what the command line prints, and when it stops reading."""
+"""Servers with erroneous, malformed or hostile answers: what the commands print, and when they stop reading."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from mcp_baton.cli.remote import client
 BATON = Path(sys.executable).parent / "baton"
 
 ATTACK = "a\x1b]0;title\x07b\x1b[31mc\x9b2Jd\u202ee\u200bf\ud800g\u2028h"
-"""OSC, CSI and C1 sequences, a bidi override, a zero-width space, a lone surrogate, a line separator."""
+"""OSC, CSI and C1 sequences, a bidi override, a zero-width space, a lone surrogate and a line separator."""
 
 TASK = {"taskId": "0" * 37, "status": ATTACK, "statusMessage": ATTACK, "createdAt": ATTACK, "lastUpdatedAt": ATTACK}
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -27,7 +27,7 @@ URL = "https://api.example.com/mcp"
 
 
 class Hostile:
-    """A server. `answer` makes the response to each message."""
+    """A server. `answer` creates the response to each message."""
 
     url = URL
 
@@ -67,7 +67,7 @@ def stream(pieces: Iterator[bytes]) -> httpx.Response:
 
 
 def calling(answer: Any) -> Answer:
-    """A server with one tool, whose call is answered with this result."""
+    """Return the answers of a server with one tool, whose calls have this result."""
 
     def answered(message: dict[str, Any]) -> httpx.Response:
         tools = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
@@ -77,7 +77,7 @@ def calling(answer: Any) -> Answer:
 
 
 def unsafe(text: str) -> str:
-    """The characters of a text that a terminal must not get."""
+    """Return the characters of a text that must not reach a terminal."""
     return "".join(it for it in text if unicodedata.category(it) in ("Cc", "Cf", "Cs", "Zl", "Zp") and it not in "\n\t")
 
 
@@ -151,7 +151,7 @@ def test_no_text_of_a_server_controls_the_terminal(
         json.loads(captured.out)
 
 
-def test_as_json_the_text_is_whole_and_escaped(hostile: Hostile, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_json_the_text_is_complete_and_escaped(hostile: Hostile, capsys: pytest.CaptureFixture[str]) -> None:
     hostile.answer = error({"code": -32602, "message": "no", "data": f"é {ATTACK}\U000e0041"})
 
     assert main(["tasks", hostile.url, "--json"]) == 2
@@ -172,7 +172,7 @@ def endless(start: str, piece: str) -> Answer:
 
 
 def cursors(message: dict[str, Any]) -> httpx.Response:
-    """A page that has another one behind it, always."""
+    """Return a page of a list that never ends."""
     page = int(message["params"].get("cursor", 0))
     return result({"tasks": [], "nextCursor": str(page + 1)})(message)
 
@@ -200,7 +200,7 @@ def cursors(message: dict[str, Any]) -> httpx.Response:
         (result({"resultType": "input_required", "inputRequests": [1]}), "gave an answer that cannot be used"),
     ],
 )
-def test_an_answer_without_an_end_or_without_a_form_ends_the_command_with_two_lines(
+def test_an_endless_or_malformed_answer_ends_the_command_with_two_lines(
     hostile: Hostile,
     answer: Answer,
     complaint: str,
@@ -217,9 +217,7 @@ def test_an_answer_without_an_end_or_without_a_form_ends_the_command_with_two_li
     assert remedy == "The server is faulty or hostile. The rest of its answer was not read; tell its operator"
 
 
-def test_a_value_of_as_many_levels_as_a_tool_may_return_is_printed(
-    hostile: Hostile, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_value_with_the_maximum_nesting_is_printed(hostile: Hostile, capsys: pytest.CaptureFixture[str]) -> None:
     value = json.loads("[" * 500 + "]" * 500)
     hostile.answer = calling({"content": [], "structuredContent": {"result": value}})
 
@@ -228,7 +226,7 @@ def test_a_value_of_as_many_levels_as_a_tool_may_return_is_printed(
     assert json.loads(capsys.readouterr().out)["structuredContent"]["result"] == value
 
 
-def test_an_event_may_come_in_any_pieces_and_its_text_may_have_any_line_separator(
+def test_an_event_may_arrive_in_any_pieces_and_contain_any_line_separator(
     hostile: Hostile, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = json.dumps({"id": 1, "result": {"tasks": [], "note": "a\u2028b\x85c"}}, ensure_ascii=False)
@@ -238,9 +236,7 @@ def test_an_event_may_come_in_any_pieces_and_its_text_may_have_any_line_separato
     assert capsys.readouterr().out == "no tasks\n"
 
 
-def test_a_server_decides_how_often_a_task_is_looked_at_within_limits(
-    hostile: Hostile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_can_choose_the_poll_interval_within_limits(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([1e300, -5, 1])
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)
@@ -258,7 +254,7 @@ def test_a_server_decides_how_often_a_task_is_looked_at_within_limits(
     assert slept == [1, 60, 0.1, 0.1]
 
 
-def test_an_error_of_a_tool_in_this_process_controls_no_terminal(tmp_path: Path) -> None:
+def test_an_error_of_a_tool_in_this_process_does_not_control_the_terminal(tmp_path: Path) -> None:
     app = tmp_path / "tickets_app.py"
     app.write_text(
         "from mcp_baton import Server\n"

@@ -1,4 +1,4 @@
-"""The local server over real sockets: whatever HTTP brings, in front of a small application."""
+"""The local HTTP server over real sockets, with a small application."""
 
 import logging
 import socket
@@ -14,14 +14,14 @@ from mcp_baton.local.http_server import Function, LambdaHandler, LocalServer
 from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse
 from mcp_baton.transport.adapter import LambdaAdapter
 
-BOUND_S = 20  # Nothing here takes that long; it only keeps a failing test from waiting forever.
+BOUND_S = 20  # The time limit for waits. No wait takes that long unless a test fails.
 
 type Serve = Callable[..., int]
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves handlers until the test is over; gives the port of each."""
+    """Serves handlers until the test ends. Returns the port of each."""
     servers: list[LocalServer] = []
 
     def start(handler: LambdaHandler, *, timeout_s: float = 60, owner_header: str | None = None) -> int:
@@ -42,7 +42,7 @@ def adapted(app: Application, *, allow_anonymous: bool = True) -> LambdaAdapter:
 
 
 def echo(request: HttpRequest, exchange: Exchange) -> HttpResponse:
-    """Answer what was asked: method, path, owner in headers, the body as body."""
+    """Return the method, the path and the owner in headers, and the request's body as the body."""
     headers = {"X-Method": request.method, "X-Path": request.path, "X-Owner": str(request.owner)}
     return HttpResponse(200, headers, request.body)
 
@@ -60,7 +60,7 @@ def ask(port: int, method: str = "POST", path: str = "/mcp", body: bytes = b"", 
 
 
 def send_raw(port: int, data: bytes) -> bytes:
-    """Everything that comes back for these bytes until the server closes the connection."""
+    """Send these bytes and return everything that the server sends until it closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as client:
         client.sendall(data)
         return b"".join(iter(lambda: client.recv(65536), b""))
@@ -96,7 +96,7 @@ def test_a_stream_arrives_in_pieces_while_the_application_runs(serve: Serve) -> 
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS", "PUT", "PATCH", "PROPFIND"])
-def test_every_method_is_the_applications_to_answer(serve: Serve, method: str) -> None:
+def test_the_application_gets_requests_of_every_method(serve: Serve, method: str) -> None:
     assert ask(serve(adapted(echo)), method).headers["X-Method"] == method
 
 
@@ -118,14 +118,14 @@ def test_head_is_answered_without_a_body(serve: Serve) -> None:
             assert client.getresponse().read() == body
 
 
-def test_a_chunked_request_body_is_taken(serve: Serve) -> None:
+def test_a_chunked_request_body_is_accepted(serve: Serve) -> None:
     with closing(connect(serve(adapted(echo)))) as client:
         for _ in range(2):
             client.request("POST", "/mcp", iter([b"one,", b"two,", b"three"]), encode_chunked=True)
             assert client.getresponse().read() == b"one,two,three"
 
 
-def test_a_client_that_hangs_up_in_its_stream_stops_the_application(
+def test_a_client_that_disconnects_during_a_stream_stops_the_application(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -162,7 +162,7 @@ def test_a_client_that_hangs_up_in_its_stream_stops_the_application(
         b"POST /mcp HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhal",
     ],
 )
-def test_a_client_that_hangs_up_in_its_request_is_forgotten(
+def test_a_client_that_disconnects_during_its_request_is_ignored(
     serve: Serve, beginning: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = serve(adapted(echo))
@@ -186,7 +186,7 @@ def test_a_body_that_is_too_large_is_refused_and_the_server_continues(
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
-def test_a_client_that_waits_for_100_gets_it_once(serve: Serve) -> None:
+def test_a_client_that_expects_100_continue_gets_it_once(serve: Serve) -> None:
     port = serve(adapted(echo))
     request = b"POST /mcp HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as client:
@@ -205,14 +205,14 @@ def broken_handler(event: object, context: object) -> dict[str, object]:
     [broken_handler, lambda _event, _context: {}, lambda _event, _context: {"statusCode": "many"}],
     ids=["raises", "no status", "no number"],
 )
-def test_a_handler_that_fails_is_a_bad_gateway(
+def test_a_handler_that_fails_causes_a_502(
     serve: Serve, handler: LambdaHandler, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert ask(serve(handler)).status == 502
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-def test_a_stream_whose_application_fails_breaks_off_and_is_logged_once(
+def test_a_stream_whose_application_fails_is_cut_off_and_logged_once(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     def app(request: HttpRequest, exchange: Exchange) -> None:

@@ -1,4 +1,4 @@
-"""What the README and the pages beside it claim, where a test can tell."""
+"""Statements of the README and of other pages that a test can check."""
 
 import re
 import shlex
@@ -21,7 +21,7 @@ LOCALLY = (ROOT / "docs" / "local.md").read_text()
 
 
 def block(language: str, page: str = README) -> str:
-    """A page's first code block in this language; the README's unless another is given."""
+    """Return the first code block of a page in this language. The default page is the README."""
     found = re.search(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]
@@ -72,7 +72,7 @@ def test_the_events_for_sam_local_exist() -> None:
     template = (ROOT / "template.yaml").read_text()
     lines = [shlex.split(line) for line in first.splitlines()]
 
-    # tests/deployed/test_sam_local.py runs them, where there is Docker.
+    # tests/deployed/test_sam_local.py runs these commands if Docker is available.
     assert [line[:3] for line in lines if line[0] == "sam"] == [
         ["sam", "build", "--parameter-overrides"],
         ["sam", "local", "invoke"],

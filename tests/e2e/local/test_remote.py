@@ -1,4 +1,4 @@
-"""The commands that use servers, against `baton serve` in a process of its own, and against a file
+"""The commands that call servers, against `baton serve` in a process of its own, and against a file
 (docs/commands.md)."""
 
 import io
@@ -23,7 +23,7 @@ BATON = Path(sys.executable).parent / "baton"
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server, for all tests of this module. A header names the owner."""
+    """The URL of a server for all tests of this module. A header names the owner."""
     log = tmp_path_factory.mktemp("served") / "log"
     with served([BATON, "serve", APP, "--port", "0", "--owner-header", "X-Owner"], log) as address:
         yield address
@@ -36,7 +36,8 @@ type Run = Callable[..., tuple[int, Any]]
 def baton(
     url: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Run:
-    """Runs a command against the server, as an owner of the test's own; its code, and what it prints as JSON."""
+    """Runs a command against the server, with an owner for each test. Returns the exit code and the output, by default
+    as JSON."""
     monkeypatch.setenv("COLUMNS", "80")
 
     def run(command: str, *words: str, json_: bool = True) -> tuple[int, Any]:
@@ -115,7 +116,7 @@ def test_output_fits_80_columns_and_texts_are_not_markup(baton: Run) -> None:
     assert max(map(len, out.splitlines())) <= 80
     assert "working, paused at refund: waits for the model" in out
     assert "not [bold]approved[/bold]" in out
-    # The server continues after the step that only the client can make.
+    # The client makes the first call, and the server then continues.
     assert re.search(r"1\. refund order=A-1 --task (\w{37})\n +Ask a supervisor\.\n +2\. paused task_id=\1\n", out)
     assert "\x1b" not in out
     listed = baton("tasks", json_=False)[1]
@@ -200,7 +201,7 @@ type Typed = Callable[..., None]
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> Typed:
-    """Types these lines at the terminal, and the secrets where the input is not shown."""
+    """Enters these lines at the terminal, and the secrets at the hidden prompts."""
 
     def type_(*lines: str, secrets: Sequence[str] = ()) -> None:
         monkeypatch.setattr("mcp_baton.cli.remote.connection.at_terminal", lambda: True)
@@ -213,7 +214,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Typed:
 def test_continue_makes_the_clients_calls_until_the_workflow_is_done(
     url: str, typed: Typed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # The refund without a name fails. With a name it succeeds. Then the text, and a number, which is invalid at first.
+    # The refund fails without a name and succeeds with one. The text follows, then a number, which is invalid at first.
     typed("y", "e", "", "kim", "y", "Hello", "e", "", "", "two", "2", "y")
     assert main(["run", url, "paused", "order=A-2", "--continue", *KIM]) == 0
     captured = capsys.readouterr()
@@ -235,7 +236,8 @@ def test_continue_stops_on_request(
 def test_continue_uses_a_given_secret_and_does_not_show_it(
     url: str, typed: Typed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # A choice that is none; one that the tool refuses, and then, at an empty line, another one.
+    # The first choice is invalid, and the tool refuses the second one. The empty line selects the edit, which changes
+    # both arguments.
     typed("never", "later", "y", "", "A 2", "now", "y")
     assert main(["run", url, "pay", "account=A 1", "pin=4711", "--continue", *KIM]) == 0
     captured = capsys.readouterr()
@@ -275,7 +277,8 @@ def test_resume_asks_for_the_secret_and_does_not_show_it(
 
 
 def test_a_call_asks_again_for_a_wrong_secret(url: str, typed: Typed, capsys: pytest.CaptureFixture[str]) -> None:
-    # The first "y" signs. The second one transfers with a wrong PIN, which fails, and an edit asks for the PIN again.
+    # The first "y" runs sign. The second one runs transfer with a wrong PIN, which fails. The edit asks for the PIN
+    # again.
     typed("now", "y", "y", "", "", "y", secrets=["1234", "many", "4711"])
 
     assert main(["run", url, "pay", "account=A-1", "--continue", *KIM]) == 0

@@ -1,4 +1,4 @@
-"""The commands that operators run against the table itself (docs/commands.md, Where: URLs, files and profiles)."""
+"""The commands that operators run directly on the table (docs/commands.md, Where: URLs, files and profiles)."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ PAUSE: dict[str, Json] = {"type": "toolError", "failedStep": "refund", "error": 
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[tuple[TaskStore, str]]:
-    """A store over a DynamoDB, and the DynamoDB's URL."""
+    """A store over a DynamoDB, and the URL of the DynamoDB."""
     engine = embedded_engine()
     client = embedded_client(engine)
     create_table(client, TABLE)
@@ -33,7 +33,7 @@ def database() -> Iterator[tuple[TaskStore, str]]:
 
 @pytest.fixture
 def task(database: tuple[TaskStore, str]) -> str:
-    """A paused task, of which one step has run."""
+    """A paused task with one completed step."""
     store = database[0]
     names = ("fetch", "refund")
     steps: list[Json] = [{"name": name, "tool": name, "status": "pending"} for name in names]
@@ -50,7 +50,7 @@ def task(database: tuple[TaskStore, str]) -> str:
 def baton(
     database: tuple[TaskStore, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, Any]]:
-    """Runs a command against the table; its code and its JSON."""
+    """Runs a command against the table. Returns the exit code and the JSON output."""
     monkeypatch.delenv("BATON_OVERFLOW_BUCKET", raising=False)
 
     def run(*words: str, owner: str = OWNER) -> tuple[int, Any]:

@@ -1,4 +1,4 @@
-"""The sample application's own rules: what it refuses, and what importing it costs."""
+"""The rules of the sample application, and its import time."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ from mcp_baton import ToolError
 from mcp_baton.testing import Connect, JsonRpcError
 
 UNUSED: Any = None
-"""The context of a call that is refused before it comes to a payment."""
+"""A context that is never used, because the calls are refused before a payment."""
 FUNCTION = Path(__file__).parents[3] / "examples" / "sample"
 SLOW = ("asyncio", "boto3", "botocore", "http.client", "pydantic")
 IMPORT_AND_REPORT = """
@@ -127,20 +127,20 @@ def test_an_extract_with_many_wrong_rows_is_refused() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic, and a queue that is subscribed to it."""
+    """A topic and a queue that is subscribed to it."""
 
     arn: str
     queue: str
 
     def messages(self) -> list[Any]:
-        """What has been published since the last look."""
+        """Return the messages that were published since the last call."""
         received = boto3.client("sqs").receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10)
         return [json.loads(message["Body"]) for message in received.get("Messages", [])]
 
 
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[Topic]:
-    """The stack's topic, whose ARN the sample reads from the environment."""
+    """A topic whose ARN the sample reads from the environment."""
     shop.sns.cache_clear()
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     with mock_aws():
@@ -185,7 +185,7 @@ def test_a_subject_is_shortened_for_sns_and_returned_in_full(topic: Topic) -> No
     assert {received["Message"]: received["Subject"] for received in topic.messages()} == subjects
 
 
-def test_a_message_that_sns_rejects_is_reported_without_the_accounts_names(
+def test_a_rejected_message_is_reported_without_names_from_the_account(
     topic: Topic, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("TOPIC_ARN", f"{topic.arn}-that-is-gone")

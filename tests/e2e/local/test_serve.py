@@ -1,4 +1,4 @@
-"""`baton serve`: the command in a process of its own, asked over HTTP."""
+"""`baton serve` in a process of its own, called over HTTP."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from tests.memory_dynamodb import MemoryDynamoDB, loopback_server
 from tests.wire.tap import TAP, paired
 
 BOUND_S = 60
-NOBODY = "http://127.0.0.1:1"
+UNREACHABLE = "http://127.0.0.1:1"
 SERVED = f"{Path(__file__).with_name('served.py')}:server"
 COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "serve"]
 
@@ -37,19 +37,19 @@ class Baton:
             raise AssertionError("the process has no pipes")
         self.stdout = process.stdout
         self.line = self.stdout.readline()
-        # With --json the line is an object.
+        # with --json, the line is a JSON object
         url = json.loads(self.line)["url"] if self.line.startswith("{") else self.line.split()[-1]
         self.client = httpx.Client(base_url=url.removesuffix("/mcp"), timeout=BOUND_S)
 
     def call(self, method: str, headers: dict[str, str] | None = None, **params: Any) -> Any:
-        """A request's result."""
+        """Send a request and return its result."""
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         answer: dict[str, Any] = self.client.post("/mcp", json=message, headers=headers).raise_for_status().json()
         TAP.judge(paired(answer, Request(1, method, params), REVISION_WITHOUT_HEADER))
         return answer["result"]
 
     def tool(self, name: str, headers: dict[str, str] | None = None) -> Any:
-        """The structured value of a tool without arguments."""
+        """Call a tool without arguments and return its structured content."""
         return self.call("tools/call", headers, name=name, arguments={})["structuredContent"]
 
     def stop(self) -> int:
@@ -60,13 +60,13 @@ class Baton:
 
 @contextmanager
 def running(*options: str, stderr: int | IO[str] | None = None, folder: Path | None = None) -> Iterator[Baton]:
-    """A running `baton serve`, killed at the end."""
+    """Run `baton serve` and kill it at the end."""
     command = [*COMMAND, *options, "--port", "0"]
     with ExitStack() as stack:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder)
         stack.enter_context(process)
         stack.callback(process.kill)
-        # The server of a module lives as long as all its tests take, on a busy machine too.
+        # The server runs for all tests of a module, which may take long on a busy machine.
         watchdog = threading.Timer(10 * BOUND_S, process.kill)
         watchdog.start()
         stack.callback(watchdog.cancel)
@@ -77,7 +77,7 @@ def running(*options: str, stderr: int | IO[str] | None = None, folder: Path | N
 
 @contextmanager
 def serving(*options: str, stderr: IO[str] | None = None) -> Iterator[Baton]:
-    """A running `baton serve`. A signal ends it, and well."""
+    """Run `baton serve`. It must end with code 0 after a signal."""
     with running(*options, stderr=stderr) as baton:
         yield baton
         assert (baton.stop(), baton.stdout.read()) == (0, "")
@@ -85,19 +85,20 @@ def serving(*options: str, stderr: IO[str] | None = None) -> Iterator[Baton]:
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the server says on standard error."""
+    """The file with the server's standard error."""
     return tmp_path_factory.mktemp("served") / "stderr"
 
 
 @pytest.fixture(scope="module")
 def baton(terminal: Path) -> Iterator[Baton]:
-    """A running `baton serve`, for the tests of this module that need no options."""
+    """A running `baton serve` for the tests that need no options."""
     with terminal.open("w") as stderr, serving(SERVED, stderr=stderr) as baton:
         yield baton
 
 
 def failed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a command that cannot begin says. What it has imported is forgotten, as with its process."""
+    """Run a command that must fail at its start, and return its standard error. Modules that it imported are
+    removed."""
     with patch.dict(sys.modules), patch.object(sys, "path", [*sys.path]):
         code, said = main(["serve", *arguments]), capfd.readouterr()
     assert (code, said.out) == (2, "")
@@ -177,7 +178,7 @@ def test_options_select_the_object_the_owner_the_timeout_and_the_dynamodb() -> N
         assert (refused.status_code, "--owner-header" in refused.json()["error"]["message"]) == (403, True)
         task_id = baton.call("prompts/get", kim, name="asking")["_meta"]["task_id"]
         assert memory.names == ["own"]
-    # The table outlives the server.
+    # the table still exists after the server has ended
     with serving(SERVED, *over) as baton:
         assert [task["taskId"] for task in baton.call("tasks/list", kim)["tasks"]] == [task_id]
         assert baton.call("tasks/list", lee)["tasks"] == []
@@ -196,7 +197,7 @@ def test_an_invalid_target_is_reported_in_one_line_with_exit_code_2(
     assert "No module named 'no_such_module_anywhere'" in failed(capfd, str(broken))
     for options, ending in (
         (["--port", port], "or --port 0 for a free port\n"),
-        (["--dynamodb", NOBODY], ""),
+        (["--dynamodb", UNREACHABLE], ""),
     ):
         command = [*COMMAND, SERVED, "--port", "0", *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)

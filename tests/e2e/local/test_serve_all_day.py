@@ -1,4 +1,4 @@
-"""`baton serve` over a working day: files change, the process is killed and started again, a terminal is read."""
+"""`baton serve` during development: files change, the process is killed and restarted, and the log is read."""
 
 import json
 import re
@@ -35,14 +35,14 @@ RATES = "def rate():\n    return 1\n"
 
 @contextmanager
 def serving(*options: str, folder: Path) -> Iterator[tuple[Baton, IO[str]]]:
-    """A running `baton serve`, and its standard error stream."""
+    """Run `baton serve`. Return it with its standard error stream."""
     with running(*options, stderr=subprocess.PIPE, folder=folder) as baton:
         assert baton.process.stderr is not None
         yield baton, baton.process.stderr
 
 
 def said(stream: IO[str], pattern: str) -> str:
-    """The next line that matches."""
+    """Return the next line that matches."""
     return next(line for line in stream if re.search(pattern, line))
 
 

@@ -1,4 +1,4 @@
-"""`baton callback`, and what the other commands say of a task that waits, against `baton serve` (docs/waiting.md)."""
+"""`baton callback`, and other commands on a waiting task, against `baton serve` (docs/waiting.md)."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def url(log: Path) -> Iterator[str]:
 
 @pytest.fixture
 def baton(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command against the server; its code, and its JSON or its text."""
+    """Runs a command against the server. Returns the exit code and the output, as JSON or as text."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(command: str, *words: str, text: bool = False) -> tuple[int, Any]:
@@ -64,7 +64,7 @@ def address(baton: Run, task: str, branch: str) -> str:
 
 
 def listed(baton: Run, task: str) -> str:
-    """The line of a task in the list."""
+    """Return the task's line in the list."""
     lines: list[str] = baton("tasks", text=True)[1].splitlines()
     return next(line for line in lines if line.startswith(task[:16]))
 
@@ -73,7 +73,7 @@ def listed(baton: Run, task: str) -> str:
 def test_a_callback_ends_the_wait_and_the_server_continues(baton: Run, task: str, address: str, part: str) -> None:
     named = address if part == "the address" else address.rpartition("/")[2]
     assert baton("callback", named, GREEN, text=True) == (0, "accepted\n")
-    assert baton("callback", named, GREEN) == (0, {"accepted": True})  # it is repeated
+    assert baton("callback", named, GREEN) == (0, {"accepted": True})  # a repetition
     over = "paused: its wait is over; continue it"
     assert f"working, {over}  deploy (waiting)" in listed(baton, task)
     shown = baton("show", task, text=True)[1]
@@ -84,7 +84,7 @@ def test_a_callback_ends_the_wait_and_the_server_continues(baton: Run, task: str
     assert (code, done["results"]["deploy"]) == (0, "shop:7 is deployed")
 
 
-def test_a_refused_callback_says_why(baton: Run, address: str) -> None:
+def test_a_refused_callback_shows_the_reason(baton: Run, address: str) -> None:
     problem = "BODY is not JSON: Expecting value: line 1 column 1 (char 0)"
     assert baton("callback", address, "shop:7") == (2, {"error": {"message": problem}})
     problem = "The body does not match its type: image: Input should be a valid string (422)"
@@ -104,7 +104,7 @@ def test_the_servers_log_has_no_address_of_a_callback(baton: Run, address: str, 
     assert address.rpartition("/")[2] not in written
 
 
-def test_the_commands_say_for_what_a_task_waits_and_until_when(baton: Run, task: str, branch: str) -> None:
+def test_the_commands_show_what_a_task_waits_for_and_until_when(baton: Run, task: str, branch: str) -> None:
     waits = rf"waits for a callback until {TIME}"
     assert re.search(rf"working, paused: {waits}  build \(waiting\)", listed(baton, task))
     for shown in (baton("show", task, text=True)[1], baton("run", "release", f"branch={branch}", text=True)[1]):

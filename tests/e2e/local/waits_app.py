@@ -1,4 +1,4 @@
-"""A server whose workflow waits for a callback and then for a time, for the commands of tasks and callbacks."""
+"""A server whose workflow waits for a callback and then for a time, for the tests of commands."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ def start_build(branch: str, ctx: Context) -> str:
 
 @server.tool
 def address_of(branch: str) -> str:
-    """The address that the build server has, for the test that sends its callback."""
+    """Return the callback address that the build server was given."""
     return addresses[branch]
 
 

@@ -1,4 +1,4 @@
-"""Stored tasks of a shop, a DynamoDB over HTTP, and the commands of operators."""
+"""A shop with stored tasks, a DynamoDB over HTTP, and the commands of operators."""
 
 import json
 import sys
@@ -62,12 +62,17 @@ server.add_workflow(Workflow(
 ))
 lambda_handler = handler(server)
 """
-"""The refund fails while a file `closed` exists, except of the orders that it lists."""
+"""While the file `closed` exists, refunds fail, except those of the orders that it lists."""
 
 
 @dataclass
 class Requests:
-    """A DynamoDB over HTTP. `times` are those of each operation; `most` of an operation are allowed."""
+    """A DynamoDB over HTTP.
+
+    Attributes:
+        times: The times of the requests, by operation.
+        most: The number of requests of an operation that are allowed. Further ones are refused.
+    """
 
     application: Callable[..., Any]
     times: dict[str, list[float]] = field(default_factory=dict)
@@ -85,7 +90,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """The shop's table and files."""
+    """The table and the files of a shop."""
 
     table: str
     url: str
@@ -94,7 +99,7 @@ class Shop:
     requests: Requests
 
     def version(self, *changes: tuple[str, str]) -> Path:
-        """The file of a version of the server, with texts of the first one replaced."""
+        """Write the file of a version of the server in which some texts are replaced, and return its path."""
         source = SHOP
         for old, new in changes:
             assert old in source
@@ -104,7 +109,7 @@ class Shop:
         return path
 
     def client(self, path: Path | None = None, owner: str = "kim", **settings: Any) -> Client:
-        """A client of a version, over the table."""
+        """Return a client of a version, over the table."""
         server = load(str(path or self.version()), Server)
         return Client(compose(server, Settings(table=self.table, **settings), store=self.store), owner)
 
@@ -114,11 +119,11 @@ class Shop:
 
     @property
     def tried(self) -> list[str]:
-        """The orders of the refunds that were tried."""
+        """Return the orders whose refunds were tried."""
         return (self.folder / "tried").read_text().split()
 
     def paused(self, order: str = "A-17", owner: str = "kim") -> str:
-        """A task that waits at the refund."""
+        """Return a task that is paused at the refund."""
         return self.client(owner=owner).get_prompt("refund_order", {"order_id": order}).task_id
 
 
@@ -134,7 +139,7 @@ def database() -> Iterator[tuple[Any, Requests, str]]:
 
 @pytest.fixture
 def shop(database: tuple[Any, Requests, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """A shop with an empty table, where refunds fail."""
+    """A shop with an empty table, in which refunds fail."""
     client, requests, url = database
     requests.times, requests.most = {}, {}
     for name in ("BATON_OVERFLOW_BUCKET", "BATON_SHARDS", "BATON_TABLE"):
@@ -157,7 +162,7 @@ type BatonJson = Callable[..., tuple[int, Any]]
 
 @pytest.fixture
 def baton(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Baton:
-    """Runs a command against the table; its code, and what it prints on the two outputs."""
+    """Runs a command against the table. Returns the exit code, the standard output and the standard error."""
 
     def run(*words: object) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -170,7 +175,7 @@ def baton(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Baton:
 
 @pytest.fixture
 def baton_json(baton: Baton) -> BatonJson:
-    """The same with `--json`: the code, and the document."""
+    """Runs a command with `--json`. Returns the exit code and the JSON output."""
 
     def run(*words: object) -> tuple[int, Any]:
         code, out, _ = baton(*words, "--json")

@@ -1,4 +1,4 @@
-"""`baton check --live`: which stored tasks would continue under the code (docs/commands.md, Check stored tasks)."""
+"""`baton check --live`: which stored tasks would continue with the new code (docs/commands.md, Check stored tasks)."""
 
 import os
 import re
@@ -23,7 +23,7 @@ SECRET = ('Argument("order_id", required=True)', 'Argument("order_id", required=
 
 
 def fill(shop: Shop, tasks: int) -> None:
-    """Tasks of a workflow that is gone, of 100 KB each. A page of a scan has 1 MB."""
+    """Store tasks of a removed workflow, of about 100 KB each. A page of a scan has at most 1 MB."""
     for place in range(tasks):
         values = {f"v{number}": os.urandom(1_900).hex() for number in range(50)}
         shop.store.create(NewTask(f"owner {place}", values, workflow="gone"))
@@ -67,10 +67,10 @@ def test_tasks_with_the_same_reason_share_a_line(shop: Shop, baton: Baton) -> No
         ([SECRET], None),
     ],
 )
-def test_a_task_that_a_resume_would_refuse_is_refused(
+def test_a_task_that_a_resume_would_refuse_is_reported_with_the_reason(
     shop: Shop, baton_json: BatonJson, changes: list[tuple[str, str]], why: str | None
 ) -> None:
-    """A client gives its secrets again, so these do not count."""
+    """A client supplies secrets again at a resume, so a new secret argument is not a reason."""
     task = shop.paused(owner="ann")
     code, printed = baton_json("check", shop.version(*changes), "--live")
     refused = (

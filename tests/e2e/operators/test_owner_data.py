@@ -30,8 +30,8 @@ FORGET = ("forget", "--owner", KIM, "--yes")
 
 @pytest.fixture
 def bucket(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """A bucket in moto's S3, which the environment names."""
-    del shop  # it resets the environment
+    """A bucket in moto's S3 that is named in the environment."""
+    del shop  # this fixture resets the environment
     with mock_aws():
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         client = boto3.client("s3")
@@ -46,7 +46,7 @@ def items(shop: Shop) -> list[dict[str, Any]]:
 
 
 def stored(shop: Shop, store: DynamoDBTaskStore, owner: str) -> str:
-    """Store something of each kind for an owner. Returns the id of the owner's task with a large value."""
+    """Store an item of each kind for an owner. Return the id of the owner's task with a large value."""
     task = store.create(
         NewTask(owner, {"large": LARGE, "note": f"of {owner}"}, workflow="flow", arguments={"order": 1})
     )
@@ -82,7 +82,7 @@ def stored(shop: Shop, store: DynamoDBTaskStore, owner: str) -> str:
 
 
 def with_limit(shop: Shop, bucket: str | None = None) -> DynamoDBTaskStore:
-    """The shop's store, with a count of live tasks, and a bucket."""
+    """Return the shop's store with a limit on live tasks and a bucket."""
     chosen = Settings(table=shop.table, max_tasks_per_owner=100, overflow_bucket=bucket)
     made = dynamodb_store(shop.table, chosen, connect=shop.store.table.connection.client)
     assert isinstance(made, DynamoDBTaskStore)
@@ -95,7 +95,7 @@ def exported(baton: Baton, owner: str = KIM) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_everything_of_an_owner_is_exported(shop: Shop, baton: Baton) -> None:
+def test_all_data_of_an_owner_is_exported(shop: Shop, baton: Baton) -> None:
     store = with_limit(shop)
     tasks = {owner: stored(shop, store, owner) for owner in (KIM, *OTHERS)}
 
@@ -127,7 +127,7 @@ def test_a_lost_value_is_exported_with_the_reason(shop: Shop, baton: Baton) -> N
     assert "missing" in task["variables"]["large"]["error"]
 
 
-def test_everything_of_an_owner_is_deleted_and_nothing_of_others(shop: Shop, baton: Baton) -> None:
+def test_all_data_of_an_owner_is_deleted_and_no_data_of_others(shop: Shop, baton: Baton) -> None:
     store = with_limit(shop)
     for owner in OTHERS:
         stored(shop, store, owner)

@@ -1,4 +1,4 @@
-"""`baton resume --all`: many stored tasks are resumed by one command (docs/commands.md, Resume many tasks)."""
+"""`baton resume --all` resumes many stored tasks (docs/commands.md, Resume many tasks)."""
 
 import re
 
@@ -44,7 +44,7 @@ def test_the_selected_tasks_are_resumed_and_the_others_are_listed(shop: Shop, ba
         (("--pause", "interrupted"), 0),
     ],
 )
-def test_a_selection_has_a_step_and_an_owner(
+def test_tasks_can_be_selected_by_step_pause_and_owner(
     shop: Shop, baton_json: BatonJson, selection: tuple[str, ...], count: int
 ) -> None:
     shop.paused(owner="kim")
@@ -55,7 +55,7 @@ def test_a_selection_has_a_step_and_an_owner(
     assert len(shop.tried) == 2 + count
 
 
-def test_a_dry_run_tells_the_verdicts_and_runs_nothing(shop: Shop, baton: Baton) -> None:
+def test_a_dry_run_prints_the_verdicts_and_runs_nothing(shop: Shop, baton: Baton) -> None:
     task = shop.paused()
     code, out, _ = baton("resume", shop.version(), *SELECTED, "--dry-run")
     assert (code, out) == (0, "1 task: 1 continue, 0 would be refused\n")
@@ -65,7 +65,7 @@ def test_a_dry_run_tells_the_verdicts_and_runs_nothing(shop: Shop, baton: Baton)
     assert shop.tried == ["A-17"]
 
 
-def test_a_task_that_does_not_fit_the_code_is_not_changed(shop: Shop, baton_json: BatonJson) -> None:
+def test_a_task_that_does_not_match_the_code_is_not_changed(shop: Shop, baton_json: BatonJson) -> None:
     task = shop.paused()
     before = shop.client().task("get", task).result
     code, printed = baton_json("resume", shop.version(CHANGED), *SELECTED)
@@ -88,7 +88,7 @@ def test_a_tool_that_requires_scopes_runs_and_an_approval_is_requested(shop: Sho
 
 
 def test_an_interrupted_command_tries_each_task_once(shop: Shop, baton: Baton) -> None:
-    """A resume has two `UpdateItem`s. After two tasks, DynamoDB refuses."""
+    """A resume sends two `UpdateItem`s, so DynamoDB refuses the requests from the third task on."""
     for order in range(5):
         shop.paused(f"A-{order}")
     shop.requests.most["UpdateItem"] = len(shop.requests.times.get("UpdateItem", ())) + 4

@@ -1,4 +1,4 @@
-"""The page of the tasks as an MCP App (SEP-1865): who is told of it, and how it is read (docs/console.md)."""
+"""The tasks page as an MCP App (SEP-1865): which clients are told of it, and how they read it (docs/console.md)."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ OTHERS: list[JsonDict] = [
     {"extensions": []},
     {"apps": {}},
 ]
-"""What clients declare that cannot show the page."""
+"""Capabilities of clients that cannot show the page."""
 
 
 def server_of(*, tool: bool = True) -> Server:
@@ -50,7 +50,7 @@ def announced(client: Client, able: JsonDict) -> JsonDict:
     return dict(client.request("initialize", params).result["capabilities"])
 
 
-def twin(client: Client, able: JsonDict) -> JsonDict:
+def workflow_tool(client: Client, able: JsonDict) -> JsonDict:
     [found] = [tool for tool in ask(client, "tools/list", able)["tools"] if tool["name"] == "flow"]
     return dict(found)
 
@@ -68,36 +68,36 @@ def test_a_client_that_shows_pages_gets_the_page(client: Client) -> None:
 
 
 @pytest.mark.parametrize("able", OTHERS)
-def test_other_clients_get_no_notification(client: Client, able: JsonDict) -> None:
+def test_other_clients_are_not_told_of_the_page(client: Client, able: JsonDict) -> None:
     assert EXTENSION not in announced(client, able).get("extensions", {})
-    assert "task_action" not in twin(client, able)["inputSchema"]["properties"]
+    assert "task_action" not in workflow_tool(client, able)["inputSchema"]["properties"]
 
 
-def test_a_server_without_a_workflow_that_is_a_tool_has_no_page(make_client: MakeClient, era: Era) -> None:
+def test_a_server_without_workflow_tools_has_no_page(make_client: MakeClient, era: Era) -> None:
     client = make_client(server_of(tool=False), era=era)
 
     assert EXTENSION not in announced(client, SHOWS_PAGES).get("extensions", {})
     assert client.request("resources/read", {"uri": URI}).error["code"] == (-32002 if era == "2025" else -32602)
 
 
-def test_a_workflows_tool_names_the_page_to_every_client_and_other_tools_do_not(client: Client) -> None:
+def test_only_workflow_tools_name_the_page_and_they_name_it_to_every_client(client: Client) -> None:
     for able in (SHOWS_PAGES, {}):
         named = {tool["name"]: tool.get("_meta") for tool in ask(client, "tools/list", able)["tools"]}
         assert named == {"one": None, "flow": {"ui": {"resourceUri": URI}}}
 
 
-def test_the_page_is_read_whole_and_reaches_nothing_but_its_host(client: Client) -> None:
+def test_the_page_can_be_read_and_connects_only_to_its_host(client: Client) -> None:
     assert client.request("resources/list").result["resources"] == []
     [contents] = client.request("resources/read", {"uri": URI}).result["contents"]
 
     assert (contents["uri"], contents["mimeType"], contents["text"]) == (URI, MIME, text())
     assert contents["text"].lower().startswith("<!doctype html>")
-    # Without `csp` a host lets a page reach no address at all.
+    # Without `csp` in `_meta`, a host lets the page connect to no address.
     assert contents["_meta"] == {"ui": {"prefersBorder": True}}
 
 
-def test_what_the_page_calls_the_tool_for_is_listed_for_clients_that_show_it(client: Client) -> None:
-    found = twin(client, SHOWS_PAGES)
+def test_the_schema_has_the_pages_actions_for_clients_that_show_it(client: Client) -> None:
+    found = workflow_tool(client, SHOWS_PAGES)
 
     assert list(found["inputSchema"]["properties"]) == ["task_id", "task_action", "task_result"]
     assert found["inputSchema"]["properties"]["task_action"]["enum"] == ["show", "list", "cancel", "complete"]
@@ -105,7 +105,7 @@ def test_what_the_page_calls_the_tool_for_is_listed_for_clients_that_show_it(cli
     assert "required" not in found["inputSchema"]
 
 
-def test_a_list_that_depends_on_the_client_is_not_kept_for_others(make_client: MakeClient) -> None:
+def test_a_list_that_depends_on_the_client_is_private(make_client: MakeClient) -> None:
     client = make_client(server_of(), era="2026")
 
     assert ask(client, "tools/list", SHOWS_PAGES)["cacheScope"] == "private"
@@ -113,13 +113,13 @@ def test_a_list_that_depends_on_the_client_is_not_kept_for_others(make_client: M
     assert client.request("resources/read", {"uri": URI}).result["cacheScope"] == "public"
 
 
-def test_the_pages_uri_is_batons_own() -> None:
+def test_a_server_cannot_use_the_pages_uri() -> None:
     with pytest.raises(RegistrationError, match="reserved for Baton"):
         Server("s").resource(URI)(lambda: "mine")
 
 
 @pytest.mark.parametrize("name", ["task_action", "task_result"])
-def test_a_workflow_that_is_a_tool_has_no_argument_of_these_names(name: str) -> None:
+def test_a_workflow_tool_cannot_have_arguments_with_these_names(name: str) -> None:
     def served(*, tool: bool) -> None:
         server = server_of()
         step = Step("one", tool="one")

@@ -1,7 +1,7 @@
-"""Bad input: each a specific error, none a 500, nothing half done (docs/http.md).
+"""Invalid input: each case gets a specific error, none gets a 500, and nothing is run or stored (docs/http.md).
 
-What is refused before a method is known has its own tests: malformed messages and envelopes in tests/unit/protocol,
-bad HTTP requests in `test_origins.py`, the ways to name a task in
+Other tests cover requests that are refused before their method is known: malformed messages and envelopes in
+tests/unit/protocol, invalid HTTP requests in `test_origins.py`, and the ways to name a task in
 tests/unit/server/running/test_runner.py.
 """
 
@@ -16,7 +16,7 @@ from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era, Script, Table
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 OTHER = new_task_id(1)
 REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
 
@@ -50,7 +50,7 @@ def client(make_client: MakeClient, script: Script) -> Client:
 
 @pytest.fixture
 def untouched(client: Client, script: Script, table: Table) -> Any:
-    """Afterwards nothing has been called and no task made."""
+    """Check at the end of the test that no function was called and no task was created."""
     yield
     assert script.called == []
     assert table.items == []
@@ -61,7 +61,7 @@ def message(method: str = "tools/list", **params: Any) -> dict[str, Any]:
 
 
 def wire_status(era: Era, status: int = 400) -> int:
-    """A client of the handshake era takes an HTTP status for a fault of the transport's."""
+    """Return 200 for a client of the 2025 era, which treats other HTTP statuses as transport errors."""
     return 200 if era == "2025" else status
 
 
@@ -83,7 +83,7 @@ def wire_status(era: Era, status: int = 400) -> int:
         ("greeting", {"name": "Kim", "age": "7"}, "'age'"),
     ],
 )
-def test_an_unknown_prompt_or_argument_and_one_that_is_missing_or_does_not_convert_is_named(
+def test_an_error_names_the_unknown_prompt_or_the_unknown_missing_or_invalid_argument(
     client: Client, era: Era, name: str, arguments: dict[str, Any], named: str
 ) -> None:
     answer = client.in_era(era).get_prompt(name, arguments)
@@ -93,7 +93,7 @@ def test_an_unknown_prompt_or_argument_and_one_that_is_missing_or_does_not_conve
 
 @pytest.mark.usefixtures("untouched")
 def test_an_unknown_tool_is_named(client: Client, era: Era) -> None:
-    for task in (None, NOBODYS):
+    for task in (None, UNKNOWN_TASK):
         answer = client.in_era(era).call_tool("nothing", task=task)
         assert answer.refusal == (wire_status(era), INVALID_PARAMS)
         assert "nothing" in answer.error["message"]
@@ -117,7 +117,7 @@ def test_an_unknown_resource_is_named(client: Client, era: Era, uri: str) -> Non
 
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("method", ["nothing", "tools", "tools/List", "", "prompts/run"])
-def test_an_unknown_method_is_no_method(client: Client, era: Era, method: str) -> None:
+def test_an_unknown_method_is_refused(client: Client, era: Era, method: str) -> None:
     assert client.in_era(era).request(method).refusal == (wire_status(era, 404), METHOD_NOT_FOUND)
 
 
@@ -148,7 +148,7 @@ def test_a_batch_of_notifications_has_an_empty_reply(client: Client) -> None:
 
 
 def run_message() -> str:
-    """A request that would run the workflow, if it got that far."""
+    """Return a request that runs the workflow."""
     return json.dumps(message("prompts/get", name="flow", arguments={"amount": "1"}))
 
 

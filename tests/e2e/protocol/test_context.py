@@ -1,4 +1,4 @@
-"""What tools do through their `Context`, in both eras, through the real handler."""
+"""What tools do with their `Context`, in both eras, through the real handler."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def test_questions_without_keys_are_distinguished_by_their_place_and_text(era: E
         assert client.call_tool("tool").value == [3, 3, "Kim"]
 
 
-def test_a_keyless_question_is_asked_under_the_same_key_in_each_round_and_another_in_another_place() -> None:
+def test_a_question_without_a_key_keeps_its_key_over_the_rounds_and_has_another_in_another_place() -> None:
     def tool(ctx: Context, first: str = "A?") -> str:
         ctx.elicit(first, FORM)
         ctx.elicit("A?", FORM)
@@ -58,7 +58,7 @@ def test_a_keyless_question_is_asked_under_the_same_key_in_each_round_and_anothe
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_a_key_that_asks_something_else_in_the_same_call_is_refused_by_its_name(era: Era, together: bool) -> None:
+def test_a_key_with_two_different_questions_in_one_call_is_refused_by_name(era: Era, together: bool) -> None:
     errors: list[str] = []
 
     def tool(ctx: Context) -> str:
@@ -79,7 +79,7 @@ def test_a_key_that_asks_something_else_in_the_same_call_is_refused_by_its_name(
     assert "'who'" in errors[0]
 
 
-def test_a_page_has_an_id_of_its_own_up_to_2025_11_25(make_client: MakeClient, streaming: Streaming) -> None:
+def test_a_url_question_has_an_elicitation_id_up_to_2025_11_25(make_client: MakeClient, streaming: Streaming) -> None:
     def tool(ctx: Context) -> str:
         return ctx.elicit_url("Please sign in.", "https://example.com").action
 
@@ -188,7 +188,7 @@ def test_a_resource_that_cannot_be_read_raises_in_the_tool(uri: str, error: str)
         assert str(client.call_tool("caught", {"uri": uri}).value).startswith(error)
 
 
-def test_a_resource_that_a_tool_reads_may_ask(era: Era) -> None:
+def test_a_resource_that_a_tool_reads_may_ask_the_client(era: Era) -> None:
     with connect(library(), era=era) as client:
         client.answers({"Who?": {"value": "Kim"}})
         assert client.call_tool("read", {"uri": "asking://mine"}).value[2] == "'Kim'"

@@ -1,4 +1,4 @@
-"""What functions depend on, through the real handler (docs/tools.md, Dependencies)."""
+"""Dependencies of functions, through the real handler (docs/tools.md, Dependencies)."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ from tests.e2e.support import BOUND_S
 
 @dataclass
 class Log:
-    """What happened, in order, and one factory of each kind that notes it."""
+    """The events in order, and one factory of each kind that records them."""
 
     events: list[str] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ class Log:
 
 
 class Database:
-    """An asynchronous context manager that must be made where a loop runs."""
+    """An asynchronous context manager that must be created in a running event loop."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -109,7 +109,7 @@ def server_of(log: Log, *, is_async: bool) -> Server:
 
 
 def asking(*factories: Callable[..., object], **options: Any) -> Server:
-    """A server with the tool `ask`, which depends on these factories and returns what the last one makes."""
+    """Return a server whose tool `ask` depends on these factories and returns the value of the last one."""
     server = Server("shop")
     first, last = Depends(factories[0], **options), Depends(factories[-1], **options)
 
@@ -125,7 +125,7 @@ OPENED = ["open generator", "open async generator", "make plain", "open manager"
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_every_kind_is_filled_in_and_closed_in_reverse_before_the_answer(is_async: bool) -> None:
+def test_dependencies_of_every_kind_are_passed_and_closed_in_reverse_order_before_the_answer(is_async: bool) -> None:
     log = Log()
     with connect(server_of(log, is_async=is_async)) as client:
         result = client.call_tool("refund", {"order_id": "A-17"})
@@ -143,12 +143,12 @@ def test_an_error_reaches_the_open_dependencies_and_the_client(is_async: bool) -
         result = client.call_tool("refund", {"order_id": "bad"})
 
     assert (result.is_error, result.text) == (True, "no such order")
-    # The manager has no `finally`: what it would do after its `yield` is not done.
+    # The manager has no `finally`, so the code after its `yield` does not run.
     closed = ["close async generator", "roll back: no such order", "close generator"]
     assert log.events == [*OPENED, "run", *closed]
 
 
-def test_one_instance_is_made_for_a_call_and_factories_take_the_context_and_each_other() -> None:
+def test_each_call_makes_one_instance_and_factories_can_use_the_context_and_other_factories() -> None:
     made: list[object] = []
 
     def database(ctx: Context) -> object:
@@ -170,7 +170,7 @@ def test_one_instance_is_made_for_a_call_and_factories_take_the_context_and_each
     assert made == ["kim", "kim"]
 
 
-def test_a_process_has_one_instance_made_at_its_first_use_though_calls_come_at_once() -> None:
+def test_a_process_makes_one_instance_at_its_first_use_even_if_calls_are_simultaneous() -> None:
     made: list[int] = []
     started = threading.Barrier(4, timeout=BOUND_S)
 
@@ -207,7 +207,7 @@ def test_a_process_has_one_instance_made_at_its_first_use_though_calls_come_at_o
 
 
 @pytest.mark.parametrize("scope", ["request", "process"])
-def test_a_factory_that_fails_is_masked_and_tried_again(scope: Any) -> None:
+def test_an_error_of_a_factory_is_masked_and_the_next_call_tries_again(scope: Any) -> None:
     attempts: list[int] = []
 
     def database() -> str:
@@ -226,7 +226,7 @@ def test_a_factory_that_fails_is_masked_and_tried_again(scope: Any) -> None:
     assert third.value == "up"
 
 
-def test_what_was_opened_is_closed_when_a_later_factory_fails() -> None:
+def test_open_dependencies_are_closed_when_a_later_factory_fails() -> None:
     log = Log()
 
     def broken() -> str:
@@ -238,7 +238,7 @@ def test_what_was_opened_is_closed_when_a_later_factory_fails() -> None:
 
 
 @pytest.mark.parametrize("fails", [OSError("disk"), SystemExit(1)])
-def test_a_close_that_fails_is_logged_and_changes_nothing(
+def test_an_error_while_closing_is_logged_and_does_not_change_the_result(
     caplog: pytest.LogCaptureFixture, fails: BaseException
 ) -> None:
     log = Log()
@@ -269,7 +269,7 @@ def test_a_manager_that_swallows_errors_does_not_change_the_result() -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_tool_that_was_given_up_closes_what_it_opened_when_it_ends(is_async: bool) -> None:
+def test_dependencies_of_an_abandoned_tool_are_closed_when_it_ends(is_async: bool) -> None:
     closed, go_on = threading.Event(), threading.Event()
 
     def database() -> Iterator[str]:
@@ -356,7 +356,7 @@ def test_resources_prompts_completions_and_steps_have_dependencies_too() -> None
         assert client.task(run.task_id).variables["_workflow.result.step"] == "A-17: plain"
 
 
-def test_a_client_cannot_fill_in_a_dependency() -> None:
+def test_a_client_cannot_pass_a_dependency_as_an_argument() -> None:
     server = server_of(Log(), is_async=False)
     with connect(server) as client:
         assert "first" in client.call_tool("refund", {"order_id": "A-17", "first": "mine"}).text
@@ -380,7 +380,7 @@ def overridden() -> tuple[Server, Callable[[], str], list[str]]:
     return asking(orders, scope="process"), database, events
 
 
-def test_an_override_replaces_a_factory_wherever_it_is_needed_and_leaves_nothing_behind(
+def test_an_override_replaces_a_factory_everywhere_until_it_ends(
     overridden: tuple[Server, Callable[[], str], list[str]],
 ) -> None:
     server, database, events = overridden
@@ -402,7 +402,7 @@ def test_an_override_replaces_a_factory_wherever_it_is_needed_and_leaves_nothing
     assert events == ["real", "fake closed"]
 
 
-def test_an_override_that_cannot_work_is_refused(overridden: tuple[Server, Callable[[], str], list[str]]) -> None:
+def test_an_invalid_override_is_refused(overridden: tuple[Server, Callable[[], str], list[str]]) -> None:
     server, database, _ = overridden
 
     def around(real: Annotated[str, Depends(database)]) -> str:
@@ -421,14 +421,17 @@ def test_an_override_that_cannot_work_is_refused(overridden: tuple[Server, Calla
     with connect(server) as client:
         for factory, by, cause in refused:
             with pytest.raises(RegistrationError, match=cause), client.override(factory, by):
-                pytest.fail("it was taken")
+                pytest.fail("it was accepted")
 
 
 class Hanging:
-    """A factory of each kind that hangs until it is let go: what each call of it opened, and what it closed.
+    """One factory of each kind that hangs until the test releases it.
 
     Attributes:
-        hangs: Whether it hangs now.
+        hangs: Whether new calls hang.
+        let_go: Ends the calls that hang.
+        started: Counts the started calls.
+        closed: Counts the closed dependencies.
     """
 
     def __init__(self) -> None:
@@ -469,7 +472,7 @@ class Hanging:
             self.closed.release()
 
     def server(self, factory: Callable[..., object], *, is_async: bool, timeout_s: float = 0.5) -> Server:
-        """A server with the tool `ask`, which depends on a factory of the process."""
+        """Return a server whose tool `ask` depends on the factory, once for each process."""
         server, dependency = Server("shop"), Depends(factory, scope="process", timeout_s=timeout_s)
 
         def ask(db: str = dependency) -> str:
@@ -497,12 +500,12 @@ def test_a_factory_that_hangs_fails_its_calls_and_the_next_call_tries_again(
         assert "longer timeout_s" in caplog.text
         hanging.hangs = False
         assert client.call_tool("ask").text == "db"
-        # What comes too late is closed.
+        # A dependency that is ready too late is closed.
         hanging.let_go.set()
         assert hanging.closed.acquire(timeout=BOUND_S)
 
 
-def test_calls_that_wait_for_a_factory_that_hangs_fail_with_the_one_that_called_it() -> None:
+def test_calls_that_wait_for_a_hanging_factory_fail_together() -> None:
     hanging = Hanging()
     server = hanging.server(hanging.plain, is_async=False, timeout_s=1.0)
     with connect(server) as client, ThreadPoolExecutor(4) as pool:
@@ -515,11 +518,11 @@ def test_calls_that_wait_for_a_factory_that_hangs_fail_with_the_one_that_called_
     assert not hanging.started.acquire(blocking=False)
 
 
-def test_a_factory_that_hung_ten_times_is_not_called_again_until_one_of_them_ends() -> None:
+def test_a_factory_that_hangs_in_ten_calls_is_not_called_again_until_one_of_them_ends() -> None:
     hanging = Hanging()
     with connect(hanging.server(hanging.plain, is_async=False, timeout_s=0.001)) as client:
         texts = (client.call_tool("ask").text for _ in range(1_000))
-        # An attempt that is given up before its thread begins does not hang.
+        # An attempt that times out before its thread has started does not count as hanging.
         refused = next(text for text in texts if "was not ready" not in text)
         assert refused.startswith("the dependency 'Hanging.plain' cannot be made: 10 attempts at it hang.")
         assert [hanging.started.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
@@ -535,6 +538,6 @@ def test_a_factory_that_hung_ten_times_is_not_called_again_until_one_of_them_end
     ("options", "cause"),
     [({"timeout_s": 5}, "timeout_s needs scope='process'"), ({"scope": "process", "timeout_s": 0}, "above 0")],
 )
-def test_a_time_limit_that_cannot_be_is_refused(options: dict[str, Any], cause: str) -> None:
+def test_an_invalid_time_limit_is_refused(options: dict[str, Any], cause: str) -> None:
     with pytest.raises(RegistrationError, match=cause):
         Depends(lambda: 1, **options)

@@ -1,4 +1,4 @@
-"""Every file in `events/` through the `lambda_handler` that it is for, over a DynamoDB in memory."""
+"""Every file in `events/` is sent to the `lambda_handler` of its function, over a DynamoDB in memory."""
 
 import importlib
 import json
@@ -26,7 +26,7 @@ TOOLS = [
 WORKFLOWS = ["refund_order", "monthly_report", "regional_report"]
 PAGE = "https://app.example.com"
 STARTERS = "prompts-get-borrow-pauses"
-"""The event that begins a task of the server in functions/mcp, which is deployed unless another one is named."""
+"""The event that starts a task of the server in functions/mcp, which is the default deployment."""
 PAUSE = "result/_meta/pause_reason/type"
 
 type Handler = Callable[[dict[str, Any], object], dict[str, Any]]
@@ -64,18 +64,19 @@ OUTCOMES: Mapping[str, Mapping[str, object]] = {
     "get-not-allowed": {"status": 405, "error/code": -32600},
     "preflight": {"status": 204, "headers/Access-Control-Allow-Origin": PAGE},
 }
-"""By file: a path in the answer and its value. `*` is every element of a list. The status is 200 by default."""
+"""For each file, paths in the answer and their values. `*` stands for all elements of a list. The default status is
+200."""
 
 
 @pytest.fixture
 def function() -> Path:
-    """The folder of the function whose handler it is."""
+    """The folder of the function under test."""
     return FUNCTION
 
 
 @pytest.fixture
 def lambda_handler(monkeypatch: pytest.MonkeyPatch, table: Table, function: Path) -> Iterator[Handler]:
-    """The handler as Lambda makes it: `app.py` imported with the function's folder on the path."""
+    """The handler as Lambda loads it: `app.py` is imported with the function's folder on the path."""
     monkeypatch.setenv("BATON_TABLE", table.name)
     monkeypatch.setenv("BATON_ALLOWED_ORIGINS", PAGE)
     monkeypatch.setattr("mcp_baton.aws.dynamodb_client", lambda: table.client)
@@ -91,7 +92,7 @@ def forget_modules() -> None:
 
 
 def run(handler: Handler, name: str, task_id: str = "") -> dict[str, Any]:
-    """Run one event; its answer: status, headers, body, and the final message's members."""
+    """Run one event. Return its status, headers, body, progress messages and the members of its final message."""
     event = json.loads(PATHS[name].read_text().replace("TASK_ID", task_id))
     answer = handler(event, FunctionContext())
     assert not answer["isBase64Encoded"]
@@ -107,7 +108,7 @@ def run(handler: Handler, name: str, task_id: str = "") -> dict[str, Any]:
 
 
 def at(value: Any, path: str) -> Any:
-    """What stands at a path, `None` where nothing does."""
+    """Return the value at the path, or `None` if there is none."""
     head, _, rest = path.partition("/")
     if head == "*":
         return [at(item, rest) for item in value]
@@ -121,7 +122,7 @@ def at(value: Any, path: str) -> Any:
 
 
 def paused_task(handler: Handler) -> str:
-    """The id of a refund that waits for an approval."""
+    """Return the id of a refund that waits for an approval."""
     task_id = at(run(handler, "prompts-get-refund-pauses"), "result/_meta/task_id")
     assert isinstance(task_id, str)
     return task_id

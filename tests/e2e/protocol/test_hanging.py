@@ -1,4 +1,5 @@
-"""S3 and DynamoDB hang at the end of a run: its reply comes before the function's time ends (docs/storage.md, Time)."""
+"""S3 and DynamoDB hang at the end of a run. Its reply must come before the function's time ends (docs/storage.md,
+Time)."""
 
 import json
 import zlib
@@ -23,7 +24,7 @@ from tests.hanging import Hang, values_in
 FUNCTION_S = 12.0
 RESERVE_S = 5.0
 TOOLS_S = FUNCTION_S - RESERVE_S - 0.01
-"""The tool ends when all but the write reserve is used up."""
+"""The tool returns when only the write reserve is left."""
 
 HEAD_S = 2.5
 REPLY_S = 0.3
@@ -31,7 +32,7 @@ ATTEMPT_S = 1.0
 SLACK_S = 0.01
 FOR_EVER_S = 1_000.0
 ZIP_S = 0.1
-"""What it takes to zip a piece of 262,144 bytes, on a machine that is busy."""
+"""The time to compress 262,144 bytes on a busy machine."""
 
 VALUES = [Random(seed).randbytes(500_000).hex() for seed in range(5)]
 
@@ -39,7 +40,7 @@ STEPS = [f"s{number}" for number in range(len(VALUES))]
 
 
 class SlowZip:
-    """zlib's compressor, on a machine that is busy."""
+    """The compressor of zlib, slowed down as on a busy machine."""
 
     def __init__(self, time: Virtual) -> None:
         self._time = time
@@ -54,13 +55,13 @@ class SlowZip:
 
 
 class Run:
-    """A run whose last step returns when only the write reserve is left, and is then kept from writing.
+    """A run whose last step returns when only the write reserve is left. From then on, requests hang.
 
     Args:
         engine: The DynamoDB and the S3.
         table: The table.
-        bucket: Where values go that are cheaper there.
-        hanging_s: How long requests hang from then on, by operation.
+        bucket: The bucket for values that are cheaper there than in the table.
+        hanging_s: How long requests hang, by operation, in seconds.
     """
 
     def __init__(self, engine: Engine, table: Table, bucket: Bucket, hanging_s: dict[str, float]) -> None:
@@ -92,7 +93,7 @@ class Run:
         return SlowZip(self.time)
 
     def go(self) -> Answer:
-        """Run it, and note when its reply was made."""
+        """Run the workflow and record the time of its reply."""
 
         def come() -> None:
             self.answers.append(self.client.get_prompt("flow"))
@@ -103,7 +104,7 @@ class Run:
             self.time.run()
         for hang in self.hangs.values():
             hang.on = False
-        # What is asked from here on, another function answers.
+        # Later requests go to another function, which has all its time.
         self.client = replace(self.client, remaining_ms=lambda: int(FUNCTION_S * 1000))
         return self.answers[0]
 
@@ -122,7 +123,7 @@ class Run:
 
 
 def task_values(client: Client, task_id: str) -> list[object]:
-    """What the steps' results are, as resources give them."""
+    """Read the results of the steps as resources."""
     uris = [f"baton://tasks/{task_id}/_workflow.result.{name}" for name in STEPS]
     read = [client.request("resources/read", {"uri": uri}) for uri in uris]
     return [json.loads(answer.result["contents"][0]["text"]) for answer in read]
@@ -132,7 +133,7 @@ def task_values(client: Client, task_id: str) -> list[object]:
 def test_a_run_replies_in_time_when_s3_and_dynamodb_hang_at_once(
     engine: Engine, table: Table, bucket: Bucket, limit_s: float
 ) -> None:
-    """A request hangs until the client's time limit, or beyond it, as one does whose answer comes in drops."""
+    """A request hangs until the client's time limit, or longer, as if its response arrived byte by byte."""
     run = Run(
         engine,
         table,
@@ -151,7 +152,7 @@ def test_a_run_replies_in_time_when_s3_and_dynamodb_hang_at_once(
     assert all(value in answer.body for value in VALUES)
 
 
-def test_when_only_values_hang_the_head_is_written_with_notes_in_their_place(
+def test_if_only_values_hang_the_task_item_is_written_with_notes_in_their_place(
     engine: Engine, table: Table, bucket: Bucket
 ) -> None:
     run = Run(engine, table, bucket, {"s3.PutObject": FOR_EVER_S, "dynamodb.PutItem": FOR_EVER_S})

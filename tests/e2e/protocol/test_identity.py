@@ -1,4 +1,4 @@
-"""Whose request it is (docs/http.md): nobody is served whom nobody vouches for, and nothing is run."""
+"""Identities of callers (docs/http.md): requests without an identity are rejected, and nothing is run for them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ REQUESTS: dict[str, Callable[[Client], Answer]] = {
 
 
 @pytest.mark.parametrize("send", REQUESTS.values(), ids=REQUESTS)
-def test_a_caller_without_an_identity_is_refused_whatever_it_sends_and_nothing_is_run(
+def test_every_request_without_an_identity_is_refused_and_runs_nothing(
     client: Client, era: Era, script: Script, table: Table, send: Callable[[Client], Answer]
 ) -> None:
     answer = send(client.in_era(era))
@@ -69,19 +69,19 @@ def test_a_caller_without_an_identity_is_refused_whatever_it_sends_and_nothing_i
     assert (script.called, table.items) == ([], [])
 
 
-def test_a_page_may_read_why_its_call_without_an_identity_is_refused(client: Client) -> None:
+def test_a_page_can_read_the_error_for_a_missing_identity(client: Client) -> None:
     answer = client.request("tools/list", headers={"Origin": PAGE})
     assert answer.refusal == FORBIDDEN
     assert answer.headers["Access-Control-Allow-Origin"] == PAGE
 
 
-def test_a_local_server_asks_for_the_owner_header(server: Server) -> None:
+def test_a_local_server_names_the_option_for_the_owner_header(server: Server) -> None:
     client = Client(handler(server, settings=Settings(local_only=True)), owner=None)
     assert "--owner-header" in client.request("tools/list").error["message"]
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_the_sessions_of_one_role_are_one_owner_unless_their_names_are_trusted(
+def test_sessions_of_one_role_have_one_owner_unless_session_names_are_trusted(
     server: Server, make_client: MakeClient, trusted: bool
 ) -> None:
     client = make_client(server, trust_session_names=trusted)
@@ -99,11 +99,11 @@ def test_the_sessions_of_one_role_are_one_owner_unless_their_names_are_trusted(
 
 
 LONGEST = ["a" * MAX_OWNER_BYTES, "é" * (MAX_OWNER_BYTES // 2), '"' + "a" * (MAX_OWNER_BYTES - 4)]
-"""The last is stored as JSON, in which it is three bytes longer."""
+"""The last one is stored as JSON, which adds three bytes."""
 
 
 @pytest.mark.parametrize("owner", LONGEST, ids=["ascii", "two bytes each", "as JSON"])
-def test_an_identity_of_as_many_bytes_as_can_be_kept_owns_tasks_and_a_longer_one_is_refused(
+def test_the_longest_identity_can_own_tasks_and_a_longer_one_is_refused(
     server: Server, make_client: MakeClient, era: Era, script: Script, table: Table, owner: str
 ) -> None:
     longest = make_client(server, owner=owner, era=era)

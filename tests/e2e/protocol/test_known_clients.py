@@ -1,4 +1,4 @@
-"""Clients of the 2025 era that are known by their session id: they are not asked what they cannot answer
+"""Session ids of the 2025 era carry the client's capabilities, so that tools ask only what the client supports
 (docs/http.md)."""
 
 import json
@@ -30,7 +30,7 @@ def asking_server() -> Server:
 
 
 def handshake(client: Client, capabilities: Any) -> dict[str, str]:
-    """The header that a client sends from its handshake on."""
+    """Perform the handshake. Return the session header for further requests."""
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": capabilities,
@@ -64,12 +64,14 @@ def test_a_tool_knows_what_the_client_declared_in_its_handshake(
 ) -> None:
     client = make_client(asking_server())
 
-    # Another function with another process: nothing is kept but what the client sends.
+    # This is another function, so it knows only what the client sends.
     assert able(make_client(asking_server()), handshake(client, capabilities)) == names
 
 
 @pytest.mark.parametrize("headers", [{}, {HEADER: "nonsense"}, {HEADER: "x" * 500}])
-def test_without_a_session_id_all_capabilities_are_assumed(make_client: MakeClient, headers: dict[str, str]) -> None:
+def test_without_a_valid_session_id_all_capabilities_are_assumed(
+    make_client: MakeClient, headers: dict[str, str]
+) -> None:
     assert len(able(make_client(asking_server()), headers)) == 4
 
 
@@ -80,7 +82,7 @@ def test_two_handshakes_have_two_ids_and_invalid_capabilities_are_refused(make_c
     assert client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": 5}).error["code"] == -32602
 
 
-def test_a_question_that_the_client_has_not_declared_fails_at_once(
+def test_a_question_fails_at_once_if_the_client_has_not_declared_the_capability(
     make_client: MakeClient, streaming: Streaming, table: Table
 ) -> None:
     client, sink = make_client(asking_server()), Sink()
@@ -95,7 +97,7 @@ def test_a_question_that_the_client_has_not_declared_fails_at_once(
     assert questions_in(table) == 0
 
 
-def test_in_a_workflow_that_is_the_steps_failure_and_no_call_by_itself_is_suggested(
+def test_in_a_workflow_such_a_question_fails_the_step_and_the_handoff_suggests_no_separate_call(
     make_client: MakeClient, streaming: Streaming
 ) -> None:
     client, sink = make_client(asking_server()), Sink()

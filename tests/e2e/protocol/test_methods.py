@@ -1,4 +1,4 @@
-"""Completion, logging, subscriptions, mirrored headers, and who may call a local server, through the handler."""
+"""Completion, logging, subscriptions and mirrored headers, through the real handler."""
 
 import json
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ INVALID_PARAMS, HEADER_MISMATCH = -32602, -32020
 
 
 def shop_server() -> Server:
-    """Something of everything that can be completed, logged, subscribed to or mirrored."""
+    """Return a server with functions for completion, logging, subscriptions and mirrored headers."""
     server = Server("shop")
 
     @server.tool
@@ -26,7 +26,7 @@ def shop_server() -> Server:
 
     @server.tool
     def whisper(ctx: Context) -> str:
-        ctx.debug("nobody hears this")
+        ctx.debug("not sent")
         return "done"
 
     @server.tool
@@ -100,14 +100,14 @@ def test_variables_of_templates_are_completed_with_the_known_arguments(client: C
     assert completion["values"][0] == "t0 ['a']"
 
 
-def test_a_completion_that_fails_says_so(client: Client) -> None:
+def test_a_failed_completion_is_an_error_with_its_reason(client: Client) -> None:
     answer = complete(client, "prompt", "flow", "size")
 
     assert answer.refusal == (200, -32603)
     assert "out of sizes" in answer.error["message"]
 
 
-def test_one_text_is_no_list_of_suggestions(client: Client) -> None:
+def test_a_completion_that_returns_a_text_instead_of_a_list_is_an_error(client: Client) -> None:
     assert complete(client, "prompt", "ask", "name", "abc").refusal == (200, -32603)
 
 
@@ -124,7 +124,7 @@ def test_an_unknown_argument_has_no_completion(client: Client, era: Era, kind: s
     assert complete(client, kind, of, argument).refusal == (wire_status(era, 400), INVALID_PARAMS)
 
 
-def test_in_2025_a_log_from_info_up_opens_a_stream(make_client: MakeClient) -> None:
+def test_in_2025_a_log_message_of_level_info_or_higher_opens_a_stream(make_client: MakeClient) -> None:
     client = make_client(shop_server())
     loud, quiet = client.call_tool("talk"), client.call_tool("whisper")
 
@@ -135,7 +135,7 @@ def test_in_2025_a_log_from_info_up_opens_a_stream(make_client: MakeClient) -> N
     assert quiet.headers["Content-Type"] == "application/json"
 
 
-def test_in_2025_a_client_that_takes_no_stream_gets_no_logs(make_client: MakeClient) -> None:
+def test_in_2025_a_client_that_accepts_no_stream_gets_no_logs(make_client: MakeClient) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "talk", "arguments": {}}}
     headers = {"MCP-Protocol-Version": "2025-11-25", "Accept": "application/json"}
     answer = make_client(shop_server()).post(json.dumps(body), headers)
@@ -145,7 +145,7 @@ def test_in_2025_a_client_that_takes_no_stream_gets_no_logs(make_client: MakeCli
 
 
 @pytest.mark.parametrize("level", [None, *LOG_LEVELS])
-def test_in_2026_logs_are_what_the_request_asks_for(make_client: MakeClient, level: str | None) -> None:
+def test_in_2026_the_request_chooses_the_log_level(make_client: MakeClient, level: str | None) -> None:
     answer = make_client(shop_server(), era="2026").call_tool("talk", meta={LOG_LEVEL_KEY: level} if level else None)
 
     heard = [] if level is None else list(LOG_LEVELS[LOG_LEVELS.index(level) :])
@@ -184,7 +184,7 @@ def listen(client: Client) -> Answer:
     return client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
 
 
-def test_where_answers_are_whole_a_subscription_is_over_at_once(make_client: MakeClient) -> None:
+def test_without_streaming_a_subscription_ends_at_once(make_client: MakeClient) -> None:
     answer = listen(make_client(shop_server(), era="2026", listen_ms=10**9))
 
     assert [message.get("method") for message in answer.messages] == ["notifications/subscriptions/acknowledged", None]
@@ -193,7 +193,7 @@ def test_where_answers_are_whole_a_subscription_is_over_at_once(make_client: Mak
     assert SERVER_INFO_KEY in answer.result["_meta"]
 
 
-def test_there_is_nothing_to_listen_to_in_2025(make_client: MakeClient) -> None:
+def test_subscriptions_listen_is_unknown_in_2025(make_client: MakeClient) -> None:
     assert listen(make_client(shop_server())).refusal == (200, -32601)
 
 
@@ -202,14 +202,16 @@ def sell(client: Client, region: Any, **headers: str) -> Answer:
 
 
 @pytest.mark.parametrize("headers", [{}, {"Mcp-Param-Region": "us-west2"}, {"Mcp-Param-Region": "=?base64?!?="}])
-def test_a_mirrored_header_that_does_not_is_refused(make_client: MakeClient, headers: dict[str, str]) -> None:
+def test_a_mirrored_header_that_differs_from_its_argument_is_refused(
+    make_client: MakeClient, headers: dict[str, str]
+) -> None:
     client = make_client(shop_server(), era="2026")
 
     assert sell(client, "us-west1", **headers).refusal == (400, HEADER_MISMATCH)
     assert sell(client.in_era("2025"), "us-west1", **headers).result["structuredContent"] == {"result": "us-west1 None"}
 
 
-def test_a_result_said_in_full_arrives_in_full_and_its_structure_is_the_steps_value(
+def test_a_tool_result_is_sent_unchanged_and_its_structured_content_is_the_steps_value(
     make_client: MakeClient, era: Era
 ) -> None:
     client = make_client(shop_server(), era=era)

@@ -1,4 +1,4 @@
-"""The spans of a function whose layer sets up OpenTelemetry: one trace, from the client to the worker."""
+"""The spans of a function whose layer sets up OpenTelemetry: one trace from the client to the worker."""
 
 import logging
 import subprocess
@@ -34,7 +34,7 @@ type Tree = dict[str, Any]
 
 @dataclass(frozen=True)
 class Traced:
-    """A function on Lambda, its queue, and what its layer exports."""
+    """A function on Lambda, its queue, and the spans that its layer exports."""
 
     server: Server
     table: Table
@@ -61,7 +61,8 @@ class Traced:
         return found
 
     def tree(self, parent: str = SPAN_ID) -> list[Tree | str]:
-        """The names of the spans within a span, in the order of their beginnings. All are of the client's trace."""
+        """Return the names of the spans within a span, in the order of their starts. Check that all are in the client's
+        trace."""
         within = [span for span in self.spans if parent_of(span) == parent]
         assert {hex_of(span.context.trace_id, 32) for span in within} <= {TRACE_ID}
         parts = [(span.name, self.tree(hex_of(span.context.span_id, 16))) for span in sorted(within, key=began)]
@@ -82,7 +83,7 @@ def began(span: ReadableSpan) -> int:
 
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """The operator's layer: it sets up the SDK before the function is imported."""
+    """The exporter of the operator's layer, which sets up the SDK before the function is imported."""
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
@@ -92,7 +93,7 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 
 @pytest.fixture(autouse=True)
 def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loggers are as before when the test ends."""
+    """Restore the loggers at the end of the test."""
     for name in (PACKAGE, *VERBOSE_LOGGERS):
         for member in ("handlers", "propagate", "level"):
             monkeypatch.setattr(logging.getLogger(name), member, vars(logging.getLogger(name))[member])
@@ -104,7 +105,7 @@ def server() -> Server:
 
     @server.tool
     def find(order: str) -> str:
-        """Find an order, with a span of the tool's own code."""
+        """Find an order, in a span of its own."""
         with trace.get_tracer("app").start_as_current_span("own"):
             return order
 
@@ -154,7 +155,7 @@ META_OR_HEADER = pytest.mark.parametrize(
 
 
 @META_OR_HEADER
-def test_request_steps_and_store_calls_are_parts_of_the_clients_span(
+def test_the_spans_of_a_request_its_steps_and_its_store_calls_are_in_the_clients_trace(
     traced: Traced, era: Era, meta: dict[str, str], headers: dict[str, str]
 ) -> None:
     sent(traced.client(era), "prompts/get", {"name": "settle", "arguments": {}}, meta, headers)
@@ -163,7 +164,7 @@ def test_request_steps_and_store_calls_are_parts_of_the_clients_span(
 
 
 @META_OR_HEADER
-def test_the_worker_is_part_of_the_request_that_created_its_task(
+def test_the_workers_span_is_a_child_of_the_request_that_created_its_task(
     traced: Traced, meta: dict[str, str], headers: dict[str, str]
 ) -> None:
     sent(traced.client(), "tools/call", {"name": "report", "arguments": {"month": 3}}, meta, headers)
@@ -173,7 +174,7 @@ def test_the_worker_is_part_of_the_request_that_created_its_task(
     assert traced.span("process task").kind is SpanKind.CONSUMER
 
 
-def test_an_event_that_a_poll_sends_again_names_the_request_that_created_the_task(
+def test_an_event_that_a_poll_dispatches_again_names_the_request_that_created_the_task(
     traced: Traced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = traced.client()
@@ -189,7 +190,7 @@ def test_an_event_that_a_poll_sends_again_names_the_request_that_created_the_tas
     assert parent_of(traced.span("process task")) == hex_of(request.context.span_id, 16)
 
 
-def test_spans_have_the_attributes_of_the_conventions(traced: Traced) -> None:
+def test_spans_have_the_attributes_of_the_semantic_conventions(traced: Traced) -> None:
     client = traced.client()
     client.call_tool("find", {"order": "A-1"})
     client.get_prompt("settle")
@@ -245,7 +246,7 @@ def test_an_invalid_traceparent_is_ignored(traced: Traced, traceparent: object) 
     assert (request.parent, list(request.links)) == (None, [])
 
 
-def test_the_span_of_the_lambda_handler_is_linked_and_is_the_parent_of_a_request_without_a_traceparent(
+def test_the_lambda_handlers_span_is_linked_and_is_the_parent_of_requests_without_a_traceparent(
     traced: Traced,
 ) -> None:
     client, find = traced.client(), {"name": "find", "arguments": {"order": "A"}}
@@ -257,7 +258,7 @@ def test_the_span_of_the_lambda_handler_is_linked_and_is_the_parent_of_a_request
     assert (of_handler.parent, list(of_handler.links)) == (around.get_span_context(), [])
 
 
-def test_arguments_results_and_error_messages_are_not_recorded_but_the_kinds_of_errors_are(traced: Traced) -> None:
+def test_spans_record_the_types_of_errors_and_no_arguments_results_or_messages(traced: Traced) -> None:
     client = traced.client("2025")
     assert client.call_tool("find", {"order": SECRET}).result["structuredContent"] == {"result": SECRET}
     assert client.call_tool("refund", {"order": SECRET}).result["isError"]
@@ -278,7 +279,7 @@ def test_arguments_results_and_error_messages_are_not_recorded_but_the_kinds_of_
     ]
 
 
-def test_a_failed_store_call_is_an_error(traced: Traced) -> None:
+def test_the_span_of_a_failed_store_call_has_an_error(traced: Traced) -> None:
     client = traced.client()
     task = client.get_prompt("settle").task_id
     client.task("get", task)
@@ -300,7 +301,7 @@ def test_store_calls_are_left_to_the_layers_own_instrumentation(
 
 
 @pytest.mark.parametrize("is_sampled", [True, False])
-def test_x_ray_gets_the_spans_if_there_is_only_the_api(
+def test_spans_go_to_x_ray_if_only_the_opentelemetry_api_is_installed(
     server: Server, table: Table, monkeypatch: pytest.MonkeyPatch, is_sampled: bool
 ) -> None:
     reported: list[str] = []
@@ -320,7 +321,7 @@ def test_x_ray_gets_the_spans_if_there_is_only_the_api(
     assert reported == (["DynamoDB", "DynamoDB", "tool report", "DynamoDB"] if is_sampled else [])
 
 
-def test_x_ray_gets_no_span_if_opentelemetry_does(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_do_not_go_to_x_ray_if_opentelemetry_is_set_up(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[object] = []
     monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-67891233-abcdef012345678912345678;Sampled=1")
     monkeypatch.setattr("mcp_baton.observability.XRayTraces.report", lambda *given, **_: reported.append(given))

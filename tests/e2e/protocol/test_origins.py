@@ -1,4 +1,4 @@
-"""Web pages through the real handler: what an allowed one can read, and that no other can read anything."""
+"""Requests of web pages, through the real handler: pages of an allowed origin can read answers, and no others can."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ READABLE = {"Access-Control-Allow-Origin": PAGE, "Vary": "Origin"}
 
 @pytest.fixture
 def client(make_client: MakeClient, era: Era) -> Client:
-    """A client of a server that pages of one origin may call."""
+    """A client of a server that allows one origin."""
     server = Server("s")
 
     @server.tool
@@ -34,12 +34,12 @@ def client(make_client: MakeClient, era: Era) -> Client:
 
 
 def cors(headers: Mapping[str, str]) -> dict[str, str]:
-    """What an answer says to browsers."""
+    """Return the headers for browsers."""
     return {name: value for name, value in headers.items() if name.startswith("Access-Control-") or name == "Vary"}
 
 
 def readable(headers: Mapping[str, str]) -> bool:
-    """Whether the page, and it alone, may read an answer with these headers."""
+    """Return whether only the page of the allowed origin can read an answer with these headers."""
     said = cors(headers)
     return said.pop("Access-Control-Expose-Headers", "") != "" and said == READABLE
 
@@ -50,17 +50,17 @@ def preflight(client: Client, origin: str | None = PAGE, **changes: Any) -> Answ
         "Access-Control-Request-Headers": "authorization,content-type,mcp-param-region",
         **({} if origin is None else {"Origin": origin}),
     }
-    # A browser asks without credentials, body and content type.
+    # A browser sends no credentials, no body and no content type.
     return client.as_owner(None).post(None, {"Content-Type": "", **headers}, httpMethod="OPTIONS", **changes)
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
-def test_another_pages_call_is_forbidden_and_tells_its_browser_nothing(client: Client, origin: str) -> None:
+def test_a_call_from_another_origin_is_forbidden_and_has_no_cors_headers(client: Client, origin: str) -> None:
     for answer in (preflight(client, origin), client.request("tools/list", headers={"Origin": origin})):
         assert (answer.status, cors(answer.headers)) == (403, {})
 
 
-def test_without_a_page_there_is_nothing_to_say_to_browsers(client: Client) -> None:
+def test_an_answer_to_a_request_without_an_origin_has_no_cors_headers(client: Client) -> None:
     answer = client.request("tools/list")
 
     assert answer.status == 200
@@ -84,13 +84,13 @@ ANSWERS: dict[str, tuple[int, str, Callable[[Client], Answer]]] = {
 def test_a_page_can_read_a_whole_answer(client: Client, what: str) -> None:
     status, part, ask = ANSWERS[what]
     answer = ask(client)
-    # A client of the handshake era takes an HTTP status for a fault of the transport's.
+    # Clients of the 2025 era treat other HTTP statuses as transport errors.
     assert answer.status == (status or (200 if client.era == "2025" else 400))
     assert part in answer.body
     assert readable(answer.headers)
 
 
-def test_a_page_can_read_a_streamed_answer_streamed_or_collected(client: Client) -> None:
+def test_a_page_can_read_an_event_stream_that_is_sent_in_pieces_or_at_once(client: Client) -> None:
     call = {"name": "echo", "arguments": {"text": "here"}}
     collected = client.request("tools/call", call, {"progressToken": "p"}, {"Origin": PAGE})
     with listening(Wire()) as wire:

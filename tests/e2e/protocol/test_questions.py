@@ -1,4 +1,5 @@
-"""Asking the client in the 2025 era: the question on one invocation's stream, the answer with another's request."""
+"""Questions to the client in the 2025 era: a question is sent on a stream, and its answer arrives with another
+request."""
 
 import json
 from typing import Any
@@ -64,10 +65,10 @@ def questions_in(table: Table) -> int:
         ("where", "roots/list", {"roots": [{"uri": "file:///work"}]}, '["file:///work"]'),
     ],
 )
-def test_a_question_goes_out_on_the_stream_and_its_answer_comes_with_another_request(
+def test_a_question_is_sent_on_the_stream_and_its_answer_arrives_with_another_request(
     make_client: MakeClient, streaming: Streaming, table: Table, tool: str, method: str, result: JsonDict, text: str
 ) -> None:
-    # The one that answers is another function with another store object: they share the table alone.
+    # Another function with its own store object receives the answer. The two share only the table.
     client, other, sink = make_client(asking_server()), make_client(asking_server()), Sink()
 
     call = streaming(sink, lambda: client.call_tool(tool))
@@ -141,7 +142,7 @@ def test_a_tool_that_cannot_ask_fails_with_the_reason(
     assert questions_in(table) == 0
 
 
-def test_a_store_that_is_down_is_the_tools_failure_and_the_answers_too(
+def test_a_question_and_an_answer_fail_if_the_store_is_unavailable(
     make_client: MakeClient, streaming: Streaming
 ) -> None:
     client, sink = make_client(asking_server(), table_name="no-such-table"), Sink()

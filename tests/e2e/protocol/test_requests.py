@@ -1,4 +1,4 @@
-"""What the store costs: exactly these requests, counted on the way to DynamoDB (docs/storage.md)."""
+"""The exact requests that each method sends to DynamoDB (docs/storage.md)."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.e2e.support import Client, Era
 from tests.sent import Requests
 
 RUN = ["PutItem", "UpdateItem"]
-LONG = "a step with quite a long name, such as people give who want to be understood, number "
+LONG = "a step with quite a long name, which describes in one sentence what it does, number "
 
 
 def flows_server() -> Server:
@@ -61,7 +61,7 @@ def paused(make_client: MakeClient, requests: Requests, era: Era = "2025") -> tu
 @pytest.mark.parametrize(
     ("workflow", "completed"), [("done", 3), ("paused", 1), ("long", 60), ("long_paused", 59), ("longest", 100)]
 )
-def test_a_run_is_one_put_and_one_update_whatever_its_steps(
+def test_a_run_of_any_length_is_one_put_and_one_update(
     make_client: MakeClient, requests: Requests, workflow: str, completed: int
 ) -> None:
     answer = make_client(flows_server()).get_prompt(workflow)
@@ -72,7 +72,7 @@ def test_a_run_is_one_put_and_one_update_whatever_its_steps(
 
 
 @pytest.mark.parametrize(("workflow", "sent"), [("checkpoints", [*RUN, "UpdateItem", "UpdateItem"]), ("plain", [])])
-def test_a_checkpoint_is_one_update_more_and_a_run_that_is_not_durable_costs_nothing(
+def test_a_checkpoint_adds_one_update_and_a_run_that_is_not_durable_sends_nothing(
     make_client: MakeClient, requests: Requests, workflow: str, sent: list[str]
 ) -> None:
     make_client(flows_server()).get_prompt(workflow)
@@ -97,7 +97,7 @@ def test_a_call_that_cannot_be_recorded_is_one_get(make_client: MakeClient, requ
     assert requests.take() == []
 
 
-def test_a_resume_is_one_update_that_takes_the_task_and_one_that_ends_the_run(
+def test_a_resume_is_one_update_that_claims_the_task_and_one_that_ends_the_run(
     make_client: MakeClient, requests: Requests, era: Era
 ) -> None:
     client, task = paused(make_client, requests, era)
@@ -118,7 +118,7 @@ def test_tasks_get_result_and_update_are_one_get(make_client: MakeClient, reques
     assert requests.take() == ["GetItem"] * 4
 
 
-def test_what_the_page_asks_of_a_workflows_tool_is_one_request_each_and_two_to_complete(
+def test_each_action_of_the_page_is_one_request_and_complete_is_two(
     make_client: MakeClient, requests: Requests, era: Era
 ) -> None:
     client, task = paused(make_client, requests, era)
@@ -137,7 +137,7 @@ def test_what_the_page_asks_of_a_workflows_tool_is_one_request_each_and_two_to_c
     assert requests.take() == []
 
 
-def test_tasks_cancel_is_one_update_whatever_becomes_of_it(
+def test_tasks_cancel_is_one_update_for_open_and_ended_tasks(
     make_client: MakeClient, requests: Requests, era: Era
 ) -> None:
     client, task = paused(make_client, requests, era)
@@ -151,7 +151,7 @@ def test_tasks_cancel_is_one_update_whatever_becomes_of_it(
     assert requests.take() == ["UpdateItem"]
 
 
-def test_a_limit_of_tasks_costs_a_read_and_a_write_a_creation_and_a_write_an_end(
+def test_a_task_limit_adds_a_read_and_a_write_to_a_creation_and_a_write_to_an_end(
     make_client: MakeClient, requests: Requests
 ) -> None:
     make_client(flows_server(), max_tasks_per_owner=3).get_prompt("done")

@@ -1,7 +1,6 @@
-"""Asking the client in the 2026 era: round trips with a signed state, through the handler (docs/http.md).
+"""Questions to the client in the 2026 era: rounds with a signed state, through the handler (docs/http.md).
 
-What is asked and answered in rounds, and what a state is good for, have their own tests: tests/unit/server/asking and
-tests/unit/protocol/test_state.py.
+The details of rounds and of the state are tested in tests/unit/server/asking and tests/unit/protocol/test_state.py.
 """
 
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ CAPABLE: JsonDict = {"elicitation": {}, "sampling": {}, "roots": {}, "extensions
 
 
 def asking_server(runs: list[str] | None = None) -> Server:
-    """Tools, a prompt and resources that ask; `runs` notes each time that one begins."""
+    """Return a server whose functions ask the client. `runs` gets the tool's name at each start of a tool."""
     server = Server("asking")
     noted = [] if runs is None else runs
 
@@ -73,7 +72,7 @@ class Talk:
     meta: JsonDict
 
     def round(self, state: str | None = None, responses: JsonDict | None = None) -> Answer:
-        """Send it, again if there is a state."""
+        """Send the request. A later round also sends the state and the responses."""
         later = {} if state is None else {"requestState": state, "inputResponses": responses}
         return self.client.request(self.method, {**self.params, **later}, self.meta)
 
@@ -113,7 +112,7 @@ def test_a_tool_asks_and_is_run_again_with_the_answer(make_client: MakeClient) -
 
     assert (answer.result["resultType"], text_of(answer)) == ("complete", "Hi Kim")
     assert runs == ["who", "who"]
-    # A question ends a stream, too.
+    # A question also ends an event stream.
     listening = talk(who.client, name="who", meta={"progressToken": 1}).round()
     assert listening.headers["Content-Type"] == "text/event-stream"
     assert asked(listening)[0] == requests
@@ -126,7 +125,7 @@ def test_a_tool_asks_and_is_run_again_with_the_answer(make_client: MakeClient) -
         ("resources/read", {"uri": "docs://mine"}, ("contents", 0, "text")),
     ],
 )
-def test_prompts_and_resources_ask_as_tools_do(
+def test_prompts_and_resources_can_ask_the_client(
     client: Client, method: str, params: JsonDict, path: tuple[Any, ...]
 ) -> None:
     asking = talk(client, method, **params)
@@ -139,7 +138,7 @@ def test_prompts_and_resources_ask_as_tools_do(
     assert found == ("warm Kim" if method == "prompts/get" else "Kim")
 
 
-def test_a_state_is_good_in_every_process_with_the_key_and_after_a_rotation(make_client: MakeClient) -> None:
+def test_a_state_is_valid_in_every_process_with_the_key_and_after_a_rotation(make_client: MakeClient) -> None:
     _, state = asked(talk(make_client(asking_server(), era="2026", state_key=OLD), name="who").round())
 
     rotated = make_client(asking_server(), era="2026", state_key=NEW, state_key_previous=OLD)
@@ -149,7 +148,7 @@ def test_a_state_is_good_in_every_process_with_the_key_and_after_a_rotation(make
     assert talk(forgotten, name="who").round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
 
 
-def test_without_a_key_a_state_is_good_for_one_process_which_says_so_once(
+def test_without_a_key_a_state_is_valid_in_one_process_only_which_logs_one_warning(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = (talk(make_client(asking_server(), era="2026"), name="who") for _ in range(2))

@@ -1,4 +1,4 @@
-"""What callers see of a server by their scopes, through the real handler (docs/tools.md, Scopes)."""
+"""The parts of a server that callers see with their scopes, through the real handler (docs/tools.md, Scopes)."""
 
 from typing import Any
 
@@ -116,7 +116,9 @@ def test_without_the_scopes_a_name_is_refused_as_unknown(
     client.with_claims(scope=f"{READ} {WRITE}").request(method, params)
 
 
-def test_a_tool_takes_a_task_where_the_caller_sees_a_workflow_that_uses_it(baton: Connect, orders: Server) -> None:
+def test_a_tool_accepts_a_task_id_only_if_the_caller_sees_a_workflow_that_uses_the_tool(
+    baton: Connect, orders: Server
+) -> None:
     client = baton(orders)
     able, reader = client.with_claims(scope=f"{READ} {WRITE}"), client.with_claims(scope=READ)
     task = able.get_prompt("refund_order", {"order_id": "A-17"}).task_id

@@ -1,4 +1,4 @@
-"""`tasks/cancel` of a task that a worker works on, in another container (docs/background.md, Cancelling)."""
+"""`tasks/cancel` while a worker in another container runs the task (docs/background.md, Cancelling)."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,11 +15,13 @@ from tests.e2e.support import BOUND_S, Era, Table
 
 
 class Work:
-    """What tools have done that are to be cancelled.
+    """The state of the tools that are cancelled.
 
     Attributes:
-        released: It is to end by itself: the test is over.
-        meanwhile: What happens in the tool that does not look at its context.
+        started: Set when a tool has started.
+        ended: Set when a tool was stopped by the cancellation.
+        released: Set at the end of the test, so that a tool that was not stopped ends.
+        meanwhile: Runs in the tool that ignores the cancellation.
     """
 
     def __init__(self) -> None:
@@ -34,7 +36,8 @@ def work() -> Work:
 
 @pytest.fixture
 def jobs(background: MakeBackground, work: Work, monkeypatch: pytest.MonkeyPatch) -> Background:
-    """Tools that go on for ever, and one that takes no notice. Workers look often, so that no test waits for them."""
+    """Tools that run until they are cancelled, and one that ignores cancellation. Workers check often, which keeps
+    tests short."""
     monkeypatch.setattr(holding, "CHECK_AFTER_S", 0.0)
     monkeypatch.setattr(job, "CHECK_AFTER_S", 0.01)
     server = Server("s")
@@ -109,7 +112,7 @@ def test_a_cancelled_task_has_no_result(jobs: Background) -> None:
     assert answer.error["data"] == {"status": "cancelled"}
 
 
-def test_a_cancellation_with_a_result_completes_the_task_and_the_workers_comes_too_late(
+def test_a_cancellation_with_a_result_completes_the_task_and_drops_the_workers_result(
     jobs: Background, work: Work, era: Era
 ) -> None:
     task, client = jobs.begin("heedless", era=era), jobs.client(era)

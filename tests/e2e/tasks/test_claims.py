@@ -1,4 +1,4 @@
-"""One run at a time: no two resumes run a step twice, and a run that was killed is taken over (docs/workflows.md)."""
+"""Claims: two resumes never run a step twice, and a resume takes over the task of a killed run (docs/workflows.md)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -61,7 +61,7 @@ def test_two_resumes_at_once_run_no_step_twice(script: Script, make_client: Make
             assert {error["code"] for error in refused} <= {-32600, -32602}
 
 
-def test_a_resume_of_a_task_that_a_run_holds_runs_nothing_and_says_until_when(
+def test_a_resume_of_a_claimed_task_runs_nothing_and_reports_the_end_of_the_claim(
     script: Script, make_client: MakeClient, table: Table
 ) -> None:
     wall, refused = Time(), list[Answer]()
@@ -77,7 +77,7 @@ def test_a_resume_of_a_task_that_a_run_holds_runs_nothing_and_says_until_when(
 
 
 @pytest.mark.parametrize("at", ["a step", "its end", "a checkpoint"])
-def test_a_late_run_whose_task_another_one_holds_is_superseded(
+def test_a_late_run_is_superseded_if_another_run_holds_its_task(
     script: Script, make_client: MakeClient, table: Table, at: str
 ) -> None:
     wall = Time()
@@ -87,7 +87,7 @@ def test_a_late_run_whose_task_another_one_holds_is_superseded(
     during = "three" if at == "its end" else "two"
 
     def stall() -> None:
-        """Another run takes over, and fails at the first step."""
+        """Let the claim expire. Another run then takes the task and fails at the first step."""
         wall.pass_s(LEASE_MS / 1000 + 1)
         script.errors = {"one": "no"}
         client.get_prompt("flow", task=task_in(table))
@@ -105,7 +105,7 @@ def test_a_late_run_whose_task_another_one_holds_is_superseded(
 
 
 @pytest.mark.parametrize("paused_before", [False, True])
-def test_a_run_that_was_killed_is_interrupted_once_its_claim_has_run_out_and_then_taken_over(
+def test_a_killed_run_is_interrupted_after_its_claim_has_ended_and_can_be_resumed(
     script: Script,
     paused_before: bool,
 ) -> None:
@@ -118,7 +118,7 @@ def test_a_run_that_was_killed_is_interrupted_once_its_claim_has_run_out_and_the
             client.get_prompt("flow", task=task if paused_before else None)
         [listed] = client.tasks()
         task = listed.task_id
-        # While the claim lasts nobody can know that the run is dead, and an older pause says nothing of it.
+        # Until the claim ends, the run may be alive. The task shows no pause reason, not even an older one.
         assert "_workflow.pause_reason" not in client.task(task).variables
         with pytest.raises(JsonRpcError) as held:
             client.get_prompt("flow", task=task)
@@ -134,7 +134,7 @@ def test_a_run_that_was_killed_is_interrupted_once_its_claim_has_run_out_and_the
         assert (run.completed, script.called) == (True, ["two", "three"])
 
 
-def test_a_task_that_was_interrupted_and_whose_steps_calls_have_settled_is_not_interrupted(script: Script) -> None:
+def test_a_task_is_not_interrupted_any_more_after_calls_have_completed_its_steps(script: Script) -> None:
     with connect(three_steps(script)) as client:
         with client.killed_after("two"):
             client.get_prompt("flow")
@@ -145,7 +145,7 @@ def test_a_task_that_was_interrupted_and_whose_steps_calls_have_settled_is_not_i
         assert "_workflow.pause_reason" not in client.task(task.task_id).variables
 
 
-def test_a_call_with_a_task_is_not_held_up_by_the_run_that_holds_it(
+def test_a_continuation_is_recorded_while_a_run_holds_the_task(
     script: Script, make_client: MakeClient, table: Table
 ) -> None:
     called = list[Answer]()

@@ -1,7 +1,7 @@
-"""A store that fails at each of its calls in turn fails no prompt and no tool call (docs/workflows.md).
+"""Each request to the store fails in turn: no prompt and no tool call fails because of it (docs/workflows.md).
 
-The faults are put into botocore's client, which makes one attempt as a deployed one does, so that what the store sends
-again and what it gives up on is part of what is tested. What it makes of each fault is held by tests/store.
+The faults are injected into botocore's client, which makes one attempt for each request, as in a deployment. So the
+store's own retries are tested too. Its handling of each fault is tested in tests/store.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ REFUSALS = {"throttled": "ProvisionedThroughputExceededException", "broken": "In
 
 
 def flow_server(script: Script) -> Server:
-    """Three steps, written after the first and at the end."""
+    """Return a server with a workflow of three steps that is written after the first step and at the end."""
     server = Server("s")
 
     @server.tool
@@ -57,11 +57,11 @@ def flow_server(script: Script) -> Server:
 
 @dataclass(slots=True)
 class Fault:
-    """What lies between the store and the engine, and fails.
+    """Handlers of botocore's events that let requests fail.
 
     Attributes:
-        call: The call that it begins with, counted from 1.
-        extent: That call's first attempt alone, all its attempts, or those and every later call.
+        call: The first call that fails, counted from 1.
+        extent: What fails: the call's first attempt, all its attempts, or the call and all later calls.
     """
 
     call: int
@@ -72,7 +72,7 @@ class Fault:
     _losing: bool = False
 
     def before(self, params: dict[str, Any], **_: object) -> object:
-        """A handler of botocore's `before-call`, whose answer is taken for the server's."""
+        """Handle botocore's `before-call`. A return value replaces the server's response."""
         self._losing = False
         if not self._fails(params["body"]):
             return None
@@ -83,12 +83,12 @@ class Fault:
         return None if self._losing else refusal(REFUSALS[self.kind])
 
     def after(self, **_: object) -> None:
-        """A handler of botocore's `after-call`."""
+        """Handle botocore's `after-call`."""
         if self._losing:
             raise ReadTimeoutError(endpoint_url="")
 
     def _fails(self, body: bytes) -> bool:
-        # What is sent again is sent as it was: a write with the same token.
+        # The store retries a write unchanged, with the same token.
         is_retry = self._calls[-1:] == [body]
         if not is_retry:
             self._calls.append(body)
@@ -106,7 +106,7 @@ class Flow:
 
     @contextmanager
     def broken_at(self, call: int, kind: Kind, extent: Extent = "one call") -> Iterator[None]:
-        """Have a call to the table fail, counted from now."""
+        """Let a call to the table fail. Calls are counted from now."""
         fault, events = Fault(call, kind, extent), cast("Any", self.table.client.meta.events)
         events.register_last("before-call.dynamodb", fault.before)
         events.register_first("after-call.dynamodb", fault.after)
@@ -118,7 +118,8 @@ class Flow:
         assert fault.struck
 
     def run(self, error: str | None = None) -> tuple[Answer, list[str]]:
-        """Run it, with its last step failing or not: the reply, and how each step must have ended."""
+        """Run the workflow. Return the reply and the status that each step must have. With `error`, the last step
+        fails."""
         self.script.errors = {"third": error} if error else {}
         answer = self.client.get_prompt("flow")
         assert self.script.take() == ["first", "second", "third"]
@@ -131,7 +132,7 @@ class Flow:
         return answer, ["completed", "completed", "failed" if error else "completed"]
 
     def paused(self) -> str:
-        """A task whose second step has failed."""
+        """Return a task whose second step has failed."""
         self.script.errors = {"second": "no"}
         task = self.client.get_prompt("flow").task_id
         self.script.errors = {}
@@ -139,7 +140,7 @@ class Flow:
         return task
 
     def stored(self) -> tuple[str, list[str]]:
-        """The one task's status and its steps'."""
+        """Return the status of the only task and of its steps."""
         [item] = self.table.items
         steps = item["variables"]["M"]["_workflow.progress"]["M"]["steps"]["L"]
         return item["status"]["S"], [step["M"]["status"]["S"] for step in steps]
@@ -157,11 +158,11 @@ def reported(answer: Answer) -> tuple[str, list[str]]:
 kinds = pytest.mark.parametrize("kind", ["unreachable", "lost", "throttled", "broken"])
 
 UNKNOWN = {"lost", "broken"}
-"""The kinds after which nobody knows whether a write was applied."""
+"""The kinds of faults after which it is unknown whether a write was applied."""
 
 
 def written(kind: Kind) -> bool | str:
-    """What is said of a write that failed in this way to the end."""
+    """Return the value of `persisted` or `recorded` after all attempts of a write failed in this way."""
     return "unknown" if kind in UNKNOWN else False
 
 
@@ -170,10 +171,10 @@ def written(kind: Kind) -> bool | str:
     ("call", "extent", "error"),
     [(1, "once", None), (2, "once", "no"), (3, "once", None), (3, "once", "no"), (2, "one call", None)],
 )
-def test_a_fault_that_passes_or_is_made_up_for_leaves_no_trace_in_a_run(
+def test_a_run_does_not_report_a_fault_that_a_retry_or_a_later_write_corrects(
     flow: Flow, kind: Kind, call: int, extent: Extent, error: str | None
 ) -> None:
-    """A checkpoint that cannot be written is made up for at the end."""
+    """If a checkpoint cannot be written, the next write includes it."""
     with flow.broken_at(call, kind, extent):
         answer, ended = flow.run(error)
     assert "persisted" not in answer.meta
@@ -188,7 +189,7 @@ def test_a_fault_that_passes_or_is_made_up_for_leaves_no_trace_in_a_run(
     ("kind", "extent", "error"),
     [("unreachable", "one call", None), ("unreachable", "from then on", "no"), ("broken", "one call", None)],
 )
-def test_a_task_that_was_not_created_leaves_the_run_without_one(
+def test_a_run_continues_without_a_task_if_its_task_was_not_created(
     flow: Flow, kind: Kind, extent: Extent, error: str | None
 ) -> None:
     with flow.broken_at(1, kind, extent):
@@ -196,7 +197,7 @@ def test_a_task_that_was_not_created_leaves_the_run_without_one(
     assert (answer.meta, flow.table.items) == ({}, [])
 
 
-def test_a_task_whose_creation_is_throttled_is_refused_as_busy_before_anything_runs(flow: Flow) -> None:
+def test_a_run_is_refused_as_busy_before_anything_runs_if_its_creation_is_throttled(flow: Flow) -> None:
     with flow.broken_at(1, "throttled"):
         answer = flow.client.get_prompt("flow")
     assert answer.refusal == (200, -32603)
@@ -205,7 +206,7 @@ def test_a_task_whose_creation_is_throttled_is_refused_as_busy_before_anything_r
     assert (flow.script.take(), flow.table.items) == ([], [])
 
 
-def test_a_task_whose_creation_is_unknown_is_written_to_all_the_same(flow: Flow) -> None:
+def test_a_run_writes_to_its_task_even_if_the_outcome_of_its_creation_is_unknown(flow: Flow) -> None:
     with flow.broken_at(1, "lost"):
         answer, ended = flow.run()
     assert "persisted" not in answer.meta
@@ -214,7 +215,7 @@ def test_a_task_whose_creation_is_unknown_is_written_to_all_the_same(flow: Flow)
 
 @pytest.mark.parametrize("kind", sorted(UNKNOWN))
 def test_a_run_reports_that_it_does_not_know_the_state_of_its_task(flow: Flow, kind: Kind) -> None:
-    """Neither the answer to its creation came, nor one to a later write."""
+    """All responses are lost, from the task's creation on."""
     with flow.broken_at(1, kind, "from then on"):
         answer, ended = flow.run()
     assert answer.meta["persisted"] == "unknown"
@@ -224,8 +225,10 @@ def test_a_run_reports_that_it_does_not_know_the_state_of_its_task(flow: Flow, k
     assert len(flow.table.items) == (1 if kind == "lost" else 0)
 
 
-@pytest.mark.parametrize(("call", "lost"), [(2, 0), (3, 1)], ids=["a checkpoint, made up for", "the last write"])
-def test_a_run_whose_last_write_was_not_made_counts_as_lost(flow: Flow, call: int, lost: int) -> None:
+@pytest.mark.parametrize(
+    ("call", "lost"), [(2, 0), (3, 1)], ids=["a checkpoint that is written later", "the last write"]
+)
+def test_a_run_counts_as_lost_if_its_last_write_failed(flow: Flow, call: int, lost: int) -> None:
     collector, settings, pauses = Collector(), Settings(table=flow.table.name), Pauses()
     times: dict[str, Any] = {"monotonic": pauses.monotonic, "sleep": pauses.sleep}
     store = dynamodb_store(flow.table.name, settings, connect=lambda: flow.table.client, **times)
@@ -276,7 +279,7 @@ def test_a_batch_that_cannot_be_written_is_shown_from_memory_as_not_recorded(
 @pytest.mark.parametrize(
     ("call", "extent", "error"), [(1, "from then on", "no"), (2, "one call", None), (2, "one call", "no")]
 )
-def test_a_continuations_result_is_the_same_whatever_becomes_of_its_record(
+def test_a_continuations_result_does_not_depend_on_its_record(
     flow: Flow, kind: Kind, call: int, extent: Extent, error: str | None
 ) -> None:
     task = flow.paused()
@@ -310,7 +313,7 @@ def test_a_resume_whose_task_cannot_be_read_runs_nothing(flow: Flow, kind: Kind)
 
 @pytest.mark.parametrize("kind", ["unreachable", "throttled"])
 @pytest.mark.parametrize("method", ["get", "result", "cancel", "update", "list"])
-def test_a_task_method_says_that_the_store_failed_and_nothing_of_how(flow: Flow, kind: Kind, method: str) -> None:
+def test_a_task_method_reports_a_failed_store_without_details(flow: Flow, kind: Kind, method: str) -> None:
     task = flow.paused()
     with flow.broken_at(1, kind, "from then on"):
         if method == "update":
@@ -321,8 +324,8 @@ def test_a_task_method_says_that_the_store_failed_and_nothing_of_how(flow: Flow,
     assert not any(word in answer.body.lower() for word in ("dynamodb", "http", "exception", "endpoint", "timeout"))
 
 
-def test_a_run_whose_task_was_not_created_does_not_speak_of_it(flow: Flow) -> None:
-    """The answer to its creation was lost, and the first write finds no task."""
+def test_a_run_whose_task_was_not_created_does_not_name_it(flow: Flow) -> None:
+    """The creation failed with an unknown outcome, and the first update finds no task."""
     flow.script.errors = {"second": "no"}
     with flow.broken_at(1, "broken"):
         answer = flow.client.call_tool("flow")
@@ -333,7 +336,7 @@ def test_a_run_whose_task_was_not_created_does_not_speak_of_it(flow: Flow) -> No
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_task_is_named_and_its_results_are_linked_where_the_last_write_was_made(
+def test_a_task_is_named_and_its_results_are_linked_only_if_the_last_write_was_made(
     make_client: MakeClient, script: Script, monkeypatch: pytest.MonkeyPatch, stored: bool
 ) -> None:
     start = Engine.start

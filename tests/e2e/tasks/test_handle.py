@@ -1,4 +1,4 @@
-"""A tool's call that names its task by the argument `task_id`, as hosts make it whose models see tools and text only
+"""Continuations that name their task in the argument `task_id`, for hosts whose models see only tools and texts
 (docs/workflows.md, Going on)."""
 
 import json
@@ -26,7 +26,7 @@ from mcp_baton.tasks.ids import new_task_id
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, begin
 
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Refund:
 
 
 class Shop:
-    """A server that refunds orders; `refund` fails while the bank is closed."""
+    """A server that refunds orders. The tool `refund` fails while the bank is closed."""
 
     def __init__(self, **workflow: Any) -> None:
         self.bank_is_open = False
@@ -83,17 +83,17 @@ class Shop:
         return f"sent to {to}"
 
     def audit(self, text: str) -> str:
-        """No workflow uses it."""
+        """A tool that no workflow uses."""
         return text
 
     def track(self, task_id: str) -> str:
-        """Has a parameter of that name itself."""
+        """A tool that has its own parameter `task_id`."""
         return task_id
 
 
 @dataclass
 class Begun:
-    """A task whose refund has failed, after which the bank has opened."""
+    """A task whose refund failed before the bank opened."""
 
     shop: Shop
     client: Client
@@ -114,7 +114,7 @@ def started(make_client: MakeClient, era: Era = "2025", **workflow: Any) -> Begu
 
 
 def reported(answer: Answer) -> str:
-    """The last text of a result."""
+    """Return the last text of a result."""
     text: str = answer.result["content"][-1]["text"]
     return text
 
@@ -124,17 +124,17 @@ def texts(answer: Answer) -> list[str]:
 
 
 def schemas(client: Client, tool: str) -> tuple[JsonDict, JsonDict]:
-    """The input and output schema of a tool, as it is listed."""
+    """Return the input schema and the output schema of a tool in the list."""
     [listed] = [item for item in client.request("tools/list").result["tools"] if item["name"] == tool]
     return listed["inputSchema"], listed.get("outputSchema", {})
 
 
 def naming(task: str, **arguments: Any) -> str:
-    """Arguments as a text shows them."""
+    """Return the arguments as texts show them."""
     return json.dumps({**arguments, "task_id": task})
 
 
-def test_a_model_that_sees_text_alone_is_led_to_the_end(make_client: MakeClient) -> None:
+def test_the_texts_lead_a_model_to_the_end_of_the_workflow(make_client: MakeClient) -> None:
     paused = started(make_client)
 
     refunded = paused.call("refund", order_id="A-17", amount=30.0)
@@ -150,7 +150,7 @@ def test_a_model_that_sees_text_alone_is_led_to_the_end(make_client: MakeClient)
     assert paused.client.variables(paused.task)["_workflow.result.refund"] == {"id": "R-A-17", "amount": 30.0}
 
 
-def test_without_a_twin_the_client_is_to_complete_the_task(make_client: MakeClient) -> None:
+def test_without_a_workflow_tool_the_text_says_that_the_client_completes_the_task(make_client: MakeClient) -> None:
     paused = started(make_client, tool=False)
     paused.call("refund", order_id="A-17", amount=30.0)
     sent = paused.call("send_mail", to="kim@example.com", text="R-A-17")
@@ -158,7 +158,7 @@ def test_without_a_twin_the_client_is_to_complete_the_task(make_client: MakeClie
     assert sent.meta["next"] == []
 
 
-def test_a_failed_call_says_what_happened_and_what_to_do(make_client: MakeClient) -> None:
+def test_a_failed_call_reports_the_failure_and_the_next_call(make_client: MakeClient) -> None:
     paused = started(make_client)
     paused.shop.bank_is_open = False
 
@@ -176,7 +176,7 @@ def test_a_failed_call_says_what_happened_and_what_to_do(make_client: MakeClient
 
 
 @pytest.mark.parametrize("absent", [None, ""])
-def test_an_empty_handle_is_none(make_client: MakeClient, absent: str | None) -> None:
+def test_an_empty_task_id_counts_as_absent(make_client: MakeClient, absent: str | None) -> None:
     paused = started(make_client)
 
     answer = paused.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": absent})
@@ -186,7 +186,7 @@ def test_an_empty_handle_is_none(make_client: MakeClient, absent: str | None) ->
 
 
 @pytest.mark.parametrize(
-    "handle", [NOBODYS, 5, ["x"], {}, True], ids=["another", "number", "list", "object", "boolean"]
+    "handle", [UNKNOWN_TASK, 5, ["x"], {}, True], ids=["another", "number", "list", "object", "boolean"]
 )
 def test_two_task_ids_or_an_invalid_id_run_nothing(make_client: MakeClient, handle: object) -> None:
     paused = started(make_client)
@@ -207,23 +207,23 @@ def test_the_same_task_may_be_named_twice(make_client: MakeClient) -> None:
     assert reported(answer).startswith("Recorded as step 'notify' (2 of 3 done). Next: call refund with ")
 
 
-def test_an_unknown_task_is_said_to_be_unknown(make_client: MakeClient) -> None:
+def test_a_call_with_an_unknown_task_id_runs_and_says_that_the_task_is_unknown(make_client: MakeClient) -> None:
     shop = Shop()
     client = make_client(shop.server)
-    answer = client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": NOBODYS})
+    answer = client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": UNKNOWN_TASK})
     assert texts(answer) == ["sent to a", "Not recorded: unknown task. The call itself was made."]
     assert answer.result["structuredContent"]["baton_next"] == texts(answer)[1]
     assert answer.meta["recorded"] is False
 
 
-def test_a_task_that_is_over_is_said_to_be_over(make_client: MakeClient) -> None:
+def test_a_call_with_the_id_of_an_ended_task_runs_and_says_that_the_task_has_ended(make_client: MakeClient) -> None:
     paused = started(make_client)
     paused.client.task("cancel", paused.task)
     answer = paused.call("send_mail", to="a", text="b")
     assert reported(answer) == "Not recorded: the task is cancelled. The call itself was made."
 
 
-def test_a_lost_answer_says_to_look_before_the_call_is_repeated(
+def test_after_a_lost_store_response_the_text_says_to_check_the_task_before_repeating_the_call(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused = started(make_client)
@@ -243,7 +243,7 @@ def test_a_lost_answer_says_to_look_before_the_call_is_repeated(
     assert "1 of 3 steps done" in look.result["content"][0]["text"]
 
 
-def test_only_tools_of_durable_workflows_take_it(make_client: MakeClient) -> None:
+def test_only_tools_of_durable_workflows_accept_a_task_id(make_client: MakeClient) -> None:
     server = Shop().server
     server.add_workflow(Workflow(name="plain", description="audit", durable=False, steps=[Step("one", tool="audit")]))
     server.add_workflow(Workflow(name="tracking", description="track", steps=[Step("one", tool="track")]))
@@ -255,16 +255,16 @@ def test_only_tools_of_durable_workflows_take_it(make_client: MakeClient) -> Non
     assert takes["required"] == ["order_id", "amount"]
     assert "task_id" not in schemas(client, "audit")[0]["properties"]
     assert schemas(client, "track")[0]["properties"]["task_id"] == {"type": "string"}
-    refused = client.call_tool("audit", {"text": "a", "task_id": NOBODYS})
+    refused = client.call_tool("audit", {"text": "a", "task_id": UNKNOWN_TASK})
     assert refused.result["isError"]
     assert "task_id" in texts(refused)[0]
-    assert texts(client.call_tool("track", {"task_id": NOBODYS})) == [NOBODYS]
-    unknown = client.call_tool("refund", {"order_id": "A-17", "amount": 1, "task": NOBODYS})
+    assert texts(client.call_tool("track", {"task_id": UNKNOWN_TASK})) == [UNKNOWN_TASK]
+    unknown = client.call_tool("refund", {"order_id": "A-17", "amount": 1, "task": UNKNOWN_TASK})
     assert unknown.result["isError"]
 
 
 class Taken(BaseModel):
-    """Has the property itself."""
+    """A result that already has the property `baton_next`."""
 
     baton_next: int
 
@@ -278,7 +278,7 @@ VALUES: dict[str, tuple[Any, Any, str | None]] = {
     "full": (ToolResult, ToolResult(["a", Image(b"x")], {"a": 1}, {"own": 1}), "baton_next"),
     "undeclared": (Any, {"a": 1}, None),
 }
-"""Tools by name: what each declares to return, what it returns, and the property that its structure gets."""
+"""By tool: the declared return type, the returned value, and the property that is added to the structured content."""
 
 
 def returning(declared: Any, value: Any) -> Any:
@@ -290,7 +290,9 @@ def returning(declared: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", list(VALUES))
-def test_text_and_structure_both_say_it_and_results_stay_valid(make_client: MakeClient, name: str) -> None:
+def test_the_text_and_the_structured_content_have_the_next_call_and_results_stay_valid(
+    make_client: MakeClient, name: str
+) -> None:
     server = Server("values")
     declared, value, said_as = VALUES[name]
     server.tool(name=name)(returning(declared, value))

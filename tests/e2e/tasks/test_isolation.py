@@ -1,4 +1,4 @@
-"""Another owner sees nothing and changes nothing (docs/http.md, docs/storage.md)."""
+"""An owner cannot see or change another owner's tasks (docs/http.md, docs/storage.md)."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from mcp_baton.tasks.ids import new_task_id
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, Table
 
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 SECRET = "only alice may see this"
 
 
@@ -31,7 +31,7 @@ def secret_server() -> Server:
 
 
 def every_attempt(mallory: Client, task: str) -> list[Answer]:
-    """Everything that a client can do to a task that it knows the id of."""
+    """Send each request that a client can make with a task's id. Return the answers."""
     return [
         mallory.task("get", task),
         mallory.task("result", task),
@@ -57,15 +57,15 @@ def test_another_owner_sees_and_changes_nothing(
         alice.task("cancel", task, result={"secret": SECRET})
     before = table.items
     mallory = alice.as_owner(other)
-    foreign, missing = every_attempt(mallory, task), every_attempt(mallory, NOBODYS)
+    foreign, missing = every_attempt(mallory, task), every_attempt(mallory, UNKNOWN_TASK)
     assert table.items == before
     for seen, unseen in zip(foreign, missing, strict=True):
         assert seen.status == unseen.status
-        assert seen.body.replace(task, "ID") == unseen.body.replace(NOBODYS, "ID")
+        assert seen.body.replace(task, "ID") == unseen.body.replace(UNKNOWN_TASK, "ID")
         assert SECRET not in seen.body
 
 
-def test_an_identity_that_the_client_writes_itself_is_not_believed(make_client: MakeClient, table: Table) -> None:
+def test_an_identity_in_the_clients_headers_or_body_is_ignored(make_client: MakeClient, table: Table) -> None:
     alice = make_client(secret_server())
     task = alice.get_prompt("flow").task_id
     before = table.items

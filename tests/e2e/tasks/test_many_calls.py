@@ -1,4 +1,4 @@
-"""Many simultaneous calls of one tool: each is recorded, with few requests (docs/workflows.md)."""
+"""Many simultaneous calls of one tool are all recorded, with few requests (docs/workflows.md)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -43,5 +43,5 @@ def test_many_calls_of_one_tool_at_once_take_few_requests(
     assert [step["status"] for step in variables["_workflow.progress"]["steps"]] == ["completed"] * MANY
     results = [value for name, value in variables.items() if name.startswith("_workflow.result.")]
     assert sorted(results) == sorted(texts)
-    # One write to create it, one for the pause, one a call: none was repeated, and none undone.
+    # One write creates the task, one stores the pause, and each call is one write.
     assert table.item(task)["version"] == {"N": str(2 + MANY)}

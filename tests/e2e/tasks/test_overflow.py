@@ -1,4 +1,4 @@
-"""Large values over the wire: kept in a bucket, whole, at the price of one request each (docs/storage.md)."""
+"""Large values over the wire: each is stored in a bucket and costs one request (docs/storage.md)."""
 
 import json
 
@@ -19,7 +19,7 @@ UNREADABLE = {"error": "this value cannot be read now; ask again"}
 
 
 def large_server() -> Server:
-    """A workflow that makes a large value, stops until it is continued, and then measures the value."""
+    """Return a server with workflows that make a large value, wait for a continuation, and then use the value."""
     server = Server("s")
 
     @server.tool
@@ -73,7 +73,7 @@ IN_EACH_ERA = pytest.mark.usefixtures("era")
 
 @pytest.fixture
 def client(request: pytest.FixtureRequest, make_client: MakeClient, bucket: Bucket) -> Client:
-    """A client over a store with a bucket; in each era where the test names the era."""
+    """A client over a store with a bucket. It runs in each era if the test uses the fixture `era`."""
     era: Era = request.getfixturevalue("era") if "era" in request.fixturenames else "2025"
     return make_client(large_server(), bucket=bucket, era=era)
 
@@ -89,9 +89,7 @@ def approve(client: Client, task: str) -> None:
     assert client.call_tool("approve", {"by": "kim"}, task=task).meta["recorded"] is True
 
 
-def test_a_large_result_is_kept_and_a_resume_goes_on_with_it(
-    client: Client, requests: Requests, bucket: Bucket
-) -> None:
+def test_a_large_result_is_stored_and_a_resume_uses_it(client: Client, requests: Requests, bucket: Bucket) -> None:
     run = client.get_prompt("flow")
     assert requests.take() == ["PutItem", "PutObject", "UpdateItem"]
     assert run.statuses == ["completed", "failed", "pending"]
@@ -99,7 +97,7 @@ def test_a_large_result_is_kept_and_a_resume_goes_on_with_it(
     assert 'Call measure with {"text": "<output from make>"}' in run.handoff
     task = run.task_id
     approve(client, task)
-    # What remains to be done takes the large value; `next` has its placeholder, for which it is not read.
+    # The remaining call needs the large value. `next` shows its placeholder, so the value is not read.
     assert requests.take() == ["GetItem", "UpdateItem"]
     resumed = client.get_prompt("flow", task=task)
     assert requests.take() == ["UpdateItem", "GetObject", "UpdateItem"]
@@ -112,7 +110,7 @@ def test_a_large_result_is_kept_and_a_resume_goes_on_with_it(
     assert len(bucket.keys) == 1
 
 
-def test_nothing_is_fetched_that_was_not_requested(client: Client, requests: Requests, era: Era) -> None:
+def test_requests_that_show_no_values_read_none_from_the_bucket(client: Client, requests: Requests, era: Era) -> None:
     task = paused(client, requests)
     client.task("get", task)
     client.get_prompt("argument", {"text": "x"}, task=task)
@@ -125,7 +123,9 @@ def test_nothing_is_fetched_that_was_not_requested(client: Client, requests: Req
     assert "GetObject" not in requests.take()
 
 
-def test_a_tool_reads_a_large_variable_once_and_removes_it_unread(client: Client, requests: Requests) -> None:
+def test_a_tool_reads_a_large_variable_once_and_deletes_it_without_reading_it(
+    client: Client, requests: Requests
+) -> None:
     task = paused(client)
     client.call_tool("keep", task=task)
     requests.take()
@@ -136,7 +136,7 @@ def test_a_tool_reads_a_large_variable_once_and_removes_it_unread(client: Client
     assert "big" not in client.variables(task)
 
 
-def test_large_arguments_are_kept_for_the_resume_which_runs_nothing_without_them(
+def test_large_arguments_are_stored_and_a_resume_without_them_runs_nothing(
     client: Client, requests: Requests, bucket: Bucket, table: Table
 ) -> None:
     task = client.get_prompt("argument", {"text": BIG}).task_id
@@ -170,7 +170,7 @@ def test_a_task_is_completed_with_a_large_result(client: Client, requests: Reque
     assert client.task(method, task).result["result"]["error"].endswith("is lost: its object is missing in S3")
 
 
-def test_a_resume_that_cannot_read_what_it_needs_runs_nothing_and_can_be_repeated(
+def test_a_resume_that_cannot_read_a_value_runs_nothing_and_can_be_repeated(
     client: Client, bucket: Bucket, requests: Requests, table: Table
 ) -> None:
     task = paused(client)
@@ -187,7 +187,7 @@ def test_a_resume_that_cannot_read_what_it_needs_runs_nothing_and_can_be_repeate
     assert client.get_prompt("flow", task=task).statuses == ["completed"] * 3
 
 
-def test_a_resume_without_a_lost_value_pauses_where_it_is_needed(client: Client, bucket: Bucket, table: Table) -> None:
+def test_a_resume_pauses_at_the_step_that_needs_a_lost_value(client: Client, bucket: Bucket, table: Table) -> None:
     task = paused(client)
     approve(client, task)
     [key] = bucket.keys
@@ -205,7 +205,7 @@ def test_a_resume_without_a_lost_value_pauses_where_it_is_needed(client: Client,
     assert client.get_prompt("flow", task=task).statuses == ["completed"] * 3
 
 
-def test_tasks_get_shows_the_rest_beside_values_that_cannot_be_read_now_or_are_lost(
+def test_tasks_get_marks_values_that_are_lost_or_cannot_be_read_and_shows_the_others(
     client: Client, bucket: Bucket, requests: Requests, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = client.get_prompt("two").task_id
@@ -226,7 +226,7 @@ def test_tasks_get_shows_the_rest_beside_values_that_cannot_be_read_now_or_are_l
 
 
 @pytest.mark.parametrize("fault", ["lost", "unreadable"])
-def test_a_step_whose_variable_cannot_be_had_pauses_and_nothing_takes_its_place(
+def test_a_step_whose_variable_is_lost_or_cannot_be_read_pauses(
     client: Client, bucket: Bucket, table: Table, fault: str
 ) -> None:
     task = client.get_prompt("paused_variable").task_id
@@ -252,7 +252,7 @@ def test_a_step_whose_variable_cannot_be_had_pauses_and_nothing_takes_its_place(
     assert client.get_prompt("paused_variable", task=task).statuses == ["completed"] * 3
 
 
-def test_a_tool_that_reads_a_lost_variable_fails_and_the_log_says_why(
+def test_a_tool_that_reads_a_lost_variable_fails_and_the_log_has_the_reason(
     client: Client, bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = client.get_prompt("paused_variable").task_id

@@ -1,4 +1,4 @@
-"""Request states that are signed with a secret of AWS Secrets Manager, through the handler."""
+"""Request states signed with a secret from AWS Secrets Manager, through the handler."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.vault import Vault, new_vault
 FIRST, SECOND, THIRD = "1" * 32, "2" * 32, "3" * 32
 
 type Process = Callable[..., Client]
-"""`process(clock)`: a client of a new process, which shares nothing with the others but the secret."""
+"""Starts a new process and returns its client. The processes share only the secret."""
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ def who(client: Client) -> Talk:
     return talk(client, name="who", arguments={})
 
 
-def test_another_process_takes_the_answer_also_after_one_rotation_and_not_after_two(
+def test_another_process_accepts_the_state_after_one_rotation_and_refuses_it_after_two(
     process: Process, vault: Vault, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, state = asked(who(process()).round())
     assert text_of(who(process()).round(state, {"name": ACCEPTED})) == "Hello Kim"
-    # Where there is a secret, nobody is warned of a key that was made.
+    # With a secret, no key is generated, so the warning about that is not logged.
     assert "BATON_STATE_KEY" not in caplog.text
 
     vault.put(SECOND)
@@ -68,6 +68,6 @@ def test_the_worker_needs_no_key(background: MakeBackground, vault: Vault, monke
         jobs.client().task("update", task, inputResponses={"who": {"action": "accept", "content": {"name": "Kim"}}})
         assert jobs.work() == "completed"
         begin(jobs, "flow")
-        # A step cannot ask in the 2026 era, so the workflow pauses.
+        # In the 2026 era a step cannot ask the client, so the workflow pauses.
         assert jobs.work() == "completed"
     assert vault.take() == []

@@ -1,4 +1,4 @@
-"""What the page of the tasks has a workflow's tool do: show, list, cancel, complete (docs/console.md)."""
+"""The actions of a workflow tool for the tasks page: show, list, cancel, complete (docs/console.md)."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ def act(client: Client, action: str | None, task: str | None = None, **arguments
 
 
 def complete(client: Client, task: str | None, workflow: str = "refund_order", **arguments: Any) -> Run:
-    """Complete a task as the page does, in a client of the 2026 era that shows it."""
+    """Complete a task as the page does, with a client of the 2026 era that shows pages."""
     given = {"task_action": "complete", "task_id": task, **arguments}
     return Run.of_tool(
         client.request("tools/call", {"name": workflow, "arguments": given}, {CAPABILITIES_KEY: SHOWS_PAGES})
@@ -41,14 +41,15 @@ def shown(client: Client, task: str | None, workflow: str = "refund_order") -> A
 
 
 def is_of_schema(structure: Any) -> bool:
-    """Whether it is what the tool declares, to clients that show the page and to others."""
-    twin = orders_server().full_view.workflow_tool("refund_order")
-    assert twin is not None
-    schemas: list[Any] = [twin.definition["outputSchema"], twin.definition_for_apps["outputSchema"]]
+    """Return whether the structure satisfies the tool's output schema, both the one for clients that show the page and
+    the one for others."""
+    workflow_tool = orders_server().full_view.workflow_tool("refund_order")
+    assert workflow_tool is not None
+    schemas: list[Any] = [workflow_tool.definition["outputSchema"], workflow_tool.definition_for_apps["outputSchema"]]
     return all(validator_for(schema).is_valid(structure) for schema in schemas)
 
 
-def test_the_message_of_a_pause_that_waits_for_an_approval_is_its_question(baton: Connect) -> None:
+def test_the_message_of_a_pause_for_an_approval_is_the_approvals_message(baton: Connect) -> None:
     server = Server("s")
 
     @server.tool(approval=Approval("payments", message="Pay {amount}?"))
@@ -65,7 +66,7 @@ def test_the_message_of_a_pause_that_waits_for_an_approval_is_its_question(baton
     assert (pause["type"], pause["step"], pause["message"]) == ("approvalRequired", "pay", "Pay 5?")
 
 
-def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Connect, era: Era) -> None:
+def test_show_returns_everything_that_a_person_needs_to_continue_a_paused_task(baton: Connect, era: Era) -> None:
     client = baton(orders_server(), era=era)
     run = paused(client)
     structure = shown(client, run.task_id)
@@ -93,7 +94,7 @@ def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Con
     assert [(call["step"], call["missing"]) for call in board["calls"]] == [("refund", []), ("notify", [])]
     assert [call["schema"]["required"] for call in board["calls"]] == [["order_id", "amount"], ["to", "text"]]
     assert board["can"] == {"go_on": True, "complete": True, "cancel": True}
-    # Beside the board it is what every result of the tool is.
+    # The structure also has the members that each result of the tool has.
     assert structure["next"] == [
         {"tool": "refund", "arguments": refund | task, "guidance": 'Mind "A-17".'},
         {"tool": "refund_order", "arguments": task},
@@ -102,7 +103,7 @@ def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Con
     assert is_of_schema(structure)
 
 
-def test_the_text_stands_without_the_page_and_to_look_changes_nothing_and_runs_nothing(baton: Connect) -> None:
+def test_show_has_a_complete_text_and_changes_and_runs_nothing(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
     calls, before = len(client.calls("refund")), client.task(run.task_id)
@@ -124,7 +125,7 @@ def test_the_text_stands_without_the_page_and_to_look_changes_nothing_and_runs_n
     assert len(reported.text.encode()) <= 2_000
 
 
-def test_missing_and_refused_arguments_are_named_and_can_be_filled_in(baton: Connect, era: Era) -> None:
+def test_missing_and_invalid_arguments_are_named_and_can_be_supplied(baton: Connect, era: Era) -> None:
     server = Server("s")
 
     @server.tool
@@ -147,14 +148,14 @@ def test_missing_and_refused_arguments_are_named_and_can_be_filled_in(baton: Con
     assert board["pause"]["message"].startswith("Step 'pay' needs a value for 'by'")
 
     first, second = board["calls"]
-    # What another step is to provide is nothing that somebody has to give.
+    # A value that another step provides is not missing.
     assert (sorted(first["missing"]), second["missing"]) == (["amount", "by"], [])
     assert first["arguments"]["amount"] == "<invalid: amount>"
     assert client.call_tool("pay", {**first["arguments"], "amount": 2, "by": "kim"}).recorded is True
     assert shown(client, run.task_id, "flow")["board"]["calls"][0]["arguments"]["by"] == "2.0 by kim"
 
 
-def test_a_task_that_a_run_holds_says_until_when(baton: Connect) -> None:
+def test_show_reports_the_end_of_the_claim_of_a_running_task(baton: Connect) -> None:
     client = baton(orders_server())
     seen: list[Run] = []
     run = paused(client)
@@ -169,7 +170,7 @@ def test_a_task_that_a_run_holds_says_until_when(baton: Connect) -> None:
     assert structure["board"]["pause"] is None
 
 
-def test_the_suggestions_of_a_shown_task_complete_it(baton: Connect, era: Era) -> None:
+def test_the_suggested_calls_complete_a_shown_task(baton: Connect, era: Era) -> None:
     client = baton(orders_server(), era=era)
     run = paused(client)
     for call in shown(client, run.task_id)["next"]:
@@ -210,7 +211,7 @@ def test_the_owners_newest_tasks_are_listed(baton: Connect, era: Era) -> None:
     assert act(client.as_owner("somebody else"), "list").text == "There are no tasks."
 
 
-def test_at_most_fifty_tasks_are_listed_and_ten_named_in_the_text(baton: Connect) -> None:
+def test_at_most_fifty_tasks_are_listed_and_the_text_names_ten(baton: Connect) -> None:
     client = baton(orders_server())
     for _ in range(52):
         client.remaining_s(2)
@@ -238,9 +239,9 @@ def test_a_task_can_be_cancelled(baton: Connect, era: Era) -> None:
     assert client.task(run.task_id).status == "cancelled"
 
 
-def test_a_result_that_a_client_supplied_is_marked_and_no_other(baton: Connect) -> None:
+def test_only_results_that_a_client_supplied_are_marked(baton: Connect) -> None:
     client = baton(orders_server(), era="2026")
-    # What a client supplies is marked although it reads as what a run ends with.
+    # The result that the client supplies equals that of a run, and is marked all the same.
     by_client, by_run = paused(client).task_id, client.call_workflow("refund_order", ORDER).task_id
     completed = complete(client, by_client, task_result={"completed": True, "steps_completed": 4})
 
@@ -259,11 +260,11 @@ def test_a_result_that_a_client_supplied_is_marked_and_no_other(baton: Connect) 
         assert ("client supplied" in act(client, "show", task).text) is bool(mark)
 
 
-def test_no_workflows_tool_completes_a_call_in_the_background_or_another_workflows_task(baton: Connect) -> None:
+def test_a_workflow_tool_cannot_complete_a_background_call_or_another_workflows_task(baton: Connect) -> None:
     server = stock_server()
     client = baton(server, era="2026")
     other = client.call_workflow("other").task_id
-    client.dispatch_fails()  # so that the worker does not come before the client
+    client.dispatch_fails()  # so that the worker does not complete the task first
     job = client.start_task("count")
 
     refused = complete(client, job.task_id, "harmless", task_result=FORGED)
@@ -279,7 +280,7 @@ def test_no_workflows_tool_completes_a_call_in_the_background_or_another_workflo
     assert client.task(other).status == "working"
 
 
-def test_only_a_client_that_shows_pages_completes_a_task(make_client: MakeClient, era: Era) -> None:
+def test_only_a_client_that_shows_pages_can_complete_a_task(make_client: MakeClient, era: Era) -> None:
     client = make_client(stock_server(), era=era)
     task = client.get_prompt("harmless").task_id
     params = {"name": "harmless", "arguments": {"task_action": "complete", "task_id": task}}
@@ -299,7 +300,7 @@ FORGED: dict[str, Any] = {"content": [{"type": "text", "text": "1000 left"}]}
 
 
 def stock_server() -> Server:
-    """A tool that runs in the background, and two workflows that pause."""
+    """Return a server with a background tool and two workflows that pause."""
     server = Server("stock")
 
     @server.tool(task="required")
@@ -315,7 +316,7 @@ def stock_server() -> Server:
     return server
 
 
-def test_a_task_that_is_over_is_shown_with_its_results_and_nothing_changes_it(baton: Connect) -> None:
+def test_an_ended_task_is_shown_with_its_results_and_cannot_be_changed(baton: Connect) -> None:
     client = baton(orders_server(), era="2026")
     task = client.call_workflow("refund_order", ORDER).task_id
     board = shown(client, task)["board"]
@@ -328,14 +329,14 @@ def test_a_task_that_is_over_is_shown_with_its_results_and_nothing_changes_it(ba
     assert client.task(task).result == {"completed": True, "steps_completed": 4}
 
 
-def test_anothers_task_is_answered_as_one_that_never_was(baton: Connect) -> None:
+def test_another_owners_task_has_the_answer_of_an_unknown_task(baton: Connect) -> None:
     client = baton(orders_server(), era="2026")
     run = paused(client)
     other, tasks = client.as_owner("mallory"), (run.task_id, new_task_id(0), "no id at all")
     answers = {act(other, action, task).text for action in ("show", "cancel") for task in tasks}
     answers |= {complete(other, task).text for task in tasks}
 
-    # As the tool says it where somebody wants to go on with such a task.
+    # A resume of an unknown task has the same answer.
     assert answers == {other.call_workflow("refund_order", {"task_id": new_task_id(0)}).text}
     assert client.task(run.task_id).status == "working"
 
@@ -349,7 +350,7 @@ def test_another_workflows_task_is_shown_by_its_own_tool(baton: Connect) -> None
 
     assert (refused.is_error, refused.structured) == (True, None)
     assert refused.text.endswith("Nothing was run: call other with this task_id.")
-    # To end it takes nothing of the workflow, as with tasks/cancel.
+    # Cancelling does not need the workflow, as with tasks/cancel.
     assert act(client, "cancel", task).text == "This task is cancelled."
 
 
@@ -367,7 +368,9 @@ def test_another_workflows_task_is_shown_by_its_own_tool(baton: Connect) -> None
         ({"task_action": "complete", "task_id": "T", "task_result": "x"}, "task_result must be an object"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_words(baton: Connect, arguments: dict[str, Any], said: str) -> None:
+def test_invalid_arguments_of_an_action_are_refused_with_a_text(
+    baton: Connect, arguments: dict[str, Any], said: str
+) -> None:
     refused = baton(orders_server()).call_workflow("refund_order", arguments)
 
     assert (refused.is_error, refused.structured) == (True, None)
@@ -376,13 +379,13 @@ def test_what_cannot_be_meant_is_refused_in_words(baton: Connect, arguments: dic
 
 
 @pytest.mark.parametrize("empty", [None, ""])
-def test_an_action_that_is_left_empty_counts_as_absent(baton: Connect, empty: str | None) -> None:
+def test_an_empty_action_counts_as_absent(baton: Connect, empty: str | None) -> None:
     run = baton(orders_server()).call_workflow("refund_order", {**ORDER, "task_action": empty, "task_result": None})
 
     assert run.completed
 
 
-def test_no_action_becomes_a_task_of_its_own(baton: Connect) -> None:
+def test_an_action_cannot_run_as_a_task(baton: Connect) -> None:
     client = baton(orders_server(background=True), era="2025")
     arguments = {"task_action": "list"}
 
@@ -391,7 +394,7 @@ def test_no_action_becomes_a_task_of_its_own(baton: Connect) -> None:
     assert act(baton(orders_server(background=True), era="2026"), "list").text == "There are no tasks."
 
 
-def test_secrets_stand_in_nothing_that_is_shown(baton: Connect) -> None:
+def test_the_board_and_its_text_contain_no_secrets(baton: Connect) -> None:
     server = Server("bank")
     pin = "hunter2-4711"
 
@@ -422,7 +425,7 @@ def test_secrets_stand_in_nothing_that_is_shown(baton: Connect) -> None:
     assert reported.text.endswith("Give pin again with it: secrets are not stored.")
 
 
-def test_a_board_never_takes_more_than_a_host_shows(baton: Connect) -> None:
+def test_a_board_stays_within_the_size_that_hosts_show(baton: Connect) -> None:
     server = Server("s")
 
     @server.tool
@@ -448,12 +451,12 @@ def test_a_board_never_takes_more_than_a_host_shows(baton: Connect) -> None:
     assert all(
         step["result"].keys() == {"bytes", "uri"} for step in steps_shown[:49] if isinstance(step["result"], dict)
     )
-    # The first of what remains is always there, and what fits after it.
+    # The first remaining call is always shown. The others are shown as far as they fit.
     assert structure["board"]["calls"][0]["tool"] == "stop"
     assert 1 < len(structure["board"]["calls"]) < 51
 
 
-def test_looking_at_a_task_is_one_read_also_where_its_values_lie_outside_its_item(
+def test_show_is_one_read_even_if_values_are_stored_outside_the_item(
     make_client: MakeClient, bucket: Bucket, requests: Requests
 ) -> None:
     client = make_client(large_server(), bucket=bucket)
@@ -465,7 +468,7 @@ def test_looking_at_a_task_is_one_read_also_where_its_values_lie_outside_its_ite
     made, _, used = structure["board"]["steps"]
     assert made["result"]["bytes"] == made["bytes"] == 600_002
     assert used["arguments"] == {"text": "<output from make>"}
-    # It is not missing: the server puts it in when it is sent back.
+    # The argument is not missing, because the server replaces the placeholder.
     assert structure["board"]["calls"][1]["missing"] == []
 
 

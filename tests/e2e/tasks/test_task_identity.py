@@ -1,4 +1,4 @@
-"""On whose behalf a worker makes a call, and what it tells and keeps of that (docs/background.md, On whose behalf)."""
+"""The identity with which a worker runs a call, and what is stored of it (docs/background.md, On whose behalf)."""
 
 import json
 from threading import Barrier, Thread
@@ -18,7 +18,7 @@ SECRET = "eyJhbGciOiJSUzI1NiJ9.secret.signature"
 
 
 def identity_server(meeting: Barrier | None = None) -> Server:
-    """Tools that say on whose behalf they run."""
+    """Return a server whose tools return their caller's identity."""
     server = Server("identity")
 
     @server.tool(task="optional")
@@ -45,7 +45,7 @@ def identity_server(meeting: Barrier | None = None) -> Server:
 
 
 def send(jobs: Background, tool: str, owner: str, scope: str | None = None, **headers: str) -> Answer:
-    """Call a tool as a task, by a caller of whom the authorizer says more than who they are."""
+    """Call a tool as a task. The authorizer also passes on the caller's email address and scope."""
     claims = {"sub": owner, "email": f"{owner}@example.com", **({"scope": scope} if scope else {})}
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -70,7 +70,7 @@ def jobs(background: MakeBackground) -> Background:
     return background(identity_server())
 
 
-def test_a_worker_that_is_used_again_runs_each_call_on_behalf_of_its_own_caller(jobs: Background) -> None:
+def test_a_reused_worker_runs_each_call_with_its_own_caller(jobs: Background) -> None:
     worker: Any = jobs.container()
     tasks = [
         (owner, send(jobs, "whoami", owner, f"of:{owner}").result["taskId"]) for owner in ("alice", "bob", "alice")
@@ -84,7 +84,7 @@ def test_a_worker_that_is_used_again_runs_each_call_on_behalf_of_its_own_caller(
         assert jobs.client(owner=stranger).task("get", task).error["message"] == "Unknown task"
 
 
-def test_two_calls_in_one_process_at_once_do_not_see_each_others_caller(background: MakeBackground) -> None:
+def test_simultaneous_calls_in_one_process_do_not_see_each_others_caller(background: MakeBackground) -> None:
     jobs = background(identity_server(Barrier(2)))
     worker: Any = jobs.container()
     tasks = {owner: send(jobs, "whoami", owner, f"of:{owner}").result["taskId"] for owner in ("alice", "bob")}
@@ -99,17 +99,17 @@ def test_two_calls_in_one_process_at_once_do_not_see_each_others_caller(backgrou
         assert value_of(jobs, task, owner) == [owner, {"scope": [f"of:{owner}"]}]
 
 
-def test_a_worker_is_held_against_the_scopes_that_its_task_was_created_with(jobs: Background) -> None:
+def test_a_worker_has_the_scopes_of_the_request_that_created_its_task(jobs: Background) -> None:
     assert send(jobs, "refund", "alice").refusal == (400, -32602)
     task = send(jobs, "refund", "alice", "orders:write orders:read").result["taskId"]
 
-    # The worker runs it with the scopes that it was created with. To read the result takes the tool's own scope.
+    # The worker runs the call with the scopes of its request. Reading the result needs the tool's scope.
     assert jobs.work() == "completed"
     assert value_of(jobs, task, "alice", "orders:write") == "refunded"
     assert jobs.client().task("get", task).error["message"] == "Unknown task"
 
 
-def test_scopes_are_the_same_in_the_worker_whatever_characters_they_have(jobs: Background) -> None:
+def test_scopes_with_any_characters_are_the_same_in_the_worker(jobs: Background) -> None:
     scopes = ["[orders:write", "orders:read]"]
     client = jobs.client("2025").with_claims(scp=scopes)
     answer = client.request("tools/call", {"name": "whoami", "arguments": {}, "task": {}})
@@ -122,7 +122,7 @@ def test_scopes_are_the_same_in_the_worker_whatever_characters_they_have(jobs: B
     assert refused.error["message"] == "Unknown tool: refund"
 
 
-def test_a_tool_that_has_come_to_require_more_than_its_task_was_created_with_is_not_run(
+def test_a_tool_that_now_requires_more_scopes_than_the_request_had_is_not_run(
     jobs: Background, background: MakeBackground
 ) -> None:
     task = send(jobs, "refund", "alice", "orders:write").result["taskId"]
@@ -140,7 +140,7 @@ def test_a_tool_that_has_come_to_require_more_than_its_task_was_created_with_is_
     assert (shown["status"], shown["error"]["message"], called) == ("failed", "Unknown tool: refund", [])
 
 
-def test_an_error_in_a_worker_is_masked_and_its_id_is_the_one_in_the_workers_log(
+def test_an_error_in_a_worker_is_masked_and_its_id_is_in_the_workers_log(
     jobs: Background, era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):
@@ -153,11 +153,11 @@ def test_an_error_in_a_worker_is_masked_and_its_id_is_the_one_in_the_workers_log
     assert "s3cret" not in json.dumps([shown, result])
     assert "request worker-1: internal error in breaks" in caplog.text
     assert "s3cret" in caplog.text
-    # From there the log leads to the request that created the task.
+    # This line of the log names the request that created the task.
     assert f"task {task}, created by request api-1: attempt 1" in caplog.text
 
 
-def test_nothing_that_vouched_for_the_caller_is_kept(jobs: Background) -> None:
+def test_no_credentials_of_the_caller_are_stored(jobs: Background) -> None:
     headers = {"Authorization": f"Bearer {SECRET}", "Cookie": "session=c00kie", "X-Api-Key": "k3y"}
     task = send(jobs, "asks", "alice", "orders:write", **headers).result["taskId"]
     jobs.work()
@@ -174,7 +174,7 @@ def test_nothing_that_vouched_for_the_caller_is_kept(jobs: Background) -> None:
 
 
 @pytest.mark.parametrize("tool", ["asks", "flow"])
-def test_of_the_declared_capabilities_only_those_for_questions_are_kept(jobs: Background, tool: str) -> None:
+def test_only_the_declared_capabilities_for_questions_are_stored(jobs: Background, tool: str) -> None:
     able: JsonDict = {"elicitation": {}, "experimental": {"x": "private"}, "extensions": {TASKS_EXTENSION: {}}}
     jobs.client().request("tools/call", {"name": tool, "arguments": {}}, {CAPABILITIES_KEY: able})
 

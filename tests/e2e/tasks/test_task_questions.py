@@ -1,4 +1,4 @@
-"""Questions of tools that run in the background (docs/background.md, Asking the client)."""
+"""Questions of background tools (docs/background.md, Asking the client in the background)."""
 
 import os
 from itertools import count
@@ -27,12 +27,12 @@ INVALID_PARAMS, INVALID_REQUEST = -32602, -32600
 
 
 def named(name: str) -> JsonDict:
-    """A form that was filled in."""
+    """Return the answer to a form."""
     return {"action": "accept", "content": {"name": name}}
 
 
 def asking_server(runs: list[str]) -> Server:
-    """Tools that ask in the background; `runs` notes each time that one begins."""
+    """Return a server whose background tools ask the client. `runs` gets an entry at each start of the first tool."""
     server, changing = Server("asking"), count()
 
     @server.tool(task="optional")
@@ -67,7 +67,7 @@ def asking_server(runs: list[str]) -> Server:
 
     @server.tool(task="optional")
     def in_a_tuple(ctx: Context) -> str:
-        """Python's tuples are JSON's lists."""
+        """Ask with a schema that contains a tuple, which JSON turns into a list."""
         form: Any = {"type": "object", "properties": {"size": {"type": "string", "enum": ("S", "L")}}}
         return str(ctx.elicit("Which size?", form, key="size").content["size"])
 
@@ -83,7 +83,7 @@ def asking_server(runs: list[str]) -> Server:
 
 
 def begin(jobs: Background, tool: str, era: Era = "2026", able: JsonDict | None = None) -> str:
-    """Call a tool as a task, by a client that can be asked everything unless told otherwise; the task's id."""
+    """Call a tool as a task and return the task's id. By default the client supports all kinds of questions."""
     params: JsonDict = {"name": tool, "arguments": {}}
     capabilities = {**(ALL if able is None else able), "extensions": {TASKS_EXTENSION: {}}}
     if era == "2026":
@@ -127,9 +127,7 @@ def jobs(background: MakeBackground, runs: list[str]) -> Background:
     return background(asking_server(runs))
 
 
-def test_a_tool_asks_in_the_background_and_runs_again_with_the_answers_it_has(
-    jobs: Background, runs: list[str]
-) -> None:
+def test_a_background_tool_asks_and_runs_again_with_the_answers(jobs: Background, runs: list[str]) -> None:
     task = asked(jobs, "two_rounds")
     assert {key: question["params"]["message"] for key, question in open_in(jobs, task).items()} == {
         "who": "Who?",
@@ -137,7 +135,7 @@ def test_a_tool_asks_in_the_background_and_runs_again_with_the_answers_it_has(
     }
 
     assert update(jobs, task, who=named("Kim")).meta == {}
-    # With the first of two answers the status stays, and nobody is sent for.
+    # After the first of two answers the status does not change, and no worker is dispatched.
     assert (list(open_in(jobs, task)), jobs.queue.events) == (["where"], [])
     update(jobs, task, where=named("Oslo"))
     assert (jobs.status(task), len(jobs.queue.events)) == ("working", 1)
@@ -149,7 +147,7 @@ def test_a_tool_asks_in_the_background_and_runs_again_with_the_answers_it_has(
     assert (value_of(jobs, task), len(runs)) == (["Kim", "Oslo", "today"], 3)
 
 
-def test_repeated_answers_and_answers_to_no_question_are_ignored(jobs: Background) -> None:
+def test_repeated_answers_and_answers_to_unknown_questions_are_ignored(jobs: Background) -> None:
     task = asked(jobs, "two_rounds")
 
     update(jobs, task, who=named("Kim"), unknown=named("Pat"))
@@ -157,7 +155,7 @@ def test_repeated_answers_and_answers_to_no_question_are_ignored(jobs: Backgroun
     update(jobs, task)
     assert list(open_in(jobs, task)) == ["where"]
     update(jobs, task, where=named("Oslo"))
-    # A client that has lost the reply sends it again; nobody is sent for once more.
+    # A client may repeat an answer after its reply was lost. The worker is not dispatched again.
     update(jobs, task, where=named("Rome"))
     assert len(jobs.queue.events) == 1
     jobs.work()
@@ -167,7 +165,7 @@ def test_repeated_answers_and_answers_to_no_question_are_ignored(jobs: Backgroun
     assert value_of(jobs, task) == ["Kim", "Oslo", "today"]
 
 
-def test_an_answer_that_is_no_object_is_refused_by_its_name_and_nothing_of_the_update_is_taken(
+def test_an_update_with_an_answer_that_is_not_an_object_is_refused_as_a_whole_and_names_the_answer(
     jobs: Background,
 ) -> None:
     task = asked(jobs, "two_rounds")
@@ -179,7 +177,7 @@ def test_an_answer_that_is_no_object_is_refused_by_its_name_and_nothing_of_the_u
         assert list(open_in(jobs, task)) == ["who", "where"]
 
 
-def test_an_update_of_a_task_that_is_over_is_acknowledged_and_changes_nothing(jobs: Background) -> None:
+def test_an_update_of_an_ended_task_is_acknowledged_and_changes_nothing(jobs: Background) -> None:
     completed, cancelled = asked(jobs, "one"), asked(jobs, "one")
     update(jobs, completed, who=named("Kim"))
     jobs.work()
@@ -191,9 +189,7 @@ def test_an_update_of_a_task_that_is_over_is_acknowledged_and_changes_nothing(jo
         assert (jobs.table.item(task), jobs.queue.events) == (before, [])
 
 
-def test_a_task_that_waits_for_answers_can_be_cancelled_and_shows_no_questions_any_more(
-    jobs: Background, era: Era
-) -> None:
+def test_a_task_that_waits_for_answers_can_be_cancelled_and_then_shows_no_questions(jobs: Background, era: Era) -> None:
     task = asked(jobs, "one", era)
 
     jobs.client(era).task("cancel", task)
@@ -215,7 +211,7 @@ def test_an_answer_whose_dispatch_failed_is_processed_after_a_poll(jobs: Backgro
     assert value_of(jobs, task) == "Kim"
 
 
-def test_one_key_for_two_questions_is_an_error_for_the_author_that_names_it(
+def test_a_key_with_two_different_questions_is_an_error_whose_log_names_the_key(
     jobs: Background, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = asked(jobs, "changes")
@@ -228,7 +224,7 @@ def test_one_key_for_two_questions_is_an_error_for_the_author_that_names_it(
     assert "question key 'who'" in caplog.text
 
 
-def test_the_same_question_in_three_places_has_three_keys_that_stay_from_run_to_run(jobs: Background) -> None:
+def test_the_same_question_in_three_places_has_three_keys_that_stay_the_same_in_each_run(jobs: Background) -> None:
     task = asked(jobs, "in_turn")
     keys: list[str] = []
     for name in ("a", "b", "c"):
@@ -241,7 +237,7 @@ def test_the_same_question_in_three_places_has_three_keys_that_stay_from_run_to_
     assert len(set(keys)) == 3
 
 
-def test_a_question_is_the_same_whether_its_author_wrote_lists_or_tuples(jobs: Background) -> None:
+def test_a_schema_with_tuples_equals_the_same_schema_with_lists(jobs: Background) -> None:
     task = asked(jobs, "in_a_tuple")
     update(jobs, task, size={"action": "accept", "content": {"size": "L"}})
 
@@ -249,7 +245,7 @@ def test_a_question_is_the_same_whether_its_author_wrote_lists_or_tuples(jobs: B
     assert value_of(jobs, task) == "L"
 
 
-def test_everything_that_the_client_can_do_can_be_asked_in_the_background(jobs: Background) -> None:
+def test_background_tools_can_send_all_kinds_of_questions(jobs: Background) -> None:
     task = asked(jobs, "everything")
     methods = {name: question["method"] for name, question in open_in(jobs, task).items()}
     assert methods == {"thought": "sampling/createMessage", "where": "roots/list"}
@@ -261,7 +257,7 @@ def test_everything_that_the_client_can_do_can_be_asked_in_the_background(jobs: 
     assert value_of(jobs, task) == ["blue", "file:///work", "accept"]
 
 
-def test_a_worker_knows_what_the_client_can_be_asked_for_as_far_as_its_request_or_session_says(
+def test_a_worker_knows_the_capabilities_that_the_clients_request_or_session_declared(
     jobs: Background,
 ) -> None:
     params: JsonDict = {"name": "able", "arguments": {}, "task": {}}
@@ -285,7 +281,7 @@ def test_a_client_that_cannot_be_asked_makes_the_tool_fail_at_once(jobs: Backgro
     assert "has not declared the capability 'elicitation'" in result["content"][0]["text"]
 
 
-def test_questions_that_are_too_long_to_store_end_the_task_with_an_error(jobs: Background) -> None:
+def test_a_question_that_is_too_long_to_store_ends_the_task_with_an_error(jobs: Background) -> None:
     task = begin(jobs, "long_question")
 
     assert jobs.work() == "completed"
@@ -294,7 +290,7 @@ def test_questions_that_are_too_long_to_store_end_the_task_with_an_error(jobs: B
 
 
 def streamed(client: Client, method: str, task: str, **headers: str) -> list[JsonDict]:
-    """The messages of a request's stream."""
+    """Return the messages of the request's stream."""
     sink = Sink()
     with streamed_to(sink):
         answer = client.request(f"tasks/{method}", {"taskId": task}, headers=headers)
@@ -306,7 +302,7 @@ def streamed(client: Client, method: str, task: str, **headers: str) -> list[Jso
     return messages
 
 
-def test_tasks_get_sends_the_questions_of_the_handshake_era_on_its_stream_once(jobs: Background) -> None:
+def test_in_the_2025_era_tasks_get_sends_questions_once_on_its_stream(jobs: Background) -> None:
     task = asked(jobs, "two_rounds", "2025")
 
     who, where, shown = streamed(jobs.client("2025"), "get", task)
@@ -317,7 +313,7 @@ def test_tasks_get_sends_the_questions_of_the_handshake_era_on_its_stream_once(j
         assert question["params"]["_meta"] == {RELATED_TASK_KEY: {"taskId": task}}
     assert len(streamed(jobs.client("2025"), "get", task)) == 1
 
-    # Nobody waits; the answers come with requests of their own, to containers of their own.
+    # No request waits for the answers. Each answer is a request of its own, to another function.
     assert respond(jobs.client("2025"), who, result=named("Kim")).status == 202
     assert respond(jobs.client("2025"), where, result=named("Oslo")).status == 202
     assert jobs.work() == "asked"
@@ -328,9 +324,9 @@ def test_tasks_get_sends_the_questions_of_the_handshake_era_on_its_stream_once(j
     assert result["structuredContent"] == {"result": ["Kim", "Oslo", "today"]}
 
 
-def test_a_question_is_sent_again_to_a_client_that_has_lost_it_but_not_at_once(jobs: Background) -> None:
+def test_a_question_is_sent_again_after_a_while_because_the_client_may_have_lost_it(jobs: Background) -> None:
     task, window_s = asked(jobs, "one", "2025"), 300
-    # Towards the end of a window: it counts from when the question was sent.
+    # The window starts when the question is sent, which is long after it was asked.
     jobs.time.s += window_s - 50
     assert len(streamed(jobs.client("2025"), "get", task)) == 2
 
@@ -366,7 +362,7 @@ def test_tasks_result_asks_waits_for_the_answers_and_then_for_the_result(
     def answer_and_work() -> None:
         question = sink.next()
         assert question["params"]["_meta"] == {RELATED_TASK_KEY: {"taskId": task}}
-        # The person takes longer than a result is waited for.
+        # The answer takes longer than the time limit for results.
         jobs.time.s += 60
         assert respond(jobs.client("2025"), question, result=named("Kim")).status == 202
 
@@ -379,7 +375,7 @@ def test_tasks_result_asks_waits_for_the_answers_and_then_for_the_result(
     assert answered["result"]["_meta"][RELATED_TASK_KEY] == {"taskId": task}
 
 
-def test_an_unanswered_question_is_waited_for_until_its_time_limit(
+def test_tasks_result_waits_for_an_answer_until_the_questions_time_limit(
     jobs: Background, background: MakeBackground
 ) -> None:
     jobs = background(asking_server([]), question_ms=10_000)
@@ -390,14 +386,14 @@ def test_an_unanswered_question_is_waited_for_until_its_time_limit(
     _, refused = streamed(client, "result", task)
     assert refused["error"]["data"]["status"] == "input_required"
     assert 10 <= jobs.time.s - began_s <= 12
-    # A function whose time ends before that ends its wait before.
+    # The wait also ends if the function's time ends.
     began_s = jobs.time.s
     hurried = jobs.client("2025", remaining_ms=lambda: 8_000 - round(1000 * (jobs.time.s - began_s)))
     streamed(hurried, "result", task)
     assert jobs.time.s - began_s <= 3
 
 
-def test_a_client_of_the_handshake_era_may_refuse_to_answer(jobs: Background) -> None:
+def test_a_client_of_the_2025_era_may_refuse_to_answer(jobs: Background) -> None:
     task = asked(jobs, "one", "2025")
     question, _ = streamed(jobs.client("2025"), "get", task)
 
@@ -409,7 +405,7 @@ def test_a_client_of_the_handshake_era_may_refuse_to_answer(jobs: Background) ->
     assert result["content"][0]["text"] == "The client refused elicitation/create: User rejected"
 
 
-def test_an_answer_to_a_task_is_taken_once_and_from_its_owner_alone(jobs: Background) -> None:
+def test_an_answer_to_a_task_is_accepted_once_and_only_from_its_owner(jobs: Background) -> None:
     task = asked(jobs, "one", "2025")
     question, _ = streamed(jobs.client("2025"), "get", task)
 
@@ -423,7 +419,7 @@ def test_an_answer_to_a_task_is_taken_once_and_from_its_owner_alone(jobs: Backgr
     assert value_of(jobs, task) == "Kim"
 
 
-def test_a_page_that_the_client_is_sent_to_has_an_id_that_stays(jobs: Background) -> None:
+def test_a_url_question_keeps_its_elicitation_id_when_it_is_sent_again(jobs: Background) -> None:
     task = asked(jobs, "pay", "2025")
     first, _ = streamed(jobs.client("2025"), "get", task)
     jobs.time.s += 601

@@ -1,4 +1,4 @@
-"""Which tasks of an owner a caller may use, by the scopes of the caller's token (docs/tools.md, Scopes)."""
+"""The tasks that a caller may use, by the scopes of the caller's token (docs/tools.md, Scopes)."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ PAYROLL = "payroll"
 
 
 def payroll_server(*, payday: bool = True) -> Server:
-    """A tool and a workflow that need a scope, and some that need none."""
+    """Return a server with a tool and a workflow that need a scope, and some that need none."""
     server = Server("payroll")
 
     @server.tool(task="optional", requires=[PAYROLL])
@@ -62,7 +62,7 @@ def clerk(client: Client) -> Client:
 
 
 def asking(jobs: Background) -> str:
-    """A task of the tool that needs the scope; it waits for an answer."""
+    """Return a task of the tool that needs the scope. The task waits for an answer."""
     params: JsonDict = {"name": "salary", "arguments": {}, "task": {}}
     task: str = clerk(jobs.client("2025")).request("tools/call", params).result["task"]["taskId"]
     assert jobs.work() == "asked"
@@ -70,7 +70,7 @@ def asking(jobs: Background) -> str:
 
 
 def paused(jobs: Background) -> str:
-    """A task of the workflow that needs the scope; it is paused."""
+    """Return a paused task of the workflow that needs the scope."""
     return clerk(jobs.client("2025")).get_prompt("payday").task_id
 
 
@@ -112,7 +112,7 @@ WAYS: dict[str, Ask] = {
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("make", [asking, paused, cancelled])
-def test_a_task_whose_scopes_the_caller_lacks_is_answered_as_one_that_does_not_exist(
+def test_a_task_whose_scopes_the_caller_lacks_has_the_answer_of_an_unknown_task(
     jobs: Background, make: Callable[[Background], str], way: Ask
 ) -> None:
     task = make(jobs)
@@ -125,7 +125,7 @@ def test_a_task_whose_scopes_the_caller_lacks_is_answered_as_one_that_does_not_e
     assert jobs.table.item(task) == before
 
 
-def test_a_caller_without_the_scopes_finds_the_task_in_no_list_and_on_no_stream(jobs: Background) -> None:
+def test_lists_and_streams_do_not_show_the_task_to_a_caller_without_the_scopes(jobs: Background) -> None:
     tasks = [asking(jobs), paused(jobs)]
     client = jobs.client("2025")
     harmless = client.get_prompt("harmless").task_id
@@ -152,7 +152,7 @@ def test_an_answer_to_a_question_on_a_stream_needs_the_scopes(jobs: Background) 
     assert result["content"][0]["text"] == "5000, approved by Kim"
 
 
-def test_a_caller_with_the_scopes_uses_the_task_with_any_token(jobs: Background) -> None:
+def test_a_caller_can_use_the_task_with_any_token_that_has_the_scopes(jobs: Background) -> None:
     task = asking(jobs)
     client = jobs.client("2026").with_claims(scp=["other", PAYROLL])
 
@@ -164,12 +164,12 @@ def test_a_caller_with_the_scopes_uses_the_task_with_any_token(jobs: Background)
     assert client.task("get", over).result["status"] == "cancelled"
 
 
-def test_a_task_keeps_the_scopes_of_tools_that_an_earlier_definition_ran(jobs: Background) -> None:
+def test_a_task_keeps_the_scopes_of_tools_that_ran_under_an_earlier_definition(jobs: Background) -> None:
     task = paused(jobs)
     jobs.server = payroll_server(payday=False)
     client = jobs.client("2025")
 
-    # The workflow needs no scope any more, but the task holds what the account has.
+    # The workflow needs no scope any more, but the task has the result of a tool that needs one.
     assert client.get_prompt("payday").meta["task_status"] == "completed"
     assert client.task("get", task).error["message"] == "Unknown task"
     assert "5000" in json.dumps(clerk(client).task("get", task).result)
@@ -185,7 +185,7 @@ def test_a_task_needs_the_scopes_of_each_call_that_is_recorded_in_it(jobs: Backg
 
 
 @pytest.mark.parametrize("has_results", [False, True])
-def test_a_list_that_has_not_ended_needs_the_scopes_of_its_tool_if_it_has_results(has_results: bool) -> None:
+def test_an_open_list_needs_the_scopes_of_its_tool_if_it_has_results(has_results: bool) -> None:
     seen = payroll_server(payday=False).visible_to({})
     pay = {"name": "pay", "tool": "pay", "status": "pending"}
     results: dict[str, Json] = {"_workflow.items.pay": {"elements": [1, 2], "results": {"0": 5000}}}
@@ -196,7 +196,7 @@ def test_a_list_that_has_not_ended_needs_the_scopes_of_its_tool_if_it_has_result
     assert may_use(seen, task) is not has_results
 
 
-def test_a_task_of_a_workflow_that_is_gone_needs_every_scope(jobs: Background) -> None:
+def test_a_task_of_a_removed_workflow_needs_every_scope(jobs: Background) -> None:
     client = jobs.client("2025")
     task = client.get_prompt("harmless").task_id
     server = payroll_server()
@@ -207,7 +207,7 @@ def test_a_task_of_a_workflow_that_is_gone_needs_every_scope(jobs: Background) -
     assert clerk(jobs.client("2025")).task("get", task).result["taskId"] == task
 
 
-def test_a_caller_with_all_scopes_costs_no_request_and_others_one_read_before_a_write(
+def test_the_check_adds_no_request_for_a_caller_with_all_scopes_and_one_read_before_a_write_for_others(
     jobs: Background, requests: Requests
 ) -> None:
     client = jobs.client("2025")
@@ -225,7 +225,7 @@ def test_a_caller_with_all_scopes_costs_no_request_and_others_one_read_before_a_
 @pytest.mark.parametrize(
     ("protocol", "unchecked"), [(TaskStore, {"get", "read_status"}), (JobStore, {"claim", "look", "wake"})]
 )
-def test_every_method_that_takes_a_tasks_id_is_checked(protocol: type, unchecked: set[str]) -> None:
+def test_every_store_method_that_takes_a_task_id_is_checked(protocol: type, unchecked: set[str]) -> None:
     methods = inspect.getmembers(protocol, inspect.isfunction)
     by_id = {name for name, method in methods if "task_id" in inspect.signature(method).parameters}
 

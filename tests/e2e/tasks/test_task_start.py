@@ -1,4 +1,4 @@
-"""Tools that begin in the request and say themselves where their task begins (docs/background.md)."""
+"""Tools that start in the request and create their task themselves (docs/background.md)."""
 
 from typing import Any
 
@@ -18,7 +18,8 @@ NO_TASKS: JsonDict = {"elicitation": {}}
 
 
 def explicit_server(runs: list[str]) -> Server:
-    """Tools with `task_start="explicit"`; `runs` notes the idempotency key of each run, and how far it has come."""
+    """Return a server with tools of `task_start="explicit"`. `runs` gets the idempotency key of each run, and `past`
+    after the task's start."""
     server = Server("explicit")
 
     def packed(ctx: Context, amount: int) -> list[Any]:
@@ -85,7 +86,7 @@ def call(jobs: Background, tool: str, able: JsonDict = TASKS, task: str | None =
 
 
 def round_of(asked: Answer, name: str) -> JsonDict:
-    """What a client sends along to answer."""
+    """Return the params with which a client answers."""
     state = asked.result["requestState"]
     return {"requestState": state, "inputResponses": {key: named(name) for key in asked.result["inputRequests"]}}
 
@@ -98,7 +99,9 @@ def result_of(jobs: Background, task: str, era: Era = "2026") -> JsonDict:
     return found
 
 
-def test_a_round_comes_before_the_task_whose_worker_has_its_answers(jobs: Background, runs: list[str]) -> None:
+def test_the_question_is_answered_before_the_task_is_created_and_the_worker_has_the_answer(
+    jobs: Background, runs: list[str]
+) -> None:
     asked = call(jobs, "pack_later")
     assert (asked.result["resultType"], "taskId" in asked.result) == ("input_required", False)
 
@@ -106,26 +109,26 @@ def test_a_round_comes_before_the_task_whose_worker_has_its_answers(jobs: Backgr
     assert (made["resultType"], made["status"], "requestState" in made) == ("task", "working", False)
     assert (len(runs), len(jobs.queue.events)) == (2, 1)
     assert jobs.work() == "completed"
-    # Its idempotency key is the same before and after its task begins.
+    # The idempotency key is the same before and after the task's start.
     assert runs == [runs[0]] * 3 + ["past"]
     assert len(runs[0]) == 32
     assert result_of(jobs, made["taskId"])["structuredContent"]["result"] == ["Kim", 2]
 
 
-def test_it_may_ask_in_its_task_too(jobs: Background) -> None:
+def test_a_function_may_also_ask_after_its_task_has_started(jobs: Background) -> None:
     asked = call(jobs, "asks_on", arguments={})
     task = call(jobs, "asks_on", arguments={}, **round_of(asked, "Kim")).result["taskId"]
 
     assert jobs.work() == "asked"
     shown = jobs.client().task("get", task).result
-    # What was answered before the task began is none of its questions.
+    # Questions that were answered before the task's start are not among its questions.
     assert list(shown["inputRequests"]) == ["second"]
     jobs.client().task("update", task, inputResponses={"second": named("Pat")})
     jobs.work()
     assert result_of(jobs, task)["structuredContent"] == {"result": ["Kim", "Pat"]}
 
 
-def test_in_the_handshake_era_the_question_is_on_the_calls_stream_and_the_task_is_its_answer(
+def test_in_the_2025_era_the_question_is_on_the_calls_stream_which_ends_with_the_task(
     jobs: Background, streaming: Streaming
 ) -> None:
     sink = Sink()
@@ -142,7 +145,7 @@ def test_in_the_handshake_era_the_question_is_on_the_calls_stream_and_the_task_i
     assert result_of(jobs, made["task"]["taskId"], "2025")["structuredContent"]["result"][:2] == ["Kim", 1]
 
 
-def test_a_function_that_ends_without_its_task_is_answered_in_the_request(jobs: Background) -> None:
+def test_a_function_that_ends_before_its_task_starts_is_answered_in_the_request(jobs: Background) -> None:
     asked = call(jobs, "pack_later")
     ended = call(jobs, "pack_later", **round_of(asked, "nobody")).result
 
@@ -152,8 +155,8 @@ def test_a_function_that_ends_without_its_task_is_answered_in_the_request(jobs: 
     assert (jobs.queue.events, jobs.table.items) == ([], [])
 
 
-def test_in_the_handshake_era_a_function_that_ends_without_its_task_gets_one_that_is_over(jobs: Background) -> None:
-    """Whoever asks for a task there takes nothing else."""
+def test_in_the_2025_era_a_function_that_ends_before_its_task_starts_gets_a_completed_task(jobs: Background) -> None:
+    """In the 2025 era a client that asks for a task accepts no other reply."""
     params: JsonDict = {"name": "fails_before", "arguments": {}, "task": {}}
 
     made = created(jobs.client("2025").request("tools/call", params))
@@ -162,13 +165,13 @@ def test_in_the_handshake_era_a_function_that_ends_without_its_task_gets_one_tha
 
 
 @pytest.mark.parametrize("tool", ["no_questions", "from_its_call_on", "never_a_task"])
-def test_for_a_client_without_tasks_the_function_goes_on_in_its_request(jobs: Background, tool: str) -> None:
+def test_for_a_client_without_tasks_the_function_runs_in_the_request(jobs: Background, tool: str) -> None:
     for answer in (call(jobs, tool, NO_TASKS, arguments={}), jobs.client("2025").call_tool(tool)):
         assert answer.result["structuredContent"] == {"result": "done"}
     assert (jobs.queue.events, jobs.table.items) == ([], [])
 
 
-def test_with_a_client_that_has_tasks_only_an_explicit_function_begins_in_the_request(
+def test_for_a_client_with_tasks_the_code_after_start_task_runs_in_the_worker_if_the_tool_supports_tasks(
     jobs: Background, runs: list[str]
 ) -> None:
     for tool in ("no_questions", "from_its_call_on"):
@@ -180,9 +183,7 @@ def test_with_a_client_that_has_tasks_only_an_explicit_function_begins_in_the_re
     assert call(jobs, "never_a_task", arguments={}).result["structuredContent"] == {"result": "done"}
 
 
-def test_in_a_step_and_in_a_call_that_goes_on_with_a_task_it_goes_on_in_the_request(
-    jobs: Background, runs: list[str]
-) -> None:
+def test_steps_and_continuations_run_in_the_request(jobs: Background, runs: list[str]) -> None:
     flow = jobs.client().request("prompts/get", {"name": "flow", "arguments": {}}, {CAPABILITIES_KEY: TASKS})
     assert (runs, flow.statuses) == (["past"], ["completed"])
 
@@ -192,7 +193,7 @@ def test_in_a_step_and_in_a_call_that_goes_on_with_a_task_it_goes_on_in_the_requ
     assert (len(runs), jobs.queue.events) == (3, [])
 
 
-def test_a_task_that_cannot_be_created_is_an_error_and_no_worker_is_sent_for(jobs: Background) -> None:
+def test_a_task_that_cannot_be_created_is_an_error_and_dispatches_no_worker(jobs: Background) -> None:
     full = Background(jobs.server, jobs.table, {"max_tasks_per_owner": 1}, jobs.time, jobs.queue)
     assert call(full, "no_questions", arguments={}).result["resultType"] == "task"
 
@@ -201,7 +202,7 @@ def test_a_task_that_cannot_be_created_is_an_error_and_no_worker_is_sent_for(job
     assert len(jobs.queue.events) == 1
 
 
-def test_arguments_that_cannot_be_used_make_no_task(jobs: Background) -> None:
+def test_invalid_arguments_create_no_task(jobs: Background) -> None:
     for tool in ("pack_later", "no_questions"):
         refused = call(jobs, tool, arguments={"amount": "many", "other": 1}).result
         assert (refused["isError"], refused["resultType"]) == (True, "complete")

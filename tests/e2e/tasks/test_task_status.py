@@ -1,5 +1,5 @@
-"""What clients are told of a task that a worker works on: its message, how often to look, lists, and a result that is
-waited for (docs/background.md, Status and polling)."""
+"""What clients see of a running background task: its message, the poll interval, lists, and its result
+(docs/background.md, Status and polling)."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from tests.sent import Requests
 
 
 class Reports:
-    """What the tool does that reports."""
+    """Functions that the tool runs before each report and after the last one."""
 
     def __init__(self) -> None:
         self.each: Callable[[], object] = lambda: None
@@ -62,7 +62,7 @@ def jobs(background: MakeBackground, reports: Reports) -> Background:
     return background(counting_server(reports))
 
 
-def test_a_burst_of_reports_takes_one_write_and_the_last_of_them_comes_with_the_end(
+def test_a_burst_of_reports_is_one_write_and_the_last_report_is_written_with_the_result(
     jobs: Background, era: Era, requests: Requests
 ) -> None:
     task = jobs.begin("count", era=era)
@@ -72,7 +72,7 @@ def test_a_burst_of_reports_takes_one_write_and_the_last_of_them_comes_with_the_
     assert jobs.client(era).task("get", task).result["statusMessage"] == "100/100: counting"
 
 
-def test_a_report_is_seen_while_the_tool_runs_and_renews_the_claim(
+def test_a_report_is_written_while_the_tool_runs_and_renews_the_claim(
     jobs: Background, reports: Reports, table: Table
 ) -> None:
     task, seen = jobs.begin("count", {"total": 3}), list[int]()
@@ -92,7 +92,7 @@ def test_a_report_is_seen_while_the_tool_runs_and_renews_the_claim(
     assert after > before
 
 
-def test_the_interval_grows_with_a_tasks_age(jobs: Background, era: Era) -> None:
+def test_the_poll_interval_grows_with_the_tasks_age(jobs: Background, era: Era) -> None:
     task, name = jobs.begin("count", era=era), "pollInterval" if era == "2025" else "pollIntervalMs"
     seen = list[int]()
     for passed in (0, 9, 1, 49, 1, 400):
@@ -101,7 +101,9 @@ def test_the_interval_grows_with_a_tasks_age(jobs: Background, era: Era) -> None
     assert seen == [1_000, 1_000, 5_000, 5_000, 15_000, 15_000]
 
 
-def test_a_server_may_choose_the_interval(background: MakeBackground, reports: Reports, era: Era, table: Table) -> None:
+def test_a_server_may_choose_the_poll_interval(
+    background: MakeBackground, reports: Reports, era: Era, table: Table
+) -> None:
     jobs = background(counting_server(reports, poll_interval_s=0.25))
     made = created(call(jobs.client(era), "count"))
     assert made["pollInterval" if era == "2025" else "pollIntervalMs"] == 250
@@ -111,14 +113,14 @@ def test_a_server_may_choose_the_interval(background: MakeBackground, reports: R
 
 @pytest.mark.parametrize("name", ["poll_interval_s", "result_wait_s"])
 @pytest.mark.parametrize("value", [-1, "1", None, True, float("nan"), float("inf")])
-def test_numbers_of_seconds_that_are_none_are_refused(name: str, value: Any) -> None:
+def test_invalid_numbers_of_seconds_are_refused(name: str, value: Any) -> None:
     if (name, value) == ("poll_interval_s", None):
         return
     with pytest.raises(RegistrationError, match=name):
         Server("s", **{name: value})
 
 
-def test_a_list_says_which_tool_a_task_calls_and_how_far_it_is(jobs: Background) -> None:
+def test_a_list_shows_the_tool_and_the_progress_of_a_task(jobs: Background) -> None:
     task = jobs.begin("count", era="2025")
     jobs.work()
     (listed,) = jobs.client("2025").request("tasks/list").result["tasks"]
@@ -133,22 +135,22 @@ def result(jobs: Background, task: str, **client: Any) -> Answer:
     return jobs.client("2025", **client).task("result", task)
 
 
-def test_tasks_result_waits_by_light_reads_until_a_worker_is_done_and_then_reads_the_task(
+def test_tasks_result_polls_the_status_until_a_worker_is_done_and_then_reads_the_task(
     jobs: Background, requests: Requests
 ) -> None:
     task = jobs.begin("count", era="2025")
     jobs.time.meanwhile = [lambda: None, lambda: None, lambda: (requests.take(), jobs.work(), requests.take())]
     assert result(jobs, task).result["structuredContent"] == {"result": "counted"}
-    assert requests.take() == ["GetItem"] * 2  # the light look, and the task
+    assert requests.take() == ["GetItem"] * 2  # the status, then the whole task
     assert jobs.time.slept == [1.0] * 3
 
 
 @pytest.mark.parametrize(
     ("wait_s", "left_ms", "slept_s"),
     [(30, 60_000, 25), (10, 60_000, 10), (0, 60_000, 0), (30, 12_000, 7)],
-    ids=["whole answers", "the server's choice", "not at all", "the function's time"],
+    ids=["the limit without streaming", "the server's choice", "no wait", "the function's time"],
 )
-def test_tasks_result_waits_no_longer_than_it_may(
+def test_tasks_result_waits_no_longer_than_its_limits(
     background: MakeBackground, reports: Reports, wait_s: float, left_ms: int, slept_s: float
 ) -> None:
     jobs = background(counting_server(reports, result_wait_s=wait_s))
@@ -161,7 +163,7 @@ def test_tasks_result_waits_no_longer_than_it_may(
     assert sum(jobs.time.slept) == slept_s
 
 
-def test_the_messages_of_a_batch_together_wait_no_longer_than_one_request(jobs: Background) -> None:
+def test_all_messages_of_a_batch_together_wait_no_longer_than_one_request(jobs: Background) -> None:
     tasks = [jobs.begin("count", era="2025") for _ in range(3)]
     jobs.work()
     asked = [
@@ -191,7 +193,7 @@ def test_a_stream_is_kept_alive_while_tasks_result_waits(jobs: Background) -> No
     assert len(written) == 2
 
 
-def test_a_result_that_is_there_before_the_first_keep_alive_is_one_whole_answer(jobs: Background) -> None:
+def test_a_result_that_arrives_before_the_first_keep_alive_is_not_streamed(jobs: Background) -> None:
     task, sink = jobs.begin("count", era="2025"), Sink()
     jobs.time.meanwhile = [jobs.work]
     with streamed_to(sink):
@@ -199,7 +201,7 @@ def test_a_result_that_is_there_before_the_first_keep_alive_is_one_whole_answer(
     assert answer.headers["Content-Type"] == "application/json"
 
 
-def test_a_request_that_waits_looks_after_the_task(jobs: Background) -> None:
+def test_a_waiting_request_dispatches_the_task_again_if_that_is_due(jobs: Background) -> None:
     task = jobs.begin("count", era="2025")
     jobs.queue.lose()
     jobs.time.s += 20
@@ -208,7 +210,7 @@ def test_a_request_that_waits_looks_after_the_task(jobs: Background) -> None:
     assert jobs.head(task)[1] == 2
 
 
-def test_a_task_that_waits_for_the_client_is_not_waited_for(jobs: Background, table: Table) -> None:
+def test_tasks_result_does_not_wait_for_a_task_that_waits_for_the_client(jobs: Background, table: Table) -> None:
     task = jobs.begin("count", era="2025")
     table.replace({**table.item(task), "status": {"S": "input_required"}})
     answer = result(jobs, task)
@@ -220,7 +222,7 @@ def test_a_task_that_waits_for_the_client_is_not_waited_for(jobs: Background, ta
 
 
 def listen(jobs: Background, ids: Any, owner: str = "alice") -> list[Any]:
-    """What is sent on a stream that is opened for these tasks, the result last."""
+    """Open a stream for these tasks. Return its messages, of which the last is the result."""
     sink, heard = Sink(), list[Any]()
     with streamed_to(sink):
         jobs.client("2026", owner).request("subscriptions/listen", {"notifications": {"taskIds": ids}})
@@ -233,12 +235,12 @@ SUBSCRIPTION = {"io.modelcontextprotocol/subscriptionId": 1}
 
 
 def reported(heard: list[Any]) -> list[tuple[str, str | None]]:
-    """Status and message of each notification about a task."""
+    """Return the status and the message of each notification about a task."""
     notified = [message["params"] for message in heard if message.get("method") == "notifications/tasks"]
     return [(params["status"], params.get("statusMessage")) for params in notified]
 
 
-def test_a_stream_tells_how_a_task_stands_and_how_it_changes_and_ends_with_it(jobs: Background) -> None:
+def test_a_stream_reports_the_status_and_each_change_of_a_task_and_ends_with_the_task(jobs: Background) -> None:
     task = jobs.begin("count", {"total": 1})
     jobs.time.meanwhile = [lambda: None, jobs.work]
     heard = listen(jobs, [task])
@@ -265,27 +267,27 @@ def test_each_change_of_the_message_is_reported(jobs: Background, reports: Repor
     assert reported(listen(jobs, [task])) == states
 
 
-def test_a_stream_of_a_task_that_is_over_tells_it_and_ends(jobs: Background) -> None:
+def test_a_stream_of_an_ended_task_reports_it_and_ends(jobs: Background) -> None:
     task = jobs.begin("count", {"total": 1})
     jobs.work()
     assert reported(listen(jobs, [task])) == [("completed", "1/1: counting")]
     assert jobs.time.slept == []
 
 
-def test_tasks_are_looked_at_by_light_reads_at_their_interval(jobs: Background, requests: Requests) -> None:
+def test_a_stream_reads_the_status_of_tasks_at_their_poll_interval(jobs: Background, requests: Requests) -> None:
     task = jobs.begin("count")
     jobs.time.s += 20
     requests.take()
     listen(jobs, [task])
     read = requests.take()
-    # It is read once, and looked at when it is 25, 30, … 60 s old and then 75 s; at 35 s it is due, read again and sent
-    # for. The stream is over when it is 80 s old.
+    # The task is read once. Its status is read at the ages of 25, 30, … 60 s and of 75 s. At 35 s a dispatch is due, so
+    # the task is read again and dispatched. The stream ends at the age of 80 s.
     assert read.count("UpdateItem") == 1
     assert read.count("GetItem") == 1 + 9 + 1
     assert len(jobs.queue.events) == 2
 
 
-def test_only_tasks_of_ones_own_are_listened_to_and_not_more_than_32(jobs: Background) -> None:
+def test_a_subscription_covers_the_owners_tasks_among_the_first_32_ids(jobs: Background) -> None:
     bobs = jobs.begin("count", owner="bob")
     mine = [jobs.begin("count") for _ in range(33)]
     for task in mine:
@@ -294,19 +296,19 @@ def test_only_tasks_of_ones_own_are_listened_to_and_not_more_than_32(jobs: Backg
     assert heard[0]["params"]["notifications"] == {"taskIds": mine[:30]}
 
 
-def test_nothing_is_agreed_to_where_no_task_is_found(jobs: Background) -> None:
+def test_a_subscription_without_known_tasks_covers_nothing(jobs: Background) -> None:
     heard = listen(jobs, ["nobodys"])
     assert heard[0]["params"]["notifications"] == {}
     assert sum(jobs.time.slept) == 60
 
 
 @pytest.mark.parametrize("ids", ["t", [1], {}, None])
-def test_ids_that_are_no_list_of_strings_are_refused(jobs: Background, ids: Any) -> None:
+def test_task_ids_that_are_not_a_list_of_strings_are_refused(jobs: Background, ids: Any) -> None:
     answer = jobs.client().request("subscriptions/listen", {"notifications": {"taskIds": ids}})
     assert answer.refusal == (400, -32602)
 
 
-def test_the_error_says_that_the_client_has_not_declared_the_extension(jobs: Background) -> None:
+def test_a_client_that_has_not_declared_the_extension_is_refused(jobs: Background) -> None:
     capabilities: JsonDict = {"io.modelcontextprotocol/clientCapabilities": {}}
     asked = {"notifications": {"taskIds": ["t"]}}
     answer = jobs.client().request("subscriptions/listen", asked, capabilities)
@@ -321,7 +323,7 @@ def test_without_a_stream_each_task_is_reported_once(jobs: Background) -> None:
     assert jobs.time.slept == []
 
 
-def test_a_stream_outlives_a_store_that_is_away(jobs: Background, table: Table) -> None:
+def test_a_stream_continues_while_the_store_is_unavailable(jobs: Background, table: Table) -> None:
     task = jobs.begin("count", {"total": 1})
     down = away(table.client, "GetItem")
     jobs.time.meanwhile = [down.__enter__, lambda: None, lambda: down.__exit__(None, None, None), jobs.work]
@@ -344,8 +346,8 @@ def test_an_expired_task_is_reported_as_failed_and_the_others_continue(jobs: Bac
     assert error == jobs.client().task("get", expires).error | {"message": "The task has expired."}
 
 
-def test_a_task_that_expires_as_the_stream_is_opened_costs_the_others_nothing(jobs: Background, table: Table) -> None:
-    """It is due for another worker, and has expired when this is to be noted."""
+def test_a_task_that_expires_while_the_stream_opens_does_not_affect_the_others(jobs: Background, table: Table) -> None:
+    """A dispatch of the task is due, but the task expires before the dispatch is written."""
     expires, stays = jobs.begin("count", {"total": 1}), jobs.begin("count", {"total": 1})
     jobs.work(jobs.queue.events[1])
     jobs.time.s += 40

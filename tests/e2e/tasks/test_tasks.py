@@ -1,4 +1,4 @@
-"""`tasks/*` of workflow tasks, in both eras (docs/http.md)."""
+"""`tasks/*` for workflow tasks, in both eras (docs/http.md)."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ from mcp_baton.tasks.record import PAUSED
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, JsonDict, Table, related
 
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 NOTHING = {"resultType": "complete", "_meta": None}
 METHODS = {
@@ -55,7 +55,7 @@ DONE = {"completed": True, "steps_completed": 1}
 
 
 @pytest.mark.parametrize(("workflow", "status"), [("paused", "working"), ("done", "completed")])
-def test_tasks_get_shows_the_task_in_the_words_of_its_era_and_in_2026_with_its_result(
+def test_tasks_get_shows_the_task_in_the_format_of_its_era_and_in_2026_with_its_result(
     make_client: MakeClient, era: Era, workflow: str, status: str
 ) -> None:
     client, task = begin(make_client, era, workflow)
@@ -103,7 +103,9 @@ def test_tasks_cancel_with_a_result_completes_the_task_with_it(make_client: Make
 
 
 @pytest.mark.parametrize("result", [None, "done", 5, [], True])
-def test_a_result_that_is_no_object_is_refused(make_client: MakeClient, era: Era, table: Table, result: Any) -> None:
+def test_a_result_that_is_not_an_object_is_refused(
+    make_client: MakeClient, era: Era, table: Table, result: Any
+) -> None:
     client, task = begin(make_client, era)
     answer = client.task("cancel", task, result=result)
     assert answer.refusal == (200 if era == "2025" else 400, -32602)
@@ -112,7 +114,7 @@ def test_a_result_that_is_no_object_is_refused(make_client: MakeClient, era: Era
 
 @pytest.mark.parametrize("first", [{}, {"result": {"kept": True}}])
 @pytest.mark.parametrize("second", [{}, {"result": {"kept": False}}])
-def test_a_terminal_task_is_never_left(
+def test_an_ended_task_does_not_change(
     make_client: MakeClient, era: Era, table: Table, first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     client, task = begin(make_client, era)
@@ -126,9 +128,7 @@ def test_a_terminal_task_is_never_left(
     assert table.item(task) == before
 
 
-def test_tasks_list_is_the_owners_newest_first_without_those_that_expired(
-    make_client: MakeClient, table: Table
-) -> None:
+def test_tasks_list_shows_the_owners_unexpired_tasks_newest_first(make_client: MakeClient, table: Table) -> None:
     client = make_client(flow_server())
     made = [client.get_prompt(workflow).task_id for workflow in ("done", "paused", "done", "done")]
     table.expire(made.pop())
@@ -153,9 +153,9 @@ def test_tasks_list_is_the_owners_newest_first_without_those_that_expired(
 
 
 @pytest.mark.parametrize(
-    "cursor", ["nonsense", "", 5, {"a": 1}, NOBODYS], ids=["text", "empty", "number", "object", "a task's id"]
+    "cursor", ["nonsense", "", 5, {"a": 1}, UNKNOWN_TASK], ids=["text", "empty", "number", "object", "a task's id"]
 )
-def test_a_cursor_that_no_list_gave_out_is_refused(make_client: MakeClient, cursor: Any) -> None:
+def test_an_invalid_cursor_is_refused(make_client: MakeClient, cursor: Any) -> None:
     assert make_client(flow_server()).request("tasks/list", {"cursor": cursor}).refusal == (200, -32602)
 
 
@@ -179,20 +179,20 @@ def test_a_method_of_the_other_era_is_unknown(make_client: MakeClient, asked_in:
     assert client.request(method, {"taskId": task}).refusal == (status, -32601)
 
 
-def test_unknown_expired_and_foreign_tasks_get_one_and_the_same_answer(
+def test_unknown_expired_and_foreign_tasks_have_the_same_answer(
     make_client: MakeClient, era: Era, table: Table
 ) -> None:
     client, expired = begin(make_client, era)
     foreign = client.as_owner("bob").get_prompt("paused").task_id
     table.expire(expired)
     for method in METHODS[era]:
-        answers = [ask(client, method, task) for task in (NOBODYS, expired, foreign, "no id at all", "")]
+        answers = [ask(client, method, task) for task in (UNKNOWN_TASK, expired, foreign, "no id at all", "")]
         assert {answer.body for answer in answers} == {answers[0].body}
         assert answers[0].refusal == (200 if era == "2025" else 400, -32602)
 
 
 @pytest.mark.parametrize("task_id", [None, 5, ["x"], {}])
-def test_a_task_id_that_is_no_string_is_refused(make_client: MakeClient, era: Era, task_id: Any) -> None:
+def test_a_task_id_that_is_not_a_string_is_refused(make_client: MakeClient, era: Era, task_id: Any) -> None:
     client = make_client(flow_server(), era=era)
     for method in METHODS[era]:
         answer = client.request(f"tasks/{method}", {"taskId": task_id, "inputResponses": {}})
@@ -208,7 +208,7 @@ def test_a_client_of_2026_must_declare_the_extension(make_client: MakeClient) ->
         assert answer.error["data"] == {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
 
 
-def test_what_the_server_can_do_with_tasks_is_advertised_in_each_eras_words(make_client: MakeClient) -> None:
+def test_the_capabilities_for_tasks_have_the_format_of_each_era(make_client: MakeClient) -> None:
     client = make_client(flow_server())
     handshake = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     shaken = client.request("initialize", handshake).result["capabilities"]

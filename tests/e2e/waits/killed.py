@@ -1,4 +1,4 @@
-"""A process that answers each event in a process of its own, which kills itself where test_kills.py says."""
+"""A process that handles each event in a fork, which kills itself at the point that test_kills.py chooses."""
 
 import json
 import os
@@ -21,7 +21,7 @@ SETTINGS = Settings(table="tasks", state_key=b"0" * 32, base_url=BASE_URL)
 
 
 class Signatures:
-    """A workflow that waits for a signature and then for a minute, and the queue of its workers. All are files."""
+    """A workflow that waits for a signature and then for a minute. Its effects and its queue of events are files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,9 +55,9 @@ class Signatures:
 
 
 def main(url: str, folder: Path) -> None:
-    """Answer the orders on standard input, each in a fork of this process, which has one thread."""
+    """Handle each event on standard input in a fork. This process has one thread."""
     client, killer, signatures = http_client(url), Killer(None), Signatures(folder)
-    client.describe_table(TableName="tasks")  # loads what the forks need
+    client.describe_table(TableName="tasks")  # initializes the client before the forks
     for line in sys.stdin:
         order: Any = loads(line)
         child = os.fork()

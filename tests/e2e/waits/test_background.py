@@ -1,4 +1,4 @@
-"""Background workflows that wait: no worker runs, and a callback or the clock wakes them (docs/waiting.md)."""
+"""Background workflows that wait: no worker runs meanwhile, and a callback or a sweep wakes them (docs/waiting.md)."""
 
 from datetime import timedelta
 from typing import Any, Literal
@@ -31,14 +31,14 @@ def jobs(background: MakeBackground, shop: Shop) -> Background:
 
 
 def waiting(jobs: Background) -> str:
-    """The task of a call whose workflow waits for its callback."""
+    """Return the task of a call whose workflow waits for its callback."""
     task = jobs.begin("release", {"branch": "main"})
     assert (jobs.work(), jobs.queue.events) == ("waits", [])
     return task
 
 
 def send(jobs: Background, shop: Shop) -> int:
-    """Send the callback to a container of its own; the status of the reply."""
+    """Send the callback to a new function. Return the status of the reply."""
     body, path = dumps(GREEN).encode(), shop.urls[-1].removeprefix(BASE)
     event = proxy_event("POST", path, [], body, request_id="callback", owner_header=None)
     function: Any = jobs.container()
@@ -47,7 +47,7 @@ def send(jobs: Background, shop: Shop) -> int:
 
 
 def send_and_die(jobs: Background, shop: Shop) -> None:
-    """Send the callback to a process that dies after it has stored the callback."""
+    """Send the callback to a function that is killed after it has stored the callback."""
     sent = iter(range(1_000))
 
     def strike(**_: object) -> None:
@@ -71,7 +71,7 @@ def test_a_callback_wakes_a_workflow_for_which_no_worker_ran(jobs: Background, s
     assert (jobs.sweep(), jobs.queue.events) == (NOTHING, [])
 
 
-def test_the_calls_task_says_for_what_it_waits_and_when_to_poll(jobs: Background) -> None:
+def test_the_calls_task_shows_what_it_waits_for_and_when_to_poll(jobs: Background) -> None:
     task = waiting(jobs)
     until_ms = jobs.time.ms + 2 * 3_600_000
 
@@ -109,7 +109,7 @@ def test_a_sweep_wakes_a_workflow_if_the_process_died_after_it_stored_the_callba
     assert (jobs.work(), shop.deployed, jobs.sweep()) == ("completed", [GREEN["url"]], NOTHING)
 
 
-def test_a_sweep_ends_a_wait_whose_time_is_over(jobs: Background, shop: Shop) -> None:
+def test_a_sweep_ends_a_wait_that_has_timed_out(jobs: Background, shop: Shop) -> None:
     task = waiting(jobs)
     jobs.time.s += 2 * 3_600 + 1
     assert jobs.sweep() == {"looked": 1, "woken": 1}
@@ -120,10 +120,8 @@ def test_a_sweep_ends_a_wait_whose_time_is_over(jobs: Background, shop: Shop) ->
 
 
 @pytest.mark.parametrize("write", range(1, 6))
-def test_a_callback_at_any_moment_of_the_workers_last_writes_is_not_lost(
-    jobs: Background, shop: Shop, write: int
-) -> None:
-    """The callback arrives just before one of the writes that the worker sends after it has made the address."""
+def test_a_callback_between_the_workers_last_writes_is_not_lost(jobs: Background, shop: Shop, write: int) -> None:
+    """The callback arrives just before one of the writes that follow the creation of its address."""
     jobs.begin("release", {"branch": "main"})
     sent, replies = iter(range(1_000)), list[int]()
 
@@ -146,7 +144,7 @@ def test_a_callback_at_any_moment_of_the_workers_last_writes_is_not_lost(
     assert shop.deployed == [GREEN["url"]]
 
 
-def test_the_worker_that_a_callback_has_woken_may_die(jobs: Background, shop: Shop) -> None:
+def test_a_sweep_replaces_a_killed_worker_that_a_callback_had_woken(jobs: Background, shop: Shop) -> None:
     waiting(jobs)
     send(jobs, shop)
     jobs.kill()
@@ -158,7 +156,7 @@ def test_the_worker_that_a_callback_has_woken_may_die(jobs: Background, shop: Sh
 def test_a_call_that_was_cancelled_is_not_woken(jobs: Background, shop: Shop) -> None:
     task = waiting(jobs)
     jobs.client().task("cancel", task)
-    assert send(jobs, shop) == 200  # the workflow's own task is still there
+    assert send(jobs, shop) == 200  # the workflow's own task still exists
     jobs.time.s += 31
     assert (jobs.sweep(), jobs.queue.events) == ({"looked": 1, "woken": 0}, [])
     assert jobs.sweep() == NOTHING
@@ -209,7 +207,7 @@ def test_a_woken_task_is_listed_once(jobs: Background, shop: Shop) -> None:
 
 
 def flaky(script: Script, retry: Retry) -> Server:
-    """A background workflow whose tool fails for a while, with a step before and a step after it."""
+    """Return a server with a background workflow whose second tool fails for a while."""
     server = Server("flaky")
 
     @server.tool
@@ -218,7 +216,7 @@ def flaky(script: Script, retry: Retry) -> Server:
 
     @server.tool
     def fetch(ctx: Context) -> str:
-        """Fetch from a service that is often away."""
+        """Fetch from a service that is often unavailable."""
         return script.play("fetch", f"attempt {ctx.attempt}")
 
     @server.tool
@@ -239,7 +237,7 @@ def flaky(script: Script, retry: Retry) -> Server:
 PATIENT = Retry(attempts=4, first_s=3_600, factor=2, max_s=86_400, jitter=False)
 
 
-def test_an_attempt_after_a_long_wait_holds_no_worker(background: MakeBackground, script: Script) -> None:
+def test_no_worker_runs_while_a_retry_waits(background: MakeBackground, script: Script) -> None:
     jobs = background(flaky(script, PATIENT))
     script.errors["fetch"] = "away"
     task = jobs.begin("collect")
@@ -256,7 +254,7 @@ def test_an_attempt_after_a_long_wait_holds_no_worker(background: MakeBackground
     assert "attempt 3" in str(jobs.client().task("get", task).result)
 
 
-def test_the_attempts_of_a_long_retry_end(background: MakeBackground, script: Script) -> None:
+def test_a_retry_with_long_waits_ends_after_its_last_attempt(background: MakeBackground, script: Script) -> None:
     jobs = background(flaky(script, Retry(attempts=2, first_s=3_600, max_s=3_600, jitter=False)))
     script.errors["fetch"] = "away"
     task = jobs.begin("collect")
@@ -285,11 +283,11 @@ def test_a_worker_that_comes_too_early_makes_no_attempt(background: MakeBackgrou
     assert jobs.table.item(task)["due"]["N"] == due
 
 
-# How late a sweep wakes a workflow (`WakeUpDelay`)
+# The delay of a wake-up by a sweep (`WakeUpDelay`)
 
 
 def measured(jobs: Background) -> list[float]:
-    """The delays that a sweep counts."""
+    """Return the delays that a sweep measures."""
     telemetry = Collector()
     measured_sweep(jobs, telemetry)
     return [it.value for it in telemetry.take().measurements if it.metric is WAKE_UP_DELAY]
@@ -301,13 +299,13 @@ def test_the_delay_after_a_lost_callback_counts_from_its_entry_in_the_outbox(job
     send_and_die(jobs, shop)
     jobs.time.s += 30 + 7
     assert measured(jobs) == [7_000]
-    # The same entry is still there, but the workflow has been woken.
+    # The entry still exists, but the workflow has already been woken.
     jobs.time.s += 20
     assert measured(jobs) == []
     assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
 
 
-def test_the_delay_after_a_lost_event_counts_from_when_it_was_to_be_sent_again(jobs: Background, shop: Shop) -> None:
+def test_the_delay_after_a_lost_event_counts_from_when_its_next_dispatch_was_due(jobs: Background, shop: Shop) -> None:
     waiting(jobs)
     jobs.time.s += 1_000
     send(jobs, shop)
@@ -351,10 +349,10 @@ def test_the_delay_after_a_sleep_counts_from_its_end(background: MakeBackground)
 
 
 @pytest.mark.parametrize("on_timeout", ["fail", "skip"])
-def test_a_run_whose_clock_is_fast_sees_the_callback_that_came_first(
+def test_a_run_with_a_fast_clock_uses_a_callback_that_arrived_in_time(
     background: MakeBackground, on_timeout: Literal["fail", "skip"]
 ) -> None:
-    """The worker has read the task, and the time is over by its clock, when the callback arrives."""
+    """The callback arrives after the worker has read the task, when the wait has timed out by the worker's clock."""
     shop = Shop(on_timeout, background=True)
     jobs = background(shop.server, base_url=BASE)
     waiting(jobs)
@@ -375,7 +373,7 @@ def test_a_run_whose_clock_is_fast_sees_the_callback_that_came_first(
     assert shop.deployed == [GREEN["url"]]
 
 
-def test_a_callback_whose_address_a_continuation_made_wakes_the_job(jobs: Background, shop: Shop) -> None:
+def test_a_callback_to_an_address_from_a_continuation_wakes_the_job(jobs: Background, shop: Shop) -> None:
     task = waiting(jobs)
     workflow_task = jobs.client().task("get", task).result["_meta"][WORKFLOW_TASK]
     jobs.client().call_tool("start_build", {"branch": "main"}, task=workflow_task)
@@ -384,8 +382,8 @@ def test_a_callback_whose_address_a_continuation_made_wakes_the_job(jobs: Backgr
     assert (jobs.work(), shop.deployed) == ("completed", [GREEN["url"]])
 
 
-def test_a_sweep_wakes_a_workflow_that_waits_after_an_event_was_late(jobs: Background, shop: Shop) -> None:
-    """The worker of the first event lets the workflow wait, after the job was dispatched again."""
+def test_a_sweep_wakes_a_workflow_whose_wait_began_after_a_late_event(jobs: Background, shop: Shop) -> None:
+    """The worker of the late event starts the wait although the job was dispatched again before."""
     jobs.begin("release", {"branch": "main"})
     late = jobs.queue.events.pop()
     jobs.time.s += 31
@@ -399,7 +397,7 @@ def test_a_sweep_wakes_a_workflow_that_waits_after_an_event_was_late(jobs: Backg
 
 
 def nightly(background: MakeBackground, shop: Shop) -> tuple[Background, str]:
-    """A job that waits for its callback, and then for the morning; and the task of its workflow."""
+    """Return a job that waits for a callback and then for eight hours, and the id of its workflow's task."""
     steps = [
         Step(shop.start_build, {"branch": constant("main")}),
         Step("build", callback=Callback(Build, timedelta(hours=2))),
@@ -413,7 +411,7 @@ def nightly(background: MakeBackground, shop: Shop) -> tuple[Background, str]:
 
 
 def test_a_sweep_wakes_a_job_although_a_client_has_resumed_its_workflow(background: MakeBackground, shop: Shop) -> None:
-    """Only a worker knows when the job has to continue."""
+    """The client's resume continues the workflow, but only a worker can set when the job continues."""
     jobs, workflow_task = nightly(background, shop)
     send_and_die(jobs, shop)
     jobs.client().get_prompt("nightly", task=workflow_task)
@@ -424,14 +422,16 @@ def test_a_sweep_wakes_a_job_although_a_client_has_resumed_its_workflow(backgrou
 def test_a_repeated_callback_starts_no_worker_after_a_worker_has_read_it(
     background: MakeBackground, shop: Shop
 ) -> None:
-    """Senders repeat callbacks, and each worker costs."""
+    """Senders repeat callbacks. Each worker that they start would cost."""
     jobs, _ = nightly(background, shop)
     assert (send(jobs, shop), jobs.work()) == (200, "waits")
     assert (send(jobs, shop), jobs.queue.events) == (200, [])
 
 
-def test_a_callback_by_a_fast_clock_wakes_no_job_whose_worker_lives(jobs: Background, shop: Shop) -> None:
-    """A wake-up would move the entry in the outbox, and the worker hands the job over by the entry that it has read."""
+def test_a_callback_at_a_function_with_a_fast_clock_does_not_wake_a_job_whose_worker_runs(
+    jobs: Background, shop: Shop
+) -> None:
+    """The wake-up would move the outbox entry, which the worker needs unchanged to hand the job over."""
     jobs.begin("release", {"branch": "main"})
     woken = list[int]()
 

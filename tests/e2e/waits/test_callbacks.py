@@ -22,7 +22,7 @@ HOURS = timedelta(hours=1)
 
 @dataclass
 class Build:
-    """What a build server sends."""
+    """The body that a build server sends."""
 
     passed: bool
     url: str
@@ -33,7 +33,12 @@ RED: dict[str, Json] = {"passed": False, "url": "https://builds.example.com/8"}
 
 
 class Shop:
-    """A server that starts builds, and the addresses that it has given to the build server."""
+    """A server that starts builds.
+
+    Attributes:
+        urls: The callback addresses that the build server was given.
+        deployed: The deployed builds.
+    """
 
     def __init__(self, on_timeout: Literal["fail", "skip"] = "fail", *, background: bool = False) -> None:
         self.urls: list[str] = []
@@ -73,7 +78,7 @@ def client(shop: Shop) -> Iterator[Client]:
 
 
 def started(client: Client) -> str:
-    """The id of a new task that waits for its build."""
+    """Return the id of a new task that waits for its build."""
     run = client.call_workflow("release", {"branch": "main"})
     assert run.pause is not None
     assert run.pause.type == "waiting"
@@ -81,7 +86,7 @@ def started(client: Client) -> str:
 
 
 def post(client: Client, target: str, body: bytes, *, method: str = "POST", **headers: str) -> tuple[int, Any]:
-    """The status and the JSON of the reply to a request without credentials."""
+    """Send a request without credentials. Return the status and the JSON of the reply."""
     event = proxy_event(method, target, [*headers.items()], body, request_id="test", owner_header="X-Owner")
     response, _ = client.stage.function.invoke(event, None)
     client.stage.worker.look()
@@ -93,7 +98,7 @@ def path(url: str) -> str:
 
 
 def items(client: Client) -> str:
-    """The text of all stored items."""
+    """Return the text of all stored items."""
     scan = client.store.client.get_paginator("scan").paginate(TableName=TABLE)
     return str([item for page in scan for item in page["Items"]])
 
@@ -111,7 +116,7 @@ def test_a_run_waits_and_continues_with_the_body_of_the_callback(shop: Shop, cli
     assert shop.deployed == [GREEN["url"]]
 
 
-def test_a_task_that_waits_says_for_what_and_when_to_poll(client: Client) -> None:
+def test_a_waiting_task_shows_what_it_waits_for_and_when_to_poll(client: Client) -> None:
     task = client.task(started(client))
 
     def interval_ms() -> Any:
@@ -139,12 +144,12 @@ def test_an_early_callback_is_stored_until_the_run_reaches_its_step() -> None:
 
     @server.tool
     def ask_for_it(ctx: Context) -> None:
-        """Give the address away."""
+        """Create the callback's address."""
         ctx.callback_url("paid")
 
     @server.tool
     def fails_first(attempts: list[int] = []) -> str:  # noqa: B006 - counts its calls
-        """Fail once."""
+        """Fail at the first call."""
         attempts.append(1)
         if len(attempts) == 1:
             raise ToolError("not yet")
@@ -160,7 +165,7 @@ def test_an_early_callback_is_stored_until_the_run_reaches_its_step() -> None:
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_a_repeated_callback_is_accepted_and_another_one_refused(client: Client, *, ended: bool) -> None:
+def test_a_repeated_callback_is_accepted_and_a_different_one_is_refused(client: Client, *, ended: bool) -> None:
     task = started(client)
     client.send_callback(task, "build", GREEN, key="delivery-1")
     if ended:
@@ -174,7 +179,9 @@ def test_a_repeated_callback_is_accepted_and_another_one_refused(client: Client,
     assert client.task(task).variables["_workflow.result.build"] == GREEN
 
 
-def test_a_body_of_another_type_is_refused_with_its_fields_and_nothing_is_stored(shop: Shop, client: Client) -> None:
+def test_a_body_of_another_type_is_refused_with_its_invalid_fields_and_nothing_is_stored(
+    shop: Shop, client: Client
+) -> None:
     task = started(client)
     before = items(client)
     status, reply = post(client, path(shop.urls[0]), b'{"passed": "perhaps"}')
@@ -187,13 +194,13 @@ def test_a_body_of_another_type_is_refused_with_its_fields_and_nothing_is_stored
     ("body", "status"),
     [(b"{", 400), (b"", 400), (b'{"passed": NaN}', 400), (b'"' + b"x" * (MAX_BODY - 1) + b'"', 413), (b"[]", 422)],
 )
-def test_a_body_that_cannot_be_a_callback_is_refused(shop: Shop, client: Client, body: bytes, status: int) -> None:
+def test_an_invalid_body_is_refused(shop: Shop, client: Client, body: bytes, status: int) -> None:
     task = started(client)
     assert post(client, path(shop.urls[0]), body)[0] == status
     assert client.task(task).steps["build"] == "pending"
 
 
-def test_unknown_forged_and_expired_addresses_have_one_reply(shop: Shop, client: Client) -> None:
+def test_unknown_forged_and_expired_addresses_have_the_same_reply(shop: Shop, client: Client) -> None:
     started(client)
     real = path(shop.urls[0])
     body = json.dumps(GREEN).encode()
@@ -262,7 +269,7 @@ def test_the_address_is_hidden_in_results_and_items_and_logs(
         assert token not in text
 
 
-def test_an_error_with_the_address_is_hidden_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_address_is_hidden_in_errors_and_tracebacks_too(caplog: pytest.LogCaptureFixture) -> None:
     server, urls = Server("leaky"), list[str]()
 
     @server.tool
@@ -280,7 +287,7 @@ def test_an_error_with_the_address_is_hidden_too(caplog: pytest.LogCaptureFixtur
     assert "internal error in leak: its traceback has a callback's address" in caplog.text
 
 
-def test_an_address_needs_a_stored_task_with_such_a_step(shop: Shop, client: Client) -> None:
+def test_an_address_needs_a_stored_task(shop: Shop, client: Client) -> None:
     result = client.call_tool("start_build", {"branch": "main"})
     assert result.is_error
     assert "callback_url('build'): this call is not one of a stored task" in result.text
@@ -301,7 +308,7 @@ def test_an_event_delivers_a_callback(shop: Shop, client: Client) -> None:
     assert client.resume(task).completed
 
 
-def test_the_waits_of_a_workflow_must_fit_into_the_life_of_its_tasks() -> None:
+def test_the_waits_of_a_workflow_must_fit_into_the_lifetime_of_its_tasks() -> None:
     server = Server("long")
     wait_step = Step("signed", callback=Callback(str, timedelta(days=3)))
     server.add_workflow(Workflow(name="sign", description="sign", steps=[wait_step], ttl=timedelta(days=2)))
@@ -316,14 +323,14 @@ def test_the_waits_of_a_workflow_must_fit_into_the_operators_limit() -> None:
     server.add_workflow(Workflow(name="sign", description="sign", steps=steps))
     with pytest.raises(BatonError, match="live 176400000 ms, and the operator allows 86400000 ms"), connect(server):
         pass
-    # Steps that wait at the same time need one day.
+    # Both steps wait at the same time, so one day is enough.
     parallel = Server("long")
     parallel.add_workflow(Workflow(name="sign", description="sign", steps=steps, parallel=2))
     with connect(parallel, settings=Settings(max_ttl_ms=25 * 3_600_000)):
         pass
 
 
-def test_a_client_cannot_shorten_the_life_of_a_task_that_waits() -> None:
+def test_a_client_cannot_shorten_the_lifetime_of_a_waiting_task() -> None:
     shop = Shop()
     with connect(shop.server, era="2025") as client:
         run = client.request("prompts/get", {"name": "release", "arguments": {"branch": "main"}, "task": {"ttl": 1000}})
@@ -337,7 +344,7 @@ def test_a_callback_for_a_skipped_step_is_refused() -> None:
 
     @server.tool
     def request(ctx: Context) -> bool:
-        """Give the address away, and decide that no answer is needed."""
+        """Create the callback's address, and return that no callback is needed."""
         ctx.callback_url("paid")
         return False
 
@@ -360,7 +367,7 @@ def test_a_callback_for_a_skipped_step_is_refused() -> None:
             client.send_callback(task, "paid", 1)
 
 
-def test_a_wait_that_has_timed_out_suggests_no_repetition(client: Client) -> None:
+def test_the_reply_after_a_timeout_suggests_no_further_call(client: Client) -> None:
     task = started(client)
     client.clock.advance(2 * HOURS + timedelta(seconds=1))
     run = client.resume(task)

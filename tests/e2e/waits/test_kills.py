@@ -1,4 +1,4 @@
-"""Processes are killed around callbacks: an accepted callback is the result of its step, and each task ends."""
+"""Processes are killed around callbacks: an accepted callback becomes the result of its step, and each task ends."""
 
 import json
 import os
@@ -14,22 +14,22 @@ from tests.e2e.killed_support import Killed, Processes, running
 from tests.e2e.support import Client
 
 KILLS = int(os.environ.get("WAIT_KILLS", "40"))
-"""How many processes are killed at least: `WAIT_KILLS=200` for a change of callbacks, sweeps or suspension."""
+"""The minimum number of killed processes. Use `WAIT_KILLS=200` after changes to callbacks, sweeps or suspension."""
 
 MOST_STEPS = 200
 LEASE_S = 46.0
 
 
 class Run:
-    """One workflow that waits, its workers and its senders."""
+    """One workflow that waits, with its workers and its senders of callbacks."""
 
     def __init__(self, processes: Processes, seed: int) -> None:
         self.processes, self.owner, self.rng = processes, f"owner-{seed}", Random(seed)
         self.accepted: set[int] = set()
-        """The bodies that were answered with 200."""
+        """The bodies whose replies had the status 200."""
 
     def send(self, event: dict[str, Any], most: int) -> Any:
-        """Send an event to a process that may be killed at one of its first points."""
+        """Send an event to a process that may be killed at one of its first `most` points."""
         self.processes.kill = self.rng.randrange(most) if self.rng.random() < 0.5 else None
         try:
             return self.processes.handle(event, None)
@@ -54,7 +54,7 @@ class Run:
             with suppress(Killed):
                 self.step()
             status = self.processes.table.item(task, self.owner)["status"]["S"]
-            if status == "failed":  # its workers were killed each time
+            if status == "failed":  # each of its workers was killed
                 own = client.task("get", task).result["_meta"]["_workflow.task_id"]
                 task = created(call(client, "sign", {"task_id": own}))["taskId"]
             elif status != "working":
@@ -67,13 +67,13 @@ class Run:
         assert self.accepted == paid, f"{self.owner}: accepted {self.accepted}, paid {paid}"
 
     def step(self) -> None:
-        """A callback, the event of a worker, or the clock."""
+        """Send a callback, deliver the queued events, or advance the clock and sweep."""
         if self.processes.lines(f"urls-{self.owner}") and self.rng.random() < 0.3:
             self.post(self.rng.choice((1, 2)))
         elif events := self.processes.lines("events"):
             (self.processes.folder / "events").unlink()
             for event in events:
-                if self.rng.random() < 0.8:  # others are lost
+                if self.rng.random() < 0.8:  # the other events are lost
                     self.send(json.loads(event), 40)
         else:
             self.processes.time.pass_s(61)

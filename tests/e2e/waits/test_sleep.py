@@ -13,7 +13,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def alarm(until: Any, *, ttl: timedelta | None = None) -> Server:
-    """A server whose workflow sleeps until a time that a tool has looked up."""
+    """Return a server whose workflow sleeps until a time that a tool returns."""
     server = Server("alarm")
 
     @server.tool
@@ -39,7 +39,7 @@ def alarm(until: Any, *, ttl: timedelta | None = None) -> Server:
 
 
 def iso(of: Client, after: timedelta, offset: timedelta = timedelta()) -> str:
-    """A time after now on the client's clock, as it is written at this offset from UTC."""
+    """Return the time that is `after` now on the client's clock, written with this offset from UTC."""
     now = datetime.fromtimestamp(of.clock.now_ms() / 1000, UTC) + after
     zone = (now + offset).replace(tzinfo=None).isoformat(timespec="seconds")
     sign, minutes = "-" if offset < timedelta() else "+", abs(offset) // MINUTE
@@ -47,7 +47,7 @@ def iso(of: Client, after: timedelta, offset: timedelta = timedelta()) -> str:
 
 
 @pytest.mark.parametrize("offset", [timedelta(), timedelta(hours=1), timedelta(hours=-9, minutes=-30)])
-def test_a_time_with_an_offset_names_the_moment(offset: timedelta) -> None:
+def test_a_step_sleeps_until_a_time_with_an_offset(offset: timedelta) -> None:
     times: list[str] = []
     with connect(alarm(lambda: times[0])) as client:
         times.append(iso(client, 30 * MINUTE, offset))
@@ -60,8 +60,8 @@ def test_a_time_with_an_offset_names_the_moment(offset: timedelta) -> None:
         assert client.resume(str(run.task_id)).completed
 
 
-def test_a_time_that_comes_twice_is_named_by_its_offset() -> None:
-    """When summer time ends, 02:30 in Berlin comes twice, an hour apart."""
+def test_the_offset_distinguishes_a_local_time_that_occurs_twice() -> None:
+    """At the end of summer time, 02:30 in Berlin occurs twice, an hour apart."""
     ends = []
     for offset in ("+02:00", "+01:00"):
         server = alarm(f"2027-10-31T02:30:00{offset}", ttl=timedelta(days=399))
@@ -79,7 +79,7 @@ def test_a_time_that_comes_twice_is_named_by_its_offset() -> None:
         (None, "the value is no time in ISO 8601"),
     ],
 )
-def test_a_value_that_names_no_moment_fails_the_step(value: object, says: str) -> None:
+def test_a_value_that_is_not_a_time_with_an_offset_fails_the_step(value: object, says: str) -> None:
     with connect(alarm(value)) as client:
         run = client.call_workflow("morning")
         assert (run.pause.type, run.pause.step) == ("toolError", "night")
@@ -87,12 +87,12 @@ def test_a_value_that_names_no_moment_fails_the_step(value: object, says: str) -
         assert "2026-11-28T09:00:00+01:00" in run.pause.error
 
 
-def test_a_time_in_the_past_does_not_wait() -> None:
+def test_a_step_does_not_wait_for_a_time_in_the_past() -> None:
     with connect(alarm("2020-01-01T00:00:00Z")) as client:
         assert client.call_workflow("morning").completed
 
 
-def test_a_task_is_extended_until_a_time_that_only_the_run_knows() -> None:
+def test_the_lifetime_of_a_task_is_extended_to_a_time_that_is_known_only_in_the_run() -> None:
     times: list[str] = []
     with connect(alarm(lambda: times[0])) as client:
         times.append(iso(client, timedelta(hours=20)))
@@ -101,7 +101,7 @@ def test_a_task_is_extended_until_a_time_that_only_the_run_knows() -> None:
         assert client.resume(str(run.task_id)).completed
 
 
-def test_a_time_after_the_longest_life_of_the_task_fails_the_step() -> None:
+def test_a_time_after_the_longest_possible_lifetime_of_the_task_fails_the_step() -> None:
     times: list[str] = []
     with connect(alarm(lambda: times[0])) as client:
         times.append(iso(client, timedelta(days=3)))
@@ -122,7 +122,7 @@ def sleeping(hours: float) -> Server:
 
 
 @pytest.mark.parametrize("deployed", [1.0, 9.0])
-def test_the_end_of_a_wait_stays_when_the_definition_changes(deployed: float) -> None:
+def test_the_end_of_a_wait_stays_the_same_when_the_definition_changes(deployed: float) -> None:
     with connect(sleeping(5)) as client:
         run = client.call_workflow("rest")
         client.clock.advance(timedelta(hours=4, minutes=59))
@@ -145,7 +145,7 @@ def test_a_wait_can_be_skipped_by_its_condition() -> None:
         assert client.call_workflow("rest", {"tired": "true"}).steps == {"nap": "pending"}
 
 
-def test_parallel_steps_run_beside_a_wait() -> None:
+def test_parallel_steps_run_during_a_wait() -> None:
     server, rang = Server("both"), list[int]()
 
     @server.tool
@@ -169,7 +169,7 @@ def test_parallel_steps_run_beside_a_wait() -> None:
         (lambda: Step("nap", sleep=timedelta(hours=1), guidance="", resources=["a://b"]), "make two steps"),
     ],
 )
-def test_a_wait_that_cannot_work_is_refused_when_the_handler_is_built(make: Callable[[], Step], says: str) -> None:
+def test_an_invalid_wait_is_refused_when_the_handler_is_built(make: Callable[[], Step], says: str) -> None:
     server = Server("wrong")
     server.add_workflow(Workflow(name="rest", description="rest", steps=[make()]))
     with pytest.raises(BatonError, match=says), connect(server):

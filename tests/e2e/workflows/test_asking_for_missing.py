@@ -1,4 +1,4 @@
-"""A workflow that asks the client's user for what it lacks (docs/workflows.md, Asking for what is missing)."""
+"""Workflows that ask the client's user for missing values (docs/workflows.md, Asking for what is missing)."""
 
 import time
 from collections.abc import Callable
@@ -48,7 +48,13 @@ class Size(StrEnum):
 
 @dataclass
 class Made:
-    """A server that asks, and what its tools were called with."""
+    """A server whose workflow asks for missing values.
+
+    Attributes:
+        calls: The calls of its tools.
+        errors: The errors of the next calls of `refund`.
+        meanwhile: Runs during each call of `refund`.
+    """
 
     calls: list[JsonDict] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -105,7 +111,7 @@ class Made:
         return server
 
     def take(self) -> list[JsonDict]:
-        """The calls since the last look."""
+        """Return the calls since the last `take`."""
         taken, self.calls = self.calls, []
         return taken
 
@@ -114,7 +120,7 @@ GIVEN: JsonDict = {"approved_by": "Ann", "size": "small", "amount": 3, "sure": T
 
 
 def accepted(**content: Any) -> JsonDict:
-    """The client's answer to a question, with this content."""
+    """Return an accepted answer to a question, with this content."""
     return {"action": "accept", "content": content}
 
 
@@ -134,7 +140,7 @@ FORM: JsonDict = {
 
 @dataclass
 class Asked:
-    """A workflow whose client can be asked, in the 2026 era."""
+    """A workflow in the 2026 era, and a client that can be asked."""
 
     client: Client
     made: Made
@@ -143,20 +149,20 @@ class Asked:
     capabilities: JsonDict = field(default_factory=lambda: CAPABLE)
 
     def send(self, state: str | None = None, responses: JsonDict | None = None, task: str | None = None) -> Answer:
-        """The request; again if there is a state."""
+        """Send the request. A later round also sends the state and the responses."""
         params: JsonDict = {"name": "flow", "arguments": self.arguments}
         params |= {} if state is None else {"requestState": state}
         params |= {} if responses is None else {"inputResponses": responses}
         return self.client.request(self.method, params, {CAPABILITIES_KEY: self.capabilities, **naming(task)})
 
     def begin(self) -> tuple[str, str]:
-        """The first round: its state, and the key of its question."""
+        """Send the first round. Return its state and the key of its question."""
         state, key, _ = question_in(self.send())
         return state, key
 
 
 def question_in(answer: Answer) -> tuple[str, str, JsonDict]:
-    """Of an answer that asks: the state, the question's key, and its params."""
+    """Return the state, the question's key and the question's params of an answer that asks."""
     assert answer.result["resultType"] == "input_required", answer.body
     ((key, asked),) = answer.result["inputRequests"].items()
     assert asked["method"] == "elicitation/create"
@@ -173,7 +179,7 @@ def flow(make_client: MakeClient) -> Asked:
     return asked(make_client)
 
 
-def test_the_client_is_asked_and_the_workflow_goes_on_with_the_answers(
+def test_the_client_is_asked_and_the_workflow_continues_with_the_answers(
     flow: Asked, table: Table, requests: Requests
 ) -> None:
     state, key, params = question_in(flow.send())
@@ -210,7 +216,7 @@ def test_the_workflow_tool_asks_too(flow: Asked) -> None:
     ],
     ids=["declined", "cancelled", "refused by the tool"],
 )
-def test_without_a_usable_answer_it_is_left_paused(
+def test_the_workflow_stays_paused_without_a_valid_answer(
     flow: Asked, response: JsonDict, wrong: str, named: list[str]
 ) -> None:
     state, key = flow.begin()
@@ -303,7 +309,7 @@ def test_a_state_stays_valid_while_another_run_holds_the_task(flow: Asked) -> No
     assert len([call for call in flow.made.calls if "by" in call]) == 1
 
 
-def test_the_state_lives_as_long_as_the_task(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_expires_with_the_task(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
     flow = Asked(make_client(Made().server(), era="2026", default_ttl_ms=7_200_000), Made())
     state, key = flow.begin()
     real = time.time
@@ -319,18 +325,18 @@ ORDER = Argument("order_id")
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"ask": False, "arguments": [ORDER]}, id="it does not ask"),
-        pytest.param({"steps": [Step("a", tool="pack")], "arguments": [ORDER]}, id="not all are primitive"),
+        pytest.param({"ask": False, "arguments": [ORDER]}, id="ask is off"),
+        pytest.param({"steps": [Step("a", tool="pack")], "arguments": [ORDER]}, id="not all values are primitive"),
         pytest.param(
             {
                 "steps": [Step("a", tool="mail", arguments={"to": prompt_arg("to")})],
                 "arguments": [ORDER, Argument("to", secret=True)],
             },
-            id="a secret one",
+            id="a secret value",
         ),
         pytest.param(
             {"steps": [Step("a", tool="mail", arguments={"text": constant(5)})], "arguments": [ORDER]},
-            id="another one is invalid",
+            id="another value is invalid",
         ),
     ],
 )
@@ -362,7 +368,7 @@ def test_a_run_asks_only_if_its_last_write_was_made(flow: Asked, monkeypatch: py
 
 
 @pytest.mark.parametrize("source", [task_variable("who"), step_output("first", "to")])
-def test_a_value_that_was_not_found_can_be_asked_for(make_client: MakeClient, source: Any) -> None:
+def test_a_value_that_a_source_does_not_have_can_be_asked_for(make_client: MakeClient, source: Any) -> None:
     steps = [
         Step("first", tool="fetch", arguments={"order_id": prompt_arg("order_id")}),
         Step("mail", tool="mail", arguments={"to": source}),
@@ -393,14 +399,14 @@ def test_an_answer_to_a_question_costs_one_resume(make_client: MakeClient, reque
     done = flow.send(state, {key: accepted(to="ann@example.com")})
 
     assert done.meta["task_status"] == "completed"
-    assert requests.take() == ["UpdateItem", "UpdateItem"]  # the claim, and the end of the run
+    assert requests.take() == ["UpdateItem", "UpdateItem"]  # the claim and the end of the run
 
 
-# The 2025 era: over the request's stream.
+# The 2025 era: questions on the request's stream
 
 
 class Streamed:
-    """A workflow that runs on a stream."""
+    """A workflow whose requests are streamed, in the 2025 era."""
 
     def __init__(
         self,
@@ -414,20 +420,20 @@ class Streamed:
         self.headers = handshake(self.client, {"elicitation": {}} if capabilities is None else capabilities)
 
     def send(self, method: str = "prompts/get", **more: Any) -> Future[Answer]:
-        """The request, not waited for."""
+        """Send the request without waiting for its result."""
         params = {"name": "flow", "arguments": {"order_id": "A-1"}}
         request = partial(self.client.request, method, params, headers=self.headers, **more)
         return self.streaming(self.sink, request)
 
     def question(self, method: str = "prompts/get") -> JsonDict:
-        """The request's first message, which asks."""
+        """Send the request and return its first message, a question."""
         self.send(method)
         question = self.sink.next()
         assert question["method"] == "elicitation/create"
         return question
 
     def result(self) -> JsonDict:
-        """What the request ends with."""
+        """Return the result of the request."""
         result: JsonDict = self.sink.next()["result"]
         return result
 
@@ -438,12 +444,14 @@ def streamed(make_client: MakeClient, streaming: Streaming) -> Streamed:
 
 
 @pytest.mark.parametrize("method", ["prompts/get", "tools/call"])
-def test_over_a_stream_the_same_request_goes_on_with_the_answers(streamed: Streamed, table: Table, method: str) -> None:
+def test_over_a_stream_the_same_request_continues_with_the_answers(
+    streamed: Streamed, table: Table, method: str
+) -> None:
     question = streamed.question(method)
     assert question["params"]["requestedSchema"]["required"] == FORM["required"]
     (item,) = (item for item in table.items if item["sk"]["S"] != "QUESTION")
     assert item["status"]["S"] == "working"
-    assert item["run"]["M"]["until"]["N"] == "0"  # its claim is given up
+    assert item["run"]["M"]["until"]["N"] == "0"  # the claim was released
     assert respond(streamed.client, question, result=ACCEPTED).status == 202
     result = streamed.result()
 
@@ -454,7 +462,7 @@ def test_over_a_stream_the_same_request_goes_on_with_the_answers(streamed: Strea
     assert questions_in(table) == 0
 
 
-def test_progress_still_grows_when_a_step_is_tried_again(streamed: Streamed) -> None:
+def test_progress_still_increases_when_a_step_is_tried_again(streamed: Streamed) -> None:
     streamed.send(meta={"progressToken": "p"})
     seen: list[float] = []
     while "result" not in (message := streamed.sink.next()):
@@ -489,7 +497,7 @@ def test_over_a_stream_the_server_stops_waiting_before_the_functions_time_ends(
     streamed = Streamed(make_client, streaming, remaining_ms=clock)
 
     class Late(Sink):
-        """The function's time is over with the question."""
+        """Lets the function's time end with the first message, which is the question."""
 
         def write(self, data: bytes) -> None:
             super().write(data)

@@ -1,4 +1,4 @@
-"""An answer of Baton's own making has a budget; what it leaves out can be read whole (docs/storage.md, Budgets)."""
+"""Budgets: Baton limits the size of its answers, and clients can read the omitted values (docs/storage.md, Budgets)."""
 
 import json
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from tests.noise import noise
 from tests.sent import Requests
 
 ODD = 'a/b %2F?#é "q"'
-"""A variable's name with everything that a URI must escape."""
+"""The name of a variable with characters that a URI must escape."""
 
 
 def value_server() -> Server:
-    """A workflow that waits, and a tool that sets variables of any size."""
+    """Return a server with a workflow that pauses and a tool that sets variables of any size."""
     server = Server("s")
 
     @server.tool
@@ -49,7 +49,7 @@ def client(make_client: MakeClient, bucket: Bucket) -> Client:
 
 
 def begin(client: Client, sizes: Mapping[str, int], seed: int | None = None) -> str:
-    """A task with texts of these sizes among its variables, all alike or, with a seed, incompressible."""
+    """Return a task with variables of these sizes. With a seed, their texts cannot be compressed."""
     task = client.get_prompt("flow").task_id
     if sizes:
         answer = client.call_tool("keep", {"sizes": dict(sizes), "seed": seed}, task=task)
@@ -70,7 +70,7 @@ def text_at(client: Client, uri: str) -> str:
 
 
 def streamed(client: Client, uri: str) -> tuple[JsonDict, int]:
-    """The answer to a read by a client that takes a stream, and the size of its largest piece."""
+    """Read a value as a stream. Return the answer and the size of the largest piece."""
     with listening(Wire()) as wire:
         answer = read(client, uri)
     assert all((status, headers["Content-Type"]) == (200, "text/event-stream") for status, headers in wire.heads)
@@ -172,7 +172,7 @@ def test_reading_a_value_outside_the_item_reads_one_more_object(client: Client, 
     assert (answer.result["ttlMs"], answer.result["cacheScope"]) == (0, "private")
 
 
-def test_a_long_value_is_read_whole_as_a_stream_in_small_pieces(client: Client) -> None:
+def test_a_long_value_is_streamed_in_small_pieces(client: Client) -> None:
     task = begin(client, {"big": 5_999_998})
     message, largest = streamed(client, value_uri(task, "big"))
     assert message["result"]["contents"][0]["text"] == '"' + "x" * 5_999_998 + '"'
@@ -188,7 +188,7 @@ def test_a_long_value_is_refused_with_its_size_if_it_cannot_be_streamed(client: 
     assert "stream" in answer.error["message"]
 
 
-def test_a_value_over_six_megabytes_is_kept_in_the_bucket_and_refused_with_its_size(client: Client) -> None:
+def test_a_value_over_six_megabytes_is_stored_in_the_bucket_and_a_read_is_refused_with_its_size(client: Client) -> None:
     task = begin(client, {"big": 6_000_000})
     uri = value_uri(task, "big")
     assert client.task("get", task).meta["big"] == {"bytes": 6_000_002, "uri": uri}
@@ -198,7 +198,7 @@ def test_a_value_over_six_megabytes_is_kept_in_the_bucket_and_refused_with_its_s
     assert "6000002 bytes; at most 6000000" in message["error"]["message"]
 
 
-def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_where_it_is_needed(
+def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_at_the_step_that_needs_it(
     make_client: MakeClient, bucket: Bucket, requests: Requests
 ) -> None:
     server = value_server()
@@ -220,9 +220,9 @@ def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_where_it_is_neede
     client = make_client(server, bucket=bucket)
     run = client.get_prompt("long")
     assert "oversized" not in run.meta
-    mended = Server("mended")
-    mended.tool(name="fails")(lambda: "done")
-    server.tools |= mended.tools
+    corrected = Server("corrected")
+    corrected.tool(name="fails")(lambda: "done")
+    server.tools |= corrected.tools
     assert client.call_tool("fails", task=run.task_id).meta["recorded"] is True
     requests.take()
     pause = client.get_prompt("long", task=run.task_id).meta["pause_reason"]
@@ -318,8 +318,8 @@ def test_a_batch_of_reads_of_one_large_value_costs_at_most_one_read_of_it(
     assert ["error" in message for message in several] == ["error" in whole] + [True] * 19
 
 
-def test_a_read_that_a_batch_could_not_show_counts(make_client: MakeClient, requests: Requests) -> None:
-    """Each quotation mark takes two bytes in the value's own JSON, and four where that stands in the answer's."""
+def test_a_read_whose_value_did_not_fit_counts_against_the_batch(make_client: MakeClient, requests: Requests) -> None:
+    """A quotation mark takes two bytes in the value's JSON and four in the answer, so the answer is over the budget."""
     server = value_server()
 
     @server.tool
@@ -340,7 +340,7 @@ def test_a_read_that_a_batch_could_not_show_counts(make_client: MakeClient, requ
 
 
 def test_an_omitted_value_is_read_only_within_the_budget(make_client: MakeClient, requests: Requests) -> None:
-    """The value fits by its own length, and the answer does not: it has the request's id, which the client chooses."""
+    """The value alone fits, but the answer does not, because it contains the client's long request id."""
     client = make_client(value_server())
     task = begin(client, {"a": 3_940_000}, seed=1)
     params = {"taskId": task, "_meta": {"mcp-baton/variables": "all"}}
@@ -348,7 +348,7 @@ def test_an_omitted_value_is_read_only_within_the_budget(make_client: MakeClient
     requests.take()
     answers = json.loads(client.post(json.dumps(sent)).body)
     of_value = len(requests.take()) - 20
-    assert 0 < of_value <= 3 * 12  # A piece has 350,000 bytes.
+    assert 0 < of_value <= 3 * 12  # a piece has 350,000 bytes
     assert all("does not fit" in answer["error"]["message"] for answer in answers[:3])
     assert answers[3]["result"]["_meta"]["omitted"] == ["a"]
 

@@ -131,7 +131,7 @@ def test_a_skipped_step_is_shown_and_stays_skipped(baton: Connect, era: Era) -> 
     assert client.task(run.task_id).variables.get("_workflow.result.mail") is None
 
 
-def test_a_default_and_an_alternative_take_the_place_of_a_skipped_result() -> None:
+def test_a_default_and_an_alternative_replace_a_skipped_result() -> None:
     mailed: list[str] = []
     server = shop(mailed)
     fetch_order, send_mail = server.tools["fetch_order"].function, server.tools["send_mail"].function
@@ -163,7 +163,7 @@ def test_a_default_and_an_alternative_take_the_place_of_a_skipped_result() -> No
         (lambda order: order.country < "x", "< compares two numbers or two texts, but null and a text were given"),
     ],
 )
-def test_a_condition_without_a_result_pauses(when: Callable[[Any], object], problem: str) -> None:
+def test_a_condition_that_cannot_be_evaluated_pauses(when: Callable[[Any], object], problem: str) -> None:
     server = shop()
     workflow_on(server, when)
 
@@ -186,7 +186,7 @@ def asking(server: Server) -> None:
         step(send_mail)(text=or_default(text, "none"))
 
 
-def test_a_question_behind_a_false_condition_is_not_asked_and_its_answer_is_ignored() -> None:
+def test_a_question_with_a_false_condition_is_not_asked() -> None:
     mailed: list[str] = []
     server = shop(mailed)
     asking(server)
@@ -297,7 +297,7 @@ def test_steps_with_defaults_and_exists_may_use_a_step_that_may_be_skipped() -> 
         assert client.call_workflow("w", {"total": 1}).steps == {"first": "skipped", "mail": "completed"}
 
 
-def test_a_value_that_is_no_condition_is_refused() -> None:
+def test_a_value_that_is_not_a_condition_is_refused() -> None:
     with pytest.raises(Exception, match=r"step 'mail': when: 'x' is not a condition; compare a reference or a source"):
         mail(when="x")
     with pytest.raises(TypeError, match="give a list of values"):

@@ -1,6 +1,6 @@
-"""`tools/call` with a task: the call is made as ever, and recorded where it fits (docs/workflows.md).
+"""Continuations: `tools/call` with a task runs the tool and records the call in the task (docs/workflows.md).
 
-Where a result fits is decided by a pure function, which has its own tests: tests/unit/workflow/test_continuation.py.
+A pure function decides where a result is recorded. It is tested in tests/unit/workflow/test_continuation.py.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from mcp_baton.testing import Client, Connect, Result
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Era, Table, related
 
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 MISTAKE = {
     "type": "toolError",
     "failedStep": "a1",
@@ -27,11 +27,12 @@ MISTAKE = {
 
 
 def letters_server() -> Server:
-    """Steps `a1`, `b1`, `a2` with the tools `a`, `b`, `a`; each fails when its text is `fail`."""
+    """Return a server whose workflow has the steps `a1`, `b1`, `a2` with the tools `a`, `b`, `a`. A tool fails if its
+    text is `fail`."""
     server = Server("letters")
 
     def say(text: str) -> str:
-        """Say a text."""
+        """Return the text."""
         if text == "fail":
             raise ToolError("cannot say that")
         return text
@@ -72,7 +73,7 @@ def letters_server() -> Server:
 
 @pytest.fixture
 def client(baton: Connect) -> Client:
-    """A client of letters."""
+    """A client of the letters server."""
     return baton(letters_server())
 
 
@@ -85,7 +86,7 @@ def task(client: Client) -> str:
 
 
 def say(client: Client, task: str, call: str) -> Result:
-    """Call a tool, given as `tool:text`."""
+    """Call a tool with a text, given as `tool:text`."""
     tool, _, text = call.partition(":")
     return client.call_tool(tool, {"text": text}, task=task)
 
@@ -119,10 +120,10 @@ def test_the_meta_of_a_recorded_call_is_exactly_the_tasks_state(make_client: Mak
 
 
 @pytest.mark.parametrize("text", ["hello", "fail"])
-def test_a_tools_result_is_the_same_with_a_task_as_without(client: Client, task: str, text: str) -> None:
+def test_a_tools_result_is_the_same_with_and_without_a_task(client: Client, task: str, text: str) -> None:
     plain = client.call_tool("b", {"text": text})
     assert (plain.meta, plain.is_error) == ({}, text == "fail")
-    for named in (task, NOBODYS):
+    for named in (task, UNKNOWN_TASK):
         result = client.call_tool("b", {"text": text}, task=named)
         assert (result.content, result.structured, result.is_error) == (plain.content, plain.structured, plain.is_error)
 
@@ -151,12 +152,12 @@ def test_results_are_recorded_as_matching_steps_and_failures_pause(client: Clien
     assert client.task(task).variables["_workflow.extra.c"] == "beside"
 
 
-def test_arguments_that_the_tool_refuses_are_a_failure_of_the_call(client: Client, task: str) -> None:
+def test_invalid_arguments_fail_the_call_and_its_step(client: Client, task: str) -> None:
     assert client.call_tool("b", {"text": 5}, task=task).is_error
     assert statuses(client, task) == ["failed", "failed", "pending"]
 
 
-def test_a_step_that_another_call_takes_meanwhile_is_not_overwritten(client: Client, task: str) -> None:
+def test_a_step_that_another_call_completes_meanwhile_is_not_overwritten(client: Client, task: str) -> None:
     client.during("a", lambda: say(client, task, "a:inner"))
     assert say(client, task, "a:outer").recorded
     assert results(client, task) == {"a1": "inner", "a2": "outer"}
@@ -200,10 +201,10 @@ def test_a_task_that_is_deleted_during_a_call_is_unknown(make_client: MakeClient
     client = make_client(server)
     task = client.get_prompt("flow").task_id
     happens.append(lambda: None)
-    unknown = client.call_tool("wait", task=NOBODYS)
+    unknown = client.call_tool("wait", task=UNKNOWN_TASK)
     happens.append(lambda: table.expire(task) if how == "expires" else table.delete(task))
     answer = client.call_tool("wait", task=task)
-    assert answer.body.replace(task, "ID") == unknown.body.replace(NOBODYS, "ID")
+    assert answer.body.replace(task, "ID") == unknown.body.replace(UNKNOWN_TASK, "ID")
     assert table.items == [] or table.item(task)["version"] == {"N": "2"}
 
 
@@ -216,7 +217,7 @@ def test_missing_foreign_and_expired_tasks_give_the_same_result(
     table.expire(expired)
     before = sorted(table.items, key=str)
     bodies = set()
-    for task in (NOBODYS, foreign, expired, "no id at all"):
+    for task in (UNKNOWN_TASK, foreign, expired, "no id at all"):
         answer = client.call_tool("b", {"text": "hello"}, task=task)
         assert answer.result["content"] == [{"type": "text", "text": "hello"}]
         assert answer.meta["recorded"] is False
@@ -235,7 +236,11 @@ def test_a_tool_reads_writes_and_deletes_the_tasks_variables(client: Client, tas
 
 
 def test_a_tool_of_an_unrecordable_call_has_no_task(client: Client, task: str) -> None:
-    assert [client.call_tool("has_task", task=named).value for named in (task, NOBODYS, None)] == [True, False, False]
+    assert [client.call_tool("has_task", task=named).value for named in (task, UNKNOWN_TASK, None)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_tools_cannot_write_the_engines_variables(client: Client, task: str) -> None:

@@ -1,4 +1,4 @@
-"""Tools that say which task variables they set (docs/workflows.md, Task variables)."""
+"""Tools that declare the task variables that they set (docs/workflows.md, Task variables)."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_a_handoff_names_the_tool_that_sets_a_missing_variable(make_client: Make
     assert client.get_prompt("flow", task=paused.task_id).meta["task_status"] == "completed"
 
 
-def test_a_tool_that_is_included_under_a_prefix_is_named_by_it(make_client: MakeClient) -> None:
+def test_a_handoff_names_an_included_tool_with_its_prefix(make_client: MakeClient) -> None:
     whole = Server("whole")
     whole.include(server_of_setters(), prefix="ops_")
 

@@ -1,4 +1,4 @@
-"""A workflow that is changed and deployed while tasks of it wait (docs/workflows.md, "When the workflow changes")."""
+"""Resumes after the definition of a workflow has changed (docs/workflows.md, "When the workflow changes")."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.sent import Requests
 
 FETCH = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")})
 BROKEN = Step("refund", tool="refund", arguments={"amount": step_output("fetch", "totl")})
-MENDED = Step("refund", tool="refund", arguments={"amount": step_output("fetch", "total")})
+CORRECTED = Step("refund", tool="refund", arguments={"amount": step_output("fetch", "total")})
 NOTIFY = Step("notify", tool="send_mail", arguments={"text": constant("Refunded")})
 BOOK = Step("book", tool="book_entry", arguments={"entry": step_output("refund")})
 FIRST = Step("first", tool="book_entry", arguments={"entry": constant("x")})
@@ -22,7 +22,7 @@ TOOLS = ("fetch_order", "refund", "send_mail", "book_entry")
 
 
 def version(*steps: Step, arguments: tuple[Argument, ...] = (ORDER_ID,)) -> Server:
-    """A server with this definition of the workflow."""
+    """Return a server with this definition of the workflow."""
     server = Server("orders")
 
     @server.tool
@@ -47,20 +47,20 @@ def version(*steps: Step, arguments: tuple[Argument, ...] = (ORDER_ID,)) -> Serv
 
 @pytest.fixture
 def old(baton: Connect) -> Client:
-    """A client of the version whose refund is broken."""
+    """A client of the version whose step `refund` cannot be resolved."""
     return baton(version(FETCH, BROKEN, NOTIFY))
 
 
 @pytest.fixture
 def task(old: Client) -> str:
-    """A task that waits at the refund."""
+    """A task that is paused at the step `refund`."""
     run = old.get_prompt("refund_order", ORDER)
     assert run.pause.type == "unresolvableParams"
     return run.task_id
 
 
 def called(client: Client) -> set[str]:
-    """The tools that this version has called."""
+    """Return the names of the tools that this version has called."""
     return {tool for tool in TOOLS if client.calls(tool)}
 
 
@@ -71,7 +71,7 @@ def test_a_changed_definition_is_resumed_with_two_writes(
     task, before = paused.task_id, table.item(paused.task_id)
     requests.take()
 
-    new = version(FETCH, MENDED, BOOK, NOTIFY)
+    new = version(FETCH, CORRECTED, BOOK, NOTIFY)
     answer = make_client(new).get_prompt("refund_order", task=task)
 
     assert requests.take() == ["UpdateItem", "UpdateItem"]
@@ -80,7 +80,7 @@ def test_a_changed_definition_is_resumed_with_two_writes(
 
 
 def test_a_changed_workflow_runs_its_open_steps(old: Client, task: str) -> None:
-    client = old.deployed(version(FETCH, MENDED, BOOK, NOTIFY))
+    client = old.deployed(version(FETCH, CORRECTED, BOOK, NOTIFY))
 
     run = client.resume(task)
 
@@ -94,7 +94,7 @@ def test_a_changed_workflow_runs_its_open_steps(old: Client, task: str) -> None:
 
 
 def test_a_resume_that_pauses_again_leaves_the_new_definition_and_can_be_resumed(old: Client, task: str) -> None:
-    client = old.deployed(version(FETCH, MENDED, BOOK))
+    client = old.deployed(version(FETCH, CORRECTED, BOOK))
     client.tool_raises("book_entry", "closed", times=1)
 
     run = client.resume(task)
@@ -127,7 +127,7 @@ def test_a_changed_completed_step_is_named_and_the_resume_is_refused(
 
 
 def test_a_continuation_between_the_deployment_and_the_resume_is_kept(old: Client, task: str) -> None:
-    client = old.deployed(version(FETCH, FIRST, MENDED, NOTIFY))
+    client = old.deployed(version(FETCH, FIRST, CORRECTED, NOTIFY))
 
     recorded = client.call_tool("send_mail", {"text": "by hand"}, task=task)
     assert recorded.steps == {"fetch": "completed", "refund": "pending", "notify": "completed"}
@@ -148,8 +148,8 @@ def test_a_continuation_between_the_deployment_and_the_resume_is_kept(old: Clien
 def test_a_continuation_during_the_resume_is_not_lost(
     old: Client, task: str, tool: str, arguments: dict[str, Any], refund: str, notify: str
 ) -> None:
-    """It has read the task as it was before, and both write all the same: into the new definition."""
-    client = old.deployed(version(FIRST, FETCH, MENDED, NOTIFY))
+    """The continuation has read the task before the resume changed it. It is recorded in the new definition."""
+    client = old.deployed(version(FIRST, FETCH, CORRECTED, NOTIFY))
     client.tool_raises("refund", "closed")
     client.during("book_entry", lambda: old.call_tool(tool, arguments, task=task))
 
@@ -163,7 +163,7 @@ def test_a_continuation_during_the_resume_is_not_lost(
 
 
 def test_a_call_that_ends_after_the_resume_is_recorded_at_the_steps_new_index(old: Client, task: str) -> None:
-    client = old.deployed(version(FIRST, FETCH, MENDED, BOOK, NOTIFY))
+    client = old.deployed(version(FIRST, FETCH, CORRECTED, BOOK, NOTIFY))
     client.tool_raises("refund", "closed")
     old.during("send_mail", lambda: client.resume(task))
 
@@ -192,7 +192,7 @@ def test_removed_arguments_of_a_workflow_are_ignored(baton: Connect) -> None:
 
 
 def test_results_of_removed_steps_are_deleted(baton: Connect) -> None:
-    old = baton(version(FETCH, MENDED, NOTIFY))
+    old = baton(version(FETCH, CORRECTED, NOTIFY))
     old.tool_raises("refund", "no")
     task = old.get_prompt("refund_order", ORDER).task_id
     client = old.deployed(version(FETCH, NOTIFY))
@@ -204,18 +204,18 @@ def test_results_of_removed_steps_are_deleted(baton: Connect) -> None:
     assert set(client.task(task).variables) == kept
 
 
-def test_a_run_of_the_old_definition_that_ends_late_does_not_move_the_task_back(baton: Connect) -> None:
-    old = baton(version(FETCH, MENDED, NOTIFY))
+def test_a_late_run_does_not_restore_the_old_definition(baton: Connect) -> None:
+    old = baton(version(FETCH, CORRECTED, NOTIFY))
     old.tool_raises("refund", "closed", times=1)
     task = old.get_prompt("refund_order", ORDER).task_id
-    new = old.deployed(version(FIRST, FETCH, MENDED, NOTIFY))
+    new = old.deployed(version(FIRST, FETCH, CORRECTED, NOTIFY))
     new.tool_raises("refund", "closed")
 
-    def stands_still_and_is_taken_over() -> None:
+    def expire_claim_and_resume() -> None:
         old.clock.advance(60)
         new.resume(task)
 
-    old.during("refund", stands_still_and_is_taken_over)
+    old.during("refund", expire_claim_and_resume)
 
     run = old.resume(task)
 

@@ -1,4 +1,4 @@
-"""A run goes on without a task, or without its last write, and says so (docs/workflows.md)."""
+"""A run continues without a task or without its last write, and reports it (docs/workflows.md)."""
 
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.aws import handler
@@ -29,7 +29,7 @@ def flow_server() -> Server:
 
 
 def assert_runs_without_a_task(client: Client) -> None:
-    """Completed or paused, every message is there, and nothing speaks of a task."""
+    """Check that a completed and a paused run have all messages and do not mention a task."""
 
     def run() -> Run:
         before = len(client.calls("first")), len(client.calls("second"))
@@ -43,7 +43,7 @@ def assert_runs_without_a_task(client: Client) -> None:
     assert run().messages[-1].text.endswith(f"{NEXT}\n\n1. Call second with {{}}")
 
 
-def test_a_store_that_refuses_another_task_leaves_the_run_without_one(baton: Connect) -> None:
+def test_a_run_continues_without_a_task_if_the_owner_has_too_many_tasks(baton: Connect) -> None:
     client = baton(flow_server(), settings=ONE_TASK)
     client.tool_raises("second", "no", times=1)
     task_id = client.get_prompt("flow").task_id
@@ -51,7 +51,7 @@ def test_a_store_that_refuses_another_task_leaves_the_run_without_one(baton: Con
     assert [task.task_id for task in client.tasks()] == [task_id]
 
 
-def test_a_store_that_is_down_leaves_the_run_without_a_task(baton: Connect, era: Era) -> None:
+def test_a_run_continues_without_a_task_if_the_store_is_unavailable(baton: Connect, era: Era) -> None:
     client = baton(flow_server(), era=era)
     client.store.fails("PutItem", times=None)
     assert_runs_without_a_task(client)

@@ -1,4 +1,4 @@
-"""Servers put together of others: `include` and `add_tool` (docs/tools.md, Several servers in one)."""
+"""Servers that include other servers: `include` and `add_tool` (docs/tools.md, Several servers in one)."""
 
 from typing import Annotated, Any
 
@@ -86,7 +86,7 @@ def test_an_included_server_works_under_its_prefix(billing: Server) -> None:
             assert completed["completion"]["values"] == [first]
 
 
-def test_including_a_server_copies_its_present_tools(billing: Server) -> None:
+def test_include_copies_the_tools_that_the_server_has_at_that_time(billing: Server) -> None:
     shop = Server("shop")
     shop.include(billing, prefix="billing_")
 
@@ -147,7 +147,7 @@ def test_an_included_tool_keeps_all_options_of_the_decorator() -> None:
         server.add_tool(refund)
 
 
-def test_an_included_workflow_calls_the_functions_that_it_names_under_their_new_names() -> None:
+def test_steps_that_name_a_function_use_its_name_with_the_prefix_after_include() -> None:
     billing = Server("billing")
 
     @billing.tool(name="charge_card")

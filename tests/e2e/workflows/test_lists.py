@@ -25,10 +25,10 @@ class Sites:
     """A server that notifies each site of a list.
 
     Attributes:
-        listed: What `find_sites` returns.
+        listed: The return value of `find_sites`.
         down: The sites that cannot be notified. With `found`, the list is stored before the first of them.
-        notified: Each call of `notify`: the site and the idempotency key.
-        happens: What happens during the next call for a site.
+        notified: The site and the idempotency key of each call of `notify`.
+        happens: By site, a function that runs once during its next call.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Sites:
         return len(sent)
 
     def calls(self) -> list[str]:
-        """The sites of the calls since the last time."""
+        """Return the sites of the calls since the last time."""
         sites = [site for site, _ in self.notified]
         self.notified.clear()
         return sites
@@ -101,7 +101,7 @@ def test_a_tool_is_called_for_each_element_in_order() -> None:
     assert ITEMS not in stored
 
 
-def test_each_element_has_an_idempotency_key_of_its_own_also_if_elements_are_equal() -> None:
+def test_each_element_has_its_own_idempotency_key_even_if_elements_are_equal() -> None:
     sites = Sites()
     sites.listed = ["a", "a", "b"]
     with connect(sites.server) as client:
@@ -130,7 +130,7 @@ def test_an_empty_list_completes_the_step() -> None:
         (["a"] * 1_001, "each: the list has 1,001 elements; at most 1,000 are possible"),
     ],
 )
-def test_a_value_that_is_no_list_or_is_too_long_fails_the_step(listed: object, error: str) -> None:
+def test_a_value_that_is_not_a_list_or_is_too_long_fails_the_step(listed: object, error: str) -> None:
     sites = Sites()
     sites.listed = listed
     with connect(sites.server) as client:
@@ -140,7 +140,7 @@ def test_a_value_that_is_no_list_or_is_too_long_fails_the_step(listed: object, e
     assert sites.calls() == []
 
 
-def test_the_other_elements_finish_if_some_fail_and_a_resume_runs_only_the_rest() -> None:
+def test_the_other_elements_finish_if_some_fail_and_a_resume_runs_only_the_failed_ones() -> None:
     sites = Sites()
     sites.down = {"a", "c"}
     with connect(sites.server) as client:
@@ -149,7 +149,7 @@ def test_the_other_elements_finish_if_some_fail_and_a_resume_runs_only_the_rest(
         keys = dict(sites.notified)
         first = sites.calls()
         sites.down = {"c"}
-        sites.listed = ["x"]  # the elements of the first run stay
+        sites.listed = ["x"]  # the elements of the first run are kept
         again = client.call_workflow("report", task=run.task_id)
         second = sites.calls()
         sites.down = set()
@@ -204,7 +204,7 @@ def test_a_pause_names_at_most_twenty_failed_elements_and_counts_all() -> None:
     assert (later.failed_count, later.error) == (29, "29 of 50 calls failed")
 
 
-def test_the_handoff_offers_one_call_for_each_open_element_and_each_of_them_works() -> None:
+def test_the_handoff_has_one_call_for_each_open_element_and_each_call_is_recorded() -> None:
     sites = Sites()
     sites.down = {"a", "c"}
     with connect(sites.server) as client:
@@ -254,7 +254,7 @@ def test_a_call_that_fails_again_stays_in_the_pause_reason() -> None:
     assert pause.error == "1 of 3 calls failed; the call for element 2: c is down"
 
 
-def test_an_element_without_the_field_fails_alone() -> None:
+def test_only_the_element_without_the_field_fails() -> None:
     server = Server("s")
 
     @server.tool
@@ -281,7 +281,7 @@ def test_an_element_without_the_field_fails_alone() -> None:
     ]
 
 
-def test_finished_elements_are_kept_if_the_time_is_over(make_client: MakeClient) -> None:
+def test_finished_elements_are_stored_if_the_time_runs_out(make_client: MakeClient) -> None:
     sites, clock = Sites(), Clock()
     client = make_client(sites.server, remaining_ms=clock)
     sites.happens["b"] = lambda: setattr(clock, "ms", 1_500)
@@ -333,7 +333,7 @@ def test_a_failed_call_is_retried_for_its_element() -> None:
 
 
 def continued(client: E2EClient, table: Table, to: str) -> str:
-    """Call the tool for an element of the only task; return the task."""
+    """Call the tool for an element of the only task. Return the task."""
     [item] = table.items
     task = item["sk"]["S"].removeprefix("TASK#")
     assert client.call_tool("notify", {"to": to, "text": "hello"}, task=task).meta["recorded"] is True
@@ -453,7 +453,7 @@ def test_mistakes_in_a_list_are_found_before_it_runs(made: dict[str, Any], cause
     assert cause in str(error.value)
 
 
-def test_a_list_in_a_condition_and_its_result_in_a_later_step() -> None:
+def test_a_list_can_have_a_condition_and_a_later_step_can_use_its_result() -> None:
     server = Server("s")
 
     @server.tool
@@ -498,7 +498,7 @@ def test_the_messages_of_a_prompt_name_the_list_once() -> None:
     ]
 
 
-def test_results_that_were_too_large_to_store_are_not_made_again() -> None:
+def test_calls_whose_results_were_too_large_to_store_are_not_repeated() -> None:
     sites = Sites()
     sites.down = {"c"}
     with connect(sites.server) as client:

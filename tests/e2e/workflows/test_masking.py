@@ -1,4 +1,4 @@
-"""What an exception says is for the log: clients read where something broke and by which id it is found there."""
+"""Texts of exceptions appear only in the log. Clients see the name of the function and an id of the log entry."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ ROLE = "arn:aws:iam::123456789012:role/payments"
 URL = "https://bank.example.com/pay?api_key=sk-live-1"
 SECRET = f"User: {ROLE} is not authorized; GET {URL} answered 403"
 REQUEST_ID = "api-1"
-"""The id of each request, as `support.proxy_event` has it."""
+"""The id of each request, from `support.proxy_event`."""
 
 
 def internal_error(name: str) -> str:
@@ -32,7 +32,7 @@ def refuse(_: object) -> Any:
 
 
 class Receipt(BaseModel):
-    """Cannot be dumped."""
+    """A model whose serialization fails."""
 
     number: int = 1
 
@@ -47,7 +47,7 @@ DUMPED = Annotated[int, PlainSerializer(refuse)]
 
 
 def broken_server(*, mask_errors: bool = True) -> Server:
-    """Everything that can be published, broken in every way."""
+    """Return a server with broken functions of every kind."""
     server = Server("broken", mask_errors=mask_errors)
     add_tools(server)
     add_resources(server)
@@ -119,7 +119,7 @@ def add_workflows(server: Server) -> None:
 
 
 def assert_masked(answer: Answer, log: str) -> None:
-    """Nothing of the secret is in the answer, and all of it in the log, beside the id."""
+    """Check that the answer contains no part of the secret, and that the log contains the secret and the id."""
     whole = json.dumps([answer.messages, dict(answer.headers)])
     assert not any(part in whole for part in (ROLE, "sk-live-1", "RuntimeError", "authorized"))
     assert SECRET in log
@@ -134,7 +134,7 @@ def test_an_exception_in_a_tool_is_hidden_from_clients(
     answer = make_client(broken_server()).call_tool(tool, arguments)
     assert answer.result["isError"] is True
     assert answer.result["content"] == [{"type": "text", "text": internal_error(tool)}]
-    if tool == "declares":  # the log names the line and the type, and not the value
+    if tool == "declares":  # the log has the line and the type, and not the value
         assert "a value of the type str, but it declares int" in caplog.text
         assert SECRET not in caplog.text
     assert_masked(answer, caplog.text + (SECRET if tool == "declares" else ""))

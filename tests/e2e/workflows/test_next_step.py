@@ -1,4 +1,4 @@
-"""What a reply says that is not final: one next step that works, and nothing that is not so (docs/workflows.md)."""
+"""Replies that are not final name one next step, and that step works (docs/workflows.md)."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from mcp_baton.testing import Client, Connect, Era, Result, Run
 
 
 def broken_server(*, retryable: bool = False) -> Server:
-    """A tool that fails for a reason that only the log tells."""
+    """Return a server whose tool fails with an error that only the log shows."""
     server = Server("s")
 
     @server.tool
@@ -25,7 +25,9 @@ def broken_server(*, retryable: bool = False) -> Server:
     return server
 
 
-def test_a_hidden_error_is_for_the_operator_and_the_call_is_not_suggested(baton: Connect, era: Era) -> None:
+def test_after_a_masked_error_the_reply_names_the_error_id_and_does_not_suggest_the_call(
+    baton: Connect, era: Era
+) -> None:
     client = baton(broken_server(), era=era)
     run = client.call_workflow("pay", {"order_id": "A-17"})
     error_id = run.pause.error_id
@@ -82,7 +84,7 @@ def test_a_task_whose_steps_are_all_done_is_completed_without_its_secrets(baton:
     assert "<secret pin>" in "".join(message.text for message in ends[1].messages)
 
 
-def test_a_secret_is_asked_for_as_long_as_a_step_is_open(baton: Connect) -> None:
+def test_a_secret_is_needed_while_a_step_is_open(baton: Connect) -> None:
     client = baton(secret_server())
     paused = client.call_workflow("send", {"pin": "4711"})
     assert "Secret arguments are not stored" in client.call_tool("send", {"task_id": paused.task_id}).text
@@ -180,7 +182,7 @@ AMOUNT: dict[str, Any] = {"order_id": "A-17", "amount": 240.0}
 
 
 def guarded_server(*, task_ids: Literal["meta", "text"] = "text") -> Server:
-    """A refund that a person approves."""
+    """Return a server with a refund that needs an approval."""
     server = Server("shop", task_ids=task_ids)
 
     @server.tool
@@ -204,7 +206,7 @@ def guarded_server(*, task_ids: Literal["meta", "text"] = "text") -> Server:
 
 
 def suggested(text: str) -> tuple[str, dict[str, Any]]:
-    """The only call in a text."""
+    """Return the tool and the arguments of the only call in a text."""
     [(tool, arguments)] = re.findall(r"[Cc]all (\w+) with (\{.*\})", text)
     return tool, json.loads(arguments)
 
@@ -214,7 +216,7 @@ def follow(client: Client, text: str) -> Run:
 
 
 def paused_by(client: Client, by: str) -> tuple[str, str]:
-    """A task that waits for a person, and the text of one of the replies that say so."""
+    """Return a task that waits for an approval, and the text of a reply that reports it."""
     if by == "prompt":
         run = client.get_prompt("refund_order", {"order_id": "A-17"})
         return run.task_id, run.handoff
@@ -266,7 +268,7 @@ def test_the_call_after_a_denial_ends_the_task(baton: Connect, era: Era, by: str
 
 
 def block_of(result: Result) -> str:
-    """The last text block, which says whether the call was run and recorded."""
+    """Return the last text block, which says whether the call was run and recorded."""
     return str(result.content[-1]["text"])
 
 
@@ -299,7 +301,7 @@ def test_a_prompt_that_does_not_name_its_task_lists_the_calls_after_the_approval
     assert "2. Call send_mail with" in run.handoff
 
 
-def test_a_task_that_waits_for_a_person_does_not_say_that_it_waits_for_the_model(baton: Connect, era: Era) -> None:
+def test_a_task_that_waits_for_a_person_says_so(baton: Connect, era: Era) -> None:
     client = baton(guarded_server(), era=era)
     task, shown = paused_by(client, "show")
     listed = client.call_workflow("refund_order", {"task_action": "list"}).text

@@ -1,4 +1,4 @@
-"""Tools that run only as a step of some workflows (docs/tools.md, Only in a workflow). Each entry point is tried."""
+"""Tools that run only as a step of some workflows, tested at each entry point (docs/tools.md, Only in a workflow)."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ REFUSED = "not begun: pay runs only as a step of refund, when it is that step's 
 
 
 class Bank:
-    """A server whose tool `pay` runs only in the workflow `refund`: fetch, pay, mail."""
+    """A server whose tool `pay` runs only in the workflow `refund`, which has the steps `fetch`, `pay` and `mail`."""
 
     def __init__(self, **options: Any) -> None:
         self.paid: list[str] = []
@@ -66,7 +66,7 @@ def test_a_call_without_a_task_is_refused(baton: Connect, era: Era) -> None:
 
 
 def paused(client: Client, bank: Bank, at: str) -> str:
-    """A task that has paused at a step."""
+    """Return a task that has paused at a step."""
     bank.down[at] = True
     task_id = client.call_workflow("refund").task_id
     bank.down[at] = False
@@ -74,7 +74,7 @@ def paused(client: Client, bank: Bank, at: str) -> str:
     return task_id
 
 
-def test_a_continuation_runs_the_tool_only_when_it_is_its_turn(baton: Connect, era: Era) -> None:
+def test_a_continuation_runs_the_tool_only_if_its_step_is_next(baton: Connect, era: Era) -> None:
     bank = Bank()
     client = baton(bank.server, era=era)
     task = paused(client, bank, "fetch")
@@ -93,7 +93,7 @@ def test_a_continuation_runs_the_tool_only_when_it_is_its_turn(baton: Connect, e
 
 
 @pytest.mark.parametrize("task", ["00000000000000000000000000000000000000", "not an id"])
-def test_a_call_that_names_no_task_of_the_caller_is_refused(task: str) -> None:
+def test_a_call_with_an_unknown_or_foreign_task_is_refused(task: str) -> None:
     bank = Bank()
     with connect(bank.server) as client:
         own = paused(client, bank, "pay")
@@ -126,7 +126,7 @@ def test_a_tool_of_an_included_server_keeps_its_workflows_with_the_prefix() -> N
     assert bank.paid == ["A-17"]
 
 
-def test_an_element_of_a_list_is_continued_only_when_it_is_its_turn() -> None:
+def test_a_continuation_of_a_list_runs_only_for_its_open_elements() -> None:
     server, paid, down = Server("bank", task_ids="text"), list[str](), {"b"}
 
     @server.tool
@@ -155,7 +155,7 @@ def test_an_element_of_a_list_is_continued_only_when_it_is_its_turn() -> None:
     assert paid == ["a", "b"]
 
 
-def test_lists_say_where_the_tool_runs() -> None:
+def test_the_description_names_the_workflows_in_which_the_tool_runs() -> None:
     with connect(Bank().server) as client:
         described = {tool["name"]: tool["description"] for tool in client.list_tools()}
 

@@ -1,6 +1,6 @@
 """Steps that run at the same time (docs/workflows.md, Parallel steps).
 
-Which steps may run, and how each plan ends, is tested against a plain interpreter in tests/unit/workflow/test_plans.py.
+The order of the steps and the end of each plan are tested in tests/unit/workflow/test_plans.py.
 """
 
 import threading
@@ -76,7 +76,7 @@ def work(name: str, uses: str | None = None, after_steps: tuple[str, ...] = (), 
     return Step(name, arguments, tool="work", after=after_steps, **more)
 
 
-def test_steps_that_need_nothing_of_each_other_run_at_the_same_time(make_client: MakeClient) -> None:
+def test_independent_steps_run_at_the_same_time(make_client: MakeClient) -> None:
     together = Together(3)
     together.add(meet("a"), meet("b"), work("last", "a"), meet("c"))
     client = make_client(together.server)
@@ -91,7 +91,7 @@ def test_steps_that_need_nothing_of_each_other_run_at_the_same_time(make_client:
     assert sorted(said) == ["a waits", "b waits", "c waits"]
 
 
-def test_the_reply_and_the_progress_keep_the_order_of_the_list() -> None:
+def test_the_reply_and_the_progress_keep_the_order_of_the_steps() -> None:
     together = Together(1)
     together.add(work("first"), work("second"), work("third"))
     with connect(together.server) as client:
@@ -102,7 +102,7 @@ def test_the_reply_and_the_progress_keep_the_order_of_the_list() -> None:
     assert results == [f"Result from work: {name}" for name in ("first", "second", "third")]
 
 
-def test_no_more_steps_run_at_the_same_time_than_the_workflow_allows() -> None:
+def test_at_most_as_many_steps_run_at_the_same_time_as_the_workflow_allows() -> None:
     running, most, lock = 0, 0, threading.Lock()
     server = Server("s")
 
@@ -202,7 +202,7 @@ def test_a_failed_call_is_retried_while_others_run() -> None:
     assert together.called.count("b") == 3
 
 
-def test_a_run_whose_task_is_cancelled_starts_nothing_more(make_client: MakeClient, table: Table) -> None:
+def test_a_run_starts_no_more_steps_after_its_task_was_cancelled(make_client: MakeClient, table: Table) -> None:
     together = Together()
     clients: list[Client] = []
 
@@ -294,7 +294,9 @@ def test_a_worker_runs_steps_and_elements_at_the_same_time() -> None:
     assert sorted(together.called) == ["a", "b", "c", "d"]
 
 
-def test_every_failed_step_is_counted_and_the_calls_of_a_list_are_no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_failed_step_is_counted_and_the_calls_of_a_list_do_not_count_as_retries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     counted: list[tuple[str, float]] = []
     monkeypatch.setattr(SILENT, "add", lambda metric, value=1, **_: counted.append((metric.name, value)))
     together = Together()

@@ -1,7 +1,7 @@
-"""Where a run stops: the five pause reasons, field by field, what is stored, and the handoff (docs/workflows.md).
+"""Pauses: the fields of the pause reasons, what is stored, and the handoff (docs/workflows.md).
 
-The words of the handoff, its placeholders and what blocks a step are decided by pure functions, which have their own
-tests: tests/unit/workflow/test_handoff.py and test_resolve.py.
+Pure functions decide the texts of the handoff, its placeholders and what blocks a step. They are tested in
+tests/unit/workflow/test_handoff.py and test_resolve.py.
 """
 
 import json
@@ -29,7 +29,7 @@ TIMED_OUT: dict[str, Any] = {
 
 
 def refunds_server(refund: Callable[..., object], **step: Any) -> Server:
-    """Fetch, refund, notify; the test says what `refund` is and how its step is declared."""
+    """Return a server with the steps fetch, refund and notify. The test defines the tool and the step `refund`."""
     server = Server("orders")
 
     @server.tool
@@ -67,7 +67,7 @@ def run(client: Client, **arguments: str) -> Run:
 
 
 def assert_paused(client: Client, run: Run, reason: dict[str, Any], *statuses: str) -> None:
-    """The reply and the store say the same: where it stopped, why, and that it waits."""
+    """Check that the reply and the stored task both have this pause reason and these statuses."""
     steps = dict(zip(["fetch", "refund", "notify"], statuses, strict=True))
     assert run.pause.to_dict() == reason
     assert (run.meta["task_status"], run.steps) == ("working", steps)
@@ -114,7 +114,7 @@ def test_a_tool_error_fails_its_step_pauses_and_is_handed_off_as_documented(bato
 
 
 class Transfer(BaseModel):
-    """Where money goes."""
+    """The recipient and the amount of a transfer."""
 
     iban: str
     amount: Annotated[float, Field(gt=0)]
@@ -176,7 +176,7 @@ def test_a_resource_that_cannot_be_fetched_is_a_tool_error_without_a_tool(baton:
 
     @server.resource("all://{topic}")
     def everything(topic: str) -> str:
-        raise AssertionError(f"{topic} is no name")
+        raise AssertionError(f"{topic} is not a name")
 
     read = Step("read", resources=[uri], retryable=True)
     server.add_workflow(Workflow(name="flow", description="read", steps=[read, Step("again", resources=["docs://a"])]))

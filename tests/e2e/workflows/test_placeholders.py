@@ -1,7 +1,7 @@
-"""Placeholders of a handoff that a model sends back as arguments of a continuation (docs/workflows.md, Placeholders).
+"""Placeholders of a handoff that a model sends back as arguments of a continuation (docs/workflows.md, Placeholders
+sent back).
 
-What each of them stands for is decided by a pure function, which has its own tests:
-tests/unit/workflow/test_placeholders.py.
+A pure function finds the value of each placeholder. It is tested in tests/unit/workflow/test_placeholders.py.
 """
 
 import json
@@ -37,7 +37,7 @@ type Call = Callable[..., Answer]
 
 
 class Press:
-    """A server whose `print_page` takes what `read_page` gave; both note what they get."""
+    """A server whose `print_page` needs the output of `read_page`. It records the calls of its tools."""
 
     def __init__(self) -> None:
         self.printed: list[JsonDict] = []
@@ -89,7 +89,7 @@ def press() -> Press:
 
 
 def started(make_client: MakeClient, press: Press, era: Era = "2025", workflow: str = "publish") -> tuple[Client, str]:
-    """A task whose first step alone has run."""
+    """Return a task of which only the first step has run."""
     clock = Clock()
     client = make_client(press.server, remaining_ms=clock, era=era)
     clock.ms = 2_000
@@ -109,14 +109,12 @@ def by_argument(client: Client, task: str, tool: str, **arguments: Any) -> Answe
 
 @pytest.fixture(params=[by_meta, by_argument])
 def call(request: pytest.FixtureRequest) -> Call:
-    """Call a tool of a task, which is named in either way."""
+    """Call a tool with a task, which is named in `_meta` or in an argument."""
     chosen: Call = request.param
     return chosen
 
 
-def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
-    make_client: MakeClient, press: Press, call: Call
-) -> None:
+def test_a_tool_gets_the_large_value_of_a_placeholder(make_client: MakeClient, press: Press, call: Call) -> None:
     client, task = started(make_client, press)
     shown = {"text": TEXT, "page": 5}
 
@@ -134,7 +132,7 @@ def test_a_placeholder_is_replaced_before_validation(make_client: MakeClient, pr
     client.call_tool("print_page", {"text": TEXT, "page": 5})
 
     assert "isError" not in answer.result
-    # A call without a task has no placeholders.
+    # In a call without a task, placeholders are not replaced.
     assert [(one["text"], one["page"], one["more"]) for one in press.printed] == [("short", 5, 3), (TEXT, 5, None)]
 
 
@@ -207,7 +205,7 @@ def test_a_mirrored_parameter_is_compared_with_the_placeholder(make_client: Make
 
 
 @pytest.mark.parametrize("page", [5, NUMBER])
-def test_a_call_with_placeholders_stays_the_same_over_its_rounds(
+def test_a_call_with_placeholders_keeps_its_key_over_its_rounds(
     make_client: MakeClient, press: Press, page: object
 ) -> None:
     client, task = started(make_client, press, "2026")
@@ -255,7 +253,7 @@ def test_an_answer_is_refused_if_a_placeholders_value_has_changed(make_client: M
 
 
 class Library:
-    """A server whose texts are of any size; several steps take them."""
+    """A server whose tools return and take texts of any size."""
 
     def __init__(self, **options: Any) -> None:
         self.printed: list[int] = []
@@ -283,7 +281,7 @@ class Library:
 
 
 def written(client: Client, clock: Clock) -> str:
-    """A task whose texts have been written."""
+    """Return a task whose texts have been written."""
     clock.ms = 2_000
     task = client.get_prompt("copy").task_id
     clock.ms = 30_000
@@ -322,7 +320,7 @@ def test_next_lists_no_call_that_would_be_refused(make_client: MakeClient) -> No
     assert f'Next: call copy with {{"task_id": "{task}"}}' in answer.result["content"][-1]["text"]
 
 
-def test_a_server_chooses_what_placeholders_may_put_into_a_call(make_client: MakeClient) -> None:
+def test_a_server_can_set_the_limit_for_the_values_of_placeholders(make_client: MakeClient) -> None:
     library, clock = Library(placeholder_bytes=1_200_000), Clock()
     client = make_client(library.server, remaining_ms=clock)
     task = written(client, clock)
@@ -330,7 +328,7 @@ def test_a_server_chooses_what_placeholders_may_put_into_a_call(make_client: Mak
     assert library.printed == [1_100_000]
 
 
-def test_values_of_placeholders_count_against_a_batch(make_client: MakeClient) -> None:
+def test_values_of_placeholders_count_against_the_budget_of_a_batch(make_client: MakeClient) -> None:
     library, clock = Library(placeholder_bytes=1_200_000), Clock()
     client = make_client(library.server, remaining_ms=clock)
     task = written(client, clock)
@@ -348,7 +346,7 @@ def test_a_call_is_compared_with_large_values_without_reading_them(make_client: 
     requests.take()
     answer = client.call_tool("echo", {"text": SMALL}, task=task)
     assert answer.statuses == ["completed", "completed", "completed", "pending"]
-    # The second one reads what is put in.
+    # The second read is that of the placeholder's value.
     assert requests.take() == ["GetItem", "GetItem", "UpdateItem"]
     assert client.call_tool("echo", {"text": "short"}, task=task).statuses == ["completed"] * 4
     assert requests.take() == ["GetItem", "UpdateItem"]

@@ -1,4 +1,4 @@
-"""After a kill between a tool's effect and the write, each reply that may repeat a step says so, and names the
+"""A process is killed after a tool's effect and before the write: replies that may repeat the step name it and its
 idempotency key (docs/workflows.md, When a run is killed)."""
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ INTERRUPTED = "an earlier run ended before it recorded what it did"
 
 
 class Payments:
-    """A server that charges cards, and the keys that its tools were given."""
+    """A server that charges cards, and the idempotency keys that its tools received."""
 
     def __init__(self) -> None:
         self.keys: dict[str, list[str]] = {"quote": [], "charge": [], "mail": []}
@@ -56,7 +56,7 @@ class Payments:
         server.add_workflow(Workflow(name="pay", description="pay an order", arguments=[order], steps=steps))
 
     def keyed(self, step: str) -> str:
-        """A step with its key, as texts name it."""
+        """Return a step with its key, as texts name it."""
         [key] = set(self.keys[step])
         return f"'{step}' (idempotency key {key})"
 
@@ -68,7 +68,7 @@ def payments() -> Payments:
 
 @pytest.fixture(params=["2025", "2026"])
 def client(request: pytest.FixtureRequest, payments: Payments) -> Iterator[Client]:
-    """A client whose first run was killed after the charge, which is not recorded."""
+    """A client whose first run was killed after the charge, which is therefore not recorded."""
     era: Era = request.param
     with connect(payments.server, era=era) as client:
         with client.killed_after("charge"):
@@ -131,7 +131,7 @@ def test_a_handoff_names_steps_that_may_have_run(client: Client, payments: Payme
 
 @pytest.mark.parametrize("held", [True, False], ids=["while the claim lasts", "afterwards"])
 def test_a_continuation_names_steps_that_may_have_run(client: Client, payments: Payments, held: bool) -> None:
-    """The killed run holds its task until its claim has run out. Until then it may be alive."""
+    """The killed run holds its claim until the lease ends. Until then, it may still be alive."""
     if not held:
         lapse(client)
     why = "another run of this task has not recorded what it did"
@@ -180,7 +180,7 @@ def test_without_an_interrupted_run_no_steps_are_named(payments: Payments) -> No
             assert not {"may_have_run", "may_have_run_twice"} & answer.meta.keys()
 
 
-def test_a_run_that_could_not_be_written_names_its_steps(payments: Payments) -> None:
+def test_a_run_whose_writes_failed_names_its_steps(payments: Payments) -> None:
     with connect(payments.server) as client:
         payments.declines = True
         client.store.fails("UpdateItem", times=None, error="AccessDeniedException")
@@ -191,7 +191,7 @@ def test_a_run_that_could_not_be_written_names_its_steps(payments: Payments) -> 
 
 
 def test_a_key_of_a_call_with_a_secret_is_not_shown() -> None:
-    """A key is a digest: whoever has it could try all PINs."""
+    """A key is a digest. With the key, an attacker could try all PINs."""
     server = Server("bank")
 
     @server.tool
@@ -220,7 +220,7 @@ def test_a_key_of_a_call_with_a_secret_is_not_shown() -> None:
 
 
 class Connected(Remote):
-    """Sends the requests of the commands to the server of the tests."""
+    """Sends the requests of the commands to the test's server."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

@@ -1,4 +1,4 @@
-"""`prompts/get` with a task: the server goes on where it stopped (docs/workflows.md)."""
+"""Resumes: with a task, `prompts/get` continues the workflow where it stopped (docs/workflows.md)."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Clock, Script, Table
 
-NOBODYS = new_task_id(0)
+UNKNOWN_TASK = new_task_id(0)
 ORDER = {"order_id": "A-17"}
 DONE = {"fetch": "completed", "refund": "completed", "notify": "completed"}
 
 
 def orders_server(**refund: Any) -> Server:
-    """Fetch, refund, notify; `refund` replaces what the second step is declared with."""
+    """Return a server with the steps fetch, refund and notify. `refund` replaces members of the second step."""
     server = Server("orders")
 
     @server.tool
@@ -56,7 +56,7 @@ def orders_server(**refund: Any) -> Server:
 
 
 def paused_at(client: Client, tool: str, **arguments: str) -> str:
-    """A task whose run stopped at this tool, which is whole again afterwards."""
+    """Return a task whose run stopped at this tool. The tool fails only once."""
     client.tool_raises(tool, "no", times=1)
     run = client.get_prompt("refund_order", {**ORDER, **arguments})
     assert run.pause.suggested_tool == tool
@@ -64,7 +64,7 @@ def paused_at(client: Client, tool: str, **arguments: str) -> str:
 
 
 def calls(client: Client) -> list[int]:
-    """How often each tool has been called."""
+    """Return the number of calls of each tool."""
     return [len(client.calls(tool)) for tool in ("fetch_order", "refund", "send_mail")]
 
 
@@ -72,7 +72,7 @@ def conversation(run: Run) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in run.messages]
 
 
-def test_a_failed_step_is_run_again_and_completed_ones_are_not(baton: Connect) -> None:
+def test_a_resume_runs_failed_steps_again_but_not_completed_ones(baton: Connect) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "refund")
     run = client.resume(task_id)
@@ -107,7 +107,7 @@ def test_a_blocked_step_runs_when_its_missing_argument_is_given(baton: Connect) 
     assert client.task(paused.task_id).variables["_workflow.result.refund"] == "A-17: 12.0"
 
 
-def test_arguments_of_the_first_call_are_remembered_and_those_given_again_win(baton: Connect) -> None:
+def test_arguments_of_the_first_call_are_stored_and_a_resume_can_replace_them(baton: Connect) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "refund", note="sorry")
     assert set(client.task(task_id).variables) == {
@@ -122,7 +122,7 @@ def test_arguments_of_the_first_call_are_remembered_and_those_given_again_win(ba
     assert run.messages[0].text.endswith("Arguments:\n- order_id: B-18\n- note: sorry")
 
 
-def test_steps_that_continuations_completed_are_not_run_again_and_their_results_bind(baton: Connect) -> None:
+def test_steps_that_continuations_completed_are_not_run_again_and_their_results_are_used(baton: Connect) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "fetch_order")
     client.call_tool("send_mail", {"text": "by hand"}, task=task_id)
@@ -130,12 +130,12 @@ def test_steps_that_continuations_completed_are_not_run_again_and_their_results_
     run = client.resume(task_id)
     assert (run.completed, calls(client)) == (True, [2, 1, 1])
     assert ("user", 'Result from fetch_order: {"id":"C-19","total":30.0}') in conversation(run)
-    # The messages keep the order of the steps, whoever ran them.
+    # The messages keep the order of the steps, although continuations ran some of them.
     assert run.messages[-1].text == "Result from send_mail: by hand"
 
 
 @pytest.mark.parametrize("how", ["cancelled", "completed"])
-def test_a_terminal_task_is_not_resumed(baton: Connect, how: str) -> None:
+def test_an_ended_task_is_not_resumed(baton: Connect, how: str) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "refund")
     before = client.cancel(task_id) if how == "cancelled" else client.complete(task_id, {})
@@ -152,7 +152,7 @@ def test_missing_foreign_and_expired_tasks_give_the_same_error(baton: Connect, e
     client.clock.advance(3_700)
     foreign = paused_at(client.as_owner("bob"), "refund")
     reported = set()
-    for task in (NOBODYS, foreign, expired, "no id at all"):
+    for task in (UNKNOWN_TASK, foreign, expired, "no id at all"):
         with pytest.raises(JsonRpcError) as refused:
             client.get_prompt("refund_order", task=task)
         reported.add((refused.value.status, refused.value.code, refused.value.message, refused.value.data))
@@ -164,7 +164,7 @@ def test_missing_foreign_and_expired_tasks_give_the_same_error(baton: Connect, e
 def test_a_task_of_another_workflow_is_refused(baton: Connect) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "refund")
-    # Even one with the very same steps.
+    # It is refused even if the workflows have the same steps.
     with pytest.raises(JsonRpcError, match="-32602"):
         client.get_prompt("second_flow", task=task_id)
     assert calls(client) == [1, 1, 0]
@@ -179,7 +179,7 @@ def test_a_resume_with_an_invalid_argument_runs_nothing(baton: Connect, argument
         client.resume(task_id, arguments)
     assert refused.value.code == -32602
     assert calls(client) == [1, 1, 0]
-    # The claim was taken and given back, nothing else.
+    # The claim was taken and released. Nothing else has changed.
     assert client.task(task_id).variables == before.variables
     assert client.resume(task_id).completed
 

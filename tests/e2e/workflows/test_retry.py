@@ -1,6 +1,6 @@
-"""Steps whose tools are called again, through the real handler; time passes when the test's clock says so.
+"""Retries of steps, through the real handler, with the test's clock.
 
-What is tried again, and when, has its own tests: tests/unit/workflow/test_retry.py.
+The errors that are retried and the waits are tested in tests/unit/workflow/test_retry.py.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def one_step(tool: Callable[..., Any], **step: Any) -> Server:
     return server
 
 
-def test_each_attempt_gets_arguments_that_no_earlier_one_has_changed(baton: Connect) -> None:
+def test_each_attempt_gets_unchanged_arguments(baton: Connect) -> None:
     seen: list[list[str]] = []
 
     def pack(items: list[str]) -> int:
@@ -37,7 +37,7 @@ def test_each_attempt_gets_arguments_that_no_earlier_one_has_changed(baton: Conn
     assert seen == [["lamp", "desk"]] * 3
 
 
-def test_an_error_that_says_so_ends_the_attempts_and_the_reason_says_it_too(baton: Connect) -> None:
+def test_an_error_with_retryable_false_ends_the_attempts_and_the_pause_is_not_retryable(baton: Connect) -> None:
     def refuse() -> None:
         raise ToolError("no", retryable=False)
 
@@ -47,7 +47,7 @@ def test_an_error_that_says_so_ends_the_attempts_and_the_reason_says_it_too(bato
     assert len(client.calls("work")) == 1
 
 
-def test_a_tool_whose_value_does_not_fit_is_not_called_again(baton: Connect) -> None:
+def test_a_tool_that_returns_a_wrong_type_is_not_retried(baton: Connect) -> None:
     def work() -> int:
         unfit: Any = "no number"
         return cast("int", unfit)

@@ -1,6 +1,6 @@
-"""A workflow prompt that runs: messages, `_meta` and task variables, exactly (docs/workflows.md).
+"""The exact messages, `_meta` and task variables of a workflow prompt (docs/workflows.md).
 
-What a run does step by step has its own tests: tests/unit/workflow/test_engine.py.
+The single decisions of a run are tested in tests/unit/workflow/test_engine.py.
 """
 
 import json
@@ -120,7 +120,7 @@ def test_a_completed_run_has_all_messages_and_its_exact_meta(make_client: MakeCl
         "steps": [{"name": step["name"], "status": "completed"} for step in STEPS],
         **related(era, answer.task_id),
     }
-    # Nobody asked for progress, so there is no stream.
+    # The client did not ask for progress, so the answer is not streamed.
     assert answer.headers["Content-Type"] == "application/json"
 
 
@@ -172,7 +172,7 @@ def test_prompt_arguments_are_converted_for_tools_but_not_in_texts(baton: Connec
     assert 'Not above "7".' in [message.text for message in given.messages]
 
 
-def test_each_step_is_announced_when_it_begins_and_the_first_names_the_task_if_the_client_asked(
+def test_progress_names_each_step_at_its_start_and_the_first_notification_names_the_task(
     make_client: MakeClient, era: Era
 ) -> None:
     client = make_client(orders_server(), era=era)
@@ -186,7 +186,7 @@ def test_each_step_is_announced_when_it_begins_and_the_first_names_the_task_if_t
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(None, 3_600_000), (60_000, 60_000), (10**12, 86_400_000)])
-def test_the_client_chooses_a_tasks_lifetime_up_to_the_maximum(
+def test_the_client_can_choose_the_lifetime_of_a_task_up_to_the_maximum(
     make_client: MakeClient, table: Table, asked: int | None, granted: int
 ) -> None:
     client = make_client(orders_server())

@@ -1,4 +1,4 @@
-"""Secret arguments: nothing of them is stored, shown or logged by Baton (docs/workflows.md, Secret arguments)."""
+"""Secret arguments: Baton does not store, show or log them (docs/workflows.md, Secret arguments)."""
 
 import logging
 from typing import Any
@@ -25,7 +25,7 @@ GIVEN = {"account": "A-1", "pin": PIN}
 
 
 def secret_server(calls: list[JsonDict], errors: list[str] | None = None, **changes: Any) -> Server:
-    """A workflow whose secret turns up wherever an argument can have it."""
+    """Return a server with a workflow that uses its secret argument in every place where an argument can be used."""
     server, failing = Server("bank"), [] if errors is None else errors
 
     @server.tool
@@ -106,7 +106,7 @@ def test_a_secret_reaches_only_the_tools(
     assert 'Call sign with {"pin": "<secret pin>", "code": "<missing: code>"}' in answer.handoff
 
 
-def test_a_resume_must_bring_the_secret_again(make_client: MakeClient, table: Table) -> None:
+def test_a_resume_needs_the_secret_again(make_client: MakeClient, table: Table) -> None:
     calls: list[JsonDict] = []
     client = make_client(secret_server(calls))
     task = client.get_prompt("flow", GIVEN).task_id

@@ -1,4 +1,4 @@
-"""The verdict on a stored task equals what a resume does, for any old definition, new definition and state."""
+"""`Verdicts` predicts correctly whether a resume is refused, for random old and new definitions and states."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -33,7 +33,7 @@ def argument(name: str) -> st.SearchStrategy[Argument]:
 
 @st.composite
 def steps(draw: st.DrawFn, arguments: list[Argument]) -> list[Step]:
-    """Steps whose sources exist: constants, arguments, and outputs of earlier steps."""
+    """Draw steps whose sources exist: constants, arguments, and outputs of earlier steps."""
     made: list[Step] = []
     for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)):
         sources = [constant(1), *(prompt_arg(it.name) for it in arguments), *(step_output(it.name) for it in made)]
@@ -51,7 +51,7 @@ def definitions(draw: st.DrawFn) -> Workflow:
 
 @st.composite
 def changes(draw: st.DrawFn, old: Workflow) -> Workflow | None:
-    """The new definition: mostly the old one with a few changes; `None` if the workflow is gone."""
+    """Draw the new definition: usually the old one with a few changes. `None` means that the workflow was removed."""
     kind = draw(st.sampled_from(["same", "changed", "changed", "changed", "another", "gone"]))
     if kind == "gone":
         return None
@@ -70,7 +70,7 @@ def changes(draw: st.DrawFn, old: Workflow) -> Workflow | None:
         kept.insert(draw(st.integers(0, len(kept))), added)
     gone = draw(st.sampled_from([None, None, *NAMES]))
     left: list[Step] = []
-    for step in kept:  # without the steps that use an output of one that is gone
+    for step in kept:  # leave out the steps that use the output of a removed step
         if step.name != gone and {it.binding for it in step.inputs} <= {it.name for it in left}:
             left.append(step)
     return Workflow(name="flow", description="work", arguments=arguments, steps=left or kept)
@@ -78,7 +78,7 @@ def changes(draw: st.DrawFn, old: Workflow) -> Workflow | None:
 
 @st.composite
 def states(draw: st.DrawFn) -> tuple[Workflow, dict[str, str], list[StepStatus], Workflow | None]:
-    """An old definition, the arguments and the steps' statuses of a task of it, and the new definition."""
+    """Draw an old definition, the arguments and the step statuses of a task, and the new definition."""
     old = draw(definitions())
     given = {it.name: TEXTS[it.type] for it in old.arguments if it.required or draw(st.booleans())}
     statuses = [draw(st.sampled_from(StepStatus)) for _ in old.steps]
@@ -121,7 +121,7 @@ def database() -> Iterator["DynamoDBClient"]:
 
 
 @given(state=states())
-def test_the_verdict_on_a_task_is_what_its_resume_does(
+def test_the_verdict_on_a_task_equals_the_outcome_of_its_resume(
     database: "DynamoDBClient", state: tuple[Workflow, dict[str, str], list[StepStatus], Workflow | None]
 ) -> None:
     old, arguments, statuses, new = state

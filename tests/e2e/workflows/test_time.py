@@ -1,4 +1,4 @@
-"""What happens while a step runs, and when the function's time runs out (docs/workflows.md)."""
+"""Progress while a step runs, and the end of the function's time (docs/workflows.md)."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ class Gone(Sink):
     """A client that closes the connection at the first message."""
 
     def write(self, data: bytes) -> None:
-        """Nobody is there."""
+        """Fail, because the connection is closed."""
         raise ClientGone(f"{len(data)} bytes were not sent")
 
 
@@ -40,7 +40,7 @@ def test_a_step_is_announced_while_it_runs(make_client: MakeClient, streaming: S
 
     @server.tool
     def work() -> None:
-        # Without the client's having seen the announcement the step does not end.
+        # The step ends only after the client has received the announcement.
         assert next(gates).wait(BOUND_S)
 
     one_step(server, "work")
@@ -73,7 +73,7 @@ def test_a_tools_progress_arrives_while_it_runs(make_client: MakeClient, streami
     assert sink.next()["result"]["structuredContent"] == {"result": True}
 
 
-def test_a_closed_connection_stops_neither_a_run_nor_a_continuation(
+def test_a_run_and_a_continuation_continue_after_the_client_closed_the_connection(
     make_client: MakeClient, streaming: Streaming, table: Table
 ) -> None:
     server, clock = Server("s"), Clock()
@@ -93,7 +93,7 @@ def test_a_closed_connection_stops_neither_a_run_nor_a_continuation(
 
 
 class Stuck:
-    """A client of a workflow whose tool the function's time runs out on; `act` is what the tool does afterwards."""
+    """A workflow whose tool is still running when the function's time ends. `act` is what the tool does afterwards."""
 
     def __init__(self, make_client: MakeClient, act: Callable[[Context], object] = lambda _: None) -> None:
         self.clock, self.let_go, self.ended = Clock(), Event(), Event()
@@ -105,12 +105,12 @@ class Stuck:
         self.client = make_client(server, remaining_ms=self.clock)
 
     def work(self, ctx: Context) -> str:
-        """Let the time run out, wait to be let go, then do something with the context."""
+        """Let the time run out, wait to be released, then use the context."""
         if self.let_go.is_set():
             return "in time"
         variables = ctx.task
         self.clock.ms = RESERVE_MS
-        # A word to the client makes the request's thread look at the clock.
+        # A progress notification makes the request's thread check the clock.
         ctx.report_progress(1)
         assert self.let_go.wait(BOUND_S)
         try:
@@ -119,7 +119,7 @@ class Stuck:
             self.raised = error
             raise
         finally:
-            # Kept from before, and closed with the context.
+            # The variables are from the context, which is closed by now.
             with suppress(Abandoned):
                 if variables is not None:
                     variables["late"] = True
@@ -127,7 +127,7 @@ class Stuck:
         return "late"
 
     def end(self) -> None:
-        """Let the tool go on, and wait for its end."""
+        """Release the tool and wait for its end."""
         assert not self.ended.is_set()
         self.let_go.set()
         assert self.ended.wait(BOUND_S)
@@ -180,7 +180,7 @@ def test_an_abandoned_tool_is_stopped_at_the_next_use_of_its_context(
     stuck.client.get_prompt("flow", meta=LISTENING)
     assert stuck.raised is None
     stuck.end()
-    # It is no `Exception`, so that no tool swallows it.
+    # It is not an `Exception`, so a tool that catches `Exception` does not catch it.
     assert (isinstance(stuck.raised, Abandoned), isinstance(stuck.raised, Exception)) == (True, False)
 
 
@@ -198,7 +198,7 @@ def test_a_tool_without_progress_is_abandoned_too(make_client: MakeClient) -> No
     server, let_go, started = Server("s"), Event(), Event()
 
     def remaining() -> int:
-        """Once the tool runs: 20 ms more than the reserve, then 10, then nothing."""
+        """Return 30 s until the tool runs, then 20 ms and 10 ms more than the reserve, then just the reserve."""
         return next(reads) if started.is_set() else 30_000
 
     reads = iter([RESERVE_MS + 20, RESERVE_MS + 10, *[RESERVE_MS] * 100])
@@ -264,16 +264,17 @@ def test_a_tool_with_ten_abandoned_threads_is_not_called_again(
     assert not begun.acquire(blocking=False)
     let_go.set()
     assert [ended.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
-    # The last of them is about to end.
+    # One of the threads is about to end.
     assert "in time" in (call() for _ in range(10_000))
 
 
 class Blocking:
-    """Two async tools: `block` blocks the event loop until it is released, `wait` waits for a second, as it should.
+    """Two async tools: `block` blocks the event loop until it is released, and `wait` awaits a sleep.
 
     Attributes:
-        blocked: Set when `block` blocks.
-        begun: Set when `wait` has begun.
+        blocked: Set when `block` blocks the loop.
+        released: Ends `block`.
+        begun: Set when `wait` has started.
     """
 
     def __init__(self, requires: Sequence[str] = ()) -> None:
@@ -293,7 +294,7 @@ class Blocking:
         await asyncio.sleep(BOUND_S)
 
     def remaining_ms(self) -> int:
-        """The time is over when the loop is blocked."""
+        """Return the remaining time, which is over when the loop is blocked."""
         return RESERVE_MS if self.blocked.is_set() else RESERVE_MS + 10
 
 
@@ -344,7 +345,7 @@ def test_a_started_async_tool_times_out_if_another_one_blocks_the_loop(
     assert said["text"].endswith(f"; {IN_VAIN}; it may still have happened")
 
 
-def test_an_async_tool_that_blocks_the_loop_itself_is_named(make_client: MakeClient) -> None:
+def test_the_error_of_an_async_tool_says_that_it_blocks_the_loop(make_client: MakeClient) -> None:
     tools = Blocking()
     answer = make_client(tools.server, remaining_ms=tools.remaining_ms).call_tool("block").result
     tools.released.set()
@@ -395,7 +396,7 @@ def test_a_tool_is_not_started_if_its_resources_took_all_the_time(make_client: M
     assert answer.statuses == ["failed"]
 
 
-def test_calls_of_a_batch_that_are_late_are_not_made(make_client: MakeClient) -> None:
+def test_calls_of_a_batch_are_not_made_after_the_time_is_over(make_client: MakeClient) -> None:
     server, clock, ran = Server("s"), Clock(), list[int]()
 
     @server.tool

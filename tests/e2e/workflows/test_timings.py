@@ -1,4 +1,4 @@
-"""When the steps of a task ran, as `tasks/get` shows it (docs/http.md)."""
+"""The timings of a task's steps in `tasks/get` (docs/http.md)."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def time() -> Time:
 
 @pytest.fixture
 def client(make_client: MakeClient, era: Era, time: Time) -> Client:
-    """Of a server whose tools take 2, 3 and 5 seconds, of which the second fails unless it is approved."""
+    """A client of a server whose tools take 2, 3 and 5 seconds. The second tool fails without `approved_by`."""
     server = Server("s")
 
     @server.tool

@@ -1,4 +1,4 @@
-"""A tool whose type has no schema, through the handler: it is left out, and keeps nothing else from working."""
+"""A tool whose type has no schema is left out of the list, and the other tools still work."""
 
 from collections.abc import Callable
 
@@ -16,12 +16,12 @@ def test_a_tool_whose_type_has_no_schema_is_left_out_of_the_list(
 
     @server.tool
     def stock(key: Callable[[int], str]) -> int:
-        """Cannot be described."""
+        """A tool without a schema."""
         return len(key(1))
 
     @server.tool
     def price(sku: str) -> int:
-        """Can be."""
+        """A tool with a schema."""
         return len(sku)
 
     client = make_client(server, era=era)

@@ -1,6 +1,6 @@
-"""What a task keeps: values exactly, and of those over 6 MB the fact (docs/storage.md).
+"""Values in tasks: they are stored exactly, and those over 6 MB are replaced by a note (docs/storage.md).
 
-How large values are kept has its own tests: test_values.py and test_pieces.py in tests/store.
+The storage of large values is tested in test_values.py and test_pieces.py in tests/store.
 """
 
 from typing import Any
@@ -46,12 +46,12 @@ EXACT = [
 
 
 def note_for(value: str) -> dict[str, str]:
-    """What is kept in the place of a value that does not fit."""
+    """Return the note that replaces a value that is too large."""
     return {"error": f"result of {len(dumps(value))} bytes exceeds the task's size limit"}
 
 
 def returning(*values: Any) -> Server:
-    """A step for each value, whose tool returns it; then a step `echo` that is given the first step's output."""
+    """Return a server with a step for each value, and a step `echo` that gets the output of the first step."""
     server, steps = Server("s"), []
     for place, value in enumerate(values):
 
@@ -71,23 +71,23 @@ def returning(*values: Any) -> Server:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, and of equal types all the way down: 30 is not 30.0, and 0.0 not -0.0."""
+    """Return whether two values are equal and have equal types at all levels: 30 is not 30.0, and 0.0 is not -0.0."""
     return repr(one) == repr(other)
 
 
 def results(variables: dict[str, Any], count: int) -> list[Any]:
-    """The results of the steps `s0`, `s1`, …"""
+    """Return the results of the steps `s0`, `s1`, …"""
     return [variables[f"_workflow.result.s{place}"] for place in range(count)]
 
 
-def test_a_value_survives_from_tool_to_task_and_to_the_next_tool_in_a_run(make_client: MakeClient) -> None:
+def test_a_value_is_passed_unchanged_to_the_task_and_to_the_next_tool(make_client: MakeClient) -> None:
     client = make_client(returning(EXACT, *EXACT))
     variables = client.variables(client.get_prompt("flow").task_id)
     assert same(results(variables, len(EXACT) + 1), [EXACT, *EXACT])
     assert same(variables["_workflow.result.echo"], EXACT)
 
 
-def test_a_value_survives_in_a_variable_that_a_tool_sets(make_client: MakeClient) -> None:
+def test_a_variable_that_a_tool_sets_is_stored_unchanged(make_client: MakeClient) -> None:
     server = returning("")
 
     @server.tool
@@ -103,7 +103,7 @@ def test_a_value_survives_in_a_variable_that_a_tool_sets(make_client: MakeClient
     assert same(client.variables(task)["kept"], EXACT)
 
 
-def test_a_value_survives_in_the_result_that_a_client_completes_with(make_client: MakeClient) -> None:
+def test_a_result_that_a_client_supplies_is_stored_unchanged(make_client: MakeClient) -> None:
     client = make_client(returning(""), remaining_ms=(clock := Clock()))
     task = begin(client, clock)
     client.task("cancel", task, result={"values": EXACT})
@@ -111,7 +111,7 @@ def test_a_value_survives_in_the_result_that_a_client_completes_with(make_client
     assert same(client.in_era("2026").task("get", task).result["result"], {"values": EXACT})
 
 
-def test_a_value_that_was_stored_binds_in_a_resume_exactly(make_client: MakeClient) -> None:
+def test_a_resume_uses_stored_values_unchanged(make_client: MakeClient) -> None:
     client = make_client(returning(EXACT), remaining_ms=(clock := Clock()))
     task = begin(client, clock)
     client.call_tool("t0", task=task)
@@ -119,7 +119,7 @@ def test_a_value_that_was_stored_binds_in_a_resume_exactly(make_client: MakeClie
     assert same(client.variables(task)["_workflow.result.echo"], EXACT)
 
 
-def test_a_value_that_is_too_large_is_named(make_client: MakeClient) -> None:
+def test_the_reply_names_a_value_that_is_too_large(make_client: MakeClient) -> None:
     big = "x" * 6_000_001
     client = make_client(returning("small", big))
     answer = client.get_prompt("flow")
@@ -155,7 +155,7 @@ def test_a_call_with_a_result_that_is_too_large_is_recorded_and_blocks_later_ste
     }
 
 
-def test_a_variable_that_is_too_large_is_dropped_before_a_result(make_client: MakeClient) -> None:
+def test_a_variable_that_is_too_large_is_replaced_and_the_result_is_kept(make_client: MakeClient) -> None:
     server, big = returning("small"), "x" * 6_000_001
 
     @server.tool

@@ -1,7 +1,7 @@
-"""Which step a call is recorded in, what is kept of it, and which idempotency key its tool gets (docs/workflows.md).
+"""The step in which a call is recorded, what is stored of the call, and its idempotency key (docs/workflows.md).
 
-Which step a call means, how much of it is kept and what remains is decided by pure functions, which have their own
-tests: test_matching.py, test_kept_calls.py and test_next_calls.py in tests/unit/workflow.
+Pure functions make these decisions. They are tested in test_matching.py, test_stored_calls.py and test_next_calls.py in
+tests/unit/workflow.
 """
 
 import re
@@ -17,7 +17,12 @@ from tests.e2e.support import Answer, Client, Clock, Era, begin, naming
 
 
 class Post:
-    """A server whose `mail` notes the key and the attempt of each call; it fails as often as it is told to."""
+    """A server whose tool `mail` records the key and the attempt of each call.
+
+    Attributes:
+        failures: The number of further calls that fail.
+        meanwhile: Functions that run during the next calls, the last one first.
+    """
 
     def __init__(self) -> None:
         self.keys: list[str] = []
@@ -66,7 +71,7 @@ WORKFLOWS: dict[str, list[Step]] = {
 
 
 def started(make_client: MakeClient, workflow: str, era: Era = "2025") -> tuple[Post, Client, str]:
-    """A task none of whose steps has run."""
+    """Return a task whose steps are all pending."""
     post, clock = Post(), Clock()
     client = make_client(post.server, remaining_ms=clock, era=era)
     return post, client, begin(client, clock, workflow)
@@ -90,7 +95,7 @@ def test_arguments_are_compared_as_the_tool_receives_them(make_client: MakeClien
     assert post.server.tools["mail"].canonical({"to": "ann", "copies": "1", "cc": None}) == {"to": "ann"}
 
 
-def test_a_calls_arguments_are_stored_until_a_run_runs_the_step(make_client: MakeClient) -> None:
+def test_the_arguments_of_a_call_are_stored_until_a_run_repeats_the_step(make_client: MakeClient) -> None:
     post, client, task = started(make_client, "two")
     post.failures = 1
 
@@ -137,12 +142,12 @@ def test_attempts_resumes_and_matching_calls_have_the_steps_key(
 def test_different_calls_have_different_keys(make_client: MakeClient) -> None:
     post, client, task = started(make_client, "two")
     for name in ("ann", "bob", "eve"):
-        client.call_tool("mail", {"to": name}, task=task)  # two steps, and a call of neither
+        client.call_tool("mail", {"to": name}, task=task)  # two steps, and a call that matches neither
     client.call_tool("mail", {"to": "ann"})  # no task
     client.call_tool("mail", {"to": "ann"})
     assert len(set(post.take())) == 5
     post.failures = 3
-    other = client.get_prompt("one").task_id  # tries three times
+    other = client.get_prompt("one").task_id  # makes three attempts
     client.call_tool("mail", {"to": "ann"}, task=other)
     client.call_tool("mail", {"to": "eve"}, task=other)
     assert len(set(post.take())) == 2
@@ -167,14 +172,14 @@ def test_a_call_with_a_steps_key_is_recorded_as_that_step(make_client: MakeClien
 
 
 def ask(client: Client, task: str | None, answer: Answer | None = None) -> Answer:
-    """Call `ask`, with the answer to the question of an earlier call."""
+    """Call `ask`. With an earlier answer, send the next round."""
     asking = talk(client, name="ask", arguments={"to": "ann"}, meta=naming(task))
     said = {"sure": {"action": "accept", "content": {"value": True}}}
     return asking.round() if answer is None else asking.round(answer.result["requestState"], said)
 
 
 @pytest.mark.parametrize("with_task", [True, False])
-def test_a_call_keeps_its_key_through_all_of_its_rounds(make_client: MakeClient, with_task: bool) -> None:
+def test_a_call_keeps_its_key_in_all_of_its_rounds(make_client: MakeClient, with_task: bool) -> None:
     post, client, task = started(make_client, "asking", "2026")
     named = task if with_task else None
 

@@ -44,7 +44,7 @@ def rules(shelf: str) -> str:
     return f"rules of {shelf}"
 
 
-def test_a_workflow_function_makes_the_plan_of_the_layer_below() -> None:
+def test_a_workflow_function_equals_the_same_workflow_written_with_steps() -> None:
     server = library()
 
     @server.workflow(title="Borrow", ask=True)
@@ -109,7 +109,7 @@ def test_a_workflow_function_runs_as_any_other_workflow() -> None:
     assert "rules of shelf of Emma" in run.text
 
 
-def test_a_step_takes_its_name_from_its_tool_and_gives_its_fields_as_sources() -> None:
+def test_a_step_gets_its_name_from_its_tool_and_its_fields_are_sources() -> None:
     find = Step(find_book, {"title": Argument("title")})
     order = Step("order", tool="order")
 
@@ -118,7 +118,7 @@ def test_a_step_takes_its_name_from_its_tool_and_gives_its_fields_as_sources() -
     assert Step("a", {"x": order, "y": order["lines"][0].total}, tool="t") == Step("a", sources, tool="t")
 
 
-def test_a_workflow_function_stays_the_function_that_it_was() -> None:
+def test_the_decorator_returns_the_function_unchanged() -> None:
     server = library()
 
     def borrow(title: str) -> None:
@@ -131,7 +131,7 @@ def test_a_workflow_function_stays_the_function_that_it_was() -> None:
 
 
 kept: list[Any] = []
-"""References that another workflow function left behind."""
+"""References from another workflow function."""
 
 
 def condition(title: str) -> None:
@@ -252,7 +252,7 @@ def test_a_mistake_names_the_workflow_its_file_its_line_and_a_remedy(function: C
 
     @server.workflow
     def other(title: str) -> None:
-        """Be another."""
+        """Find another book."""
         kept[:] = [step(find_book)(title=title)]
 
     with pytest.raises(WorkflowError) as caught:
@@ -267,7 +267,7 @@ def test_a_mistake_names_the_workflow_its_file_its_line_and_a_remedy(function: C
     assert function.__name__ not in server.workflows
 
 
-def test_a_use_without_a_value_is_a_type_error_too() -> None:
+def test_the_use_of_a_value_that_does_not_exist_yet_is_also_a_type_error() -> None:
     with pytest.raises(TypeError) as caught:
         library().workflow(condition)
     assert isinstance(caught.value, NoValueYet)
@@ -279,14 +279,14 @@ def test_steps_outside_of_a_workflow_function_are_refused() -> None:
             call()
 
 
-def test_references_leave_python_s_own_attributes_alone() -> None:
+def test_references_do_not_define_dunder_attributes() -> None:
     reference = Reference(step_output("book"))
 
     assert repr(reference.shelf) == "<the field 'shelf' of the result of the step 'book'>"
     assert not hasattr(reference, "__wrapped__")
 
 
-def test_tools_are_not_watched_after_the_workflow_is_described() -> None:
+def test_the_calls_of_tools_are_monitored_only_while_a_workflow_is_defined() -> None:
     server = library()
 
     @server.workflow

@@ -61,7 +61,7 @@ QUESTIONS = [
 
 
 def asked(run: Run) -> list[str]:
-    """The names of the questions that a run waits for."""
+    """Return the names of the questions that a run waits for."""
     return [question["name"] for question in run.pause.questions]
 
 
@@ -92,9 +92,7 @@ def test_a_run_stops_at_a_question_and_one_call_answers_all(baton: Connect, era:
     }
 
 
-def test_the_first_call_can_have_the_answers_and_costs_no_more_requests(
-    make_client: MakeClient, requests: Requests
-) -> None:
+def test_answers_in_the_first_call_add_no_requests(make_client: MakeClient, requests: Requests) -> None:
     client = make_client(library())
     requests.take()
     answers = {"reader": "Kim", "days": 7}
@@ -156,7 +154,7 @@ def test_null_is_an_answer_only_if_the_type_allows_it(baton: Connect) -> None:
     assert run.steps == {"note": "completed", "name": "pending"}
 
 
-def test_without_a_task_the_call_says_that_it_starts_the_workflow_again(baton: Connect) -> None:
+def test_without_a_task_the_reply_says_that_the_next_call_starts_the_workflow_again(baton: Connect) -> None:
     client = baton(library())
     client.store.fails("PutItem", times=None)
 
@@ -187,7 +185,7 @@ def test_an_answer_can_be_changed_until_a_step_has_used_it(baton: Connect) -> No
     assert lent == [["s", "Lee", 3]]
 
 
-def test_a_user_is_asked_by_elicitation_and_the_model_for_the_rest(baton: Connect, era: Era) -> None:
+def test_user_questions_use_elicitation_and_the_other_ones_wait_for_the_model(baton: Connect, era: Era) -> None:
     client = baton(library(), era=era)
     client.answers({"Who borrows Emma from shelf of Emma?": {"reader": "Kim"}})
 
@@ -240,12 +238,12 @@ def test_a_background_workflow_asks_its_user_through_the_task(baton: Connect, er
     assert ended.completed
 
 
-def test_a_background_workflow_takes_answers_with_its_first_call(baton: Connect, era: Era) -> None:
+def test_a_background_workflow_accepts_answers_in_its_first_call(baton: Connect, era: Era) -> None:
     client = baton(library(background=True), era=era)
     assert client.call_workflow("borrow", {"title": "Emma", "answers": {"reader": "Kim", "days": 7}}).completed
 
 
-def test_an_answer_that_another_call_has_used_meanwhile_is_not_replaced(baton: Connect) -> None:
+def test_an_answer_that_another_call_used_meanwhile_is_not_replaced(baton: Connect) -> None:
     server = Server("library", task_ids="text")
 
     @server.tool
@@ -277,7 +275,7 @@ def test_an_answer_that_another_call_has_used_meanwhile_is_not_replaced(baton: C
 
 
 def test_two_answers_at_once_are_not_lost() -> None:
-    """One call takes the task. The other one is either accepted afterwards or says that it must be repeated."""
+    """One call claims the task. The other one is accepted afterwards or must be repeated, as its reply says."""
     given: list[dict[str, Any]] = [{"reader": "Kim"}, {"days": 7}]
     for _ in range(10):
         with connect(library()) as client:
@@ -353,7 +351,7 @@ def test_a_question_never_shows_a_secret(baton: Connect) -> None:
 
 
 @pytest.mark.parametrize("options", [{"tool": False}, {"durable": False}])
-def test_a_workflow_with_questions_is_a_tool(options: dict[str, Any]) -> None:
+def test_a_workflow_with_questions_must_be_a_durable_tool(options: dict[str, Any]) -> None:
     server = Server("shop")
     steps = [Step("sure", ask=Ask("Sure?"))]
     server.add_workflow(Workflow(name="buy", description="buy", steps=steps, **options))
@@ -370,7 +368,7 @@ def test_a_workflow_with_questions_is_a_tool(options: dict[str, Any]) -> None:
         (Step("a b", ask=Ask("Why?")), "its name is the answer's name"),
     ],
 )
-def test_a_wrong_question_is_refused(made: Step, says: str) -> None:
+def test_an_invalid_question_is_refused(made: Step, says: str) -> None:
     server = Server("shop")
     server.add_tool(lambda: None, name="t")
     server.add_workflow(Workflow(name="buy", description="buy", arguments=[Argument("title")], steps=[made]))

@@ -1,6 +1,6 @@
-"""A workflow that is called as a tool, by a host whose model can do no more (docs/workflows.md, As a tool).
+"""Workflows that are called as a tool, for hosts whose models only call tools (docs/workflows.md, As a tool).
 
-The words of its texts and what is listed of it have their own tests: tests/unit/workflow/test_workflow_tool_text.py and
+The texts and the list entry of a workflow tool are tested in tests/unit/workflow/test_workflow_tool_text.py and
 tests/unit/server/definitions/test_workflow_tool.py.
 """
 
@@ -25,7 +25,7 @@ DONE = {"fetch": "completed", "policy": "completed", "refund": "completed", "not
 
 
 def orders_server(**options: Any) -> Server:
-    """Fetch, read a policy, refund, notify; `options` are the workflow's."""
+    """Return a server with the steps fetch, policy, refund and notify. `options` are those of the workflow."""
     server = Server("orders")
 
     @server.tool(annotations={"readOnlyHint": True})
@@ -74,7 +74,7 @@ def orders_server(**options: Any) -> Server:
 
 
 def paused(client: Client, tool: str = "refund", error: str = "no", **arguments: Any) -> Run:
-    """A run that stopped at this tool, which is whole again afterwards."""
+    """Return a run that stopped at this tool. The tool fails only once."""
     client.tool_raises(tool, error, times=1)
     run = client.call_workflow("refund_order", {**ORDER, **arguments})
     assert (run.paused, run.is_error) == (True, False)
@@ -103,7 +103,7 @@ def test_a_workflow_tool_is_listed_with_a_description_and_a_schema(baton: Connec
         "idempotentHint": False,
         "openWorldHint": True,
     }
-    assert "execution" not in tool  # which is to say that it cannot be called as a task
+    assert "execution" not in tool  # so clients cannot call it as a task
     assert tool["inputSchema"] == {
         "type": "object",
         "properties": {
@@ -202,7 +202,7 @@ def test_prompt_and_tool_continue_each_others_tasks(baton: Connect) -> None:
     assert client.resume(by_tool.task_id).completed
 
 
-def test_arguments_come_as_json_and_those_of_the_first_call_are_remembered(baton: Connect) -> None:
+def test_arguments_are_json_and_those_of_the_first_call_are_stored(baton: Connect) -> None:
     taken = {"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount"), "note": prompt_arg("note")}
     client = baton(orders_server(steps=[Step("refund", tool="refund", arguments=taken)]))
     run = paused(client, amount=12, note=None)
@@ -248,7 +248,7 @@ UNKNOWN = "There is no such task"
         ({"task_id": "<task_id>"}, UNKNOWN),
     ],
 )
-def test_a_call_that_cannot_run_is_an_error_with_a_correction(
+def test_a_call_that_cannot_run_is_an_error_that_names_the_correction(
     baton: Connect, arguments: dict[str, Any], says: str
 ) -> None:
     client = baton(orders_server())
@@ -259,7 +259,7 @@ def test_a_call_that_cannot_run_is_an_error_with_a_correction(
     assert (client.calls("fetch_order"), client.tasks()) == ([], [])
 
 
-def test_a_task_may_be_named_in_meta_too_and_two_tasks_in_one_call_are_refused(baton: Connect) -> None:
+def test_a_task_may_be_named_in_meta_and_two_tasks_in_one_call_are_refused(baton: Connect) -> None:
     client = baton(orders_server())
     first, second = paused(client), paused(client)
     result = client.call_tool("refund_order", {"task_id": first.task_id}, task=second.task_id)
@@ -269,7 +269,7 @@ def test_a_task_may_be_named_in_meta_too_and_two_tasks_in_one_call_are_refused(b
     assert client.call_tool("refund_order", {}, task=second.task_id).text.startswith("Done: 4 of 4 steps.")
 
 
-def test_a_task_of_another_workflow_is_refused_with_the_right_tool(baton: Connect) -> None:
+def test_a_task_of_another_workflow_is_refused_and_the_error_names_its_tool(baton: Connect) -> None:
     server = orders_server()
     server.add_workflow(Workflow(name="mail", description="mail", steps=[Step("one", tool="send_mail")]))
     client = baton(server)
@@ -301,7 +301,7 @@ def test_a_state_that_cannot_be_read_is_an_error_and_nothing_is_run(baton: Conne
     assert client.call_workflow("refund_order", task=run.task_id).completed
 
 
-def test_a_task_that_another_run_holds_must_be_called_later(baton: Connect) -> None:
+def test_a_call_with_a_task_that_another_run_holds_must_be_repeated_later(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
     held: list[Run] = []
@@ -315,7 +315,7 @@ def test_a_task_that_another_run_holds_must_be_called_later(baton: Connect) -> N
     assert len(client.calls("refund")) == 2
 
 
-def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect) -> None:
+def test_a_call_with_an_ended_task_shows_its_outcome_and_runs_nothing(baton: Connect) -> None:
     client = baton(orders_server())
     run = client.call_workflow("refund_order", ORDER)
     reported = client.call_workflow("refund_order", task=run.task_id)
@@ -334,7 +334,7 @@ def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect) 
     assert len(client.calls("send_mail")) == 1
 
 
-def test_long_results_are_resources_and_the_structure_stays_small(baton: Connect) -> None:
+def test_long_results_are_resources_and_the_structured_content_stays_small(baton: Connect) -> None:
     client = baton(orders_server())
     client.tool_returns("fetch_order", {"total": 1.0, "email": "k", "text": "x" * 50_000})
     run = client.call_workflow("refund_order", ORDER)
@@ -352,7 +352,7 @@ def test_long_results_are_resources_and_the_structure_stays_small(baton: Connect
     assert len(json.dumps(run.structured)) < 3_000
 
 
-def test_many_short_results_do_not_make_a_long_structure(baton: Connect) -> None:
+def test_the_structured_content_is_limited_for_many_short_results(baton: Connect) -> None:
     server = Server("s")
     server.tool(name="work")(lambda: "y" * 1_500)
     steps = [Step(f"s{number}", tool="work") for number in range(60)]
@@ -399,11 +399,13 @@ def test_each_handshake_revision_has_workflow_tools_and_the_first_has_no_links(
         called = client.request("tools/call", {"name": "refund_order", "arguments": ORDER}, headers=said)
         assert len(called.result["content"]) == 1 + links
         tools = client.request("tools/list", headers=said).result["tools"]
-        assert tools[-1]["name"] == "refund_order"  # and the wire is judged
+        assert (
+            tools[-1]["name"] == "refund_order"
+        )  # the harness also validates the messages against the revision's schema
 
 
 def slow_client(make_client: MakeClient, **options: Any) -> support.Client:
-    """A client of a workflow of four steps that take 30 seconds each; `options` are the server's."""
+    """Return a client of a workflow with four steps of 30 seconds each. `options` are those of the server."""
     server, clock = Server("slow", **options), [0.0]
 
     @server.tool
@@ -432,7 +434,7 @@ def test_a_call_pauses_after_the_reply_budget(
 def test_a_prompt_without_progress_pauses_after_the_reply_budget(make_client: MakeClient, streaming: Any) -> None:
     client = slow_client(make_client)
     assert client.get_prompt("flow").meta["pause_reason"]["type"] == "deadlineExceeded"
-    # Nothing can take a stream here, so that a client which wants progress hears as little.
+    # Without streaming, the client gets no progress, so the budget applies all the same.
     assert client.get_prompt("flow", meta={"progressToken": "p"}).meta["pause_reason"]["type"] == "deadlineExceeded"
     sink = Sink()
     streaming(sink, lambda: client.get_prompt("flow", meta={"progressToken": "p"})).result()
@@ -457,7 +459,7 @@ def test_no_further_attempt_is_made_after_the_reply_budget(baton: Connect) -> No
 
 
 @pytest.mark.parametrize("tool", [True, False])
-def test_a_prompt_names_its_task_in_text_if_the_server_wants_it(baton: Connect, era: Era, tool: bool) -> None:
+def test_a_prompt_names_its_task_in_text_with_the_option_task_ids(baton: Connect, era: Era, tool: bool) -> None:
     server = orders_server(tool=tool)
     server.options = structs.replace(server.options, task_ids="text")
     client = baton(server, era=era)

@@ -1,4 +1,4 @@
-"""A worker whose every invocation asks the test what to do, over a connection that ends with the process."""
+"""A worker whose invocations connect to the test and follow its instructions. The connection ends with the process."""
 
 import json
 import os
@@ -14,7 +14,7 @@ CHILD = "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.
 
 def probe(channel: Channel) -> Handler:
     def handler(event: dict[str, Any], context: Any) -> dict[str, bool] | None:
-        """Connect to the test, and do what it answers."""
+        """Connect to the test and follow its instructions."""
         with socket.create_connection(("127.0.0.1", event["port"])) as control, control.makefile("rw") as lines:
             reported = {
                 "pid": os.getpid(),
