@@ -1,4 +1,6 @@
-"""The sample's whole conversation with the deployed function, through the API's URL, each way of saying who calls."""
+"""The sample's whole conversation with the deployed function through the API's URL, with each kind of
+authentication.
+"""
 
 import json
 from collections.abc import Callable
@@ -28,21 +30,21 @@ INVALID_PARAMS = -32602
 PUBLIC_URL = "https://mcp.example.com"
 PASSWORD = "Correct-horse-9"
 SCOPE = "aws.cognito.signin.user.admin"
-"""The one scope of the access tokens that Cognito gives for a password."""
+"""The only scope in the access tokens that Cognito issues for a password."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A deployed endpoint, and who calls it.
+    """A deployed endpoint and its callers.
 
     Attributes:
-        stack: The endpoint's.
-        owner: Who `kim` is to the authorizer, and so the owner of kim's tasks.
-        kim: One owner. Kim is in the group `refunds`.
-        mallory: Another, who is in no group.
-        ada: A third, who is in the group `refunds`.
-        strangers: Those who may not call, whoever they claim to be.
-        refusal: The HTTP status that they get.
+        stack: The stack of the endpoint.
+        owner: The authorizer's identifier of kim, and so the owner of kim's tasks.
+        kim: One owner, in the group `refunds`.
+        mallory: Another owner, in no group.
+        ada: A third owner, in the group `refunds`.
+        strangers: Callers without valid credentials.
+        refusal: The HTTP status that strangers get.
     """
 
     stack: Stack
@@ -116,7 +118,7 @@ def by_cognito(original: Stack, request: pytest.FixtureRequest) -> Access:
 
 def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:
     iam = original.twin.client("iam")
-    # The account may have other people of these names.
+    # The emulator's account may already have users with these names.
     names = {name: f"{name}-{uuid4().hex}" for name in ("kim", "mallory", "ada", "denied")}
 
     def user(name: str, effect: str = "Allow") -> tuple[str, str]:
@@ -143,14 +145,14 @@ def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:
 
 
 def by_nothing(original: Stack, request: pytest.FixtureRequest) -> Access:
-    """Without authentication: all callers are one owner."""
+    """Deploy without authentication: all callers are one owner."""
     stack = original.copy("none", Auth="NONE", Approvers=refunds("anonymous"))
     everyone = stack.caller()
     return Access(stack, "anonymous", everyone, everyone, everyone, (), 200)
 
 
 def refunds(*owners: str) -> str:
-    """The parameter `Approvers` with these owners in the group `refunds`."""
+    """Return the parameter `Approvers` with these owners in the group `refunds`."""
     return json.dumps({"refunds": owners})
 
 
@@ -236,7 +238,7 @@ def test_without_authentication_no_caller_decides_a_refund(stack: Stack, request
 
 
 def requested_approval(stack: Stack, caller: Caller) -> dict[str, str]:
-    """The pause of a new refund that waits for a person, with its task's id as `taskId`."""
+    """Start a refund that waits for an approval. Return its pause reason, with the task's id as `taskId`."""
 
     async def refund() -> dict[str, str]:
         async with talking(stack.endpoint, caller) as talk:

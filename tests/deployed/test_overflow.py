@@ -1,4 +1,4 @@
-"""A result that no item holds, in the stack's bucket: written and read by the function's own role."""
+"""A result too large for an item is stored in the stack's bucket. The function's own role writes and reads it."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A project as `baton new` makes it out of the wheel alone, built and deployed by `sam build` and `sam deploy`."""
+"""A project that `baton new` creates from the wheel alone, built with `sam build` and deployed with `sam deploy`."""
 
 import os
 
@@ -14,7 +14,7 @@ PATH = os.pathsep.join([str(ROOT / ".tools" / "uv" / "bin"), os.environ["PATH"]]
 
 @pytest.fixture(scope="module")
 def bookshop(tmp_path_factory: pytest.TempPathFactory, twin: Twin) -> Stack:
-    """The stack of a new project, made with the command that a wheel of this checkout brings."""
+    """The stack of a new project, created with the command from a wheel of this checkout."""
     folder = tmp_path_factory.mktemp("project")
     project = folder / "bookshop"
     run(["uv", "build", "--quiet", "--wheel", "--out-dir", folder], variables={"PATH": PATH})

@@ -1,4 +1,6 @@
-"""A question to the client, asked by one container and answered to another: what the deployed state key is for."""
+"""One container asks the client a question, and another receives the answer: the deployed state key makes that
+possible.
+"""
 
 from typing import Any
 

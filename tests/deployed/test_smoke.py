@@ -1,4 +1,4 @@
-"""`make smoke` of a deployed stack. The twin of AWS shows most of it; what it does not show is not checked."""
+"""`make smoke` against a deployed stack. Checks that the emulator does not support report "not checked"."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ PAUSES = ("--workflow", "refund_order", "order_id=A-17", "amount=300")
 
 @pytest.fixture(scope="session")  # some of these tests run last, after those of other modules
 def smoked(stack: Stack) -> Stack:
-    """A stack whose streams are short, because the twin sends them at their end."""
+    """A stack whose subscription streams are short, because the emulator sends a stream only at its end."""
     return stack.copy("smoked", ListenMs="1000")
 
 

@@ -1,4 +1,4 @@
-"""What the deployment made of the template."""
+"""The resources of the deployed stack, and the API's own replies."""
 
 import json
 

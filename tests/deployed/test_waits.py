@@ -1,4 +1,6 @@
-"""Callbacks and times in the deployed function: the route without credentials, other senders, and no poll."""
+"""Callbacks and sleeps in the deployed function: the route without credentials, other senders, and tasks without
+polls.
+"""
 
 import json
 import re
@@ -19,12 +21,12 @@ from tests.deployed.test_conversation import PUBLIC_URL, WAYS, Access, by_nothin
 SECRET = "the-note-in-the-parcel"
 PARCEL = {"weight": 3, "note": SECRET}
 UNKNOWN = "A" * 43
-"""As long as a token."""
+"""An unknown token, as long as a real one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a callback, and how the tests reach it at the emulator."""
+    """The address of a callback, and how the tests reach it in the emulator."""
 
     url: str
     stack: Stack
@@ -45,7 +47,7 @@ def send(stack: Stack, token: str, body: Any, method: str = "POST", **headers: s
 
 
 def address_of(stack: Stack, label: str) -> Address:
-    """The address that the tool has given away for a parcel, once it has."""
+    """Wait until the tool has stored the address of a parcel's callback. Return the address."""
     [bucket] = stack.resources("AWS::S3::Bucket").values()
     s3, key = stack.twin.client("s3"), f"addresses/{label}"
     wait_until(lambda: s3.list_objects_v2(Bucket=bucket, Prefix=key)["KeyCount"] == 1)
@@ -53,7 +55,7 @@ def address_of(stack: Stack, label: str) -> Address:
 
 
 def message(stack: Stack, task_id: str) -> str:
-    """What a poll would show of a task, read from the table."""
+    """Return a task's status message, read from the table."""
     text: str = item_of(stack, task_id).get("status_message", {"S": ""})["S"]
     return text
 
@@ -91,7 +93,7 @@ def shop(original: Stack) -> Stack:
 
 @pytest.fixture(scope="session")
 def slow(shop: Stack) -> str:
-    """The task of a workflow that sleeps for two minutes and then waits for a callback, begun."""
+    """Start a workflow that sleeps for two minutes and then waits for a callback. Return its task's id."""
     return started(shop, "slow_purchase", label="slow")
 
 
@@ -129,7 +131,9 @@ def test_a_callback_needs_its_address_only_whatever_the_endpoint_asks_for(access
 
 
 def documented_rules() -> Mapping[str, Mapping[str, Any]]:
-    """The input transformers of docs/waiting.md, by the first word of each row: the example, with the row's paths."""
+    """Return the input transformers of docs/waiting.md, by the first word of each row: the example, with the row's
+    paths.
+    """
     section = (ROOT / "docs" / "waiting.md").read_text().partition("### Other senders")[2].partition("\n## ")[0]
     [block] = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
     example = json.loads(block)
@@ -141,7 +145,7 @@ def documented_rules() -> Mapping[str, Mapping[str, Any]]:
 
 
 def add_rule(stack: Stack, name: str, source: str) -> None:
-    """Let the events of a source reach the alias, by the transformer in the documentation."""
+    """Send the events of a source to the alias, with the input transformer of the documentation."""
     events, function = stack.twin.client("events"), stack.outputs["FunctionName"]
     alias = stack.twin.client("lambda").get_alias(FunctionName=function, Name="live")["AliasArn"]
     events.put_rule(Name=name, EventPattern=json.dumps({"source": [source]}))
@@ -162,7 +166,7 @@ def test_a_rule_of_eventbridge_delivers_a_callback(shop: Stack) -> None:
 
     put_event(shop, "supplier", {"token": address.token, "result": PARCEL})
     wait_until(lambda: status(shop, task) == "completed")
-    # The event's JSON has arrived as it was: the same JSON is a repetition, and other JSON is refused.
+    # EventBridge passed the JSON on unchanged: the same JSON counts as a repetition, and other JSON is rejected.
     assert [address.send(body).status for body in (PARCEL, {**PARCEL, "weight": 4})] == [200, 409]
 
 
@@ -184,7 +188,7 @@ def test_rules_for_s3_and_a_partner_deliver_callbacks(shop: Stack) -> None:
 
 
 def logs_of(stack: Stack) -> str:
-    """Everything that the stack's containers have said, and what the emulator keeps of it as CloudWatch logs."""
+    """Return the output of the stack's containers, and what the emulator stores of it as CloudWatch logs."""
     containers = [*containers_of(stack), *containers_of(stack, worker=True)]
     said = [container.logs().decode() for container in containers]
     logs = stack.twin.client("logs")
@@ -206,7 +210,7 @@ def test_the_token_and_the_body_of_a_callback_are_in_no_log_and_in_no_item_but_t
     assert address.send(PARCEL, idempotency_key=f"key-{SECRET}").status == 200
     assert address.send({**PARCEL, "weight": 4}).status == 409
     wait_until(lambda: status(shop, task) == "completed")
-    # Events that are refused are errors of the function.
+    # A rejected event is an error of the function.
     for token in (address.token, UNKNOWN):
         event = {"batonCallback": {"token": token, "id": SECRET, "payload": {"note": SECRET}}}
         refused = shop.twin.client("lambda").invoke(
@@ -231,7 +235,7 @@ def test_the_token_and_the_body_of_a_callback_are_in_no_log_and_in_no_item_but_t
 
 
 def places(value: Any, text: str, *path: str) -> list[str]:
-    """The paths in an item at which a text is."""
+    """Return the paths in an item that contain a text."""
     if isinstance(value, Mapping):
         return [it for name, inner in value.items() for it in places(inner, text, *path, name)]
     if isinstance(value, list):
@@ -247,5 +251,5 @@ def test_a_workflow_sleeps_waits_and_ends_although_no_client_polls(shop: Stack, 
     wait_until(lambda: status(shop, slow) != "working")
     item = item_of(shop, slow)
     assert (item["status"]["S"], "listed_at" in item) == ("completed", False)
-    # It was the clock that ended the sleep.
+    # The schedule ended the sleep.
     assert "jobs to the worker, or gave them up" in logs_of(shop)

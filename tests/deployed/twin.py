@@ -1,17 +1,17 @@
-"""The twin of AWS that the tests deploy to: MiniStack, taught what the template uses and it does not know.
+"""The AWS emulator that the tests deploy to: MiniStack with patches for features of AWS that the template uses.
 
-- A REST API's Lambda integration in streaming mode, to which MiniStack answers 500. The function's streamed answer
-  (prelude, eight NUL bytes, body) becomes the API's, and comes whole, at its end: that it flows on AWS is what
-  `tests/runtime` shows of the runtime, and `tests/template` of the integration.
-- Which API key a request came with, which API Gateway tells the function; and the API's domain name, with which the
-  function makes addresses.
-- Gateway responses that stand in an API's definition.
-- That an alias has settings of its own for asynchronous invocations: it reads the function's alone.
-- That it stands for AWS, which is called over TLS: bucket and queue refuse whoever comes without.
-- That containers share a layer, which is read-only: it copies the layer into each of them.
-- That a container which is done with has nothing to finish: it asks each to stop, and waits.
+- Lambda integrations of REST APIs in streaming mode, to which MiniStack answers 500. The patch turns the function's
+  streamed response (prelude, eight NUL bytes, body) into the API's response. It arrives whole, at the end:
+  `tests/runtime` tests streaming in the runtime, and `tests/template` the integration.
+- The API key of a request and the API's domain name in the function's event. The function builds addresses from the
+  domain name.
+- Gateway responses in an API's definition.
+- Settings of an alias for asynchronous invocations. MiniStack reads only the function's.
+- Requests count as made over TLS. The policies of the bucket and the queue deny others.
+- Layers are mounted read-only and shared by containers. MiniStack copies the layer into each container.
+- Containers are removed at once. MiniStack asks each to stop, and waits.
 
-A process of its own: `python twin.py`, with MiniStack's own variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
+Runs as its own process: `python twin.py`, with MiniStack's variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
 """
 
 import json
@@ -31,11 +31,11 @@ STREAMING_SUFFIX = "/response-streaming-invocations"
 PRELUDE_END = bytes(8)
 
 type ProxyAnswer = tuple[dict[str, Any] | None, str | None]
-"""A proxy response or what went wrong."""
+"""A proxy response, or an error message."""
 
 
 def teach_streaming() -> None:
-    """Have MiniStack's REST APIs take integrations in streaming mode."""
+    """Support integrations in streaming mode in REST APIs."""
     reference_in, shaped = apigateway_v1._extract_lambda_ref_from_integration_uri, apigateway_v1._lambda_proxy_response
 
     def function_reference(uri: str) -> str:
@@ -67,7 +67,7 @@ def streamed_answer(answer: bytes) -> dict[str, Any]:
 
 
 def teach_api_keys() -> None:
-    """Have requests to methods that need an API key tell the function which one they came with."""
+    """Add the API key of a request to the function's event, if the method needs a key."""
     event_of = apigateway_v1._build_lambda_event_v1
 
     def event_with_key(*request: Any, **more: Any) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def teach_api_keys() -> None:
 
 
 def teach_domain_names() -> None:
-    """Have requests tell the function the API's domain name, as API Gateway does."""
+    """Add the API's domain name to the function's event, as API Gateway does."""
     event_of = apigateway_v1._build_lambda_event_v1
 
     def event_with_domain_name(api_id: str, *request: Any, **more: Any) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def teach_domain_names() -> None:
 
 
 def teach_gateway_responses() -> None:
-    """Have the import of an API's definition keep its gateway responses."""
+    """Keep the gateway responses of an imported API definition."""
     import_api = apigateway_v1._import_rest_api
 
     def import_with_responses(spec: dict[str, Any], *more: Any) -> str:
@@ -107,7 +107,7 @@ def teach_gateway_responses() -> None:
 
 
 def teach_asynchronous_invocations() -> None:
-    """Have asynchronous invocations keep to the settings of the one alias that is invoked so."""
+    """Apply an alias's settings to asynchronous invocations. Each function has one such alias."""
     invoke = lambda_svc.invoke_async_with_retry
 
     def invoke_alias(function: dict[str, Any], event: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ def teach_asynchronous_invocations() -> None:
 
 
 def teach_tls() -> None:
-    """Have policies take every request for one over TLS, which a loopback address does without."""
+    """Let policies treat every request as made over TLS, though the emulator's loopback address has none."""
     pin = app.pin_request_origin
 
     def pin_as_if_encrypted(source_ip: str, secure_transport: bool) -> None:
@@ -129,7 +129,7 @@ def teach_tls() -> None:
 
 
 def teach_layers() -> None:
-    """Have a container see its function's one layer at `/opt`, read-only, in the place of a copy."""
+    """Mount a function's layer at `/opt`, read-only, instead of copying it."""
     spawn, parse_flags = lambda_svc._spawn_lambda_container_impl, lambda_svc._parse_docker_flags
     folders: ContextVar[list[str]] = ContextVar("folders")
 
@@ -138,7 +138,7 @@ def teach_layers() -> None:
         return folder
 
     def spawn_with_layer(config: dict[str, Any], *more: Any) -> Any:
-        # A second attempt, on another platform, is given what the first was.
+        # A second attempt, for another platform, receives the config of the first.
         if "mounted" not in config:
             mounted = [extracted(layer) for layer in config.get("Layers") or []]
             config = {**config, "Layers": [], "mounted": mounted}
@@ -155,7 +155,7 @@ def teach_layers() -> None:
 
 
 def teach_endings() -> None:
-    """Have containers that are done with end at once, not asked to and waited for."""
+    """Remove containers at once, without asking them to stop."""
 
     def end(entry: dict[str, Any]) -> None:
         with suppress(NotFound):
