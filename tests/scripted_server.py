@@ -1,4 +1,4 @@
-"""An HTTP server whose response a test gives byte for byte."""
+"""An HTTP server that sends the exact bytes that a test specifies."""
 
 import socket
 import threading
@@ -27,7 +27,7 @@ class Scripted:
     """The server.
 
     Attributes:
-        connections: How many were opened.
+        connections: The number of connections that were opened.
     """
 
     told: Told
@@ -61,7 +61,7 @@ def _accept(server: Scripted, listener: socket.socket) -> None:
 
 
 def _serve(told: Told, connection: socket.socket) -> None:
-    """Answer requests, which have no bodies."""
+    """Answer requests. Requests have no bodies."""
     with suppress(OSError), connection, connection.makefile("rb") as reader:
         while line := reader.readline():
             if line != b"\r\n":

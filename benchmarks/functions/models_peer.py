@@ -1,4 +1,4 @@
-"""Baton with tools whose parameters and results are pydantic models, and a workflow of two of them with a task."""
+"""Baton with tools whose parameters and results are pydantic models, and a durable workflow of two of them."""
 
 from typing import Annotated
 

@@ -158,7 +158,7 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSource(Stack):
-    """A stack whose copies run the code in `code`, have a bucket for large results, and names with the suffix `-probe`."""
+    """A stack whose copies run the code in `code` and have a bucket for large results. Their names end in `-probe`."""
 
     code: Path
 
