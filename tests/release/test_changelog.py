@@ -1,4 +1,4 @@
-"""The changelog: always in its form, and what a release makes of it."""
+"""The changelog's format, and its changes for a release."""
 
 from datetime import date
 

@@ -1,4 +1,4 @@
-"""The wheel and the source archive: what is in them, and that they are the same bytes whoever builds them."""
+"""The wheel and the source archive: their content, and that every build gives the same bytes."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ PACKAGE = ROOT / "layers" / "baton"
 
 @pytest.fixture(scope="session")
 def again(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Distributions:
-    """Built once more from the source archive alone, with other times and permissions of its files."""
+    """Built again from the source archive alone, with other times and permissions of the files."""
     folder = tmp_path_factory.mktemp("again")
     with tarfile.open(distributions.archive) as archive:
         archive.extractall(folder, filter="data")

@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own, used as somebody uses it who has nothing of this repository."""
+"""The wheel in its own environment, as a user without this repository uses it."""
 
 import re
 import subprocess

@@ -20,7 +20,7 @@ type Release = dict[str, Any]
 
 @pytest.fixture(scope="module", params=RELEASES)
 def release(request: pytest.FixtureRequest) -> Release:
-    """What a release has stored."""
+    """The items that a release has stored."""
     if request.param == HERE:
         return stored()
     found: Release = json.loads((ITEMS / f"{request.param}.json").read_text())
@@ -37,7 +37,7 @@ def client(release: Release) -> Iterator[Client]:
 
 @pytest.fixture
 def task(release: Release) -> Callable[[str], str]:
-    """The id of the task of a kind."""
+    """Return the id of the task of a kind."""
     return lambda kind: str(release["tasks"][kind])
 
 

@@ -1,4 +1,4 @@
-"""The workflows of GitHub Actions: what they run is pinned, and only one job of them may publish."""
+"""The workflows of GitHub Actions: all actions are pinned, and only one job may publish."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.release.conftest import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 OF_PROJECTS = sorted((ROOT / "project" / "github" / "workflows").glob("*.yml"))
-"""Those that `baton new` makes."""
+"""The workflows in a project from `baton new`."""
 
 PINNED = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 

@@ -1,4 +1,4 @@
-"""The kept connection, against replies as they can come: in pieces, with bodies, without an end."""
+"""The kept connection, with replies that arrive in pieces, with bodies, or without an end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ ACCEPTED = b"HTTP/1.1 202 Accepted\r\n"
 
 @contextmanager
 def connected(reported: Told) -> Iterator[tuple[Scripted, RuntimeConnection]]:
-    """A server that answers every request so, and a connection to it."""
+    """Run a server that sends this reply to every request. Yield it and a connection to it."""
     with scripted(reported) as server:
         connection = RuntimeConnection(f"127.0.0.1:{server.port}")
         yield server, connection
@@ -63,7 +63,7 @@ def test_a_reply_that_breaks_off_has_no_end_or_is_not_http_is_the_answers_end_an
 
 
 class OneRequest(RuntimeConnection):
-    """A connection that accepts each request, and records what is sent."""
+    """A connection that accepts each request and records what is sent."""
 
     def __init__(self) -> None:
         super().__init__("127.0.0.1:9001")

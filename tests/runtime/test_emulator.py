@@ -1,6 +1,7 @@
-"""The same runtime under AWS's own runtime interface emulator, which judges every request by the real state machine.
+"""The same runtime with AWS's own runtime interface emulator, which checks every request against the real state
+machine.
 
-It takes streamed answers and hands them out whole, prelude and all; it drops trailers.
+The emulator returns streamed responses whole, including the prelude, and drops trailers.
 """
 
 import json
@@ -22,12 +23,12 @@ _ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64"}
 _GET_IT = "uv sync --project tests/sam --frozen"
 
 type Invoke = Any
-"""`invoke(handler, *events)`: the bytes that each event was answered with."""
+"""`invoke(handler, *events)` returns the bytes of each response."""
 
 
 @pytest.fixture(scope="module")
 def emulator() -> Path:
-    """The emulator's binary. Its absence is a failure in CI."""
+    """The emulator's binary. In CI, its absence is a failure."""
     name = f"aws-lambda-rie-{_ARCHITECTURE.get(platform.machine(), platform.machine())}"
     found = sorted(
         (Path(__file__).parents[1] / "sam" / ".venv").glob(f"lib/python*/site-packages/samcli/local/rapid/{name}")
@@ -40,7 +41,7 @@ def emulator() -> Path:
 
 @pytest.fixture
 def invoke(emulator: Path, wrapper: Path, start: Start) -> Iterator[Invoke]:
-    """Invokes a handler under the emulator, through the exec wrapper."""
+    """Invoke a handler under the emulator, through the exec wrapper."""
     with httpx.Client(timeout=PATIENCE_S, transport=httpx.HTTPTransport(retries=10)) as client:
 
         def invoke_all(handler: str, *events: object, **environment: str) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""What a cold start loads, held fast: figures move with the machine, a module that slipped in does not."""
+"""The modules that a cold start loads. Unlike times, they do not depend on the machine."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -21,21 +21,21 @@ SUM, REFUND = prompts_get("sum", start="1"), prompts_get("refund_order", order_i
 NEVER = {"asyncio", "boto3", "multiprocessing", "s3transfer"}
 """Modules that no first request needs."""
 CLIENT = {"botocore", "email", "hashlib", "hmac", "http.client", "ssl", "urllib3"}
-"""Modules that come with a client of AWS."""
+"""Modules that an AWS client loads."""
 RARE = {"importlib.metadata", "ipaddress", "random", "urllib.parse"}
-"""What some requests need, and the first ones do not."""
+"""Modules that only some requests need, but no first request."""
 ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "server.running.runner", "workflow.engine")}
-"""What runs tools and workflows: no list needs it."""
+"""The modules that run tools and workflows. Lists do not need them."""
 POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
-"""What writes metrics and traces, when the answer is out."""
+"""The packages that write metrics and traces after the response."""
 STORE_RARE = {
     f"mcp_baton.tasks.dynamodb.{name}" for name in (*("counting", "jobs", "listing", "outside", "parallel", "s3"),)
 }
-"""What the store needs for large values, lists, counts and background tasks alone."""
+"""The modules that the store needs only for large values, lists, counts and background tasks."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}
 
 type Load = Callable[..., set[str]]
-"""`load(function, probe, **environment)`: what is loaded when the function has answered its first request."""
+"""`load(function, probe, **environment)` returns the modules that are loaded after the function's first response."""
 
 
 @pytest.fixture

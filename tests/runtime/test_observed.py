@@ -1,4 +1,4 @@
-"""Logs, metrics and traces of a function in a process of its own, as Lambda and the X-Ray daemon get them."""
+"""Logs, metrics and traces of a function in its own process, as Lambda and the X-Ray daemon receive them."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ TRACE = "Root=1-67891233-abcdef012345678912345678;Parent=463ac35c9f6413ad;Sample
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The function `watched`, and what it says while it works."""
+    """The function `watched`, with its logs and metrics."""
 
     api: RuntimeApi
     function: Function
@@ -46,14 +46,14 @@ class Watched:
         return answer["result"]
 
     def lines(self) -> list[Any]:
-        """The JSON objects that it has printed, once it has done all that it had left for later."""
+        """Return the JSON objects that the function has printed, after it has finished its deferred work."""
         self.api.polled.clear()
         self.ask("ping")
         assert self.api.polled.wait(PATIENCE_S)
         return [json.loads(line) for line in self.function.log.read_text().splitlines() if line.startswith("{")]
 
     def metrics(self) -> dict[str, dict[tuple[str, str], Any]]:
-        """The metrics that it has printed, by request: values by name and value of the dimension."""
+        """Return the printed metrics by request: values by name and value of the dimension."""
         found: dict[str, dict[tuple[str, str], Any]] = {}
         for line in self.lines():
             for directive in line.get("_aws", {}).get("CloudWatchMetrics", ()):
@@ -69,7 +69,7 @@ type Watch = Callable[..., Watched]
 
 @pytest.fixture
 def watch(api: RuntimeApi, start: Start, ministack_url: str) -> Watch:
-    """Starts the function with the environment that the template gives it; keywords are more variables."""
+    """Start the function with the environment that the template gives it. Keywords are more variables."""
 
     def begin(handler: str = "watched.lambda_handler", **environment: str) -> Watched:
         table = f"watched-{next(TABLES)}"
@@ -95,7 +95,7 @@ def watch(api: RuntimeApi, start: Start, ministack_url: str) -> Watch:
 
 @pytest.fixture
 def daemon() -> Iterator[socket.socket]:
-    """An X-Ray daemon that keeps what it is sent."""
+    """An X-Ray daemon that records what it receives."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.settimeout(PATIENCE_S)
@@ -113,7 +113,7 @@ def received(daemon: socket.socket) -> dict[str, Any]:
 
 
 def unrecorded(watched: Watched, request_id: str) -> None:
-    """Call a tool for a task that there is not, or that cannot be asked for."""
+    """Call a tool for a task that does not exist, or that cannot be read."""
     task = {"_task_id": new_task_id(1_795_000_000_000)}
     answer = watched.ask("tools/call", request_id, name="add", arguments={"left": 1, "right": 2}, _meta=task)
     assert answer["result"]["_meta"]["recorded"] is False

@@ -34,7 +34,7 @@ def test_a_streamed_answer_has_the_form_that_api_gateway_wants_whatever_is_retur
     assert answer.prelude == {"statusCode": 207, "headers": {"Content-Type": "text/event-stream"}}
     assert answer.chunks[1:] == [b"one ", b"two"]
     assert answer.trailers == {}
-    # What it returns is not even JSON.
+    # The handler's return value is not even JSON.
     assert b"ERROR" not in function.log.read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""Who may call, for each value of the parameter Auth."""
+"""The authentication of callers, for each value of the parameter Auth."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def test_every_method_of_the_endpoint_asks_for_what_the_mode_says(modes: Mapping
     asked = {name: method.get("security") for name, method in body(modes[mode])["paths"]["/mcp"].items()}
 
     expected = None if SCHEME[mode] is None else [{SCHEME[mode]: ["openid"] if mode == "COGNITO" else []}]
-    # A browser asks without credentials whether a page may call.
+    # A browser's preflight request has no credentials.
     assert asked == {"post": expected, "get": expected, "delete": expected, "options": []}
     if mode != "NONE":
         assert set(body(modes[mode])["components"]["securitySchemes"]) == {SCHEME[mode]}
@@ -178,7 +178,7 @@ def test_the_metadata_names_no_scope_where_none_is_required(stack: MakeStack, pl
 
 
 def metadata(stack: Stack, path: str, place: str, *, domain: str = "mcp.example.com") -> Any:
-    """What API Gateway makes of the response's template, which is Velocity's."""
+    """Render the response's template, which is in Velocity, as API Gateway does."""
     responses = body(stack)["paths"][place]["get"]["x-amazon-apigateway-integration"]["responses"]
     template = airspeed.Template(responses["200"]["responseTemplates"]["application/json"])
     return json.loads(template.merge({"context": {"domainName": domain, "path": path}}))

@@ -1,4 +1,6 @@
-"""The routes of approvals: behind the authorizer of the endpoint, and links without credentials only if asked for."""
+"""The routes of approvals have the endpoint's authorizer. Links without credentials exist only if they are turned
+on.
+"""
 
 from collections.abc import Mapping
 from typing import Any

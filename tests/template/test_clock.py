@@ -1,4 +1,4 @@
-"""The clock: a schedule that has the function look at background tasks each minute (docs/background.md, The clock)."""
+"""The schedule that invokes the function each minute to check background tasks (docs/background.md, The clock)."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ def test_each_minute_the_alias_gets_the_event_of_a_sweep_once(default: Stack) ->
     assert json.loads(target["Input"]) == {SWEEP: {}}
     assert target["RetryPolicy"] == {"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60}
     assert target["Arn"] == {"Ref": "McpFunctionAliaslive"}
-    # Two stacks in an account must not have schedules of one name.
+    # The schedules of two stacks in an account must have different names.
     assert "Name" not in schedule
 
 

@@ -1,4 +1,4 @@
-"""Whatever an operator chooses is a stack that can be created."""
+"""Every combination of an operator's choices is a stack that can be created."""
 
 import itertools
 import json
@@ -25,7 +25,7 @@ CHOICES = {
 
 
 def combinations() -> Iterator[dict[str, str]]:
-    """Each mode with each one and two of the choices, and with all."""
+    """Yield each mode with each one and two of the choices, and with all."""
     for mode in MODES.values():
         for pair in itertools.combinations_with_replacement(CHOICES, 2):
             yield {**mode, **{name: CHOICES[name] for name in pair}}
@@ -54,6 +54,6 @@ def test_every_parameter_translates_and_to_the_same_template(translation: Any, t
 
 
 def undated(template: Any) -> str:
-    """A template without what SAM makes of the time of day: the API is deployed anew every time."""
+    """Return a template without the names that SAM derives from the time: it deploys the API anew each time."""
     text = json.dumps(template, sort_keys=True)
     return re.sub(r"RestApi deployment id: \w+", "", re.sub(r"ApiDeployment\w{10}", "ApiDeployment", text))

@@ -1,4 +1,4 @@
-"""The page of the tasks: nowhere by default, and where it is asked for, without credentials and with nothing else."""
+"""The console: absent by default. If turned on, its page and nothing else is served without credentials."""
 
 from collections.abc import Mapping
 from typing import Any

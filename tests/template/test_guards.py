@@ -1,4 +1,4 @@
-"""What bounds money and damage: limits, encryption, TLS, deletion."""
+"""Limits of cost and damage: quotas, encryption, TLS, deletion."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ ACL = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/floods/1a2b3c4d-0
 
 
 def encrypted(stack: Stack) -> Iterator[tuple[str, Any]]:
-    """Each resource that keeps data, and what its properties say of keys."""
+    """Yield each resource that stores data, and its property for encryption."""
     places = {
         "AWS::DynamoDB::Table": "SSESpecification",
         "AWS::S3::Bucket": "BucketEncryption",
@@ -84,7 +84,7 @@ def test_a_key_of_ones_own_encrypts_everything_that_is_kept(stack: MakeStack) ->
     [rule] = kept["OverflowBucket"]["ServerSideEncryptionConfiguration"]
     assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
     assert rule["BucketKeyEnabled"] is True
-    # SQS refuses a queue that names both.
+    # SQS rejects a queue that has both properties.
     assert "SqsManagedSseEnabled" not in stack(KmsKeyArn=KEY).one("AWS::SQS::Queue")
 
 
@@ -92,7 +92,7 @@ def test_a_key_of_ones_own_encrypts_everything_that_is_kept(stack: MakeStack) ->
     ("name", "own", "actions"),
     [
         ("McpFunction", "secretsmanager", "kms:Decrypt"),
-        # Lambda sends events that failed for good to the encrypted queue with the worker's role.
+        # Lambda uses the worker's role to send events that failed for good to the encrypted queue.
         ("WorkerFunction", "sqs", ["kms:Decrypt", "kms:GenerateDataKey"]),
     ],
 )

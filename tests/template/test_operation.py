@@ -1,4 +1,4 @@
-"""What an operator relies on: rights, data, logs, alarms, limits, failed work."""
+"""The basis of operations: permissions, data, logs, alarms, limits, failed events."""
 
 import json
 import os
@@ -28,12 +28,12 @@ JWT = {"Auth": "JWT", "JwtIssuer": "https://issuer.example.com/", "JwtAudiences"
 
 
 def environment(stack: Stack) -> dict[str, str]:
-    """The function's variables, with what references to the table and to the secret come to."""
+    """Return the function's variables, with values for the references to the table and the secret."""
     return {**variables(stack), "BATON_TABLE": "tasks", "BATON_STATE_KEY_SECRET": SECRET}
 
 
 def statements(stack: Stack, name: str = "McpFunction") -> list[Any]:
-    """What a function's role may do, by the stack's policies."""
+    """Return the permissions that the stack's policies give a function's role."""
     role = stack.resources[f"{name}Role"]["Properties"]
     managed = [stack.resources[arn["Ref"]]["Properties"] for arn in role["ManagedPolicyArns"] if isinstance(arn, dict)]
     return [
@@ -50,7 +50,7 @@ OVERFLOW = [(["s3:GetObject", "s3:PutObject"], "${OverflowBucket.Arn}/*"), ("sns
 @pytest.mark.parametrize("switch", ["off", "on"])
 @pytest.mark.parametrize(
     ("name", "own"),
-    # Only requests read the key that signs states, and only the worker's failed events are kept.
+    # Only requests read the key that signs states, and only the worker's failed events are stored.
     [
         ("McpFunction", ("secretsmanager:GetSecretValue", STATE_KEY)),
         ("WorkerFunction", ("sqs:SendMessage", {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]})),
@@ -120,7 +120,7 @@ def test_requests_and_the_worker_run_the_same_code_in_the_same_environment(stack
 def test_snapshots_are_of_published_versions_and_only_when_asked_for(stack: MakeStack) -> None:
     assert function(stack(SnapStart="on"))["SnapStart"] == {"ApplyOn": "PublishedVersions"}
     assert function(stack(SnapStart="off"))["SnapStart"] == {"ApplyOn": "None"}
-    # Nobody waits for a worker to start.
+    # No client waits for a worker to start.
     assert "SnapStart" not in function(stack(SnapStart="on"), "WorkerFunction")
 
 
@@ -133,7 +133,7 @@ def test_the_worker_has_a_size_a_time_and_a_concurrency_of_its_own(stack: MakeSt
     usual = stack(MemorySize="777", FunctionTimeout="77", ReservedConcurrency="5")
     worker = function(usual, "WorkerFunction")
     assert (worker["MemorySize"], worker["Timeout"]) == ("777", "900")
-    # Workers never take what is reserved for requests.
+    # Workers never use the concurrency that is reserved for requests.
     assert "ReservedConcurrentExecutions" not in worker
     assert function(usual)["ReservedConcurrentExecutions"] == "5"
 
@@ -149,7 +149,7 @@ def test_the_workers_events_are_retried_and_those_that_fail_for_good_are_kept(de
     assert (asynchronous["FunctionName"], asynchronous["Qualifier"]) == ({"Ref": "WorkerFunction"}, "live")
     assert asynchronous["MaximumRetryAttempts"] == 2
     assert asynchronous["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
-    # An event that finds no room waits as long as a task lives that asked for nothing.
+    # An event waits for free concurrency for as long as a task with the default TTL lives.
     assert 1000 * asynchronous["MaximumEventAgeInSeconds"] == Settings().default_ttl_ms == 3_600_000
 
 
@@ -253,7 +253,7 @@ def test_api_gateway_finds_a_group_for_its_errors_instead_of_making_one_that_kee
 def test_the_accounts_log_role_is_set_after_the_api_and_before_the_stage(stack: MakeStack) -> None:
     created = stack(ApiLogs="create-role").resources
 
-    # An account that never had an API takes no role.
+    # API Gateway rejects the role in an account that never had an API.
     assert "Api" in references(created["ApiLogsAccount"])
     assert "ApiLogsAccount" in references(created["Apiv1Stage"])
     assert "ApiLogsAccount" not in stack(ApiLogs="role-exists").resources
@@ -283,7 +283,7 @@ def test_every_alarm_looks_at_this_stack_rings_above_its_threshold_and_is_quiet_
         for dimension in alarm["Dimensions"]
     }
 
-    # By its name alone, a function's metrics are those of all its versions and aliases.
+    # The dimension FunctionName alone covers all versions and aliases of a function.
     watched = [(metric, name) for metric in ("Errors", "Throttles") for name in SERVING]
     watched += [("Duration", "McpFunction"), ("Errors", "AuthorizerFunction")]
     assert looked_at == {

@@ -1,4 +1,4 @@
-"""Which web pages can read what API Gateway answers by itself, and that their browsers ask the function."""
+"""Web pages can read API Gateway's own responses if pages may call, and preflight requests reach the function."""
 
 import json
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from tests.template.conftest import MODES, PLACES, MakeStack, body
 
 PAGES = "https://app.example.com,http://localhost:6274"
 OF_ITS_OWN = {"DEFAULT_4XX", "DEFAULT_5XX", "UNAUTHORIZED", "INVALID_API_KEY", "MISSING_AUTHENTICATION_TOKEN"}
-"""The answers that API Gateway gives in every mode; those not named here follow the defaults."""
+"""The responses that API Gateway gives by itself in every mode. Other responses use the defaults."""
 
 
 def said_to_browsers(answer: Mapping[str, Any]) -> dict[str, str]:
-    """The headers of an answer that a browser asks about, by their names."""
+    """Return the CORS headers of a response, by name."""
     parameters = answer.get("responseParameters", {})
     found = {name.partition(".header.")[2]: value for name, value in parameters.items()}
     return {name: value for name, value in found.items() if name.startswith("Access-Control-")}

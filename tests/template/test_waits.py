@@ -50,7 +50,7 @@ def test_no_log_of_api_gateway_contains_the_token(default: Stack) -> None:
     [setting] = [it for it in stage["MethodSettings"] if "callbacks" in it["ResourcePath"]]
     access_log = stage["AccessLogSetting"]["Format"]
 
-    # Error logs can contain the path of the request.
+    # Error logs can contain the request's path.
     assert (setting["LoggingLevel"], setting["DataTraceEnabled"], setting["MetricsEnabled"]) == ("OFF", False, True)
     assert "$context.resourcePath" in access_log  # the path with `{token}` in it
     assert "$context.path" not in access_log
