@@ -1,4 +1,4 @@
-"""An auditor's word counts only if it looked at everything, and what it finds is mended or accepted with a reason."""
+"""An audit counts only if the auditor checked everything. Its findings are fixed, or accepted with a reason."""
 
 import json
 from pathlib import Path
@@ -25,12 +25,12 @@ def reported(*packages: dict[str, Any]) -> str:
 
 
 def skipped(name: str) -> dict[str, Any]:
-    """What pip-audit says of a package that its source does not have, with exit status 0."""
+    """Return pip-audit's entry for a package that its source does not have. pip-audit exits with 0 then."""
     return {"name": name, "skip_reason": "Dependency not found on PyPI and could not be audited"}
 
 
 def source(*reports: str) -> Ask:
-    """A source that gives these reports, first about the release that is known to be vulnerable."""
+    """Return a source that gives these reports, the first one about the release that is known to be vulnerable."""
     left = [*reports]
     return lambda _source, _files: left.pop(0)
 

@@ -1,4 +1,4 @@
-"""What API Gateway is told."""
+"""The authorizer's responses to API Gateway."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ def test_the_function_sees_the_tokens_bearer_as_owner(
     issuer: Issuer, question: Question, claims: dict[str, Any], owner: str
 ) -> None:
     answer = authorizer(issuer)(question(f"Bearer {issuer.sign(**claims)}"), None)
-    # API Gateway hands the context on like this, all of it text.
+    # API Gateway passes the context on like this, with all values as text.
     handed_on = {"authorizer": {**answer["context"], "principalId": answer["principalId"]}}
 
     assert answer["principalId"] == owner

@@ -1,4 +1,4 @@
-"""The authorizer as Lambda starts it."""
+"""The authorizer function, imported as Lambda does."""
 
 import importlib
 import sys

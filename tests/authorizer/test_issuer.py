@@ -1,4 +1,4 @@
-"""Where the keys come from: an issuer on this machine, over HTTP."""
+"""Fetching the keys from an issuer on this machine, over HTTP."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 @dataclass(slots=True)
 class Site:
-    """A web site that counts what it is asked for. What has moved is answered with its new address."""
+    """A web server that records the requested paths. It redirects moved pages to their new address."""
 
     url: str = ""
     pages: dict[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ def site(issuer: Issuer) -> Iterator[Site]:
             self.wfile.write(json.dumps(site.pages.get(self.path)).encode())
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         site.url = f"http://127.0.0.1:{server.server_port}"

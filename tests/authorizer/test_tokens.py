@@ -1,4 +1,4 @@
-"""Which tokens let their bearers in."""
+"""The tokens that are accepted or rejected."""
 
 import base64
 import hmac
@@ -127,7 +127,7 @@ def test_no_key_is_looked_up_for_a_malformed_token(issuer: Issuer, header: dict[
 
 
 def headed(issuer: Issuer, algorithm: str) -> str:
-    """The header and the claims of a good token that says it was signed otherwise."""
+    """Return the header and claims of a valid token, with a header that names another algorithm."""
     header = encoded(json.dumps({"alg": algorithm, "typ": "JWT", "kid": "rsa"}).encode())
     return f"{header}.{issuer.sign().split('.')[1]}"
 

@@ -1,4 +1,4 @@
-"""The built authorizer answers with nothing but what was built for it."""
+"""The built authorizer answers with only the packages that were built for it."""
 
 import json
 import os

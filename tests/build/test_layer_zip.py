@@ -1,4 +1,4 @@
-"""The layer as a zip, and the list of its packages: what `make layer` and `make sbom` leave in dist."""
+"""The layer's zip and the list of its packages, which `make layer` and `make sbom` write into dist."""
 
 import json
 import os

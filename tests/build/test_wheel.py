@@ -1,4 +1,4 @@
-"""The wheel: it brings the files of new projects as they are here, and Baton for a project's layer."""
+"""The wheel contains the files of new projects unchanged, and Baton for a project's layer."""
 
 import os
 import zipfile
@@ -38,7 +38,7 @@ def test_a_projects_layer_has_baton_as_it_is_in_this_repository(others_layer: Pa
         .startswith("#!/bin/bash\n# AWS_LAMBDA_EXEC_WRAPPER=/opt/baton-runtime")
     )
     assert os.access(others_layer / "baton-runtime", os.X_OK)
-    # They say where and when a wheel was installed, so that each build would be another layer.
+    # These files contain the place and time of an installation, so each build would differ.
     assert [path for path in others_layer.rglob("*.json") if path.name in {"direct_url.json", "uv_cache.json"}] == []
 
 

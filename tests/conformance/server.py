@@ -1,6 +1,6 @@
-"""The fixture that the official conformance suite is run against: each name, text and schema is the suite's.
+"""The fixture server for the official conformance suite. The suite defines its names, texts and schemas.
 
-Serve it with `baton serve tests/conformance/server.py`; `test_conformance.py` does.
+`test_conformance.py` serves it with `baton serve tests/conformance/server.py`.
 """
 
 import base64
@@ -312,7 +312,7 @@ def test_elicitation_sep1330_enums(ctx: Context) -> str:
 
 
 def one(field: str, kind: str = "string") -> dict[str, Any]:
-    """A form of one field."""
+    """Return a form of one field."""
     return {"type": "object", "properties": {field: {"type": kind}}, "required": [field]}
 
 

@@ -21,7 +21,7 @@ LAST_STEP = '    step(lend_book)(shelf=book["shelf"], reader=reader)\n'
 
 @needs_the_starter
 def test_the_page_shows_the_generated_server() -> None:
-    # `baton new` takes it from there.
+    # `baton new` copies this file.
     assert (ROOT / "functions" / "mcp" / "app.py").read_text() == GENERATED
 
 

@@ -1,4 +1,4 @@
-"""`baton publish`: its documents are what their schemas demand, and say what the server and its stack say."""
+"""`baton publish`: its documents follow their schemas and match the server and its stack."""
 
 import json
 import os
@@ -24,7 +24,7 @@ UNLISTED = '{"src": "data:image/png;base64,AA=="}, {"src": "https://example.com/
 FULL = f'version="1.2.0", {TITLED}, website_url="https://example.com", icons=[{ICON}, {UNLISTED}]'
 
 type Publish = Callable[..., tuple[int, str, str]]
-"""`publish(options, *arguments)`: the exit code and what is printed for a server that has these options."""
+"""`publish(options, *arguments)` returns the exit code and the output for a server with these options."""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def publish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def documents(printed: tuple[int, str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Both documents, valid."""
+    """Return both documents after validation."""
     code, out, err = printed
     assert code == 0, err
     made = json.loads(out)
@@ -79,7 +79,7 @@ def test_both_documents_say_what_the_server_says_and_where_it_is(publish: Publis
         "description": "Orders and refunds.",
         "version": "1.2.0",
         "websiteUrl": "https://example.com",
-        # The registry takes no data: URLs and no GIFs.
+        # The registry accepts neither data: URLs nor GIFs.
         "icons": [json.loads(ICON)],
     }
     for document in (listed, card):
@@ -135,7 +135,9 @@ TEMPLATE = {
 
 @pytest.fixture
 def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """`deploy(auth, public_url)`: the name of a stack with these parameters, in the account of the command."""
+    """`deploy(auth, public_url)` returns the name of a stack with these parameters, in the account that the command
+    uses.
+    """
     for name, value in {
         "AWS_ENDPOINT_URL_CLOUDFORMATION": ministack_url,
         "AWS_ACCESS_KEY_ID": "test",
@@ -148,7 +150,7 @@ def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
         name = f"published-{auth.replace('_', '-').lower()}"
         values = {"Auth": auth, "PublicUrl": public_url}
         parameters = [{"ParameterKey": key, "ParameterValue": value} for key, value in values.items()]
-        # Typed for services by their names; the stubs of this one are not installed.
+        # boto3's types depend on literal service names; the stubs of this service are not installed.
         make: Any = boto3.client
         with closing(make("cloudformation")) as client:
             client.create_stack(StackName=name, TemplateBody=json.dumps(TEMPLATE), Parameters=parameters)

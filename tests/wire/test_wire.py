@@ -1,4 +1,4 @@
-"""What holds messages against the official definitions, held against messages that are wrong on purpose."""
+"""The validation of messages, tested with messages that are wrong on purpose."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ META = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}}
 
 @pytest.fixture
 def installed() -> None:
-    """The schemas come with the conformance suite."""
+    """Skip without the conformance suite, which contains the schemas."""
     if schemas.official() is None:
         missing("the conformance suite is not installed; `make test` does it")
 
