@@ -56,7 +56,7 @@ def forget() -> None:
 
 @pytest.fixture
 def check(capsys: pytest.CaptureFixture[str]) -> Check:
-    """`check(target, *options)`: the exit code of `baton check --json`, and its document."""
+    """`check(target, *options)` returns the exit code of `baton check --json`, and its document."""
 
     def check(target: str, *options: str) -> tuple[int, Any]:
         forget()
@@ -115,7 +115,7 @@ def test_a_mistake_is_reported_with_its_line_and_remedy(
 
 
 def test_all_mistakes_are_reported_at_once(check: Check) -> None:
-    """A step with a refused tool is no second error, and the rest of the file is read."""
+    """A step with a rejected tool does not cause a second error. The rest of the file is read."""
     text = (
         PRELUDE
         + "@server.tool(titel='Stock')\ndef stock(sku: Annotated[str, 'Which'], ctx) -> int:\n"

@@ -1,4 +1,4 @@
-"""The console's list of approvals: what a person sees of a call, and the decision of this call."""
+"""The console's list of approvals: what a person sees of a call, and the decision about it."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from tests.browser.suite.wire import JsonDict, Wire
 
 HOSTILE = '<img src=x onerror="document.title=1"></script><script>document.title=2</script>'
 DISGUISE = "\u202e\u200b\u2028"
-"""Characters that turn, hide or break a text."""
+"""Characters that reverse, hide or break a text."""
 
 
 @pytest.fixture
 def asked(wire_of_ada: Wire, console_of_kim: Console, request: pytest.FixtureRequest) -> JsonDict:
-    """An approval for which Ada's call waits, of the test's own."""
+    """An approval for a new call of Ada."""
     wire_of_ada.call("pay_out", amount=5, to=payee(request))
     return approval_of(console_of_kim.wire, payee(request))
 
@@ -39,7 +39,7 @@ def decided(console: Console, approval: JsonDict) -> JsonDict:
 
 
 def allow(console: Console, status: int) -> None:
-    """Expect that the browser notes a refusal of the server."""
+    """Ignore the browser's message about a rejection by the server."""
     console.wrong[:] = [wrong for wrong in console.wrong if f"status of {status}" not in wrong]
 
 
@@ -190,7 +190,7 @@ def test_the_next_user_of_the_tab_does_not_see_the_approvals_of_the_one_before(
     enter("kim")
     page.get_by_role("link", name="Approvals").click()
     expect(card(console, asked)).to_be_visible()
-    page.route("**/approvals?*", lambda _: None)  # it is not answered
+    page.route("**/approvals?*", lambda _: None)  # there is no response
     page.get_by_role("button", name="Disconnect").click()
     enter("lee")
     expect(page.get_by_role("status").filter(has_text="Loading…")).to_be_visible()
@@ -263,7 +263,7 @@ def test_a_call_by_hand_that_needs_an_approval_says_so(
 
 
 def paused(browser: Browser, wire: Wire, to: str) -> tuple[Console, Any]:
-    """Ada's task, which waits for an approval, in a console of her own."""
+    """Return Ada's task, which waits for an approval, in a new console."""
     console = opened(browser, wire)
     connect(console.page, "ada")
     console.open(wire.begin("settle", amount=5, to=to))

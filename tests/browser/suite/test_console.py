@@ -1,4 +1,4 @@
-"""The console against a real server: the list, a task, and everything that a person can do there."""
+"""The console with a real server: the list, a task, and all actions of a person."""
 
 import json
 import re
