@@ -18,7 +18,7 @@ class Line(BaseModel):
 
 
 class Order(BaseModel):
-    """What a customer bought."""
+    """The order of a customer."""
 
     order_id: str
     lines: list[Line]
@@ -26,7 +26,7 @@ class Order(BaseModel):
 
 
 class Invoice(BaseModel):
-    """What an order costs."""
+    """The invoice of an order."""
 
     order: Order
     number: str

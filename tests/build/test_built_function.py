@@ -116,7 +116,7 @@ def test_the_built_function_answers_every_event_of_the_sample(built: RuntimeApi)
     assert others == {"get-not-allowed": 405, "preflight": 204}
 
 
-def test_the_built_function_streams_and_keeps_a_paused_workflow_in_dynamodb(built: RuntimeApi) -> None:
+def test_the_built_function_streams_and_stores_a_paused_workflow_in_dynamodb(built: RuntimeApi) -> None:
     delivery = built.invoke(event("prompts-get-refund-pauses")).wait()
     meta = paused(built)
     listed = json.loads(answer(built, event("tasks-list"))[1])
@@ -127,7 +127,7 @@ def test_the_built_function_streams_and_keeps_a_paused_workflow_in_dynamodb(buil
     assert meta["task_id"] in {task["taskId"] for task in listed["result"]["tasks"]}
 
 
-def test_the_sample_publishes_through_the_layers_boto3_whatever_the_runtime_brings(
+def test_the_sample_publishes_with_the_layers_boto3_not_the_runtimes(
     api: RuntimeApi, start_built: StartBuilt, table_url: str, tmp_path: Path
 ) -> None:
     sns = session().client("sns", endpoint_url=table_url)
@@ -150,7 +150,7 @@ def test_the_sample_publishes_through_the_layers_boto3_whatever_the_runtime_brin
     assert message["MessageAttributes"]["to"]["Value"] == "ada@example.com"
 
 
-def test_the_layer_holds_what_logs_metrics_and_traces_need(api: RuntimeApi, start_built: StartBuilt) -> None:
+def test_the_layer_contains_the_packages_for_metrics_and_traces(api: RuntimeApi, start_built: StartBuilt) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
         daemon.bind(("127.0.0.1", 0))
         daemon.settimeout(PATIENCE_S)

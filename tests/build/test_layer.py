@@ -31,7 +31,7 @@ def files(folder: Path, pattern: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("architecture", [HERE, OTHER])
-def test_everything_compiled_is_for_the_chosen_processor(request: pytest.FixtureRequest, architecture: str) -> None:
+def test_compiled_libraries_are_for_the_chosen_processor(request: pytest.FixtureRequest, architecture: str) -> None:
     layer: Path = request.getfixturevalue("layer" if architecture == HERE else "others_layer")
     libraries = files(layer, "*.so")
 
@@ -41,7 +41,7 @@ def test_everything_compiled_is_for_the_chosen_processor(request: pytest.Fixture
     }
 
 
-def test_two_builds_are_the_same_to_the_byte(layer: Path, layer_zip: Path, tmp_path: Path) -> None:
+def test_two_builds_are_identical(layer: Path, layer_zip: Path, tmp_path: Path) -> None:
     """Compare SAM's build with that of `make layer` in another folder. File times are not in the zip."""
     copied = shutil.copytree(layer, tmp_path / "layer", copy_function=shutil.copy)
     zipped.write(copied, tmp_path / "layer.zip")
@@ -53,7 +53,7 @@ def test_two_builds_are_the_same_to_the_byte(layer: Path, layer_zip: Path, tmp_p
     assert {oct(path.stat().st_mode & 0o7777) for path in built} == {"0o644", "0o755"}
 
 
-def test_another_machine_builds_the_same_bytes(layer_zip: Path, build_layer: BuildLayer, tmp_path: Path) -> None:
+def test_a_rebuild_gives_the_same_bytes(layer_zip: Path, build_layer: BuildLayer, tmp_path: Path) -> None:
     """Build sources with other times, permissions and leftover files, in another folder and environment."""
     source = tmp_path / "another machine" / "baton"
     shutil.copytree(ROOT / "layers" / "baton", source, copy_function=shutil.copy)
@@ -94,7 +94,7 @@ def hashes(archive: Path) -> dict[str, str]:
     return {name: sha256(entries.read(name)).hexdigest() for name in entries.namelist()}
 
 
-def test_a_package_that_is_not_the_locked_one_is_refused(build_layer: BuildLayer, tmp_path: Path) -> None:
+def test_a_package_with_another_hash_is_rejected(build_layer: BuildLayer, tmp_path: Path) -> None:
     source = tmp_path / "baton"
     shutil.copytree(ROOT / "layers" / "baton", source)
     requirements = source / "requirements.txt"
@@ -106,7 +106,7 @@ def test_a_package_that_is_not_the_locked_one_is_refused(build_layer: BuildLayer
         build_layer(HERE, source)
 
 
-def test_what_lambda_never_runs_is_left_out(layer: Path) -> None:
+def test_files_that_lambda_never_uses_are_left_out(layer: Path) -> None:
     packages = layer / "python"
     page = Path("mcp_baton", "console", "page.html")
     services = {path.name for path in (packages / "botocore" / "data").iterdir() if path.is_dir()}
@@ -172,7 +172,7 @@ def test_slimmed_clients_find_the_same_endpoints_and_operations(layer: Path, tmp
 
 
 @needs_313
-def test_the_layer_holds_no_documentation_of_services_and_no_endpoints_of_others(layer: Path) -> None:
+def test_the_layer_has_no_service_documentation_and_only_endpoints_of_its_services(layer: Path) -> None:
     data = layer / "python" / "botocore" / "data"
     endpoints = json.loads((data / "endpoints.json").read_bytes())
     models = [path.read_text() for path in files(data, "service-2.json")]
@@ -186,7 +186,7 @@ def test_the_layer_holds_no_documentation_of_services_and_no_endpoints_of_others
 
 
 @needs_313
-def test_every_module_is_compiled_for_its_place_on_lambda_and_taken_as_it_is(layer: Path) -> None:
+def test_every_module_is_compiled_for_its_path_on_lambda_without_checks(layer: Path) -> None:
     compiled = files(layer, "*.pyc")
 
     assert len(compiled) == len(files(layer, "*.py"))
@@ -197,7 +197,7 @@ def test_every_module_is_compiled_for_its_place_on_lambda_and_taken_as_it_is(lay
         assert str(layer).encode() not in byte_code
 
 
-def test_the_wrapper_can_be_started_and_says_when_the_layer_is_for_another_processor(others_layer: Path) -> None:
+def test_the_wrapper_reports_a_layer_for_another_processor(others_layer: Path) -> None:
     done = subprocess.run(
         [others_layer / "baton-runtime", sys.executable, "bootstrap.py"],
         capture_output=True,

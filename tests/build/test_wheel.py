@@ -10,7 +10,7 @@ from tests.build.conftest import ROOT
 FILES = "mcp_baton/cli/project_files/"
 
 
-def test_the_wheel_holds_the_files_of_a_project_as_they_are_in_this_repository(wheel: Path) -> None:
+def test_the_wheel_contains_the_files_of_a_project_unchanged(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = {name.removeprefix(FILES): archive.read(name) for name in archive.namelist() if name.startswith(FILES)}
 
@@ -26,7 +26,7 @@ def test_deployed_packages_are_locked_with_hashes_and_without_the_command_line(p
     assert [line for line in packages if line.split("==")[0] in {"typer", "rich", "moto", "pytest"}] == []
 
 
-def test_a_projects_layer_has_baton_as_it_is_in_this_repository(others_layer: Path) -> None:
+def test_a_projects_layer_contains_baton_unchanged(others_layer: Path) -> None:
     assert modules(others_layer / "python" / "mcp_baton") == {
         path: content
         for path, content in modules(ROOT / "layers" / "baton" / "mcp_baton").items()

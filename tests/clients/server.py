@@ -28,7 +28,7 @@ server = Server("clients", version="1.2.3", title="For clients", instructions="R
 
 @dataclass(frozen=True)
 class Order:
-    """What was bought, and its total in EUR."""
+    """An order, and its total in EUR."""
 
     order_id: str
     total: float

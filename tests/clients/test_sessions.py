@@ -59,7 +59,7 @@ def steps_in(meta: Mapping[str, Any]) -> list[str]:
     return [step["status"] for step in meta["steps"]]
 
 
-def test_the_newest_revision_of_each_era_is_agreed_on(session: Session) -> None:
+def test_client_and_server_agree_on_the_newest_revision_of_each_era(session: Session) -> None:
     assert session.seen["revision"] == ("2026-07-28" if session.stateless else "2025-11-25")
 
 
@@ -91,7 +91,7 @@ def test_the_client_reads_progress_and_logs_before_the_result(session: Session) 
     assert session.seen["logs"] == ["counted 1", "counted 2", "counted 3"]
 
 
-def test_the_client_answers_a_form_a_model_and_a_folder_question_of_one_call(session: Session) -> None:
+def test_the_client_answers_a_form_a_sampling_and_a_roots_request_of_one_call(session: Session) -> None:
     assert session.seen["interview"] == "Kim: Hello in file:///home/kim/shop"
 
 
@@ -134,7 +134,7 @@ def test_the_client_sees_its_task_with_the_task_variables(session: Session) -> N
     assert task["ttlMs" if session.stateless else "ttl"] == 3_600_000
 
 
-def test_the_client_completes_its_task_by_a_cancellation_with_a_result(session: Session) -> None:
+def test_the_client_completes_its_task_with_a_cancel_that_has_a_result(session: Session) -> None:
     """No client supports `tasks/cancel` with a result (docs/http.md), so each sends it as a custom request."""
     after = session.tasks["after"]
     assert (after["taskId"], after["status"]) == (session.task_id, "completed")

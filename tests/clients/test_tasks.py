@@ -73,7 +73,7 @@ def test_a_tool_that_asks_in_its_task_gets_every_answer_once(driven: Driven) -> 
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_a_workflow_that_waits_stays_working_and_says_for_what(seen: Seen, mode: str) -> None:
+def test_a_waiting_workflow_stays_working_and_its_message_names_the_callback(seen: Seen, mode: str) -> None:
     released = seen(f"ext-tasks-{mode}")["released"]
     tasks, text = released["tasks"], "runs in the background as task"
     assert (released["kind"], released["sent"]) == ("task", 200)

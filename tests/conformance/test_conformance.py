@@ -150,12 +150,12 @@ def test_every_check_of_the_official_suite_passes(run: Run) -> None:
     assert not failed, "\n".join([f"{len(failed)} checks failed", *map(str, failed)])
 
 
-def test_the_suite_runs_every_scenario_of_the_set_to_its_end(run: Run) -> None:
+def test_the_suite_completes_every_scenario_of_the_set(run: Run) -> None:
     assert len(run.scenarios) == SCENARIOS[run.revision], run.output
     assert run.checks.keys() == run.scenarios, run.output
     assert all(run.checks.values())
 
 
-def test_the_suite_warns_of_and_skips_only_intended_omissions(run: Run) -> None:
+def test_the_suite_warns_about_and_skips_only_intended_omissions(run: Run) -> None:
     found = {(check.status, check.scenario, check.id) for check in run.having("WARNING", "SKIPPED")}
     assert found == LEFT_OUT[run.revision]

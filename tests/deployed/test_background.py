@@ -60,7 +60,7 @@ def over(task: dict[str, Any]) -> bool:
     return str(task["status"]) != "working"
 
 
-def test_a_task_of_the_sample_is_worked_on_in_a_container_of_the_workers(stack: Stack) -> None:
+def test_the_worker_function_runs_a_background_task_in_its_own_container(stack: Stack) -> None:
     async def exported(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
         task_id = started(stack, "extract_sales", month="2026-09")
         return await until(talk, task_id, over), await talk.task("result", task_id)
@@ -101,7 +101,7 @@ def item_of(stack: Stack, task_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.last
-def test_a_task_whose_event_was_lost_is_done_although_nobody_polls(stack: Stack) -> None:
+def test_a_task_whose_event_was_lost_completes_without_a_poll(stack: Stack) -> None:
     """The stack's schedule invokes the function every minute. It finds the task when the task is due."""
     task_id = create_without_event(stack)
     assert "listed_at" in item_of(stack, task_id)
@@ -131,7 +131,7 @@ def night(probe: Stack) -> str:
     return started(probe, "night")
 
 
-def test_a_task_is_cancelled_from_another_container_and_stays_so(probe: Stack, night: str) -> None:
+def test_a_cancel_in_another_container_stops_the_task(probe: Stack, night: str) -> None:
     async def cancelled(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
         task_id = started(probe, "linger", seconds=20)
         running = await until(talk, task_id, lambda task: "in " in task.get("statusMessage", "") or over(task))
@@ -150,7 +150,7 @@ def test_a_task_is_cancelled_from_another_container_and_stays_so(probe: Stack, n
 
 
 @pytest.mark.last
-def test_a_workflow_that_one_invocation_has_no_time_for_goes_on_in_another(probe: Stack, night: str) -> None:
+def test_a_workflow_longer_than_one_invocation_continues_in_another(probe: Stack, night: str) -> None:
     async def slept(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
         return await until(talk, night, over), await talk.task("result", night)
 
@@ -160,7 +160,7 @@ def test_a_workflow_that_one_invocation_has_no_time_for_goes_on_in_another(probe
     wait_until(lambda: '"TasksHandedOver"' in said_by_worker(probe))
 
 
-def test_an_event_that_fails_for_good_is_a_dead_letter_that_can_be_put_back(stack: Stack) -> None:
+def test_a_failed_event_becomes_a_dead_letter_and_can_be_redriven(stack: Stack) -> None:
     sqs, queue = stack.twin.client("sqs"), stack.outputs["DeadLetterQueueUrl"]
 
     def waiting() -> int:

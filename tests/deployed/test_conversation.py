@@ -170,9 +170,7 @@ def deployed(request: pytest.FixtureRequest, stack: Stack) -> Access:
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
-def test_an_owner_holds_the_whole_conversation_and_another_cannot_tell_its_task_from_none(
-    deployed: Access, era: Era
-) -> None:
+def test_the_whole_conversation_works_and_another_owners_task_looks_missing(deployed: Access, era: Era) -> None:
     async def converse() -> list[tuple[int, str]]:
         task_id = await whole_conversation(deployed.stack.endpoint, deployed.kim, era)
         refusals = []
@@ -188,7 +186,7 @@ def test_an_owner_holds_the_whole_conversation_and_another_cannot_tell_its_task_
     assert foreign[0] == INVALID_PARAMS
 
 
-def test_a_task_belongs_to_whom_the_authorizer_names_and_nobody_else_lists_it(deployed: Access) -> None:
+def test_a_task_belongs_to_the_authorizers_caller_and_other_owners_do_not_list_it(deployed: Access) -> None:
     async def paused() -> tuple[str, list[str], list[str]]:
         async with talking(deployed.stack.endpoint, deployed.kim) as talk:
             task_id = await paused_refund(talk)
@@ -207,7 +205,7 @@ def test_a_task_belongs_to_whom_the_authorizer_names_and_nobody_else_lists_it(de
     assert foreign == []
 
 
-def test_only_another_person_of_the_group_decides_a_refund(deployed: Access) -> None:
+def test_only_another_member_of_the_group_can_decide_a_refund(deployed: Access) -> None:
     approval = requested_approval(deployed.stack, deployed.kim)
     url = deployed.stack.endpoint.replace("/mcp", f"/approvals/{approval['approvalId']}")
     record = json.loads(ask(url, deployed.ada, None, method="GET").body)
@@ -228,7 +226,7 @@ def test_only_another_person_of_the_group_decides_a_refund(deployed: Access) -> 
     assert anyio.run(resumed) == "completed"
 
 
-def test_without_authentication_no_caller_decides_a_refund(stack: Stack, request: pytest.FixtureRequest) -> None:
+def test_without_authentication_no_caller_can_decide_a_refund(stack: Stack, request: pytest.FixtureRequest) -> None:
     everyone = by_nothing(stack, request).stack
     approval = requested_approval(everyone, everyone.caller())
     url = everyone.endpoint.replace("/mcp", f"/approvals/{approval['approvalId']}")
@@ -255,7 +253,7 @@ def test_unauthorised_callers_are_rejected(deployed: Access) -> None:
     assert [answer.body for answer in answers if "tools" in answer.body] == []
 
 
-def test_the_official_sdks_first_client_holds_the_whole_conversation(stack: Stack, keys: tuple[str, str]) -> None:
+def test_the_first_release_of_the_official_sdk_completes_the_conversation(stack: Stack, keys: tuple[str, str]) -> None:
     seen = first_sdk(stack.endpoint, stack.caller(x_api_key=keys[0]))
 
     assert seen["revision"] == "2025-11-25"

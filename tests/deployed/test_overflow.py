@@ -9,7 +9,7 @@ from tests.deployed.conversation import Talk, talked
 from tests.deployed.deployment import Stack
 
 
-def test_a_result_that_no_item_holds_is_in_the_bucket_and_comes_back_whole(probe: Stack) -> None:
+def test_a_result_too_large_for_an_item_is_stored_in_the_bucket_and_read_back(probe: Stack) -> None:
     async def drawn(talk: Talk) -> tuple[Any, Any, Any]:
         _, meta = await talk.prompt("drawing")
         task = await talk.task("get", meta["task_id"])

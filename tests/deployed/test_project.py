@@ -29,9 +29,7 @@ def bookshop(tmp_path_factory: pytest.TempPathFactory, twin: Twin) -> Stack:
 
 @needs_the_starter
 @pytest.mark.parametrize("era", ["2025", "2026"])
-def test_the_workflow_of_a_new_project_pauses_goes_on_and_is_finished_where_it_is_deployed(
-    bookshop: Stack, era: Era
-) -> None:
+def test_the_workflow_of_a_deployed_new_project_pauses_resumes_and_completes(bookshop: Stack, era: Era) -> None:
     async def borrowed(talk: Talk) -> tuple[list[str], str]:
         handoff, meta = await talk.prompt("borrow", {"title": "Walden"})
         task_id = meta["task_id"]
@@ -49,5 +47,5 @@ def test_a_new_project_rejects_calls_without_its_key(bookshop: Stack) -> None:
     assert ask(bookshop.endpoint, bookshop.caller()).status == 403
 
 
-def test_a_new_project_runs_on_the_streaming_runtime_that_its_layer_brings(bookshop: Stack) -> None:
+def test_a_new_project_uses_the_streaming_runtime_of_its_layer(bookshop: Stack) -> None:
     assert bookshop.invoke((ROOT / "events" / "tools-list.json").read_text())["statusCode"] == 200

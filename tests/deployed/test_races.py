@@ -12,7 +12,7 @@ from tests.deployed.deployment import Stack
 AT_ONCE = 16
 
 
-def test_sixteen_continuations_in_as_many_containers_lose_nothing(stack: Stack, keys: tuple[str, str]) -> None:
+def test_sixteen_concurrent_continuations_are_all_recorded(stack: Stack, keys: tuple[str, str]) -> None:
     caller = stack.caller(x_api_key=keys[0])
     metas: list[Any] = []
     started: list[float] = []

@@ -24,7 +24,7 @@ def live_version(stack: Stack) -> tuple[str, list[str]]:
     return version, [layer["Arn"] for layer in layers]
 
 
-def test_a_changed_layer_is_what_the_alias_serves_and_an_unchanged_build_publishes_nothing(
+def test_the_alias_serves_a_changed_layer_and_an_unchanged_build_publishes_nothing(
     stack: Stack, build: Path, tmp_path: Path
 ) -> None:
     first = live_version(stack.copy(STACK))
@@ -55,7 +55,7 @@ def without_clock(template: str) -> str:
     return re.sub(r" +- AttributeName: listed_\w+\n +AttributeType: S\n", "", template)
 
 
-def test_a_stack_without_a_clock_is_updated_with_the_tasks_in_it(stack: Stack, build: Path) -> None:
+def test_a_stack_without_a_schedule_can_be_updated_while_it_has_tasks(stack: Stack, build: Path) -> None:
     older = stack.copy("older", change=without_clock)
     dynamodb, table = older.twin.client("dynamodb"), older.outputs["TaskTableName"]
     assert "GlobalSecondaryIndexes" not in dynamodb.describe_table(TableName=table)["Table"]

@@ -76,7 +76,7 @@ def answer(local_lambda: Any, event: str) -> Any:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_event_is_answered_whole_under_sam_local(name: str, local_lambda: Any) -> None:
+def test_an_event_gets_a_whole_response_under_sam_local(name: str, local_lambda: Any) -> None:
     text, owner = EVENTS[name].read_text(), f"owner of {name}"
     if "TASK_ID" in text:
         paused = answer(local_lambda, EVENTS["prompts-get-refund-pauses"].read_text().replace(OWNER, owner))
@@ -97,7 +97,7 @@ def served(serving_page: Served) -> Served:
     return serving_page
 
 
-def test_the_pages_commands_invoke_the_function_which_keeps_its_task(served: Served) -> None:
+def test_the_documented_commands_invoke_the_function_and_store_its_task(served: Served) -> None:
     [answer] = [line for line in served.printed.read_text().splitlines() if '"statusCode"' in line]
 
     body = json.loads(answer[answer.index("{") :])["body"]
@@ -106,7 +106,7 @@ def test_the_pages_commands_invoke_the_function_which_keeps_its_task(served: Ser
     assert TASK_ID.fullmatch(result["result"]["_meta"]["task_id"])
 
 
-def test_the_pages_call_of_start_api_is_answered_and_keeps_its_task(served: Served, page: Page) -> None:
+def test_the_documented_request_to_start_api_is_answered_and_stores_its_task(served: Served, page: Page) -> None:
     asked = subprocess.run(["bash", "-euc", page.asks], capture_output=True, text=True, check=True, timeout=120)
 
     meta = json.loads(asked.stdout)["result"]["_meta"]
@@ -115,7 +115,7 @@ def test_the_pages_call_of_start_api_is_answered_and_keeps_its_task(served: Serv
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
-def test_the_official_client_holds_the_whole_conversation_with_the_pages_commands(served: Served, era: Era) -> None:
+def test_the_official_client_completes_the_conversation_through_start_api(served: Served, era: Era) -> None:
     task_id = anyio.run(whole_conversation, f"{PAGE_URL}/mcp", HeaderCaller(), era)
 
     assert f"TASK#{task_id}" in tasks_of_the_page()

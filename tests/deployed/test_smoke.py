@@ -41,7 +41,7 @@ def smoke(stack: Stack, key: str, **more: str) -> tuple[int, Mapping[str, list[s
 
 
 @pytest.mark.last
-def test_a_healthy_stack_holds_and_nothing_is_left_behind(smoked: Stack) -> None:
+def test_a_healthy_stack_passes_and_no_data_is_left_behind(smoked: Stack) -> None:
     code, found = smoke(smoked, smoked.api_key)
 
     outcomes = {name: [text.partition(":")[0] for text in texts] for name, texts in found.items()}
@@ -65,7 +65,7 @@ def test_a_healthy_stack_holds_and_nothing_is_left_behind(smoked: Stack) -> None
 
 
 @pytest.mark.last
-def test_a_broken_stack_fails_where_it_is_broken(smoked: Stack) -> None:
+def test_a_broken_stack_fails_the_checks_of_its_faults(smoked: Stack) -> None:
     twin = smoked.twin
     scheduler, [schedule] = twin.client("scheduler"), smoked.resources("AWS::Scheduler::Schedule").values()
     described = scheduler.get_schedule(Name=schedule)
@@ -83,7 +83,7 @@ def test_a_broken_stack_fails_where_it_is_broken(smoked: Stack) -> None:
     assert found["authorizer"][0] == "held: a caller without credentials gets 403"
 
 
-def test_wrong_credentials_are_a_failure_and_nothing_else_is_tried(smoked: Stack) -> None:
+def test_wrong_credentials_fail_and_no_other_check_runs(smoked: Stack) -> None:
     code, found = smoke(smoked, "wrong")
 
     assert (code, list(found)) == (1, ["endpoint"])

@@ -97,7 +97,7 @@ def slow(shop: Stack) -> str:
     return started(shop, "slow_purchase", label="slow")
 
 
-def test_the_address_of_a_callback_is_one_of_the_api(shop: Stack, slow: str) -> None:
+def test_a_callback_address_is_a_url_of_the_api(shop: Stack, slow: str) -> None:
     address = address_of(shop, "slow")
     assert address.url == f"{shop.outputs['BaseUrl']}/callbacks/{address.token}"
     wait_for_pause(shop, slow, "waits until")
@@ -109,7 +109,7 @@ def access(request: pytest.FixtureRequest, original: Stack) -> Access:
     return deploy(original, request)
 
 
-def test_a_callback_needs_its_address_only_whatever_the_endpoint_asks_for(access: Access) -> None:
+def test_a_callback_needs_no_credentials_in_any_authentication_mode(access: Access) -> None:
     stack = access.stack
     task = started_by(stack, access.kim, "purchase", label="one")
     address = address_of(stack, "one")
@@ -198,7 +198,7 @@ def logs_of(stack: Stack) -> str:
     return "\n".join(said)
 
 
-def test_the_token_and_the_body_of_a_callback_are_in_no_log_and_in_no_item_but_the_result(shop: Stack) -> None:
+def test_a_callbacks_token_is_stored_nowhere_and_its_body_only_in_the_result(shop: Stack) -> None:
     task = started(shop, "purchase", label="secret")
     address = address_of(shop, "secret")
     wait_for_pause(shop, task)
@@ -244,7 +244,7 @@ def places(value: Any, text: str, *path: str) -> list[str]:
 
 
 @pytest.mark.last
-def test_a_workflow_sleeps_waits_and_ends_although_no_client_polls(shop: Stack, slow: str) -> None:
+def test_a_workflow_sleeps_waits_and_completes_without_polls(shop: Stack, slow: str) -> None:
     address = address_of(shop, "slow")
     wait_for_pause(shop, slow)
     assert address.send(PARCEL).status == 200

@@ -120,7 +120,7 @@ def test_a_model_finishes_every_workflow_with_the_fewest_calls_and_without_large
 
 
 @pytest.mark.parametrize("way", [*PLAIN, *OTHERS], ids=str)
-def test_a_model_ends_a_task_whose_call_a_person_denies(baton: Connect, way: Way) -> None:
+def test_a_model_ends_a_task_after_a_person_denies_its_call(baton: Connect, way: Way) -> None:
     def deny(client: Client) -> None:
         supervisor(client).deny(supervisor(client).approvals()[0]["approvalId"], reason="It was never paid")
 

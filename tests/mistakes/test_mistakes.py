@@ -229,13 +229,13 @@ INTENDED = added("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID
 @pytest.mark.parametrize(
     "source", [QUIET, CONVERTED, VALIDATED, INTENDED], ids=["threads", "a number as text", "a validator", "guidance"]
 )
-def test_what_may_work_is_not_reported(source: str, check: Check) -> None:
+def test_code_that_may_work_is_not_reported(source: str, check: Check) -> None:
     found = check(write(PRELUDE + source + EPILOGUE), "--strict")[1]
 
     assert (found["errors"], found["warnings"]) == ([], [])
 
 
-def test_a_workflow_that_is_certain_to_fail_is_an_error_of_a_server_that_can_be_served(
+def test_a_workflow_that_is_certain_to_fail_is_an_error_although_the_server_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     mistake = next(mistake for mistake in MISTAKES if mistake.at_run)

@@ -34,9 +34,7 @@ def connected(reported: Told) -> Iterator[tuple[Scripted, RuntimeConnection]]:
         pytest.param([ACCEPTED + b"Content-Length: 2\r\n\r\nOKHTTP/1.1 500 -\r\n\r\n"], 2, id="more than one reply"),
     ],
 )
-def test_a_connection_is_kept_when_the_whole_reply_and_nothing_else_has_come(
-    pieces: list[bytes], connections: int
-) -> None:
+def test_a_connection_is_kept_only_after_exactly_one_whole_reply(pieces: list[bytes], connections: int) -> None:
     statuses = []
     with connected(Told(pieces=tuple(pieces))) as (server, connection):
         for _ in range(2):
@@ -55,7 +53,7 @@ def test_a_connection_is_kept_when_the_whole_reply_and_nothing_else_has_come(
     ],
     ids=lambda reported: repr(reported.data[-20:]),
 )
-def test_a_reply_that_breaks_off_has_no_end_or_is_not_http_is_the_answers_end_and_no_crash(reported: Told) -> None:
+def test_an_incomplete_or_invalid_reply_ends_the_response_without_a_crash(reported: Told) -> None:
     with connected(reported) as (_, connection):
         connection.begin(REQUEST)
         with pytest.raises(ClientGone):

@@ -56,7 +56,7 @@ def invoke(emulator: Path, wrapper: Path, start: Start) -> Iterator[Invoke]:
         yield invoke_all
 
 
-def test_the_emulator_takes_streamed_answers_one_after_the_other(invoke: Invoke) -> None:
+def test_the_emulator_accepts_consecutive_streamed_responses(invoke: Invoke) -> None:
     events = [{"headers": {"X-Number": str(number)}, "parts": ["one ", str(number)]} for number in range(5)]
     answers = invoke("plain.streamed", *events)
     for number, answer in enumerate(answers):
@@ -65,7 +65,7 @@ def test_the_emulator_takes_streamed_answers_one_after_the_other(invoke: Invoke)
         assert body == b"one %d" % number
 
 
-def test_the_emulator_takes_whole_and_streamed_answers_in_turns(invoke: Invoke) -> None:
+def test_the_emulator_accepts_alternating_whole_and_streamed_responses(invoke: Invoke) -> None:
     whole, streamed, again = invoke(
         "plain.large", {"whole": True, "size": 3}, {"count": 2, "size": 500_000}, {"whole": True, "size": 4}
     )
@@ -73,7 +73,7 @@ def test_the_emulator_takes_whole_and_streamed_answers_in_turns(invoke: Invoke) 
     assert streamed.split(b"\0" * 8, 1)[1] == b"\0" * 500_000 + b"\1" * 500_000
 
 
-def test_the_emulator_goes_on_after_errors_before_and_within_a_stream(invoke: Invoke) -> None:
+def test_the_emulator_continues_after_errors_before_and_within_a_stream(invoke: Invoke) -> None:
     within, before, within_again = invoke(
         "plain.failing", {"parts": ["half"], "message": "a"}, {"message": "b"}, {"parts": ["h"], "message": "c" * 9_000}
     )

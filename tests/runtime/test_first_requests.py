@@ -80,7 +80,7 @@ def load(api: RuntimeApi, serve: Callable[..., None]) -> Load:
     [(PEER, tools_list()), (PEER, streamed_call()), (SAMPLE, tools_list()), (SAMPLE, APOLOGY)],
     ids=["a list", "a streamed call", "the sample's list", "the sample's prompt"],
 )
-def test_a_first_request_without_a_task_loads_neither_pydantic_nor_a_client(
+def test_a_first_request_without_a_task_loads_neither_pydantic_nor_an_aws_client(
     load: Load, function: str, probe: Probe
 ) -> None:
     loaded = load(function, probe, BATON_CONNECT="first")
@@ -97,14 +97,14 @@ def test_a_first_request_without_a_task_loads_neither_pydantic_nor_a_client(
     ],
     ids=["a workflow", "the sample's workflow", "the sample's workflow as a tool"],
 )
-def test_a_first_task_loads_a_client_and_no_pydantic(load: Load, function: str, probe: Probe) -> None:
+def test_a_first_task_loads_an_aws_client_but_not_pydantic(load: Load, function: str, probe: Probe) -> None:
     loaded = load(function, probe)
 
     assert loaded & (NEVER | PYDANTIC | POWERTOOLS | STORE_RARE) == set()
     assert loaded >= CLIENT
 
 
-def test_a_first_list_loads_no_engine(load: Load) -> None:
+def test_a_first_list_does_not_load_the_engine(load: Load) -> None:
     assert load(PEER, tools_list(), BATON_CONNECT="first") & ENGINE == set()
 
 
@@ -113,22 +113,20 @@ def test_a_server_with_durable_workflows_creates_its_client_at_initialisation(lo
     assert load(function, tools_list()) >= CLIENT | ENGINE
 
 
-def test_a_server_of_models_loads_pydantic_and_no_client(load: Load) -> None:
+def test_a_server_with_models_loads_pydantic_but_no_aws_client(load: Load) -> None:
     loaded = load(MODELS, tools_list(), BATON_CONNECT="first")
 
     assert loaded & (NEVER | {"botocore", "http.client", "urllib3"}) == set()
     assert loaded >= PYDANTIC
 
 
-def test_a_first_task_costs_two_requests(load: Load, dynamodb: SmallDynamoDB) -> None:
+def test_a_first_task_makes_two_dynamodb_requests(load: Load, dynamodb: SmallDynamoDB) -> None:
     load(SAMPLE, REFUND)
 
     assert dynamodb.calls == ["PutItem", "UpdateItem"]
 
 
-def test_garbage_is_collected_from_the_first_invocation_on_and_not_before_a_client_or_not(
-    api: RuntimeApi, serve: Callable[..., None]
-) -> None:
+def test_garbage_collection_starts_with_the_first_invocation(api: RuntimeApi, serve: Callable[..., None]) -> None:
     serve(SAMPLE)
 
     first: Any = api.invoke({"tell": "collector"}).wait().json()

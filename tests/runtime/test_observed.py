@@ -119,7 +119,7 @@ def unrecorded(watched: Watched, request_id: str) -> None:
     assert answer["result"]["_meta"]["recorded"] is False
 
 
-def test_runs_are_counted_each_under_its_requests_id_where_lambda_lets_only_errors_through(watch: Watch) -> None:
+def test_runs_are_counted_by_request_even_at_log_level_error(watch: Watch) -> None:
     watched = watch(AWS_LAMBDA_LOG_LEVEL="ERROR", POWERTOOLS_METRICS_NAMESPACE="Own")
     for name in ("sums", "again", "sum"):
         watched.ask("prompts/get", name, name=name)
@@ -138,7 +138,7 @@ def test_runs_are_counted_each_under_its_requests_id_where_lambda_lets_only_erro
     assert {(line["service"], line["level"], line["timestamp"][-1]) for line in lines} == {("shop", "ERROR", "Z")}
 
 
-def test_a_request_without_anything_to_report_loads_no_powertools(watch: Watch) -> None:
+def test_a_request_without_metrics_or_traces_does_not_load_powertools(watch: Watch) -> None:
     watched = watch(BATON_ALLOW_ANONYMOUS="off")
     for sampled in (0, 1):
         watched.ask("tools/list", sampled=sampled)
@@ -161,7 +161,7 @@ def test_an_internal_error_is_counted_and_logged_under_the_id_in_the_reply(watch
     assert watched.metrics() == {"gateway-9": {("InternalErrors", ""): [1.0]}}
 
 
-def test_a_store_that_is_down_is_counted_and_so_is_what_it_did_not_record(watch: Watch) -> None:
+def test_store_errors_and_lost_recordings_are_counted(watch: Watch) -> None:
     watched = watch(AWS_ENDPOINT_URL_DYNAMODB="http://127.0.0.1:9")
     watched.ask("prompts/get", "run", name="sum")
     unrecorded(watched, "call")
@@ -171,7 +171,7 @@ def test_a_store_that_is_down_is_counted_and_so_is_what_it_did_not_record(watch:
     assert metrics["call"]["RecordingsLost", ""] == [1.0]
 
 
-def test_what_a_tool_logs_with_powertools_can_be_found_by_the_same_id(watch: Watch) -> None:
+def test_a_tools_powertools_logs_have_the_correlation_id(watch: Watch) -> None:
     watched = watch()
     watched.ask("prompts/get", "gateway-1", name="sum")
     watched.call("say", "gateway-2", text="hello")
@@ -182,13 +182,13 @@ def test_what_a_tool_logs_with_powertools_can_be_found_by_the_same_id(watch: Wat
     assert logged["goodbye"]["function_request_id"] != logged["hello"]["function_request_id"]
 
 
-def test_a_process_that_was_started_ahead_has_no_cold_start(watch: Watch) -> None:
+def test_a_process_with_provisioned_concurrency_has_no_cold_start(watch: Watch) -> None:
     watched = watch("watched.faulty_handler", AWS_LAMBDA_INITIALIZATION_TYPE="provisioned-concurrency")
     watched.ask("tools/list")
     assert [line["cold_start"] for line in watched.lines() if line.get("level") == "ERROR"] == [False]
 
 
-def test_what_a_deployment_lacks_is_warned_of_once_and_not_while_anybody_waits(watch: Watch) -> None:
+def test_missing_settings_are_logged_once_after_the_response(watch: Watch) -> None:
     watched = watch(BATON_TABLE="")
     assert watched.call("loaded", "gateway-1")["structuredContent"] == {"result": []}
     watched.ask("tools/list", "gateway-2")
@@ -199,7 +199,7 @@ def test_what_a_deployment_lacks_is_warned_of_once_and_not_while_anybody_waits(w
     ]
 
 
-def test_no_level_writes_credentials_or_values(watch: Watch) -> None:
+def test_no_log_level_writes_credentials_or_values(watch: Watch) -> None:
     watched = watch(AWS_LAMBDA_LOG_LEVEL="DEBUG", AWS_SESSION_TOKEN="a-session-token")
     watched.ask("prompts/get", name="sums")
     assert any("_aws" in line for line in watched.lines())
@@ -239,7 +239,7 @@ def test_a_request_that_is_not_sampled_is_not_traced(watch: Watch, daemon: socke
         daemon.recv(65_536)
 
 
-def test_work_that_is_left_is_done_when_the_answer_is_out_and_its_failure_is_logged_and_costs_no_other(
+def test_deferred_work_runs_after_the_response_and_its_failure_is_only_logged(
     api: RuntimeApi, start: Start, gate: Path
 ) -> None:
     function = start("watched.left", AWS_LAMBDA_FUNCTION_NAME="")

@@ -58,7 +58,7 @@ def test_the_tests_of_the_tutorial_pass(tmp_path: Path, baton: Connect, monkeypa
     assert len(tests) == 2
 
 
-def test_the_mistake_of_the_tutorial_is_refused_with_a_suggestion(tmp_path: Path) -> None:
+def test_the_mistake_of_the_tutorial_is_rejected_with_a_suggestion(tmp_path: Path) -> None:
     file = tmp_path / "mistaken.py"
     file.write_text(changed().replace("loan.weeks", "loan.weks"))
 

@@ -60,7 +60,7 @@ def unfinished(url: str) -> str:
     return "\n".join(line for line in done.stdout.splitlines()[1:] if "cancelled" not in line)
 
 
-def test_a_server_on_this_machine_streams_and_stores_and_the_rest_is_not_checked(url: str) -> None:
+def test_a_local_server_passes_and_aws_is_not_checked(url: str) -> None:
     code, found, printed = smoke(f"URL={url}")
 
     assert code == 0, printed
@@ -77,7 +77,7 @@ def test_a_server_on_this_machine_streams_and_stores_and_the_rest_is_not_checked
     assert unfinished(url) == ""
 
 
-def test_what_cannot_be_reached_or_run_fails(url: str) -> None:
+def test_an_unreachable_server_or_a_missing_workflow_fails(url: str) -> None:
     code, found, _ = smoke("URL=http://127.0.0.1:1/mcp")
     assert code != 0
     assert list(found) == ["endpoint"]
@@ -149,7 +149,7 @@ elsewhere = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has t
         ),
     ],
 )
-def test_a_gateway_fails_where_it_is_wrong(
+def test_a_faulty_gateway_fails_the_check_of_its_fault(
     url: str, option: str, accepts: Accepts, streams: bool, wrong: Mapping[str, list[str]]
 ) -> None:
     with gateway(url, accepts, streams=streams) as behind:

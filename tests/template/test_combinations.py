@@ -33,20 +33,20 @@ def combinations() -> Iterator[dict[str, str]]:
         yield {**mode, **CHOICES, "ApiLogs": "role-exists"}
 
 
-def test_every_combination_is_resources_that_exist_and_can_be_put_in_order(stack: MakeStack) -> None:
+def test_every_combination_refers_only_to_existing_resources_without_cycles(stack: MakeStack) -> None:
     for parameters in combinations():
         chosen = stack(**parameters)
         assert chosen.dangling() == set(), parameters
         assert len(chosen.order()) == len(chosen.resources), parameters
 
 
-def test_a_reference_to_what_a_choice_leaves_out_is_noticed(source: str, translate: Translate) -> None:
+def test_a_reference_to_an_absent_resource_is_noticed(source: str, translate: Translate) -> None:
     template = translate(text=source.replace('!If [UseOverflow, !Ref OverflowBucket, ""]', "!Ref OverflowBucket"))
 
     assert Stack(template, {}).dangling() == {"OverflowBucket"}
 
 
-def test_every_parameter_translates_and_to_the_same_template(translation: Any, translate: Translate) -> None:
+def test_every_parameter_translates_to_the_same_template(translation: Any, translate: Translate) -> None:
     numbers = {name: "1" for name, entry in translation["Parameters"].items() if entry["Type"] == "Number"}
 
     for parameters in (*MODES.values(), CHOICES, numbers):

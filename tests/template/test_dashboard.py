@@ -64,7 +64,7 @@ def test_stacks_of_two_regions_have_two_dashboards(shown: Stack) -> None:
     assert name == f"{PSEUDO['AWS::StackName']}-{PSEUDO['AWS::Region']}"
 
 
-def test_every_metric_exists_and_is_this_stacks(widgets: list[Any]) -> None:
+def test_every_metric_exists_and_belongs_to_this_stack(widgets: list[Any]) -> None:
     assert len(DOCUMENTED) > 10
     for namespace, name, dimensions in plotted(widgets):
         if namespace == "Baton":
@@ -76,7 +76,7 @@ def test_every_metric_exists_and_is_this_stacks(widgets: list[Any]) -> None:
             assert dimensions in owners, name
 
 
-def test_a_metric_with_a_dimension_of_its_own_is_a_line_for_each_value(widgets: list[Any]) -> None:
+def test_a_metric_with_its_own_dimension_has_a_line_for_each_value(widgets: list[Any]) -> None:
     emitted = [metric for metric in vars(telemetry).values() if isinstance(metric, telemetry.Metric)]
     divided = {metric.name: metric.dimension for metric in emitted if metric.dimension}
 
@@ -86,7 +86,7 @@ def test_a_metric_with_a_dimension_of_its_own_is_a_line_for_each_value(widgets: 
     assert not {name for _, name, _ in plotted(widgets)} & divided.keys()
 
 
-def test_it_shows_what_an_operator_looks_for(widgets: list[Any]) -> None:
+def test_it_shows_the_metrics_that_operators_need(widgets: list[Any]) -> None:
     assert {name for _, name, _ in plotted(widgets)} | searched(widgets).keys() >= {
         *("Count", "Latency", "Throttles", "ApproximateNumberOfMessagesVisible"),
         *("RunsCompleted", "Pauses", "StoreErrors", "DispatchesFailed"),

@@ -23,7 +23,7 @@ def said_to_browsers(answer: Mapping[str, Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("pages", [PAGES, ""], ids=["pages may call", "no page may call"])
-def test_pages_can_read_why_api_gateway_refuses_where_pages_may_call(stack: MakeStack, mode: str, pages: str) -> None:
+def test_pages_can_read_api_gateways_errors_if_pages_may_call(stack: MakeStack, mode: str, pages: str) -> None:
     answers = body(stack(**MODES[mode], AllowedOrigins=pages))["x-amazon-apigateway-gateway-responses"]
 
     assert answers.keys() - {"ACCESS_DENIED"} == OF_ITS_OWN - (set() if pages else {"DEFAULT_4XX", "DEFAULT_5XX"})
@@ -33,14 +33,14 @@ def test_pages_can_read_why_api_gateway_refuses_where_pages_may_call(stack: Make
         assert said_to_browsers(answer) == expected, kind
 
 
-def test_a_browsers_question_reaches_the_function(default: Stack) -> None:
+def test_preflight_requests_reach_the_function(default: Stack) -> None:
     integration = body(default)["paths"]["/mcp"]["options"]["x-amazon-apigateway-integration"]
 
     assert (integration["type"], integration["httpMethod"]) == ("aws_proxy", "POST")
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_every_page_may_ask_for_the_metadata_with_any_header(modes: Mapping[str, Stack], place: str) -> None:
+def test_every_page_may_read_the_metadata_with_any_header(modes: Mapping[str, Stack], place: str) -> None:
     for stack in modes.values():
         methods = body(stack)["paths"][place]
         asked = methods["options"]["x-amazon-apigateway-integration"]
@@ -61,7 +61,7 @@ def test_every_page_may_ask_for_the_metadata_with_any_header(modes: Mapping[str,
         }
 
 
-def test_every_header_of_a_mock_answer_is_declared_as_api_gateway_wants(default: Stack) -> None:
+def test_every_header_of_a_mock_response_is_declared(default: Stack) -> None:
     methods = [method for each in body(default)["paths"].values() for method in each.values()]
     mocks = [method for method in methods if method["x-amazon-apigateway-integration"]["type"] == "mock"]
 

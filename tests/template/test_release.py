@@ -26,7 +26,7 @@ def description(stack: Stack, name: str) -> str:
     return str(found["Description"])
 
 
-def test_changed_code_and_a_changed_layer_are_new_versions_that_the_alias_follows(
+def test_changed_code_or_a_changed_layer_publishes_a_new_version(
     default: Stack, translation: Any, translate: Translate, name: str
 ) -> None:
     published = [version_id(translate(content={what: "another"}), name) for what in (name, "BatonLayer")]

@@ -40,7 +40,7 @@ def group_of(stack: Stack, name: str) -> Any:
     return stack.resources[policy["DeploymentGroupName"]["Ref"]]["Properties"]
 
 
-def test_each_choice_is_declared(default: Stack) -> None:
+def test_every_deployment_type_is_declared(default: Stack) -> None:
     assert default.declared("Deploy")["AllowedValues"] == [AT_ONCE, *STEP_BY_STEP]
 
 

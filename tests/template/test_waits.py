@@ -19,7 +19,7 @@ def test_a_callback_needs_no_credentials_in_any_mode(modes: Mapping[str, Stack],
     assert {name: method["security"] for name, method in methods.items()} == {"post": []}
 
 
-def test_the_function_serves_the_route_as_it_serves_the_endpoint(default: Stack) -> None:
+def test_the_route_has_the_endpoints_integration(default: Stack) -> None:
     paths = body(default)["paths"]
     endpoint = paths["/mcp"]["post"][INTEGRATION]
 
@@ -37,7 +37,7 @@ def test_api_gateway_may_invoke_the_function_for_a_post_only(modes: Mapping[str,
     ]
 
 
-def test_callbacks_have_limits_of_their_own(stack: MakeStack) -> None:
+def test_callbacks_have_their_own_limits(stack: MakeStack) -> None:
     stage = stack(ThrottleRate="7", ThrottleBurst="9").one("AWS::ApiGateway::Stage")
     [setting] = [it for it in stage["MethodSettings"] if it["ResourcePath"] == "/" + ROUTE.replace("/", "~1")]
 

@@ -60,7 +60,7 @@ def documents(printed: tuple[int, str, str]) -> tuple[dict[str, Any], dict[str, 
     return made["server.json"], made["server-card.json"]
 
 
-def test_both_documents_say_what_the_server_says_and_where_it_is(publish: Publish) -> None:
+def test_both_documents_describe_the_server_and_its_address(publish: Publish) -> None:
     words = ("--url", URL, "--description", "Orders and refunds.", "--header", "x-api-key", "--dry-run")
 
     listed, card = documents(publish(FULL, *words))
@@ -86,7 +86,7 @@ def test_both_documents_say_what_the_server_says_and_where_it_is(publish: Publis
         assert {name: document[name] for name in document if name not in ("$schema", "remotes")} == identity
 
 
-def test_a_title_describes_a_server_that_has_nothing_else_to_say(publish: Publish) -> None:
+def test_the_title_is_the_default_description(publish: Publish) -> None:
     name = ("--name", "io.github.kim/shop")
     at_aws = "https://a1b2c3.execute-api.eu-central-1.amazonaws.com/v1/mcp"
 
@@ -117,7 +117,7 @@ def test_a_title_describes_a_server_that_has_nothing_else_to_say(publish: Publis
         (TITLED, ["--url", URL, "--header", "x-api-key: secret", "--dry-run"], "not the name of a header"),
     ],
 )
-def test_what_cannot_be_published_is_refused_with_a_remedy(
+def test_an_unpublishable_server_is_rejected_with_a_remedy(
     publish: Publish, server: str, arguments: list[str], said: str
 ) -> None:
     code, out, err = publish(server, *arguments)
@@ -160,7 +160,7 @@ def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return create
 
 
-def test_a_stack_says_its_url_and_whether_callers_send_a_key(publish: Publish, deploy: Callable[..., str]) -> None:
+def test_the_url_and_the_key_header_come_from_the_stack(publish: Publish, deploy: Callable[..., str]) -> None:
     words = ("--name", "io.github.kim/shop", "--dry-run")
 
     with_key, _ = documents(publish(TITLED, "--stack", deploy("API_KEY"), *words))
@@ -176,9 +176,7 @@ def test_a_stack_says_its_url_and_whether_callers_send_a_key(publish: Publish, d
     assert with_token["remotes"] == [{"type": "streamable-http", "url": URL}]
 
 
-def test_a_stack_that_clients_of_a_registry_cannot_call_is_refused(
-    publish: Publish, deploy: Callable[..., str]
-) -> None:
+def test_a_stack_that_registry_clients_cannot_call_is_rejected(publish: Publish, deploy: Callable[..., str]) -> None:
     for stack, said in ((deploy("IAM"), "signed with AWS credentials"), ("no-such-stack", "cannot be read")):
         code, out, err = publish(TITLED, "--stack", stack, "--dry-run")
         assert (code, out) == (2, "")

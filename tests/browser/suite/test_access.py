@@ -151,7 +151,7 @@ def test_a_pause_can_be_resolved_with_the_keyboard(console: Console) -> None:
     expect(console.page.get_by_role("heading", level=1)).to_have_text("Tasks")
 
 
-def test_typed_text_and_open_values_stay_when_the_task_is_drawn_again(console: Console) -> None:
+def test_typed_text_and_open_values_stay_when_the_task_is_rendered_again(console: Console) -> None:
     task = console.wire.begin("report_by_step", month="2026-09")
     console.open(task)
     page = console.page

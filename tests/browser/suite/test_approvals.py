@@ -93,7 +93,7 @@ def test_a_call_is_denied_with_a_reason(console_of_kim: Console, asked: JsonDict
     assert (record["state"], record["reason"]) == ("denied", "Never paid")
 
 
-def test_the_header_shows_in_each_view_how_many_wait(
+def test_the_header_shows_the_number_of_waiting_approvals_in_each_view(
     console_of_kim: Console, asked: JsonDict, wire_of_ada: Wire
 ) -> None:
     page, waiting = console_of_kim.page, console_of_kim.wire.api("approvals")["approvals"]
@@ -145,7 +145,7 @@ def test_an_approval_that_was_decided_elsewhere_says_so_and_leaves_the_list(
     allow(console_of_kim, 409)
 
 
-def test_the_requester_reads_that_another_person_has_to_decide(
+def test_the_requester_is_told_that_another_person_must_decide(
     browser: Browser, wire_of_ada: Wire, asked: JsonDict
 ) -> None:
     console = opened(browser, wire_of_ada)
@@ -174,7 +174,7 @@ def test_texts_are_not_markup_and_cannot_disguise_a_call(console_of_kim: Console
     assert [character for character in DISGUISE if character in text] == []
 
 
-def test_the_next_user_of_the_tab_does_not_see_the_approvals_of_the_one_before(
+def test_the_next_user_of_the_tab_does_not_see_the_approvals_of_the_previous_user(
     browser: Browser, wire_of_ada: Wire, asked: JsonDict
 ) -> None:
     console = opened(browser, wire_of_ada)

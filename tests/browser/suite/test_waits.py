@@ -66,7 +66,7 @@ def test_a_time_after_this_week_has_a_date(abroad: Console) -> None:
     expect(abroad.page.locator(".state")).to_have_text(f"Paused: waits until {local.day} {local:%B %Y %H:%M}")
 
 
-def test_after_its_callback_the_user_lets_the_server_continue(console: Console) -> None:
+def test_after_the_callback_the_user_can_continue_the_workflow(console: Console) -> None:
     task, page = console.wire.begin("release", branch="arrived"), console.page
     console.open(task)
     expect(page.get_by_role("button", name=GO_ON)).to_have_count(0)
