@@ -84,7 +84,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     finally:
         wrong = TAP.take()
     if wrong:
-        pytest.fail("the server sent what is not MCP:\n" + "\n\n".join(wrong), pytrace=False)
+        pytest.fail("the server sent invalid messages:\n" + "\n\n".join(wrong), pytrace=False)
     return result
 
 

@@ -327,7 +327,7 @@ class ScriptedHost:
         return [entry for entry in self.log if entry.startswith("call")]
 
 
-def _asked[**Given, Result](
+def _logged[**Given, Result](
     method: Callable[Concatenate[TaskStore, Given], Result],
 ) -> Callable[Concatenate["RecordingStore", Given], Result]:
     """Return a method that logs the request and calls the real store."""
@@ -389,13 +389,13 @@ class RecordingStore:
         self.created.append(self.below.create(task))
         return self.created[-1]
 
-    get = _asked(TaskStore.get)
-    read_status = _asked(TaskStore.read_status)
-    list = _asked(TaskStore.list)
-    take = _asked(TaskStore.take)
-    renew = _asked(TaskStore.renew)
-    cancel = _asked(TaskStore.cancel)
-    complete = _asked(TaskStore.complete)
+    get = _logged(TaskStore.get)
+    read_status = _logged(TaskStore.read_status)
+    list = _logged(TaskStore.list)
+    take = _logged(TaskStore.take)
+    renew = _logged(TaskStore.renew)
+    cancel = _logged(TaskStore.cancel)
+    complete = _logged(TaskStore.complete)
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
         self.batches.append(batch)

@@ -56,7 +56,7 @@ def findings(output: str, expected: set[str]) -> Iterator[Finding]:
     try:
         reported = json.loads(output)["dependencies"]
     except (ValueError, KeyError, TypeError):
-        raise AuditError("pip-audit told nothing") from None
+        raise AuditError("pip-audit gave no report") from None
     answered = {entry["name"] for entry in reported if "vulns" in entry}
     if unknown := expected - answered:
         raise AuditError(f"the source of advisories knows nothing of {', '.join(sorted(unknown))}")

@@ -32,7 +32,7 @@ def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
     try:
         reported = json.loads(output)
     except ValueError:
-        raise AuditError(f"bandit told nothing: {errors.strip()}") from None
+        raise AuditError(f"bandit gave no report: {errors.strip()}") from None
     if reported["errors"]:
         raise AuditError(
             "bandit could not read " + ", ".join(f"{e['filename']} ({e['reason']})" for e in reported["errors"])

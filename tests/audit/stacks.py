@@ -60,7 +60,7 @@ def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
         reported = json.loads(output)
         failed, unread = reported["failed"], set(reported["unread"])
     except (ValueError, KeyError, TypeError):
-        raise AuditError(f"checkov told nothing: {errors.strip()} {output.strip()}") from None
+        raise AuditError(f"checkov gave no report: {errors.strip()} {output.strip()}") from None
     # Every stack has accepted findings, so a stack without findings was not read.
     if unread := unread | (expected - {Path(check["file"]).stem for check in failed}):
         raise AuditError(f"checkov could not read {', '.join(sorted(unread))}")

@@ -92,9 +92,9 @@ def test_an_advisory_about_a_locked_package_fails_the_audit(
     "silence", ["", reported(skipped("jinja2")), reported(package("jinja2"))], ids=["dead", "unknown", "clean"]
 )
 def test_a_source_without_a_known_vulnerability_is_not_trusted(silence: str, files: list[Path], tmp_path: Path) -> None:
-    said = audit(source(silence, silence), tmp_path, files)
+    result = audit(source(silence, silence), tmp_path, files)
 
-    assert said == "advisories about 2 locked packages: neither PyPI nor OSV tells any here"
+    assert result == "advisories about 2 locked packages: neither PyPI nor OSV tells any here"
 
 
 @pytest.mark.parametrize(

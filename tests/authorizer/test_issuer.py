@@ -106,18 +106,18 @@ def test_a_token_without_a_key_id_is_invalid(site: Site, issuer: Issuer) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("issuer", "https://evil.example.com/", "another issuer"),
         ("jwks_uri", "http://issuer.example.com/keys", "https"),
     ],
 )
 def test_metadata_of_another_issuer_or_with_an_insecure_keys_url_is_rejected(
-    site: Site, issuer: Issuer, name: str, value: str, said: str
+    site: Site, issuer: Issuer, name: str, value: str, message: str
 ) -> None:
     site.pages[DISCOVERY][name] = value
 
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         IssuerKeys(site.url)(issuer.sign())
 
 

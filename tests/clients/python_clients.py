@@ -28,8 +28,8 @@ async def python_sdk(url: str, mode: str) -> JsonDict:
         return types.ElicitResult(action="accept", content={"name": "Kim"})
 
     async def sampled(_: object, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-        said = types.TextContent(type="text", text="Hello")
-        return types.CreateMessageResult(role="assistant", content=said, model="m", stop_reason="endTurn")
+        greeting = types.TextContent(type="text", text="Hello")
+        return types.CreateMessageResult(role="assistant", content=greeting, model="m", stop_reason="endTurn")
 
     async def listed_roots(_: object) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root.model_validate({"uri": ROOT})])

@@ -71,11 +71,11 @@ async def talking(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
     """Connect the official client. It answers every elicitation with the name `answer`."""
     progress: list[str] = []
 
-    async def heard(message: object) -> None:
+    async def on_message(message: object) -> None:
         if isinstance(message, ProgressNotification):
             progress.append(message.params.message or "")
 
-    async def asked(_: object, params: ElicitRequestParams) -> ElicitResult:
+    async def on_elicitation(_: object, params: ElicitRequestParams) -> ElicitResult:
         return ElicitResult(action="accept", content={"name": answer})
 
     async with (
@@ -83,8 +83,8 @@ async def talking(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
         Client(
             streamable_http_client(url, http_client=http),
             mode=MODES[era],
-            message_handler=heard,
-            elicitation_callback=asked,
+            message_handler=on_message,
+            elicitation_callback=on_elicitation,
             extensions=[advertise(EXTENSION)],
             cache=None,
             read_timeout_seconds=TIMEOUT_S,

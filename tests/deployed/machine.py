@@ -21,7 +21,7 @@ On Debian or Ubuntu: apt-get install docker.io, then start it (systemctl start d
 Elsewhere: https://docs.docker.com/get-started/get-docker/"""
 
 
-class NotHere(Exception):
+class MissingRequirement(Exception):
     """Something that the tests need is missing. The message says how to install it."""
 
 
@@ -29,13 +29,13 @@ def docker_client() -> docker.DockerClient:
     """Return a client of the Docker daemon.
 
     Raises:
-        NotHere: no daemon answers.
+        MissingRequirement: no daemon answers.
     """
     try:
         client = docker.from_env()
         client.ping()
     except DockerException as error:
-        raise NotHere(NO_DOCKER.format(reason=error)) from error
+        raise MissingRequirement(NO_DOCKER.format(reason=error)) from error
     return client
 
 
@@ -47,12 +47,12 @@ def emulator() -> Path:
     """Return the path of AWS's runtime interface emulator, which the SAM CLI's package contains.
 
     Raises:
-        NotHere: the SAM CLI is not installed.
+        MissingRequirement: the SAM CLI is not installed.
     """
     pattern = f"lib/python*/site-packages/samcli/local/rapid/aws-lambda-rie-{architecture()}"
     found = next(SAM_ENVIRONMENT.glob(pattern), None)
     if found is None:
-        raise NotHere("The SAM CLI is missing; get it with `uv sync --project tests/sam --frozen`")
+        raise MissingRequirement("The SAM CLI is missing; get it with `uv sync --project tests/sam --frozen`")
     return found
 
 
@@ -81,5 +81,5 @@ def free_port() -> int:
 if __name__ == "__main__":
     try:
         docker_client()
-    except NotHere as missing:
+    except MissingRequirement as missing:
         sys.exit(str(missing))

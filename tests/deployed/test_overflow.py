@@ -10,7 +10,7 @@ from tests.deployed.deployment import Stack
 
 
 def test_a_result_too_large_for_an_item_is_stored_in_the_bucket_and_read_back(probe: Stack) -> None:
-    async def drawn(talk: Talk) -> tuple[Any, Any, Any]:
+    async def run_drawing(talk: Talk) -> tuple[Any, Any, Any]:
         _, meta = await talk.prompt("drawing")
         task = await talk.task("get", meta["task_id"])
         read = await talk.client.read_resource(task["_meta"]["_workflow.result.draw"]["uri"])
@@ -18,7 +18,7 @@ def test_a_result_too_large_for_an_item_is_stored_in_the_bucket_and_read_back(pr
         assert isinstance(contents, TextResourceContents)
         return meta, task, json.loads(contents.text)
 
-    meta, task, value = talked(probe, drawn)
+    meta, task, value = talked(probe, run_drawing)
     assert (meta["task_status"], task["status"]) == ("completed", "completed")
     assert "oversized" not in meta
     assert task["_meta"]["omitted"] == ["_workflow.result.draw"]

@@ -30,7 +30,7 @@ def bookshop(tmp_path_factory: pytest.TempPathFactory, twin: Twin) -> Stack:
 @needs_the_starter
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_the_workflow_of_a_deployed_new_project_pauses_resumes_and_completes(bookshop: Stack, era: Era) -> None:
-    async def borrowed(talk: Talk) -> tuple[list[str], str]:
+    async def borrow_book(talk: Talk) -> tuple[list[str], str]:
         handoff, meta = await talk.prompt("borrow", {"title": "Walden"})
         task_id = meta["task_id"]
         answer = f'{{"task_id": "{task_id}", "answers": {{"reader": "<Who borrows Walden?>"}}}}'
@@ -40,7 +40,7 @@ def test_the_workflow_of_a_deployed_new_project_pauses_resumes_and_completes(boo
         _, meta = await talk.call("borrow", {"task_id": task_id})
         return [step["status"] for step in meta["steps"]], meta["task_status"]
 
-    assert talked(bookshop, borrowed, era) == (["completed"] * 3, "completed")
+    assert talked(bookshop, borrow_book, era) == (["completed"] * 3, "completed")
 
 
 def test_a_new_project_rejects_calls_without_its_key(bookshop: Stack) -> None:

@@ -190,12 +190,12 @@ def test_rules_for_s3_and_a_partner_deliver_callbacks(shop: Stack) -> None:
 def logs_of(stack: Stack) -> str:
     """Return the output of the stack's containers, and what the emulator stores of it as CloudWatch logs."""
     containers = [*containers_of(stack), *containers_of(stack, worker=True)]
-    said = [container.logs().decode() for container in containers]
+    output = [container.logs().decode() for container in containers]
     logs = stack.twin.client("logs")
     for group in logs.describe_log_groups()["logGroups"]:
         found = logs.filter_log_events(logGroupName=group["logGroupName"])
-        said += [event["message"] for event in found["events"]]
-    return "\n".join(said)
+        output += [event["message"] for event in found["events"]]
+    return "\n".join(output)
 
 
 def test_a_callbacks_token_is_stored_nowhere_and_its_body_only_in_the_result(shop: Stack) -> None:
@@ -219,12 +219,12 @@ def test_a_callbacks_token_is_stored_nowhere_and_its_body_only_in_the_result(sho
         assert "FunctionError" in refused
         assert SECRET not in refused["Payload"].read().decode()
 
-    said = logs_of(shop)
-    assert "the callback of the step delivery was accepted" in said
-    assert '"_aws"' in said  # metrics are log lines
-    assert "the callback is refused with 409" in said
+    output = logs_of(shop)
+    assert "the callback of the step delivery was accepted" in output
+    assert '"_aws"' in output  # metrics are log lines
+    assert "the callback is refused with 409" in output
     metrics = shop.twin.client("cloudwatch").list_metrics()["Metrics"]
-    for text in (said, str(metrics)):
+    for text in (output, str(metrics)):
         assert address.token not in text
         assert SECRET not in text
 

@@ -43,10 +43,10 @@ def left_out() -> str | None:
 def _java() -> int:
     """Return the version of the Java on the path, 0 for none."""
     try:
-        said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
+        output = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
     except (OSError, subprocess.SubprocessError):
         return 0
-    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    version = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(version[1]) if version else 0
 
 

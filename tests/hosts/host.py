@@ -30,27 +30,27 @@ COMPOSED = ("anyOf", "oneOf", "allOf", "not", "if", "$ref")
 def everything(result: JsonDict) -> str:
     """Show the text and then the JSON, like Copilot CLI."""
     structure = result.get("structuredContent")
-    return "\n".join([text_alone(result), *([] if structure is None else [json.dumps(structure)])])
+    return "\n".join([text_only(result), *([] if structure is None else [json.dumps(structure)])])
 
 
-def text_alone(result: JsonDict) -> str:
+def text_only(result: JsonDict) -> str:
     """Show the text and the addresses of links, like Cursor, claude.ai and ChatGPT."""
     return "\n".join(_shown(block) for block in result["content"])
 
 
-def structure_alone(result: JsonDict) -> str:
+def structure_only(result: JsonDict) -> str:
     """Show the JSON if there is any, but the text of an error, like Claude Code and Codex."""
     structure = result.get("structuredContent")
     if structure is None or result.get("isError"):
-        return text_alone(result)
+        return text_only(result)
     return json.dumps(structure)
 
 
-def first_of_an_error(result: JsonDict) -> str:
-    """Show a result like `structure_alone`, but only the first block of an error, like Claude Code of March 2026."""
+def first_block_of_errors(result: JsonDict) -> str:
+    """Show a result like `structure_only`, but only the first block of an error, like Claude Code of March 2026."""
     if result.get("isError"):
         return _shown(result["content"][0])
-    return structure_alone(result)
+    return structure_only(result)
 
 
 def _shown(block: JsonDict) -> str:

@@ -15,7 +15,7 @@ from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.wire import Era
 from tests.clients.server import server as clients_server
-from tests.hosts.host import CHARACTERS_A_TOKEN, MOST_TOKENS, Host, everything, refused, text_alone
+from tests.hosts.host import CHARACTERS_A_TOKEN, MOST_TOKENS, Host, everything, refused, text_only
 from tests.hosts.phrases import Call, read
 from tests.hosts.servers import LARGE, Shop, without
 
@@ -100,7 +100,7 @@ def test_a_host_with_a_time_limit_of_a_minute_gets_each_answer(baton: Connect, e
     clients: list[Client] = []
     clients.append(baton(slow(clients), era=era))
     client, call, calls = clients[0], Call("plod", {}), 0
-    host = Host(client, text_alone)
+    host = Host(client, text_only)
     while not read(shown := host.call(call)).done:
         assert not shown.startswith("Error: "), shown
         go_on = read(shown).go_on

@@ -13,7 +13,7 @@ from mcp_baton import ToolError
 from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.wire import Era
-from tests.hosts.host import Host, Show, everything, first_of_an_error, structure_alone, text_alone
+from tests.hosts.host import Host, Show, everything, first_block_of_errors, structure_only, text_only
 from tests.hosts.model import Model, prose
 from tests.hosts.phrases import Call, read
 from tests.hosts.scenarios import DOWN, SCENARIOS, Scenario, approve, supervisor
@@ -34,15 +34,15 @@ class Way:
         return f"{self.show.__name__}-{self.era}-{'stream' if self.streams else 'json'}"
 
 
-PLAIN = [Way(show) for show in (text_alone, structure_alone)]
+PLAIN = [Way(show) for show in (text_only, structure_only)]
 """Each scenario is finished in each of these ways, and in two of the others."""
 OTHERS = [
     Way(everything),
-    Way(text_alone, "2025"),
-    Way(structure_alone, "2025"),
-    Way(first_of_an_error),
-    Way(text_alone, streams=True),
-    Way(structure_alone, "2025", streams=True),
+    Way(text_only, "2025"),
+    Way(structure_only, "2025"),
+    Way(first_block_of_errors),
+    Way(text_only, streams=True),
+    Way(structure_only, "2025", streams=True),
 ]
 CASES = [
     pytest.param(scenario, way, id=f"{scenario}-{way}")
@@ -107,7 +107,7 @@ def test_a_model_finishes_every_workflow_with_the_fewest_calls_and_without_large
     client = baton(scenario.build(shop), era=way.era)
     model = model_of(client, way, scenario)
     model.finish(Call(scenario.workflow, dict(scenario.arguments)))
-    if way.show is first_of_an_error:
+    if way.show is first_block_of_errors:
         # If a call fails, such a host shows only the error, so the model lets the server continue.
         assert len(model.host.calls) <= scenario.fewest, model.story("took more calls")
     else:
@@ -172,7 +172,7 @@ def test_a_model_finishes_a_workflow_that_a_person_started_as_a_prompt(baton: Co
 
 def test_a_workflow_without_a_tool_is_finished_with_its_prompt(baton: Connect) -> None:
     client = baton(Shop().server(without("approved_by"), tool=False, task_ids="text"))
-    model = model_of(client, Way(text_alone), situation("picked", knows={"approved_by": "Ada"}))
+    model = model_of(client, Way(text_only), situation("picked", knows={"approved_by": "Ada"}))
     picked = client.get_prompt("refund_order", {"order_id": "A-17"})
     assert "Or get the prompt refund_order with" in picked.handoff
     model.follow(picked.handoff)
@@ -189,8 +189,8 @@ def test_two_models_with_one_task_both_see_it_completed_in_any_order(baton: Conn
     scenario = situation("two", knows={"approved_by": "Ada"})
     for order in product("AB", repeat=4):
         shop.paid.clear()
-        first = model_of(client, Way(text_alone), scenario)
-        second = model_of(client, Way(structure_alone), scenario)
+        first = model_of(client, Way(text_only), scenario)
+        second = model_of(client, Way(structure_only), scenario)
         turns: dict[str, Iterator[str]] = {"A": first.steps(BEGIN)}
         task_id = task_in(next(turns["A"]))
         turns["B"] = second.steps(Call("refund_order", {"task_id": task_id}))

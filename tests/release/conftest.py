@@ -63,8 +63,8 @@ def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = N
         timeout=BUILT_WITHIN_S,
     )
     if done.returncode:
-        said = f"{done.stdout}{done.stderr}"
-        raise BuildFailed(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{said}")
+        output = f"{done.stdout}{done.stderr}"
+        raise BuildFailed(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{output}")
     return done.stdout
 
 

@@ -27,7 +27,7 @@ def test_a_release_moves_the_unreleased_changes_to_the_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changelog", "version", "said"),
+    ("changelog", "version", "message"),
     [
         (HEAD, "0.2.0", "the first section"),
         (HEAD + CHANGED + "## 0.1.0\n", "0.2.0", "is written ## "),
@@ -38,19 +38,19 @@ def test_a_release_moves_the_unreleased_changes_to_the_version() -> None:
         (HEAD + UNCHANGED + FIRST, "0.2.0", "nothing to release"),
     ],
 )
-def test_an_invalid_changelog_or_version_is_rejected(changelog: str, version: str, said: str) -> None:
-    with pytest.raises(NotReady, match=said):
+def test_an_invalid_changelog_or_version_is_rejected(changelog: str, version: str, message: str) -> None:
+    with pytest.raises(NotReady, match=message):
         released(changelog, version, DAY)
 
 
 @pytest.mark.parametrize(
-    ("changelog", "tag", "said"),
+    ("changelog", "tag", "message"),
     [
         (HEAD + UNCHANGED + FIRST, "v0.1.1", "the tag of this version is v0.1.0"),
         (HEAD + CHANGED, "v0.1.0", "run make release VERSION=0.1.0"),
         (HEAD + CHANGED + FIRST, "v0.1.0", "move them"),
     ],
 )
-def test_a_tag_without_a_matching_section_publishes_nothing(changelog: str, tag: str, said: str) -> None:
-    with pytest.raises(NotReady, match=said):
+def test_a_tag_without_a_matching_section_publishes_nothing(changelog: str, tag: str, message: str) -> None:
+    with pytest.raises(NotReady, match=message):
         notes(changelog, tag, "0.1.0")

@@ -79,7 +79,7 @@ def test_an_operators_key_encrypts_all_stored_data(stack: MakeStack) -> None:
     kept = dict(encrypted(stack(**MODES["JWT"], Overflow="on", KmsKeyArn=KEY)))
 
     assert len(kept) == 9
-    assert [name for name, said in kept.items() if KEY not in str(said)] == []
+    assert [name for name, setting in kept.items() if KEY not in str(setting)] == []
     assert kept["TaskTable"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}
     [rule] = kept["OverflowBucket"]["ServerSideEncryptionConfiguration"]
     assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}

@@ -10,11 +10,11 @@ from tests.template.cloudformation import Stack
 from tests.template.conftest import MODES, PLACES, MakeStack, body
 
 PAGES = "https://app.example.com,http://localhost:6274"
-OF_ITS_OWN = {"DEFAULT_4XX", "DEFAULT_5XX", "UNAUTHORIZED", "INVALID_API_KEY", "MISSING_AUTHENTICATION_TOKEN"}
+OWN_RESPONSES = {"DEFAULT_4XX", "DEFAULT_5XX", "UNAUTHORIZED", "INVALID_API_KEY", "MISSING_AUTHENTICATION_TOKEN"}
 """The responses that API Gateway gives by itself in every mode. Other responses use the defaults."""
 
 
-def said_to_browsers(answer: Mapping[str, Any]) -> dict[str, str]:
+def cors_headers(answer: Mapping[str, Any]) -> dict[str, str]:
     """Return the CORS headers of a response, by name."""
     parameters = answer.get("responseParameters", {})
     found = {name.partition(".header.")[2]: value for name, value in parameters.items()}
@@ -26,11 +26,11 @@ def said_to_browsers(answer: Mapping[str, Any]) -> dict[str, str]:
 def test_pages_can_read_api_gateways_errors_if_pages_may_call(stack: MakeStack, mode: str, pages: str) -> None:
     answers = body(stack(**MODES[mode], AllowedOrigins=pages))["x-amazon-apigateway-gateway-responses"]
 
-    assert answers.keys() - {"ACCESS_DENIED"} == OF_ITS_OWN - (set() if pages else {"DEFAULT_4XX", "DEFAULT_5XX"})
+    assert answers.keys() - {"ACCESS_DENIED"} == OWN_RESPONSES - (set() if pages else {"DEFAULT_4XX", "DEFAULT_5XX"})
     assert ("ACCESS_DENIED" in answers) == (mode in {"COGNITO", "JWT"})
     expected = {"Access-Control-Allow-Origin": "'*'", "Access-Control-Expose-Headers": "'*'"} if pages else {}
     for kind, answer in answers.items():
-        assert said_to_browsers(answer) == expected, kind
+        assert cors_headers(answer) == expected, kind
 
 
 def test_preflight_requests_reach_the_function(default: Stack) -> None:
@@ -49,7 +49,7 @@ def test_every_page_may_read_the_metadata_with_any_header(modes: Mapping[str, St
         assert (methods["options"]["security"], asked["type"]) == ([], "mock")
         assert json.loads(asked["requestTemplates"]["application/json"]) == {"statusCode": 204}
         everyone = {"Access-Control-Allow-Origin": "'*'"}
-        assert {status: said_to_browsers(answer) for status, answer in responses.items()} == {
+        assert {status: cors_headers(answer) for status, answer in responses.items()} == {
             "200": everyone,
             "404": everyone,
             "204": {

@@ -73,5 +73,5 @@ class Failed(Task):
     error: ErrorData
 
 
-type Told = Annotated[Working | Asking | Completed | Failed, Field(discriminator="status")]
+type TaskState = Annotated[Working | Asking | Completed | Failed, Field(discriminator="status")]
 """The answer to `tasks/get`."""

@@ -25,7 +25,7 @@ BUNDLE = CONFORMANCE / "node_modules/@modelcontextprotocol/conformance/dist/inde
 
 EXTENSION: Mapping[str, TypeAdapter[Any]] = MappingProxyType(
     {
-        "tasks/get": TypeAdapter(extension.Told),
+        "tasks/get": TypeAdapter(extension.TaskState),
         "tasks/update": TypeAdapter(extension.Acknowledgement),
         "tasks/cancel": TypeAdapter(extension.Acknowledgement),
     }
@@ -78,10 +78,10 @@ def official() -> dict[str, Schema] | None:
             raise FileNotFoundError(BUNDLE)
         return None
     printed = subprocess.run([node, HERE / "schemas.mjs", BUNDLE], stdout=subprocess.PIPE, check=True).stdout
-    return {revision: Schema(_mended(schema)) for revision, schema in json.loads(printed).items()}
+    return {revision: Schema(_corrected(schema)) for revision, schema in json.loads(printed).items()}
 
 
-def _mended(schema: JsonDict) -> JsonDict:
+def _corrected(schema: JsonDict) -> JsonDict:
     """Fix the schema's one generator error: `number` became `integer` in the numbers of a form, in revisions
     2025-06-18 and 2025-11-25. The conformance suite fixes the same.
     """

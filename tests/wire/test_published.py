@@ -101,7 +101,7 @@ def test_the_title_is_the_default_description(publish: Publish) -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "arguments", "said"),
+    ("server", "arguments", "message"),
     [
         (TITLED, ["--url", URL], "publishing is not supported yet"),
         (TITLED, ["--url", URL], "mcp-publisher publish"),
@@ -118,12 +118,12 @@ def test_the_title_is_the_default_description(publish: Publish) -> None:
     ],
 )
 def test_an_unpublishable_server_is_rejected_with_a_remedy(
-    publish: Publish, server: str, arguments: list[str], said: str
+    publish: Publish, server: str, arguments: list[str], message: str
 ) -> None:
     code, out, err = publish(server, *arguments)
 
     assert (code, out) == (2, "")
-    assert said in err
+    assert message in err
 
 
 TEMPLATE = {
@@ -177,7 +177,7 @@ def test_the_url_and_the_key_header_come_from_the_stack(publish: Publish, deploy
 
 
 def test_a_stack_that_registry_clients_cannot_call_is_rejected(publish: Publish, deploy: Callable[..., str]) -> None:
-    for stack, said in ((deploy("IAM"), "signed with AWS credentials"), ("no-such-stack", "cannot be read")):
+    for stack, message in ((deploy("IAM"), "signed with AWS credentials"), ("no-such-stack", "cannot be read")):
         code, out, err = publish(TITLED, "--stack", stack, "--dry-run")
         assert (code, out) == (2, "")
-        assert said in err
+        assert message in err

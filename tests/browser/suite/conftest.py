@@ -142,7 +142,7 @@ def new_page(browser: Browser, *, viewport: dict[str, int] | None = None) -> Pag
 
 
 @pytest.fixture(scope="session")
-def kept_of_kim(browser: Browser, wire_of_ada: Wire) -> Console:
+def shared_console_of_kim(browser: Browser, wire_of_ada: Wire) -> Console:
     """The console of Kim, who decides approvals."""
     console = opened(browser, Wire(wire_of_ada.url, ((OWNER_HEADER, "kim"),)))
     connect(console.page, "kim")
@@ -156,21 +156,21 @@ def connect(page: Page, owner: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def kept(browser: Browser, wire: Wire) -> Console:
+def shared_console(browser: Browser, wire: Wire) -> Console:
     """The console of most tests. Its page stays open, because that is faster."""
     return opened(browser, wire)
 
 
 @pytest.fixture
-def console(kept: Console) -> Iterator[Console]:
+def console(shared_console: Console) -> Iterator[Console]:
     """The console, on a desktop screen in light mode. The test fails if the page had errors."""
-    yield from _clean(kept)
+    yield from _clean(shared_console)
 
 
 @pytest.fixture
-def console_of_kim(kept_of_kim: Console) -> Iterator[Console]:
+def console_of_kim(shared_console_of_kim: Console) -> Iterator[Console]:
     """The console of Kim, prepared and checked in the same way."""
-    yield from _clean(kept_of_kim)
+    yield from _clean(shared_console_of_kim)
 
 
 def _clean(console: Console) -> Iterator[Console]:
