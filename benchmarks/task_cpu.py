@@ -1,6 +1,6 @@
 """The handler's CPU time for requests about tasks of many steps or variables, in process.
 
-Run at the root of the repository: `uv run python -m benchmarks.task_cpu`. An embedded DynamoDB answers instead of
+Run in the root of the repository: `uv run python -m benchmarks.task_cpu`. An embedded DynamoDB answers instead of
 botocore's HTTP session. Its time and that of sockets are left out; the time that botocore takes to write requests and
 to read responses is included. Figures are milliseconds of CPU per request.
 """

@@ -1,4 +1,4 @@
-"""Texts that compression makes hardly smaller."""
+"""Texts that hardly compress."""
 
 from base64 import urlsafe_b64encode
 from random import Random

@@ -1,7 +1,7 @@
 """Runs checkov over the template's stacks: python -m tests.audit.stacks
 
 checkov does not evaluate `Fn::If`. So it gets the translated template with inserted parameters and evaluated conditions
-(tests/template), which is what is created. It runs offline (checkov_stacks.py).
+(tests/template), which contains exactly what is created. It runs offline (checkov_stacks.py).
 """
 
 import json

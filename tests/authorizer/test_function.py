@@ -1,4 +1,4 @@
-"""The authorizer function, imported as Lambda does."""
+"""The authorizer function, imported as Lambda imports it."""
 
 import importlib
 import sys

@@ -30,7 +30,7 @@ class PythonSession:
 
     async def logged(self, params: types.LoggingMessageNotificationParams) -> None:
         """Record a log message."""
-        # FastMCP passes on an object's fields if it takes the message for an object, and else the text.
+        # FastMCP passes the fields if it considers the message an object. Otherwise it passes the text.
         self.seen["logs"].append(params.data)
 
     async def progressed(self, progress: float, total: float | None, message: str | None) -> None:

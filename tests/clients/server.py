@@ -100,7 +100,7 @@ def book(ctx: Context) -> str:
 
 @server.tool(task="required", task_start="explicit")
 def dispatch_goods(ctx: Context) -> str:
-    """Ask first, then go on in the background."""
+    """Ask first, then continue in the background."""
     name = ctx.elicit("Who packs?", text("name"), key="packer").content["name"]
     ctx.start_task()
     return f"Packed by {name}"

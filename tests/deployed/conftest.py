@@ -50,7 +50,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session")
 def image() -> str:
-    """Ensure that the runtime's image is there. Return where it comes from."""
+    """Ensure that the runtime's image exists. Return where it comes from."""
     return ensure_runtime_image(docker_client(), emulator())
 
 
@@ -61,7 +61,7 @@ def page() -> Page:
 
 @pytest.fixture(scope="session")
 def build(page: Page) -> Path:
-    """Build everything that is deployed with the documentation's command, with the sample as the server."""
+    """Run the documentation's build command, with the sample as the server. Return the build folder."""
     return page.build()
 
 

@@ -49,7 +49,7 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def forget() -> None:
-    """Remove the modules of the files of these tests."""
+    """Unload the modules that these tests have written."""
     for name in ("shop_app", "shop.again", "flows"):
         sys.modules.pop(name, None)
 

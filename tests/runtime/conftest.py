@@ -73,7 +73,7 @@ def wrapper(tmp_path: Path) -> Path:
 
 
 def streaming_command() -> list[str]:
-    """Return the command with which the exec wrapper starts the runtime, without changes of the path."""
+    """Return the exec wrapper's command that starts the runtime, without its changes of the path."""
     return [sys.executable, "-P", "-W", "error", "-m", "mcp_baton.transport.runtime"]
 
 

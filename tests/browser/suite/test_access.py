@@ -65,7 +65,7 @@ VIEWS: dict[str, Callable[[Console], None]] = {
 
 def findings(page: Page, axe: str, *rules: str) -> list[str]:
     """Return axe's findings in a page, by these rules or by all."""
-    # The page's policy allows only its own scripts, but not for code that the debugger evaluates.
+    # The page's policy allows only its own scripts, but it does not apply to code that the debugger evaluates.
     if page.evaluate("window.axe === undefined"):
         page.evaluate(axe)
     options = {"runOnly": {"type": "rule", "values": rules}} if rules else {}
