@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployed.deployment import SAM_LOG, Stack, Twin, running_workflow_tool
+from tests.deployed.deployment import SAM_LOG, Emulator, Stack, running_emulator
 from tests.deployed.evidence import WATCHED, sections
 from tests.deployed.image import ensure_runtime_image
 from tests.deployed.issuer import Issuer, running_issuer
-from tests.deployed.machine import docker_client, emulator
+from tests.deployed.machine import docker_client, runtime_emulator
 from tests.deployed.page import Page, Served
 
 ORIGIN = "https://app.example.com"
@@ -51,7 +51,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.fixture(scope="session")
 def image() -> str:
     """Ensure that the runtime's image exists. Return where it comes from."""
-    return ensure_runtime_image(docker_client(), emulator())
+    return ensure_runtime_image(docker_client(), runtime_emulator())
 
 
 @pytest.fixture(scope="session")
@@ -80,17 +80,17 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
 
 
 @pytest.fixture(scope="session")
-def twin(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer) -> Iterator[Twin]:
-    log = tmp_path_factory.mktemp("twin") / "twin.log"
+def emulator(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer) -> Iterator[Emulator]:
+    log = tmp_path_factory.mktemp("emulator") / "emulator.log"
     WATCHED.append(log)
-    with running_workflow_tool(log, issuer.docker_flags) as twin:
-        yield twin
+    with running_emulator(log, issuer.docker_flags) as emulator:
+        yield emulator
 
 
 @pytest.fixture(scope="session")
-def stack(twin: Twin, build: Path) -> Stack:
+def stack(emulator: Emulator, build: Path) -> Stack:
     """Deploy the template with its defaults, with `sam deploy`. Other stacks are copies of it with other parameters."""
-    return twin.deploy(build, "baton")
+    return emulator.deploy(build, "baton")
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +110,7 @@ def probe(stack: Stack, probe_code: Path) -> Stack:
 @pytest.fixture(scope="session")
 def keys(stack: Stack) -> tuple[str, str]:
     """Two API keys of the stack: the one from the template, and one for another owner."""
-    gateway = stack.twin.client("apigateway")
+    gateway = stack.emulator.client("apigateway")
     [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
     second = gateway.create_api_key(name="another", enabled=True)
     gateway.create_usage_plan_key(usagePlanId=plan, keyId=second["id"], keyType="API_KEY")

@@ -28,5 +28,5 @@ def served_since(stack: Stack, moment: float) -> list[int]:
     return [count for count in counts if count]
 
 
-def said_by_worker(stack: Stack) -> str:
+def worker_logs(stack: Stack) -> str:
     return "\n".join(container.logs().decode() for container in containers_of(stack, worker=True))

@@ -47,7 +47,7 @@ class NotReady(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Twin:
+class Emulator:
     """A running AWS emulator: the URL of all its services, and its log."""
 
     url: str
@@ -80,19 +80,19 @@ class Twin:
 class Stack:
     """A deployed stack."""
 
-    twin: Twin
+    emulator: Emulator
     name: str
     outputs: Mapping[str, str]
 
     @property
     def endpoint(self) -> str:
         """The endpoint's URL at the emulator's address. `host` identifies the API."""
-        return self.twin.url + urlsplit(self.outputs["Url"]).path
+        return self.emulator.url + urlsplit(self.outputs["Url"]).path
 
     @property
     def host(self) -> str:
         api = urlsplit(self.outputs["Url"]).netloc.partition(".")[0]
-        return f"{api}.execute-api.localhost:{urlsplit(self.twin.url).port}"
+        return f"{api}.execute-api.localhost:{urlsplit(self.emulator.url).port}"
 
     def copy(
         self, name: str, code: Path | None = None, change: Callable[[str], str] = str, **parameters: str
@@ -105,7 +105,7 @@ class Stack:
             change: Changes the template's text.
             parameters: Parameters that differ from the template's defaults.
         """
-        cloudformation, s3 = self.twin.client("cloudformation"), self.twin.client("s3")
+        cloudformation, s3 = self.emulator.client("cloudformation"), self.emulator.client("s3")
         template: str = cloudformation.get_template(StackName=self.name, TemplateStage="Original")["TemplateBody"]
         [(bucket, packaged)] = set(PACKAGED.findall(template))
         template = change(template)
@@ -115,7 +115,7 @@ class Stack:
         s3.put_object(Bucket=bucket, Key=f"{name}.template", Body=template.encode())
         cloudformation.create_stack(
             StackName=name,
-            TemplateURL=f"{self.twin.url}/{bucket}/{name}.template",
+            TemplateURL=f"{self.emulator.url}/{bucket}/{name}.template",
             Parameters=[
                 {"ParameterKey": key, "ParameterValue": value} for key, value in {**USUAL, **parameters}.items()
             ],
@@ -124,7 +124,7 @@ class Stack:
         attempts = round(READY_WITHIN_S / POLL_S)
         created = cloudformation.get_waiter("stack_create_complete")
         created.wait(StackName=name, WaiterConfig={"Delay": POLL_S, "MaxAttempts": attempts})
-        return self.twin.stack(name)
+        return self.emulator.stack(name)
 
     @property
     def worker(self) -> str:
@@ -134,7 +134,7 @@ class Stack:
     @property
     def api_key(self) -> str:
         [key] = self.resources("AWS::ApiGateway::ApiKey").values()
-        value: str = self.twin.client("apigateway").get_api_key(apiKey=key, includeValue=True)["value"]
+        value: str = self.emulator.client("apigateway").get_api_key(apiKey=key, includeValue=True)["value"]
         return value
 
     def caller(self, **headers: str) -> HeaderCaller:
@@ -143,7 +143,7 @@ class Stack:
 
     def invoke(self, event: str) -> dict[str, Any]:
         """Invoke the function with an event. Return the streamed response: status, headers and body."""
-        aws_lambda, name = self.twin.client("lambda"), self.outputs["FunctionName"]
+        aws_lambda, name = self.emulator.client("lambda"), self.outputs["FunctionName"]
         answer = aws_lambda.invoke(FunctionName=name, Qualifier="live", Payload=event)["Payload"].read()
         head, end, body = answer.partition(PRELUDE_END)
         assert end, answer
@@ -151,7 +151,7 @@ class Stack:
 
     def resources(self, kind: str) -> dict[str, str]:
         """Return the physical ids of the stack's resources of this type, by logical id."""
-        cloudformation = self.twin.client("cloudformation")
+        cloudformation = self.emulator.client("cloudformation")
         listed = cloudformation.describe_stack_resources(StackName=self.name)["StackResources"]
         return {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in listed if one["ResourceType"] == kind}
 
@@ -168,7 +168,7 @@ class ProbeSource(Stack):
 
 
 @contextmanager
-def running_workflow_tool(log: Path, docker_flags: str = "") -> Iterator[Twin]:
+def running_emulator(log: Path, docker_flags: str = "") -> Iterator[Emulator]:
     """Run the emulator on a free port. Its containers get these `docker run` flags and stop with it.
 
     Raises:
@@ -189,11 +189,11 @@ def running_workflow_tool(log: Path, docker_flags: str = "") -> Iterator[Twin]:
         # Check signatures and policies: those of callers, and what the function's role may do.
         "AUTH": "true",
     }
-    command = [sys.executable, str(Path(__file__).with_name("twin.py"))]
+    command = [sys.executable, str(Path(__file__).with_name("emulator.py"))]
     url = f"http://127.0.0.1:{port}"
     with running(command, log, **own) as process:
         await_ready(process, f"{url}/_ministack/health", log, until=lambda answer: answer.is_success)
-        yield Twin(url, log)
+        yield Emulator(url, log)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def architecture() -> str:
     return ARCHITECTURES[platform.machine()]
 
 
-def emulator() -> Path:
+def runtime_emulator() -> Path:
     """Return the path of AWS's runtime interface emulator, which the SAM CLI's package contains.
 
     Raises:

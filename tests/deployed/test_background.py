@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.deployed.callers import Caller
-from tests.deployed.containers import SERVED, containers_of, log_stream_of, said_by_worker
+from tests.deployed.containers import SERVED, containers_of, log_stream_of, worker_logs
 from tests.deployed.conversation import REVISIONS, Talk, ask, talked
 from tests.deployed.deployment import Stack
 from tests.deployed.machine import ROOT, environment
@@ -69,7 +69,7 @@ def test_the_worker_function_runs_a_background_task_in_its_own_container(stack: 
     assert task["status"] == "completed"
     assert len(result["structuredContent"]["result"]) == 10
     workers, servers = containers_of(stack, worker=True), containers_of(stack)
-    assert said_by_worker(stack).count(REPORT) >= 1
+    assert worker_logs(stack).count(REPORT) >= 1
     assert not {worker.id for worker in workers} & {server.id for server in servers}
 
 
@@ -88,14 +88,14 @@ print(store.create(NewTask("kim", {}, arguments={"month": "2026-09"}, work=work)
 
 def create_without_event(stack: Stack) -> str:
     """Create a task as a request does, but do not invoke the worker. Return the task's id."""
-    command = [str(PYTHON), "-c", CREATE, stack.outputs["TaskTableName"], stack.twin.url]
+    command = [str(PYTHON), "-c", CREATE, stack.outputs["TaskTableName"], stack.emulator.url]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
 def item_of(stack: Stack, task_id: str) -> dict[str, Any]:
     """Read a task's item from the table, without a poll."""
-    items = stack.twin.client("dynamodb").scan(TableName=stack.outputs["TaskTableName"])["Items"]
+    items = stack.emulator.client("dynamodb").scan(TableName=stack.outputs["TaskTableName"])["Items"]
     [item] = [item for item in items if task_id in item["sk"]["S"]]
     return dict(item)
 
@@ -118,9 +118,9 @@ def test_the_worker_reports_under_the_id_of_the_request_that_created_the_task(st
         return task_id
 
     task_id = talked(stack, exported)
-    table = stack.twin.client("dynamodb").scan(TableName=stack.outputs["TaskTableName"])["Items"]
+    table = stack.emulator.client("dynamodb").scan(TableName=stack.outputs["TaskTableName"])["Items"]
     [work] = [json.loads(item["work"]["S"]) for item in table if task_id in item["sk"]["S"]]
-    wait_until(lambda: f'"correlation_id":"{work["request_id"]}"' in said_by_worker(stack).replace(" ", ""))
+    wait_until(lambda: f'"correlation_id":"{work["request_id"]}"' in worker_logs(stack).replace(" ", ""))
 
 
 @pytest.fixture(scope="session")
@@ -146,7 +146,7 @@ def test_a_cancel_in_another_container_stops_the_task(probe: Stack, night: str) 
     assert running["status"] == "working"
     assert task["status"] == "cancelled"
     # The tool stopped at a call of its context and did not reach its end.
-    assert LINGERED not in said_by_worker(probe)
+    assert LINGERED not in worker_logs(probe)
 
 
 @pytest.mark.last
@@ -157,11 +157,11 @@ def test_a_workflow_longer_than_one_invocation_continues_in_another(probe: Stack
     task, result = talked(probe, slept)
     assert task["status"] == "completed", task
     assert {step["status"] for step in result["structuredContent"]["steps"]} == {"completed"}, result
-    wait_until(lambda: '"TasksHandedOver"' in said_by_worker(probe))
+    wait_until(lambda: '"TasksHandedOver"' in worker_logs(probe))
 
 
 def test_a_failed_event_becomes_a_dead_letter_and_can_be_redriven(stack: Stack) -> None:
-    sqs, queue = stack.twin.client("sqs"), stack.outputs["DeadLetterQueueUrl"]
+    sqs, queue = stack.emulator.client("sqs"), stack.outputs["DeadLetterQueueUrl"]
 
     def waiting() -> int:
         attributes = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]
@@ -170,12 +170,14 @@ def test_a_failed_event_becomes_a_dead_letter_and_can_be_redriven(stack: Stack) 
     # The worker rejects an event without a dispatch number, however often Lambda retries it.
     event = {"batonTask": {"owner": "kim", "taskId": "t-1"}}
     worker = stack.outputs["Worker"]
-    stack.twin.client("lambda").invoke(FunctionName=worker, InvocationType="Event", Payload=json.dumps(event).encode())
+    stack.emulator.client("lambda").invoke(
+        FunctionName=worker, InvocationType="Event", Payload=json.dumps(event).encode()
+    )
     wait_until(lambda: waiting() == 1)
 
     command = [str(BATON), "redrive", "--queue", queue, "--function", worker]
     done = subprocess.run(
-        command, env=environment(AWS_ENDPOINT_URL=stack.twin.url), capture_output=True, text=True, check=False
+        command, env=environment(AWS_ENDPOINT_URL=stack.emulator.url), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "task t-1: sent again"), done.stderr
     # The same event fails again, so the worker has received it.

@@ -57,7 +57,7 @@ class Access:
 
 
 def by_api_key(original: Stack, request: pytest.FixtureRequest) -> Access:
-    gateway = original.twin.client("apigateway")
+    gateway = original.emulator.client("apigateway")
     made = [gateway.create_api_key(name=name, enabled=True) for name in ("kim", "mallory", "ada")]
     kim, mallory, ada = (key["id"] for key in made)
     stack = original.copy("keys", Approvers=refunds(kim, ada))
@@ -82,7 +82,7 @@ def by_jwt(original: Stack, request: pytest.FixtureRequest) -> Access:
 
 
 def by_cognito(original: Stack, request: pytest.FixtureRequest) -> Access:
-    cognito = original.twin.client("cognito-idp")
+    cognito = original.emulator.client("cognito-idp")
     pool = cognito.create_user_pool(PoolName="people")["UserPool"]
     flows = ["ALLOW_USER_PASSWORD_AUTH", "ALLOW_REFRESH_TOKEN_AUTH"]
     registered = cognito.create_user_pool_client(UserPoolId=pool["Id"], ClientName="host", ExplicitAuthFlows=flows)
@@ -117,7 +117,7 @@ def by_cognito(original: Stack, request: pytest.FixtureRequest) -> Access:
 
 
 def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:
-    iam = original.twin.client("iam")
+    iam = original.emulator.client("iam")
     # The emulator's account may already have users with these names.
     names = {name: f"{name}-{uuid4().hex}" for name in ("kim", "mallory", "ada", "denied")}
 
@@ -200,7 +200,7 @@ def test_a_task_belongs_to_the_authorizers_caller_and_other_owners_do_not_list_i
     task_id, own, foreign = anyio.run(paused)
     key = {"pk": {"S": f"OWNER#{deployed.owner}#00"}, "sk": {"S": f"TASK#{task_id}"}}
     table = deployed.stack.outputs["TaskTableName"]
-    assert "Item" in deployed.stack.twin.client("dynamodb").get_item(TableName=table, Key=key)
+    assert "Item" in deployed.stack.emulator.client("dynamodb").get_item(TableName=table, Key=key)
     assert task_id in own
     assert foreign == []
 

@@ -24,5 +24,5 @@ def test_a_result_too_large_for_an_item_is_stored_in_the_bucket_and_read_back(pr
     assert task["_meta"]["omitted"] == ["_workflow.result.draw"]
     assert len(value) == 900_000
     [bucket] = probe.resources("AWS::S3::Bucket").values()
-    listed = probe.twin.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
+    listed = probe.emulator.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
     assert [found["Key"].split("/")[2] for found in listed] == [meta["task_id"]]

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tests.deployed.conversation import Era, Talk, ask, talked
-from tests.deployed.deployment import Stack, Twin, run, sam
+from tests.deployed.deployment import Emulator, Stack, run, sam
 from tests.deployed.machine import REGION, ROOT, architecture
 from tests.starter import needs_the_starter
 
@@ -13,7 +13,7 @@ PATH = os.pathsep.join([str(ROOT / ".tools" / "uv" / "bin"), os.environ["PATH"]]
 
 
 @pytest.fixture(scope="module")
-def bookshop(tmp_path_factory: pytest.TempPathFactory, twin: Twin) -> Stack:
+def bookshop(tmp_path_factory: pytest.TempPathFactory, emulator: Emulator) -> Stack:
     """The stack of a new project, created with the command from a wheel of this checkout."""
     folder = tmp_path_factory.mktemp("project")
     project = folder / "bookshop"
@@ -23,8 +23,8 @@ def bookshop(tmp_path_factory: pytest.TempPathFactory, twin: Twin) -> Stack:
     run([*baton, "new", project, "--yes", "--region", REGION, "--wheel", wheel], variables={"PATH": PATH})
     sam(["build"], project, PATH=PATH)
     chosen = ["--no-confirm-changeset", "--no-progressbar", "--parameter-overrides"]
-    sam(["deploy", *chosen, f"Architecture={architecture()}"], project, AWS_ENDPOINT_URL=twin.url)
-    return twin.stack("bookshop")
+    sam(["deploy", *chosen, f"Architecture={architecture()}"], project, AWS_ENDPOINT_URL=emulator.url)
+    return emulator.stack("bookshop")
 
 
 @needs_the_starter

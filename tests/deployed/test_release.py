@@ -17,7 +17,7 @@ STACK = "released"
 
 def live_version(stack: Stack) -> tuple[str, list[str]]:
     """Return the version that the alias points to, and that version's layers."""
-    aws_lambda = stack.twin.client("lambda")
+    aws_lambda = stack.emulator.client("lambda")
     name = stack.outputs["FunctionName"]
     version = aws_lambda.get_alias(FunctionName=name, Name="live")["FunctionVersion"]
     layers = aws_lambda.get_function_configuration(FunctionName=name, Qualifier=version)["Layers"]
@@ -28,13 +28,13 @@ def test_the_alias_serves_a_changed_layer_and_an_unchanged_build_publishes_nothi
     stack: Stack, build: Path, tmp_path: Path
 ) -> None:
     first = live_version(stack.copy(STACK))
-    assert live_version(stack.twin.deploy(build, STACK)) == first
+    assert live_version(stack.emulator.deploy(build, STACK)) == first
 
     changed = tmp_path / "build"
     shutil.copytree(build, changed, symlinks=True)
     title = changed / "BatonLayer" / "python" / "released.txt"
     title.write_text("a second release")
-    released = stack.twin.deploy(changed, STACK)
+    released = stack.emulator.deploy(changed, STACK)
     version, layers = live_version(released)
 
     assert int(version) == int(first[0]) + 1
@@ -57,13 +57,13 @@ def without_clock(template: str) -> str:
 
 def test_a_stack_without_a_schedule_can_be_updated_while_it_has_tasks(stack: Stack, build: Path) -> None:
     older = stack.copy("older", change=without_clock)
-    dynamodb, table = older.twin.client("dynamodb"), older.outputs["TaskTableName"]
+    dynamodb, table = older.emulator.client("dynamodb"), older.outputs["TaskTableName"]
     assert "GlobalSecondaryIndexes" not in dynamodb.describe_table(TableName=table)["Table"]
     assert not older.resources("AWS::Scheduler::Schedule")
     waiting = create_without_event(older)
     created = item_of(older, waiting)["created_at"]
 
-    updated = older.twin.deploy(build, "older")
+    updated = older.emulator.deploy(build, "older")
     [index] = dynamodb.describe_table(TableName=table)["Table"]["GlobalSecondaryIndexes"]
     assert (updated.outputs["TaskTableName"], index["IndexName"], index["IndexStatus"]) == (table, "lists", "ACTIVE")
     assert len(updated.resources("AWS::Scheduler::Schedule")) == 1

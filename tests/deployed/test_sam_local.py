@@ -20,7 +20,7 @@ import pytest
 
 from tests.deployed.callers import HeaderCaller
 from tests.deployed.conversation import Era, whole_conversation
-from tests.deployed.deployment import SAM, Stack, Twin, await_ready, client_of, running
+from tests.deployed.deployment import SAM, Emulator, Stack, await_ready, client_of, running
 from tests.deployed.evidence import WATCHED
 from tests.deployed.machine import ROOT, architecture, free_port
 from tests.deployed.page import Page, Served
@@ -41,11 +41,11 @@ TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{37}\b")
 
 
 @pytest.fixture(scope="module")
-def options(build: Path, twin: Twin, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def options(build: Path, emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The options of `sam local`. They give the function the address of the emulator's DynamoDB and its table's
     name.
     """
-    port = twin.url.rsplit(":", 1)[1]
+    port = emulator.url.rsplit(":", 1)[1]
     where = {
         "AWS_ENDPOINT_URL_DYNAMODB": f"http://host.docker.internal:{port}",
         "BATON_TABLE": stack.outputs["TaskTableName"],

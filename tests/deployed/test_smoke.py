@@ -23,7 +23,7 @@ def smoked(stack: Stack) -> Stack:
 def smoke(stack: Stack, key: str, **more: str) -> tuple[int, Mapping[str, list[str]]]:
     """Run the checks. Return the exit code, and the outcomes and texts by check."""
     where = [stack.endpoint, "--header", f"Host:{stack.host}", "--api-key", "env:SMOKE_KEY", "--stack", stack.name]
-    variables = environment(AWS_ENDPOINT_URL=stack.twin.url, SMOKE_KEY=key, **more)
+    variables = environment(AWS_ENDPOINT_URL=stack.emulator.url, SMOKE_KEY=key, **more)
     done = subprocess.run(
         [PYTHON, "-m", "tests.smoke", *where, *PAUSES],
         cwd=ROOT,
@@ -59,19 +59,19 @@ def test_a_healthy_stack_passes_and_no_data_is_left_behind(smoked: Stack) -> Non
         "end": ["held", "held"],
     }, found
     assert code == 0
-    items = smoked.twin.client("dynamodb").scan(TableName=smoked.outputs["TaskTableName"])["Items"]
+    items = smoked.emulator.client("dynamodb").scan(TableName=smoked.outputs["TaskTableName"])["Items"]
     assert {item["status"]["S"] for item in items if item["sk"]["S"].startswith("TASK#")} == {"cancelled"}
     assert [item for item in items if "baton-smoke" in item["pk"]["S"] or "listed_in" in item] == []
 
 
 @pytest.mark.last
 def test_a_broken_stack_fails_the_checks_of_its_faults(smoked: Stack) -> None:
-    twin = smoked.twin
-    scheduler, [schedule] = twin.client("scheduler"), smoked.resources("AWS::Scheduler::Schedule").values()
+    emulator = smoked.emulator
+    scheduler, [schedule] = emulator.client("scheduler"), smoked.resources("AWS::Scheduler::Schedule").values()
     described = scheduler.get_schedule(Name=schedule)
     kept = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
     scheduler.update_schedule(State="DISABLED", **{member: described[member] for member in kept})
-    twin.client("dynamodb").update_table(
+    emulator.client("dynamodb").update_table(
         TableName=smoked.outputs["TaskTableName"], GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "lists"}}]
     )
 

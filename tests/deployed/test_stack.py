@@ -36,7 +36,7 @@ def test_only_pages_of_an_allowed_origin_may_call(probe: Stack) -> None:
 def test_the_dashboard_shows_the_metrics_of_its_own_stack(stack: Stack) -> None:
     charted = stack.copy("charted", Dashboard="on")
     [name] = charted.resources("AWS::CloudWatch::Dashboard").values()
-    body = charted.twin.client("cloudwatch").get_dashboard(DashboardName=name)["DashboardBody"]
+    body = charted.emulator.client("cloudwatch").get_dashboard(DashboardName=name)["DashboardBody"]
     [queue] = [
         row[3]
         for widget in json.loads(body)["widgets"]

@@ -49,7 +49,7 @@ def send(stack: Stack, token: str, body: Any, method: str = "POST", **headers: s
 def address_of(stack: Stack, label: str) -> Address:
     """Wait until the tool has stored the address of a parcel's callback. Return the address."""
     [bucket] = stack.resources("AWS::S3::Bucket").values()
-    s3, key = stack.twin.client("s3"), f"addresses/{label}"
+    s3, key = stack.emulator.client("s3"), f"addresses/{label}"
     wait_until(lambda: s3.list_objects_v2(Bucket=bucket, Prefix=key)["KeyCount"] == 1)
     return Address(s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode(), stack)
 
@@ -75,14 +75,14 @@ def status(stack: Stack, task_id: str) -> str:
 
 
 def items(stack: Stack) -> list[dict[str, Any]]:
-    pages = stack.twin.client("dynamodb").get_paginator("scan").paginate(TableName=stack.outputs["TaskTableName"])
+    pages = stack.emulator.client("dynamodb").get_paginator("scan").paginate(TableName=stack.outputs["TaskTableName"])
     found = [item for page in pages for item in page["Items"]]
     return sorted(found, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
 
 
 @pytest.fixture(scope="session")
 def original(stack: Stack, probe_code: Path) -> Stack:
-    return ProbeSource(stack.twin, stack.name, stack.outputs, probe_code)
+    return ProbeSource(stack.emulator, stack.name, stack.outputs, probe_code)
 
 
 @pytest.fixture(scope="session")
@@ -146,8 +146,8 @@ def documented_rules() -> Mapping[str, Mapping[str, Any]]:
 
 def add_rule(stack: Stack, name: str, source: str) -> None:
     """Send the events of a source to the alias, with the input transformer of the documentation."""
-    events, function = stack.twin.client("events"), stack.outputs["FunctionName"]
-    alias = stack.twin.client("lambda").get_alias(FunctionName=function, Name="live")["AliasArn"]
+    events, function = stack.emulator.client("events"), stack.outputs["FunctionName"]
+    alias = stack.emulator.client("lambda").get_alias(FunctionName=function, Name="live")["AliasArn"]
     events.put_rule(Name=name, EventPattern=json.dumps({"source": [source]}))
     target = {"Id": "server", "Arn": alias, "InputTransformer": documented_rules()[name]}
     assert events.put_targets(Rule=name, Targets=[target])["FailedEntryCount"] == 0
@@ -155,7 +155,7 @@ def add_rule(stack: Stack, name: str, source: str) -> None:
 
 def put_event(stack: Stack, source: str, detail: Mapping[str, Any]) -> None:
     entry = {"Source": source, "DetailType": "delivered", "Detail": json.dumps(detail)}
-    assert stack.twin.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
+    assert stack.emulator.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
 
 
 def test_a_rule_of_eventbridge_delivers_a_callback(shop: Stack) -> None:
@@ -176,7 +176,7 @@ def test_rules_for_s3_and_a_partner_deliver_callbacks(shop: Stack) -> None:
     tasks = {label: started(shop, "receipt", label=label) for label in ("file", "payment")}
     file, payment = (address_of(shop, label) for label in tasks)
 
-    s3 = shop.twin.client("s3")
+    s3 = shop.emulator.client("s3")
     s3.create_bucket(Bucket="uploads", CreateBucketConfiguration={"LocationConstraint": REGION})
     s3.put_bucket_notification_configuration(
         Bucket="uploads", NotificationConfiguration={"EventBridgeConfiguration": {}}
@@ -191,7 +191,7 @@ def logs_of(stack: Stack) -> str:
     """Return the output of the stack's containers, and what the emulator stores of it as CloudWatch logs."""
     containers = [*containers_of(stack), *containers_of(stack, worker=True)]
     output = [container.logs().decode() for container in containers]
-    logs = stack.twin.client("logs")
+    logs = stack.emulator.client("logs")
     for group in logs.describe_log_groups()["logGroups"]:
         found = logs.filter_log_events(logGroupName=group["logGroupName"])
         output += [event["message"] for event in found["events"]]
@@ -213,7 +213,7 @@ def test_a_callbacks_token_is_stored_nowhere_and_its_body_only_in_the_result(sho
     # A rejected event is an error of the function.
     for token in (address.token, UNKNOWN):
         event = {"batonCallback": {"token": token, "id": SECRET, "payload": {"note": SECRET}}}
-        refused = shop.twin.client("lambda").invoke(
+        refused = shop.emulator.client("lambda").invoke(
             FunctionName=shop.outputs["FunctionName"], Qualifier="live", Payload=json.dumps(event).encode()
         )
         assert "FunctionError" in refused
@@ -223,7 +223,7 @@ def test_a_callbacks_token_is_stored_nowhere_and_its_body_only_in_the_result(sho
     assert "the callback of the step delivery was accepted" in output
     assert '"_aws"' in output  # metrics are log lines
     assert "the callback is refused with 409" in output
-    metrics = shop.twin.client("cloudwatch").list_metrics()["Metrics"]
+    metrics = shop.emulator.client("cloudwatch").list_metrics()["Metrics"]
     for text in (output, str(metrics)):
         assert address.token not in text
         assert SECRET not in text

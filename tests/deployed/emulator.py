@@ -11,7 +11,7 @@
 - Layers are mounted read-only and shared by containers. MiniStack copies the layer into each container.
 - Containers are removed at once. MiniStack asks each to stop, and waits.
 
-Runs as its own process: `python twin.py`, with MiniStack's variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
+Runs as its own process: `python emulator.py`, with MiniStack's variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
 """
 
 import json
@@ -34,7 +34,7 @@ type ProxyAnswer = tuple[dict[str, Any] | None, str | None]
 """A proxy response, or an error message."""
 
 
-def teach_streaming() -> None:
+def patch_streaming() -> None:
     """Support integrations in streaming mode in REST APIs."""
     reference_in, shaped = apigateway_v1._extract_lambda_ref_from_integration_uri, apigateway_v1._lambda_proxy_response
 
@@ -66,7 +66,7 @@ def streamed_answer(answer: bytes) -> dict[str, Any]:
     return {"statusCode": prelude["statusCode"], "multiValueHeaders": headers, "body": body.decode()}
 
 
-def teach_api_keys() -> None:
+def patch_api_keys() -> None:
     """Add the API key of a request to the function's event, if the method needs a key."""
     event_of = apigateway_v1._build_lambda_event_v1
 
@@ -81,7 +81,7 @@ def teach_api_keys() -> None:
     apigateway_v1._build_lambda_event_v1 = event_with_key
 
 
-def teach_domain_names() -> None:
+def patch_domain_names() -> None:
     """Add the API's domain name to the function's event, as API Gateway does."""
     event_of = apigateway_v1._build_lambda_event_v1
 
@@ -93,7 +93,7 @@ def teach_domain_names() -> None:
     apigateway_v1._build_lambda_event_v1 = event_with_domain_name
 
 
-def teach_gateway_responses() -> None:
+def patch_gateway_responses() -> None:
     """Keep the gateway responses of an imported API definition."""
     import_api = apigateway_v1._import_rest_api
 
@@ -106,7 +106,7 @@ def teach_gateway_responses() -> None:
     apigateway_v1._import_rest_api = import_with_responses
 
 
-def teach_asynchronous_invocations() -> None:
+def patch_asynchronous_invocations() -> None:
     """Apply an alias's settings to asynchronous invocations. Each function has one such alias."""
     invoke = lambda_svc.invoke_async_with_retry
 
@@ -118,7 +118,7 @@ def teach_asynchronous_invocations() -> None:
     lambda_svc.invoke_async_with_retry = invoke_alias
 
 
-def teach_tls() -> None:
+def patch_tls() -> None:
     """Let policies treat every request as made over TLS, though the emulator's loopback address has none."""
     pin = app.pin_request_origin
 
@@ -128,7 +128,7 @@ def teach_tls() -> None:
     app.pin_request_origin = pin_as_if_encrypted
 
 
-def teach_layers() -> None:
+def patch_layers() -> None:
     """Mount a function's layer at `/opt`, read-only, instead of copying it."""
     spawn, parse_flags = lambda_svc._spawn_lambda_container_impl, lambda_svc._parse_docker_flags
     folders: ContextVar[list[str]] = ContextVar("folders")
@@ -154,7 +154,7 @@ def teach_layers() -> None:
     lambda_svc._parse_docker_flags = flags_with_layer
 
 
-def teach_endings() -> None:
+def patch_endings() -> None:
     """Remove containers at once, without asking them to stop."""
 
     def end(entry: dict[str, Any]) -> None:
@@ -165,12 +165,12 @@ def teach_endings() -> None:
 
 
 if __name__ == "__main__":
-    teach_streaming()
-    teach_api_keys()
-    teach_domain_names()
-    teach_gateway_responses()
-    teach_asynchronous_invocations()
-    teach_tls()
-    teach_layers()
-    teach_endings()
+    patch_streaming()
+    patch_api_keys()
+    patch_domain_names()
+    patch_gateway_responses()
+    patch_asynchronous_invocations()
+    patch_tls()
+    patch_layers()
+    patch_endings()
     sys.exit(app.main())
