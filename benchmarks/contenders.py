@@ -1,4 +1,4 @@
-"""Who takes part in the benchmark, and how each is started: as Lambda starts it, in a process of its own."""
+"""The contenders of the benchmark. Each is started as Lambda starts it, in its own process."""
 
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +17,7 @@ COMMON = {
     "LANG": "C.UTF-8",
     "PATH": "/usr/local/bin:/usr/bin:/bin",
 }
-"""The whole of a function's environment, so that nothing of this machine's leaks into a figure."""
+"""The whole environment of a function, so that this machine's variables do not affect the figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class Contender:
     """One function.
 
     Attributes:
-        name: As it is printed.
-        layer: The directory of packages that it runs on.
+        name: Its name in the output.
+        layer: The directory of its packages.
         handler: `module.function`.
         first: The request of the cold start.
-        warm: Requests that are sent again and again afterwards, by what they are called.
+        warm: The requests that are repeated afterwards, by name.
         functions: The directory of the function's own code.
         streaming: Whether it runs on Baton's streaming runtime.
         environment: More variables.
@@ -45,14 +45,14 @@ class Contender:
     environment: dict[str, str] = field(default_factory=dict)
 
     def command(self, *options: str) -> list[str]:
-        """How Lambda starts the function, with options for the interpreter."""
+        """Return the command with which Lambda starts the function, with options for the interpreter."""
         if self.streaming:
             wrapper = str(LAYERS / self.layer / "baton-runtime")
             return [wrapper, interpreter(), *options, "/var/runtime/bootstrap.py"]
         return [interpreter(), "-P", *options, "-m", "awslambdaric", self.handler]
 
     def variables(self, runtime_api: str, dynamodb: str) -> dict[str, str]:
-        """The environment of the function."""
+        """Return the environment of the function."""
         packages, functions = str(LAYERS / self.layer / "python"), str(LAYERS / self.functions)
         where = {"LAMBDA_TASK_ROOT": functions} if self.streaming else {"PYTHONPATH": f"{functions}:{packages}"}
         own = {"AWS_LAMBDA_RUNTIME_API": runtime_api, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb, "_HANDLER": self.handler}
@@ -81,7 +81,7 @@ def _sample(name: str, first: Probe) -> Contender:
 
 
 DEPLOYED = {"PYDANTIC_DISABLE_PLUGINS": "__all__"}
-"""What `template.yaml` sets for everything that the function imports."""
+"""A variable that `template.yaml` sets for everything that the function imports."""
 BATON = {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on", **DEPLOYED}
 _DURABLE = prompts_get("sum", start="1")
 BARE, DRESSED = "bare floor", "dressed floor"
@@ -90,7 +90,8 @@ AT_FIRST_USE = ", BATON_CONNECT=first"
 
 CONTENDERS = (
     _floor(BARE, "floor", "bare.handler"),
-    # AWS_EXECUTION_ENV, which Lambda always sets, makes the stock client poll from a thread. This is what that costs.
+    # Lambda always sets AWS_EXECUTION_ENV, which makes the standard client poll in a thread. This measures the cost of
+    # that.
     _floor("bare floor, polling without a thread", "floor", "bare.handler", AWS_EXECUTION_ENV=""),
     _floor(DRESSED, "dressed", "dressed.handler"),
     Contender(
@@ -129,4 +130,4 @@ IN_SHARES = tuple(
     if one.name in (LIST, DURABLE)
     for suffix, environment in (("", {}), (AT_FIRST_USE, {"BATON_CONNECT": "first"}))
 )
-"""Contenders measured with a share of a processor: the client created at initialisation, and at first use."""
+"""Contenders measured with a share of a processor: with the client created at initialisation, and at first use."""

@@ -1,4 +1,4 @@
-"""What `-X importtime` printed, as the imports that cost most."""
+"""Reads the output of `-X importtime` and lists the slowest imports."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,9 @@ _WORTH_SHOWING_US = 1_000
 
 
 def heaviest_imports(log: str) -> Iterator[str]:
-    """Lines of `cumulative ms, own ms, module`, the heaviest first, for everything from one millisecond on."""
+    """Yield lines of `cumulative ms, own ms, module`, the slowest first, for all imports of at least one
+    millisecond.
+    """
     found = [(int(match[2]), int(match[1]), match[4]) for match in _LINE.finditer(log)]
     total = sum(own for _, own, _ in found)
     yield f"{total / 1000:7.1f} ms in {len(found)} imports"

@@ -1,4 +1,4 @@
-"""Directories that hold what a contender runs on, with byte code. Baton's is the layer that `sam build` makes."""
+"""Directories with the packages and byte code of each contender. Baton's is the layer that `sam build` creates."""
 
 import os
 import platform
@@ -12,20 +12,20 @@ ROOT = Path(__file__).parents[1]
 PEERS = ROOT / "benchmarks" / "peers"
 LAYERS = ROOT / "benchmarks" / ".layers"
 CODE = {"functions": ROOT / "benchmarks" / "functions", "sample": ROOT / "examples" / "sample"}
-"""The functions' own code."""
+"""The code of the functions themselves."""
 SOURCES = ROOT / "layers" / "baton"
 BATON = "baton"
 GROUPS = ("floor", "dressed", BATON, "awslabs", "official", "fastmcp")
 
 
 def interpreter() -> str:
-    """The interpreter without an environment around it: a function sees its layers and nothing else."""
+    """Return the interpreter outside any virtual environment, so that a function sees only its layers."""
     base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     return str(base if base.exists() else sys.executable)
 
 
 def build(groups: Collection[str] = GROUPS) -> None:
-    """Build these layers from the lock, and Baton's code and the functions' in any case, as they are now."""
+    """Build these layers from the lock. Always copy the current code of Baton and of the functions."""
     for group in groups:
         packages = LAYERS / group / "python"
         shutil.rmtree(packages, ignore_errors=True)
@@ -49,7 +49,9 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _make_layer(target: Path) -> None:
-    """What is deployed, for this machine's processor. Byte code goes with the others': it names the place it is for."""
+    """Build the deployed layer for this machine's processor. `build` compiles it, because byte code contains its
+    path.
+    """
     processor = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)

@@ -1,8 +1,8 @@
-"""Lists and parallel steps: how much longer they take than their tools, and what a large list costs to store.
+"""Lists and parallel steps: how much longer they take than their tools, and the storage cost of a large list.
 
-Run at the root of the repository: `uv run python -m benchmarks.lists`. The real handler runs in this process. DynamoDB
-and S3 are in memory. Ideal is the time of the tools alone, if as many run at the same time as allowed. Write and read
-units come from the items' sizes (`costs/metering.py`). Bytes are those of the requests' bodies.
+Run in the root of the repository: `uv run python -m benchmarks.lists`. The real handler runs in this process. DynamoDB
+and S3 are in memory. "Ideal" is the time of the tools alone, with as many at the same time as allowed. Write and read
+units are computed from the items' sizes (`costs/metering.py`). Bytes are those of the requests' bodies.
 """
 
 import argparse
@@ -50,7 +50,7 @@ class Meter:
         self._bytes += int(request.headers.get("Content-Length", 0))
 
     def figures(self, workflow: str, task: str | None = None, *, status: str = "completed") -> tuple[str, ...]:
-        """Run a workflow, or resume a task. Returns the figures."""
+        """Run a workflow, or resume a task. Return the figures."""
         pieces, self._bytes = self._pieces(), 0
         self._place.meter.take()
         self.task = run(self._client, workflow, task, status)
@@ -61,7 +61,7 @@ class Meter:
         return (requests, f"{self._bytes / 1e6:.1f}", *rest)
 
     def _pieces(self) -> int:
-        """How many items contain values that are stored outside their task's item."""
+        """Count the items that hold values outside their task's item."""
         pages = self._place.dynamodb.get_paginator("scan").paginate(TableName=TABLE)
         keys = (stored["pk"]["S"] + stored["sk"]["S"] for page in pages for stored in page["Items"])
         return sum(VALUE_PREFIX in key for key in keys)
@@ -96,7 +96,7 @@ class Tools:
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
@@ -148,7 +148,7 @@ def _sizes() -> Iterator[str]:
 
 
 def _stored(kind: Kind, *, bucket: bool) -> Iterator[tuple[str, ...]]:
-    """The figures of a run, of one with a checkpoint, and of one in which every second call fails, with its resume."""
+    """Yield the figures of a run, a run with a checkpoint, a run in which every second call fails, and its resume."""
     tools = Tools(kind)
     given: dict[str, Any] = {"arguments": {"number": item()}, "tool": "load", "parallel": PARALLEL}
     for checkpoint in (False, True):
@@ -166,7 +166,9 @@ def _stored(kind: Kind, *, bucket: bool) -> Iterator[tuple[str, ...]]:
 
 
 def client_of(server: Server, place: Place, *, bucket: bool = False, still: bool = False) -> Client:
-    """A client of a handler over a new table. Time may stand still, so that no busy machine adds requests."""
+    """Return a client of a handler with a new table. With `still`, the clock stands still, so a slow machine adds
+    no requests.
+    """
     create_table(place.dynamodb, TABLE)
     settings = Settings(table=TABLE, overflow_bucket=place.bucket if bucket else None, state_key=b"k" * 32)
     clock = (lambda: 0.0) if still else time.monotonic
@@ -175,7 +177,7 @@ def client_of(server: Server, place: Place, *, bucket: bool = False, still: bool
 
 
 def run(client: Client, workflow: str, task: str | None = None, status: str = "completed") -> str:
-    """Run a workflow, or resume a task, which then has this status. Returns the task's id."""
+    """Run a workflow, or resume a task. Check its status, and return its id."""
     arguments = {} if task is None else {"task_id": task}
     answer = client.request("tools/call", {"name": workflow, "arguments": arguments})
     if answer.status != 200 or answer.message.get("result", {}).get("_meta", {}).get("task_status") != status:

@@ -1,7 +1,7 @@
-"""A share of one processor for a process, by a control group's quota: what Lambda gives a function by its memory.
+"""Limits processes to a share of one processor with a control group, as Lambda does by a function's memory.
 
-Lambda's functions have a whole processor from 1,769 MB on and a share below, in proportion
-(https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html); while they are initialised, a whole one.
+From 1,769 MB, a Lambda function has a whole processor. Below that, its share is proportional to its memory
+(https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html). During initialisation it has a whole one.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 WHOLE_MB = 1_769
-"""Memory that comes with a whole processor."""
+"""The memory that comes with a whole processor."""
 
 _PERIOD_US = 20_000
 _VERSION_1 = Path("/sys/fs/cgroup/cpu")
@@ -18,14 +18,14 @@ _NAME = "baton-benchmark"
 
 
 class NoShares(Exception):
-    """This machine makes no control groups with a quota; says why."""
+    """This machine does not support control groups with a quota. The message contains the reason."""
 
 
 class Share:
-    """A control group whose processes have as much as they like until `limit` is called.
+    """A control group. Its processes have no limit until `limit` is called.
 
     Raises:
-        NoShares: there can be none here.
+        NoShares: this machine does not support it.
     """
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class Share:
             raise NoShares(f"{self._group.parent} has no `cpu` controller for the groups in it")
 
     def add(self, process: int) -> None:
-        """Take a process in, with all that it starts."""
+        """Add a process, including the processes that it starts later."""
         (self._group / "cgroup.procs").write_text(str(process))
 
     def limit(self, share: float) -> None:
-        """From now on the processes together have this share of one processor."""
+        """Limit all processes of the group together to this share of one processor."""
         quota_us = int(share * _PERIOD_US)
         if self._period is None:
             self._quota.write_text(f"{quota_us} {_PERIOD_US}")
@@ -61,10 +61,10 @@ class Share:
 
 @contextmanager
 def share() -> Iterator[Share]:
-    """A group that is removed when its processes have ended.
+    """Create a group, and remove it when its processes have ended.
 
     Raises:
-        NoShares: there can be none here.
+        NoShares: this machine does not support it.
     """
     made = Share()
     try:

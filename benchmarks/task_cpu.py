@@ -1,6 +1,6 @@
 """The handler's CPU time for requests about tasks of many steps or variables, in process.
 
-Run at the root of the repository: `uv run python -m benchmarks.task_cpu`. An embedded DynamoDB answers instead of
+Run in the root of the repository: `uv run python -m benchmarks.task_cpu`. An embedded DynamoDB answers instead of
 botocore's HTTP session. Its time and that of sockets are left out; the time that botocore takes to write requests and
 to read responses is included. Figures are milliseconds of CPU per request.
 """
@@ -32,18 +32,18 @@ TABLE = "tasks"
 
 
 class InvocationContext:
-    """As much of Lambda's context object as the handler looks at."""
+    """The part of Lambda's context object that the handler uses."""
 
     aws_request_id = "8476a536-e9f4-11e8-9739-2dfe598c3fcd"
     function_name = "benchmark"
 
     def get_remaining_time_in_millis(self) -> int:
-        """Always the same: nothing here is about deadlines."""
+        """Return a constant: deadlines do not matter here."""
         return 30_000
 
 
 class Table(EmbeddedEngine):
-    """An embedded DynamoDB with a client as Baton makes it.
+    """An embedded DynamoDB, with a client as Baton creates it.
 
     Attributes:
         spent_ns: The CPU time of the engine.
@@ -78,7 +78,7 @@ class Table(EmbeddedEngine):
 
 
 def server() -> Server:
-    """A workflow of many steps that runs through, and one that stops at its last step."""
+    """Return a server with a workflow of many steps that completes, and one that stops at its last step."""
     made = Server("benchmark", version="1.0.0")
 
     @made.tool
@@ -104,7 +104,7 @@ def server() -> Server:
 
 
 class Measured:
-    """The handler over a table of its own."""
+    """The handler, with a table of its own."""
 
     def __init__(self) -> None:
         self.table = Table()
@@ -112,7 +112,7 @@ class Measured:
         self.handler: Callable[..., Any] = handler(server(), settings=settings, dynamodb=self.table.client)
 
     def ask(self, event: Event) -> tuple[float, str]:
-        """Milliseconds of CPU, and the answer's body."""
+        """Send a request. Return the milliseconds of CPU, and the body of the response."""
         given = json.loads(json.dumps(event))
         engine, began = self.table.spent_ns, time.process_time_ns()
         answer = self.handler(given, InvocationContext())
@@ -121,7 +121,7 @@ class Measured:
 
 
 def run(count: int) -> list[float]:
-    """A durable run of all steps."""
+    """Measure durable runs of all steps."""
     measured, event, times = Measured(), prompts_get("through", start="1").event, []
     for _ in range(count):
         measured.table.clear()
@@ -134,7 +134,7 @@ def run(count: int) -> list[float]:
 
 
 def continuation(count: int, variables: int = 0) -> list[float]:
-    """A continuation of a task whose steps are done but for its first, third, ... and last."""
+    """Measure continuations of a task whose only open step is its last one."""
     measured = Measured()
     measured.ask(prompts_get("stopped", start="1").event)
     item = measured.table.head()
@@ -156,7 +156,7 @@ def continuation(count: int, variables: int = 0) -> list[float]:
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=100)
     parser.add_argument("--profile", choices=("run", "continuation", "variables"), help="print where the time goes")

@@ -1,4 +1,4 @@
-"""What comes back to the fake Runtime API for one invocation, kept to the byte."""
+"""The response of a runtime to one invocation, as the Runtime API emulator receives it, byte for byte."""
 
 import json
 import threading
@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 PATIENCE_S = 20.0
-"""How long a test waits for what must happen."""
+"""The time that a test waits for an expected event, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What the Runtime API makes of an answer.
+    """How the Runtime API reacts to a response.
 
     Attributes:
-        status: What it replies.
-        after_chunks: React as soon as so many chunks have come, instead of at the answer's end.
+        status: The HTTP status of its reply.
+        after_chunks: React after this number of chunks instead of at the end of the response.
         hang_up: Close the connection instead of replying.
-        then_close: Reply, then close the connection without having said so.
+        then_close: Reply, then close the connection without announcing it.
         headers: More headers of the reply.
     """
 
@@ -30,16 +30,16 @@ class Reaction:
 
 
 class Delivery:
-    """What came back for one invocation, while it comes.
+    """The response to one invocation, while it arrives and afterwards.
 
     Attributes:
-        kind: `response` or `error`; empty until an answer begins.
+        kind: `response` or `error`; empty until a response starts.
         headers: The request's headers, names in lower case.
-        chunks: The body, as it was cut on the wire; one piece when it was not chunked.
-        trailers: Names in lower case.
-        connection: Number of the connection that it came on.
-        whole: Whether it came to its proper end.
-        at: `time.perf_counter()` when the answer was complete.
+        chunks: The chunks of the body; one element if the body was not chunked.
+        trailers: The trailers, names in lower case.
+        connection: The number of the connection on which the response arrived.
+        whole: Whether the response arrived completely.
+        at: `time.perf_counter()` when the response was complete.
     """
 
     def __init__(self) -> None:
@@ -59,13 +59,13 @@ class Delivery:
 
     @property
     def prelude(self) -> dict[str, object]:
-        """The JSON before the eight NUL bytes of a streamed answer."""
+        """The JSON before the eight NUL bytes of a streamed response."""
         prelude: dict[str, object] = json.loads(self.body.split(b"\0" * 8, 1)[0])
         return prelude
 
     @property
     def streamed(self) -> bytes:
-        """What follows the eight NUL bytes."""
+        """The body after the eight NUL bytes."""
         return self.body.split(b"\0" * 8, 1)[1]
 
     def json(self) -> object:
@@ -82,25 +82,25 @@ class Delivery:
             self._changed.notify_all()
 
     def finish(self, trailers: dict[str, str]) -> None:
-        """The answer has come whole and was acknowledged."""
+        """Mark the response as complete and acknowledged."""
         with self._changed:
             self.at = time.perf_counter()
             self.trailers = trailers
             self.whole = True
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Mark the end: no more data will arrive."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def wait(self) -> "Delivery":
-        """Wait until nothing more comes."""
+        """Wait until no more data will arrive."""
         self._await(lambda: self._closed, "the answer did not end")
         return self
 
     def wait_chunks(self, count: int) -> list[bytes]:
-        """Wait until so many chunks have come."""
+        """Wait until this number of chunks has arrived."""
         self._await(lambda: len(self.chunks) >= count, f"fewer than {count} chunks came")
         return self.chunks
 

@@ -1,4 +1,4 @@
-"""The requests of the benchmark, as the events that API Gateway's REST proxy integration sends."""
+"""The benchmarks' requests, as the events of API Gateway's REST proxy integration."""
 
 import json
 from dataclasses import dataclass
@@ -19,12 +19,13 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A request, and how a right answer is recognised.
+    """A request, and how to recognise a correct response.
 
     Attributes:
-        event: What the function is handed.
-        expected: Part of the answer's body.
-        streamed: Whether the answer must be a stream. Baton's runtime sends whole answers as streams of one piece, too.
+        event: The function's event.
+        expected: Part of the response's body.
+        streamed: Whether the response must be streamed. Baton's runtime sends whole responses as streams of one piece,
+            too.
     """
 
     event: Event
@@ -32,7 +33,7 @@ class Probe:
     streamed: bool = False
 
     def check(self, answer: Delivery) -> None:
-        """Raise unless the answer is right: a figure for a wrong answer is worth nothing."""
+        """Raise an error if the response is wrong: measurements of wrong responses are useless."""
         streamed = answer.headers.get("transfer-encoding") == "chunked"
         body = answer.streamed.decode() if streamed else _whole_body(answer)
         if (self.streamed and not streamed) or self.expected not in body or "error" in body.replace("isError", ""):
@@ -40,37 +41,37 @@ class Probe:
 
 
 class WrongAnswer(Exception):
-    """A function did not answer as it should."""
+    """A function's response is wrong."""
 
 
 def fixed() -> Probe:
-    """What the floors are asked; they do not listen."""
+    """Return the request for the floors, which ignore it."""
     return Probe(_event("tools/list", {}), "tools")
 
 
 def tools_list() -> Probe:
-    """The first request of most clients."""
+    """Return the first request of most clients."""
     return Probe(_event("tools/list", {}), "inputSchema")
 
 
 def tools_call() -> Probe:
-    """A call of `add`, answered whole."""
+    """Return a call of `add` without progress."""
     return Probe(_event("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}), "content")
 
 
 def streamed_call() -> Probe:
-    """A call of `add` by a client that wants progress."""
+    """Return a call of `add` with a progress token."""
     params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {"progressToken": "t"}}
     return Probe(_event("tools/call", params), "content", streamed=True)
 
 
 def prompts_get(name: str, *, expected: str = "task_id", **arguments: str) -> Probe:
-    """A prompt; by what is expected a durable workflow, run to its end."""
+    """Return a request for a prompt. The default of `expected` requires a durable workflow that runs to its end."""
     return Probe(_event("prompts/get", {"name": name, "arguments": arguments}), expected)
 
 
 def workflow_call(name: str, **arguments: str) -> Probe:
-    """A workflow, called as a tool."""
+    """Return a call of a workflow as a tool."""
     return Probe(_event("tools/call", {"name": name, "arguments": arguments}), "structuredContent")
 
 

@@ -1,7 +1,8 @@
-"""A Lambda Runtime API of our own, for tests and benchmarks: hands out events and keeps what comes back, to the byte.
+"""An emulator of the Lambda Runtime API for tests and benchmarks. It hands out events and records responses byte for
+byte.
 
-It reads requests itself, so that chunks and trailers are seen as they were sent, and it can be told to hang up, to
-refuse, or to close a kept connection. One thread a connection; `127.0.0.1` only.
+It parses requests itself, so it sees chunks and trailers as they were sent. It can close connections, reject responses,
+or close a kept connection. It uses one thread for each connection and listens on `127.0.0.1` only.
 """
 
 import itertools
@@ -28,12 +29,12 @@ class _Invocation:
 
 
 class RuntimeApi:
-    """The Runtime API on a port of its own.
+    """The Runtime API on a free port.
 
     Attributes:
         address: `host:port`, for `AWS_LAMBDA_RUNTIME_API`.
-        reports: What else was asked or told (`init/error`, `restore/next`, `restore/error`), as `(path, body)`.
-        polled: Set when an invocation is asked for.
+        reports: Other requests (`init/error`, `restore/next`, `restore/error`), as `(path, body)`.
+        polled: Set when a runtime asks for an invocation.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class RuntimeApi:
     def invoke(
         self, event: object, reaction: Reaction | None = None, headers: Mapping[str, str] | None = None
     ) -> Delivery:
-        """Hand this event to whoever polls next. `headers` are added to the invocation's own."""
+        """Hand this event to the next runtime that polls. `headers` are added to those of the invocation."""
         delivery = Delivery()
         request_id = f"00000000-0000-4000-8000-{next(self._numbers):012}"
         text = json.dumps(event).encode()
@@ -153,7 +154,7 @@ def _is_chunked(fields: Mapping[str, str]) -> bool:
 
 
 def _interrupt(connection: socket.socket, reaction: Reaction) -> bool:
-    """React in the middle of an answer; the rest of it is not read."""
+    """React in the middle of a response. The rest of the response is not read."""
     if not reaction.hang_up:
         _reply(connection, reaction.status)
     connection.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""S3 for the tests: moto's inside this process or any endpoint's, and what goes wrong between it and its clients."""
+"""S3 for tests: moto within this process or another endpoint, and simulated failures."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,31 +29,31 @@ SLOW_DOWN = (503, "SlowDown")
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket, past the code under test."""
+    """A bucket. Tests read and change it directly, without the code under test."""
 
     client: "S3Client"
     name: str
 
     @property
     def keys(self) -> list[str]:
-        """The keys of all objects in it."""
+        """The keys of all objects."""
         return [entry["Key"] for entry in self.client.list_objects_v2(Bucket=self.name).get("Contents", [])]
 
     def content(self, key: str) -> bytes:
-        """What an object holds."""
+        """Return an object's content."""
         return self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
 
     def replace(self, key: str, data: bytes) -> None:
-        """Give an object another content."""
+        """Replace an object's content."""
         self.client.put_object(Bucket=self.name, Key=key, Body=data)
 
     def expire(self, key: str) -> None:
-        """Take an object away, as a lifecycle rule does."""
+        """Delete an object, as a lifecycle rule does."""
         self.client.delete_object(Bucket=self.name, Key=key)
 
     @contextmanager
     def refusing(self, operation: str, refusal: tuple[int, str]) -> Iterator[None]:
-        """Let S3 refuse an operation, such as `PutObject`, with a status and an error code."""
+        """Let S3 reject an operation, such as `PutObject`, with a status and an error code."""
         status, code = refusal
         body = f"<Error><Code>{code}</Code><Message>so it is</Message></Error>"
 
@@ -65,7 +65,7 @@ class Bucket:
 
     @contextmanager
     def silent(self, operation: str) -> Iterator[None]:
-        """Let nobody answer an operation."""
+        """Let requests of an operation fail without a response."""
 
         def drop(request: AWSPreparedRequest) -> AWSResponse:
             raise ConnectionClosedError(endpoint_url=request.url)
@@ -75,7 +75,7 @@ class Bucket:
 
     @contextmanager
     def breaking_off(self, operation: str) -> Iterator[None]:
-        """Let the answer to an operation end before its end."""
+        """Cut off the response to an operation."""
         headers = HTTPHeaders()
         headers["Content-Length"] = "1000"
 
@@ -93,7 +93,8 @@ class Bucket:
             request.headers[HELD_UP] = "yes"
             return answer(request)
 
-        # botocore shows a request to every handler and takes the first answer. moto's, the last, looks at the header.
+        # botocore calls every handler and uses the first response. moto's handler is the last one and checks the
+        # header.
         handler: Any = stand
         self.client.meta.events.register("before-send.s3", handler)
         try:
@@ -103,14 +104,14 @@ class Bucket:
 
 
 def new_bucket(client: "S3Client") -> Bucket:
-    """A new bucket, empty."""
+    """Create an empty bucket."""
     name = f"overflow-{next(BUCKETS)}"
     client.create_bucket(Bucket=name)
     return Bucket(client, name)
 
 
 def answered_by_moto(client: Any, service: str) -> None:
-    """Have a client's requests answered by moto in this process; every other client is left alone."""
+    """Let moto answer a client's requests within this process. Other clients are not affected."""
     stub = BotocoreStubber()
 
     def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
@@ -128,20 +129,20 @@ def answered_by_moto(client: Any, service: str) -> None:
 
 
 def embedded_s3() -> "S3Client":
-    """A client of moto's S3."""
+    """Return a client of moto's S3."""
     client = _client(None)
     answered_by_moto(client, "s3")
     return client
 
 
 def http_s3(url: str) -> "S3Client":
-    """A client of an S3 at a URL."""
+    """Return a client of the S3 at this URL."""
     return _client(url)
 
 
 def _client(url: str | None) -> "S3Client":
     session = botocore.session.Session()
     session.set_credentials("local", "local")
-    # One attempt: what a retry does with these faults is botocore's, and it waits before it.
+    # One attempt: retries after these failures are botocore's task, and they wait.
     config = Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
     return boto3.Session(botocore_session=session).client("s3", endpoint_url=url, region_name=REGION, config=config)

@@ -1,4 +1,4 @@
-"""As much of DynamoDB as one workflow run needs, over HTTP on loopback: real round trips that cost little."""
+"""The part of DynamoDB that one workflow run needs, over HTTP on loopback: real round trips at little cost."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class SmallDynamoDB(ThreadingHTTPServer):
-    """Takes every write, and answers with the item that was put last, and the attributes that were set since.
+    """Accepts every write. Returns the last item that was put, with the attributes that were set since.
 
     Attributes:
         calls: The operations, in order.
@@ -40,7 +40,7 @@ class _Operation(BaseHTTPRequestHandler):
         if operation == "PutItem":
             self.server.item = request["Item"]
         elif operation == "UpdateItem":
-            # Whole attributes alone, such as the status: that a task has ended is what the engine looks at.
+            # Only whole attributes, such as the status: the engine checks whether the task has ended.
             names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
             for name, value in re.findall(r"(?:^SET |,)(#\w+)=(:\w+)", request["UpdateExpression"]):
                 self.server.item[names[name]] = values[value]
@@ -53,4 +53,4 @@ class _Operation(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Nothing: the benchmark's own output is the log."""
+        """Log nothing: the benchmark's own output is the log."""

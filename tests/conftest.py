@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis looks for examples, and the engines that several kinds of test run against."""
+"""What all tests share: hypothesis's profiles, and the database engines that several kinds of tests use."""
 
 import gc
 import os
@@ -14,34 +14,38 @@ from tests.dynamodb_local import engine as dynamodb_local
 from tests.examples import FUZZED, USUAL
 from tests.processes import becomes_ready, free_port, missing
 
-# A busy machine is slow at drawing examples; that is no finding.
+# Hypothesis generates examples slowly on a busy machine. That is not a failure.
 BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The same commit gives the same answer: examples follow from the test's code alone.
+# Examples depend only on the test's code, so a commit always gives the same result.
 settings.register_profile("baton", BUSY, max_examples=USUAL, derandomize=True)
-# `make fuzz` looks further, in CI too, where hypothesis would not by itself. A failing example is printed with what
-# reproduces it, and tried first the next time.
+# `make fuzz` tries new examples, in CI too, where hypothesis would not do so by default. It prints how to reproduce a
+# failing example, and tries that example first in the next run.
 settings.register_profile("fuzz", BUSY, max_examples=FUZZED, print_blob=True, derandomize=False)
 settings.load_profile("baton")
 
 MINISTACK = Path(__file__).parent / "ministack"
 MOST_WORKERS = 9
 COLLECTOR = (20_000, 20, 20)
-"""Ten times as many new objects as usual before the garbage collector looks: tests make many, and few in circles."""
+"""Thresholds of the garbage collector. The first is ten times the default: tests create many objects, but few
+cycles.
+"""
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are processors: one at a time waits, for a process or another's time limit."""
+    """Use one worker more than there are processors: usually one of them waits for a process or a time limit."""
     return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that nobody waits for it alone in the end."""
+    """Run the tests marked `first` first. They take longest, and would otherwise run alone at the end."""
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Spare the garbage collector what stays to the end: modules, tests and their parameters, most of all objects."""
+    """Exclude the objects that exist after collection from garbage collection. Modules, tests and parameters stay
+    to the end, and they are most of all objects.
+    """
     gc.disable()
     try:
         return (yield)
@@ -53,12 +57,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """While tests run, every message of a server in this process is held against the official definitions.
+    """While tests run, check every message of a server in this process against the official definitions.
 
-    botocore's data is read once for all clients: that is most of what making one takes.
+    Also cache botocore's data loader for all clients, because creating a client mostly loads that data.
     """
     if session.config.getoption("dist", "no") != "no":
-        # The tests run in workers, and nothing that they need is loaded here.
+        # The tests run in workers, and this process loads nothing that they need.
         return (yield)
     import botocore.session
 
@@ -72,7 +76,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Fail a test during which, or during whose setup, a message was not what its revision says."""
+    """Fail a test if a message sent during it or its setup does not match its protocol revision."""
     from tests.wire.tap import TAP
 
     try:
@@ -80,14 +84,15 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     finally:
         wrong = TAP.take()
     if wrong:
-        pytest.fail("the server sent what is not MCP:\n" + "\n\n".join(wrong), pytrace=False)
+        pytest.fail("the server sent invalid messages:\n" + "\n\n".join(wrong), pytrace=False)
     return result
 
 
 @pytest.fixture(scope="session")
 def ministack_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a CloudFormation, DynamoDB, S3, SNS and SQS in a process of their own: MiniStack, atomic, with
-    DynamoDB's limits."""
+    """The URL of MiniStack in its own process, with CloudFormation, DynamoDB, S3, SNS and SQS. Its writes are
+    atomic, and it has DynamoDB's limits.
+    """
     command = MINISTACK / ".venv" / "bin" / "ministack"
     if not command.exists():
         missing("MiniStack is not installed; `make test` does it: uv sync --project tests/ministack --frozen")
@@ -117,9 +122,10 @@ def ministack_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def dynamodb_local_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of AWS's own engine for one machine, DynamoDB Local. Each of xdist's workers starts one for itself.
+    """The URL of DynamoDB Local, AWS's own engine. Each xdist worker starts one.
 
-    Where it cannot be had, its tests are left out, in CI too: no script here installs Java. `make setup-tests` says so.
+    If it cannot be installed, its tests are skipped, in CI too, because no script here installs Java. `make
+    setup-tests` reports that.
     """
     reason = dynamodb_local.left_out()
     if reason is not None:

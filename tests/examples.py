@@ -1,6 +1,6 @@
-"""How many examples a property is held against: always the same few in `make test`, many new ones in `make fuzz`.
+"""The number of examples for property tests: always the same few in `make test`, many new ones in `make fuzz`.
 
-And what many of them are made of.
+Also strategies that many property tests use.
 """
 
 from typing import Any
@@ -9,19 +9,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 USUAL = 100
-"""Examples of a test that asks for no number, in `make test`."""
+"""The number of examples in `make test`, if a test sets none."""
 
 FUZZED = 2_000
-"""The same in `make fuzz`; what asks for a number of its own gets that many times more."""
+"""The same in `make fuzz`. A number that a test sets is multiplied by the same factor."""
 
 
 def examples(number: int) -> settings:
-    """Settings for a test of so many examples."""
+    """Return settings for a test with this number of examples."""
     return settings(max_examples=number * settings().max_examples // USUAL)
 
 
 TEXT = st.text(st.characters(codec=None), max_size=20)
-"""Every string that Python has, lone surrogates included."""
+"""Any string that Python allows, including lone surrogates."""
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,

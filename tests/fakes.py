@@ -1,4 +1,4 @@
-"""What stands in for a client, a server, a store and the time where a part is tested by itself: one of each."""
+"""Fakes of a client, a server, a store and the clock, for tests of single parts."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
 
 @dataclass
 class FunctionContext:
-    """What Lambda hands to a handler beside the event.
+    """The context object that Lambda passes to a handler.
 
     Attributes:
         remaining_ms: Milliseconds until the function is stopped.
@@ -60,12 +60,12 @@ class FunctionContext:
 
 @dataclass
 class Wire:
-    """A stream that somebody can take.
+    """A response stream that records what is written.
 
     Attributes:
         gone: Makes every write fail.
-        heads: Status and headers of each answer that was begun.
-        pieces: What was written, in order.
+        heads: Status and headers of each response that was started.
+        pieces: The pieces of data that were written, in order.
     """
 
     gone: bool = False
@@ -88,7 +88,7 @@ class Wire:
 
 @contextmanager
 def listening(wire: Wire) -> Iterator[Wire]:
-    """Take the streams of invocations on this wire."""
+    """Send the streams of invocations to this wire."""
     token = stream_opener.set(wire.open)
     try:
         yield wire
@@ -98,11 +98,11 @@ def listening(wire: Wire) -> Iterator[Wire]:
 
 @dataclass
 class Line:
-    """An `Exchange` with a client that keeps what is streamed, and hangs up after so many writes.
+    """An `Exchange` with a client that records streamed data, and disconnects after `patience` writes.
 
     Attributes:
         left_ms: Milliseconds until the function is stopped.
-        opened: Status and headers of each stream that was begun.
+        opened: Status and headers of each stream that was started.
     """
 
     can_stream: bool = True
@@ -116,7 +116,7 @@ class Line:
         return self.left_ms()
 
     def add_headers(self, _headers: Mapping[str, str]) -> None:
-        """Headers are of no interest here."""
+        """Ignore the headers."""
 
     def open_stream(self, status: int, headers: Mapping[str, str]) -> "Line":
         self.opened.append((status, headers))
@@ -129,13 +129,15 @@ class Line:
 
     @property
     def progress(self) -> list[float]:
-        """The values of the progress that was sent."""
+        """The `progress` values of the notifications that were sent."""
         events = [json.loads(data.split(b"data: ")[1]) for data in self.sent if b"data: " in data]
         return [event["params"]["progress"] for event in events if event["method"] == "notifications/progress"]
 
 
 def request_of(method: str, params: JsonObject, line: Line | None = None, **changes: Any) -> Request:
-    """A request of kim's in the 2026 era, without a store; `changes` are members of it or of its services."""
+    """Return a request from kim in the 2026 era, without a store. `changes` replace attributes of it or of its
+    services.
+    """
     exchange = line or Line()
     server, store = changes.pop("server", None) or Server("shop"), changes.pop("store", None)
     given = {name: changes.pop(name) for name in Services.__struct_fields__ if name in changes}
@@ -159,18 +161,18 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
 
 
 def services_of(server: Server, store: TaskStore | None, settings: Settings, **others: Any) -> Services:
-    """The services of a process, as `aws.handler` makes them."""
+    """Return the services of a process, as `aws.handler` creates them."""
     server.check(in_full=False)
     return Services(server=server, store=store, settings=settings, seal=seal_of(settings), **others)
 
 
 @dataclass(slots=True)
 class Pauses:
-    """Time that passes only while somebody waits for it.
+    """A clock that advances only in `sleep`.
 
     Attributes:
         s: The time, seconds.
-        taken: How long each pause was, in order.
+        taken: The duration of each sleep, in order.
     """
 
     s: float = 0.0
@@ -185,12 +187,12 @@ class Pauses:
 
 
 def plan_of(task: TaskRecord, workflow: Workflow | None, texts: Mapping[str, str] | None = None) -> Plan:
-    """A task's plan, with these prompt arguments and tools that convert nothing."""
+    """Return a task's plan, with these prompt arguments and without conversion of arguments."""
     return Plan(task, workflow, lambda _: (texts or {}, texts or {}), lambda _, arguments: arguments)
 
 
 def statuses_of(letters: str) -> list[StepStatus]:
-    """The statuses of steps by their first letters: `cfp` is completed, failed, pending."""
+    """Return the statuses of steps from their first letters: `cfp` is completed, failed, pending."""
     return [found for letter in letters for found in StepStatus if found.startswith(letter)]
 
 
@@ -202,7 +204,7 @@ def task_of(
     pause: PauseReason | None = None,
     kept: JsonObject | None = None,
 ) -> TaskRecord:
-    """A task under way, as it is read: its steps have these statuses."""
+    """Return a working task as the store returns it. Its steps have these statuses."""
     stored: dict[str, Json] = {PROGRESS: cast("JsonObject", workflow.progress(statuses_of(letters)))}
     stored |= variables or {}
     if pause:
@@ -211,10 +213,10 @@ def task_of(
 
 
 class CallsInAnyOrder:
-    """Implements `workflow.host.Threads` in one thread: a call runs when the engine waits for its end.
+    """Implements `workflow.host.Threads` in one thread. A call runs when the engine waits for its result.
 
     Args:
-        pick: From the number of calls that are under way: the index of the one that ends next.
+        pick: Takes the number of unfinished calls and returns the index of the one that ends next.
     """
 
     def __init__(self, host: "ScriptedHost", pick: Callable[[int], int]) -> None:
@@ -232,18 +234,18 @@ class CallsInAnyOrder:
         return self._calls.pop(self._pick(len(self._calls)))(self._host)
 
     def close(self) -> None:
-        """Nothing runs any more."""
+        """Do nothing: no thread runs."""
 
 
 @dataclass
 class ScriptedHost:
-    """A server whose tools do what the test says, and which remembers all that was asked of it.
+    """A server whose tools do what the test specifies. It records everything that the engine asks for.
 
     Attributes:
-        requires: The arguments that every tool cannot do without.
-        starts: How many steps may be begun.
-        log: What was asked, in order.
-        pulse: What the engine wants done while a tool runs.
+        requires: The required arguments of every tool.
+        starts: The number of steps that may start.
+        log: The engine's requests, in order.
+        pulse: What the engine wants to run regularly during a tool's call.
     """
 
     tools: dict[str, Behaviour] = field(default_factory=dict)
@@ -266,21 +268,21 @@ class ScriptedHost:
         return {"type": "string"}
 
     def carries(self, _size: int) -> bool:
-        """Whatever is asked for."""
+        """Accept every size."""
         return True
 
     def describe(self, tool: str) -> str:
         return f"Does {tool}."
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
-        """The tool's mismatch, whatever the arguments; the arguments where it has none."""
+        """Return the tool's mismatch, whatever the arguments are. Without a mismatch, return the arguments."""
         return self.mismatches.get(tool) or Prepared(tool, arguments, dict(arguments))
 
     def canonical(self, _tool: str, arguments: JsonObject) -> JsonObject:
         return arguments
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, _attempt: Attempt = FIRST) -> Outcome:
-        """Do what the test says, or succeed."""
+        """Call the test's behaviour for the tool, or succeed."""
         tool, arguments = prepared.name, prepared.arguments
         self.log.append(f"call {tool} {dict(arguments)}")
         return self.tools[tool](arguments, variables) if tool in self.tools else Succeeded({"from": tool})
@@ -297,27 +299,27 @@ class ScriptedHost:
         self.log.append(f"announce {started}/{total} {step}")
 
     def left_ms(self) -> int | None:
-        """Nothing stops the function."""
+        """Return no time limit."""
         return None
 
     def wait(self, seconds: float) -> None:
         self.log.append(f"wait {seconds:g}")
 
     def may_start(self, _after_s: float = 0.0) -> bool:
-        """Whether there are starts left."""
+        """Return whether another step may start."""
         self.starts -= 1
         return self.starts >= 0
 
     def words(self, name: str, _error: Exception) -> str:
-        """What is said of an error that nobody expected."""
+        """Return the error text for an unexpected error."""
         return f"internal error in {name}"
 
     def error_id(self, _error: Exception) -> str | None:
-        """What finds it in the log."""
+        """Return an id that finds the error in the log."""
         return "id-1"
 
     def beside(self) -> "CallsInAnyOrder":
-        """The calls that are under way end in the order that `pick` chooses."""
+        """Return threads whose calls end in the order that `pick` chooses."""
         return CallsInAnyOrder(self, self.pick)
 
     @property
@@ -325,10 +327,10 @@ class ScriptedHost:
         return [entry for entry in self.log if entry.startswith("call")]
 
 
-def _asked[**Given, Result](
+def _logged[**Given, Result](
     method: Callable[Concatenate[TaskStore, Given], Result],
 ) -> Callable[Concatenate["RecordingStore", Given], Result]:
-    """A method that notes the request and asks the real store."""
+    """Return a method that logs the request and calls the real store."""
 
     def ask(self: "RecordingStore", /, *given: Given.args, **named: Given.kwargs) -> Result:
         self.request(method.__name__)
@@ -339,12 +341,12 @@ def _asked[**Given, Result](
 
 
 class RecordingStore:
-    """A store that notes each request, and fails at those that it is told to.
+    """A store that logs each request. Chosen requests fail.
 
     Args:
-        store: The real one; without it a write changes nothing, and nothing else can be asked for.
-        host: In whose log requests are noted.
-        failing: Errors by the request's number, from 1.
+        store: The real store. Without one, a write changes nothing, and other requests are not possible.
+        host: Its log receives the requests.
+        failing: Errors by the number of the request, from 1.
     """
 
     def __init__(
@@ -375,11 +377,11 @@ class RecordingStore:
         return self.below.callbacks
 
     def within(self, _left_ms: Callable[[], int | None]) -> Self:
-        """The test sets no time limit."""
+        """Return this store: the test sets no time limit."""
         return self
 
     def now_ms(self) -> int:
-        """The real store's clock; without one, time stands still."""
+        """Return the real store's time, or 0 without one."""
         return self._store.now_ms() if self._store else 0
 
     def create(self, task: NewTask) -> TaskRecord:
@@ -387,13 +389,13 @@ class RecordingStore:
         self.created.append(self.below.create(task))
         return self.created[-1]
 
-    get = _asked(TaskStore.get)
-    read_status = _asked(TaskStore.read_status)
-    list = _asked(TaskStore.list)
-    take = _asked(TaskStore.take)
-    renew = _asked(TaskStore.renew)
-    cancel = _asked(TaskStore.cancel)
-    complete = _asked(TaskStore.complete)
+    get = _logged(TaskStore.get)
+    read_status = _logged(TaskStore.read_status)
+    list = _logged(TaskStore.list)
+    take = _logged(TaskStore.take)
+    renew = _logged(TaskStore.renew)
+    cancel = _logged(TaskStore.cancel)
+    complete = _logged(TaskStore.complete)
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
         self.batches.append(batch)
@@ -407,7 +409,7 @@ class RecordingStore:
         return self._store
 
     def request(self, verb: str) -> None:
-        """Note a request, which may be one that fails."""
+        """Log a request, and raise its error if it has one."""
         self.requests += 1
         self._host.log.append(verb)
         if self.requests in self._failing:

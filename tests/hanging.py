@@ -1,4 +1,4 @@
-"""Requests that hang, in virtual time: what waits for them waits without real time's passing."""
+"""Requests that hang in virtual time, so that code can wait for them without spending real time."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -21,10 +21,10 @@ LOOK_S = 0.001
 
 
 class VirtualQueue[Element]:
-    """A queue whose reader waits in virtual time, and looks every millisecond.
+    """A queue whose reader waits in virtual time and checks every millisecond.
 
     Args:
-        time: The time.
+        time: The virtual clock.
     """
 
     def __init__(self, time: Virtual) -> None:
@@ -35,10 +35,10 @@ class VirtualQueue[Element]:
         self._elements.append(element)
 
     def get(self, timeout: float | None = None) -> Element:
-        """The first element, waited for so many seconds; as long as it takes for `None`.
+        """Return the first element. Wait at most `timeout` seconds for it, or without a limit if it is `None`.
 
         Raises:
-            Empty: there was none in time.
+            Empty: there was no element in time.
         """
         began_s = self._time.s
         while not self._elements:
@@ -50,7 +50,7 @@ class VirtualQueue[Element]:
 
 
 class VirtualThread:
-    """A thread that takes part in virtual time from its start on."""
+    """A thread that takes part in virtual time from its start."""
 
     def __init__(self, time: Virtual, *, target: Callable[..., object], args: tuple[Any, ...], daemon: bool) -> None:
         self._time = time
@@ -62,12 +62,14 @@ class VirtualThread:
 
 
 def void(_value: object) -> None:
-    """Nothing, whatever there was."""
+    """Ignore a value."""
 
 
 @contextmanager
 def values_in(time: Virtual) -> Iterator[None]:
-    """The threads that write and read values outside the heads, and who waits for them, live in virtual time."""
+    """Let the threads that read and write values outside task items, and the code that waits for them, use virtual
+    time.
+    """
 
     class Queue[Element](VirtualQueue[Element]):
         def __init__(self) -> None:
@@ -82,13 +84,13 @@ def values_in(time: Virtual) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Hang:
-    """An operation of a client that is accepted and not answered, until the client's own time limit ends it.
+    """Makes requests hang: a request is accepted but not answered, until the client's time limit ends it.
 
     Attributes:
-        time: The time.
-        seconds: How long each request hangs.
-        on: Whether it does so now.
-        began_s: When each request that hung began.
+        time: The virtual clock.
+        seconds: The time that each request hangs.
+        on: Whether requests hang now.
+        began_s: The time at which each hanging request started.
     """
 
     time: Virtual
@@ -97,7 +99,7 @@ class Hang:
     began_s: list[float] = field(default_factory=list)
 
     def before(self, **_: object) -> None:
-        """A handler of botocore's `before-call`."""
+        """Handle botocore's `before-call` event."""
         if self.on:
             self.began_s.append(self.time.s)
             self.time.sleep(self.seconds)
@@ -105,7 +107,7 @@ class Hang:
 
     @contextmanager
     def of(self, client: BaseClient, operation: str) -> Iterator[None]:
-        """It is this operation of a client, such as `dynamodb.PutItem`."""
+        """Let this operation of a client, such as `dynamodb.PutItem`, hang."""
         handler: Any = self.before
         client.meta.events.register_first(f"before-call.{operation}", handler)
         try:

@@ -1,7 +1,7 @@
-"""A DynamoDB in memory behind botocore's client. Requests and responses are real; the engine is the simulation's.
+"""A DynamoDB in memory for botocore clients. Requests and responses are real; the engine is the one of the simulation.
 
 It is about twenty times as fast as moto. `tests/simulation/test_expressions.py` compares it with AWS's own engine, and
-`tests/store` runs over it as over every other engine.
+`tests/store` tests it like every other engine.
 """
 
 import json
@@ -31,17 +31,17 @@ class Body(BytesIO):
     """The body of a response for botocore. moto's class is not used, because killed workers do not load moto."""
 
     def stream(self, **_: object) -> Iterator[bytes]:
-        """All of it at once."""
+        """Yield the whole body at once."""
         yield self.read()
 
 
 def to_json(answer: Answer) -> bytes:
-    """An answer as DynamoDB sends it, binary values as base64."""
+    """Serialize an answer as DynamoDB does, with binary values as base64."""
     return json.dumps(answer, default=lambda binary: b64encode(binary).decode()).encode()
 
 
 def from_json(body: bytes) -> Any:
-    """A request's body, with bytes for binary values."""
+    """Parse a request's body. Binary values become bytes."""
     return json.loads(body, object_hook=_with_bytes if b'"B' in body else None)
 
 
@@ -70,7 +70,9 @@ class MemoryDynamoDB:
         return [*self._tables]
 
     def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        """Answer a signed request: a handler of botocore's `before-send` event, so that nothing is sent."""
+        """Answer a signed request. As a handler of botocore's `before-send` event, it keeps botocore from sending
+        the request.
+        """
         target = request.headers["X-Amz-Target"]
         operation = (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
         sent: Any = request.body
@@ -108,7 +110,7 @@ class MemoryDynamoDB:
 
 
 def loopback_server(engine: MemoryDynamoDB) -> LocalServer:
-    """A DynamoDB in memory over HTTP, for other processes."""
+    """Serve this engine over HTTP, for other processes."""
     answering: Any = engine
     return LocalServer(LOOPBACK, 0, dynamodb_app(answering)).start()
 
@@ -119,7 +121,7 @@ def memory_client(engine: MemoryDynamoDB) -> "DynamoDBClient":
 
 
 def memory_database() -> "DynamoDBClient":
-    """A client of a DynamoDB of its own, with the table of a server under test (`mcp_baton.testing`)."""
+    """Return a client of a new database that has the table of a server under test (`mcp_baton.testing`)."""
     engine = MemoryDynamoDB()
     engine.create(TABLE)
     return memory_client(engine)

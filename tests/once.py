@@ -1,4 +1,4 @@
-"""What is made once in a whole run of tests, whichever of pytest-xdist's workers comes first."""
+"""Values that one pytest-xdist worker creates and all workers use."""
 
 import fcntl
 import os
@@ -8,13 +8,14 @@ import pytest
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[], str]) -> str:
-    """What `make` returns, made under this name by the first worker that wants it; the others wait, and read it.
+    """Return what `make` returns. The first worker calls it and stores the result under this name; the others wait and
+    read it.
 
-    Raises what `make` raises, and the next that wants it tries again.
+    If `make` raises an error, the next worker that needs the value tries again.
     """
     folder = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # A worker's own folder is in that of the run.
+        # The folder of a worker is in the folder of the whole run.
         folder = folder.parent
     made = folder / f"once-{name}"
     with (folder / f"once-{name}.lock").open("w") as lock:

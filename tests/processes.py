@@ -1,4 +1,4 @@
-"""Processes that tests start, and programs that tests need and may not find."""
+"""Processes that tests start, and required programs that may be missing."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ READY_WITHIN_S = 60.0
 
 
 def missing(reason: str) -> NoReturn:
-    """Skip what needs a program that is not installed; in CI that is a failure."""
+    """Skip the test because a program is missing. In CI, fail instead."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 def becomes_ready(process: "subprocess.Popen[bytes]", port: int, path: str, status: int) -> bool:
-    """Wait until a process answers a GET with this status; false when it ended or took too long."""
+    """Wait until a GET to a process returns this status. Return false if the process ends or takes too long."""
     deadline = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < deadline and process.poll() is None:
         with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:

@@ -1,4 +1,4 @@
-"""An HTTP server whose response a test gives byte for byte."""
+"""An HTTP server that sends the exact bytes that a test specifies."""
 
 import socket
 import threading
@@ -10,7 +10,7 @@ KEEP, CLOSE = "keep", "close"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ScriptedReply:
     """The server's response to each request, and what it does with the connection afterwards.
 
     Attributes:
@@ -27,18 +27,18 @@ class Scripted:
     """The server.
 
     Attributes:
-        connections: How many were opened.
+        connections: The number of connections that were opened.
     """
 
-    told: Told
+    reply: ScriptedReply
     port: int = 0
     connections: int = 0
     closing: list[socket.socket] = field(default_factory=list)
 
 
 @contextmanager
-def scripted(told: Told) -> Iterator[Scripted]:
-    server = Scripted(told)
+def scripted(reply: ScriptedReply) -> Iterator[Scripted]:
+    server = Scripted(reply)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server.port = listener.getsockname()[1]
         threading.Thread(target=_accept, args=(server, listener), daemon=True).start()
@@ -57,17 +57,17 @@ def _accept(server: Scripted, listener: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             server.connections += 1
             server.closing.append(connection)
-            threading.Thread(target=_serve, args=(server.told, connection), daemon=True).start()
+            threading.Thread(target=_serve, args=(server.reply, connection), daemon=True).start()
 
 
-def _serve(told: Told, connection: socket.socket) -> None:
-    """Answer requests, which have no bodies."""
+def _serve(reply: ScriptedReply, connection: socket.socket) -> None:
+    """Answer requests. Requests have no bodies."""
     with suppress(OSError), connection, connection.makefile("rb") as reader:
         while line := reader.readline():
             if line != b"\r\n":
                 continue
-            for piece in (told.data, *told.pieces):
+            for piece in (reply.data, *reply.pieces):
                 connection.sendall(piece)
-            if told.then == CLOSE:
+            if reply.then == CLOSE:
                 connection.shutdown(socket.SHUT_RDWR)
                 return

@@ -1,4 +1,4 @@
-"""What a test sends to DynamoDB and S3."""
+"""Records the requests that a test sends to DynamoDB and S3."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Requests:
-    """The names of the requests that were sent, repetitions included, in order; those to S3 are `PutObject` and
-    `GetObject`."""
+    """The names of all requests in order, including retries. Requests to S3 are `PutObject` and `GetObject`."""
 
     sent: list[str] = field(default_factory=list)
 
@@ -21,14 +20,14 @@ class Requests:
         self.sent.append(event_name.rpartition(".")[2])
 
     def take(self) -> list[str]:
-        """The requests since the last look."""
+        """Return the requests since the last call."""
         taken, self.sent = self.sent, []
         return taken
 
 
 @contextmanager
 def noted(dynamodb: "DynamoDBClient", s3: "S3Client") -> Iterator[Requests]:
-    """What is sent from here on."""
+    """Record the requests that these clients send."""
     requests = Requests()
     clients = (("dynamodb", dynamodb), ("s3", s3))
     for service, client in clients:

@@ -1,4 +1,4 @@
-"""A server in a process of its own, for tests that speak to it over HTTP."""
+"""A server in its own process, for tests that call it over HTTP."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ READY_WITHIN_S = 60.0
 
 @contextmanager
 def served(command: Sequence[str | Path], log: Path) -> Iterator[str]:
-    """The address of a server, a process of its own while this lasts."""
+    """Run a server as a process. Yield its address, and terminate it at the end."""
     with (
         log.open("wb") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
@@ -27,7 +27,7 @@ def served(command: Sequence[str | Path], log: Path) -> Iterator[str]:
 
 
 def announced(process: "subprocess.Popen[str]", log: Path) -> str:
-    """The address that the server says it listens on; fails with its log when it says nothing in time."""
+    """Return the address that the server announces. If it announces none in time, fail with its log."""
     timer = threading.Timer(READY_WITHIN_S, process.kill)
     timer.start()
     line = process.stdout.readline() if process.stdout else ""

@@ -1,4 +1,4 @@
-"""The server that comes with Baton, in functions/mcp, which a fork has its own in the place of."""
+"""The server in functions/mcp that comes with Baton. A fork may replace it with its own."""
 
 from pathlib import Path
 from typing import Final
@@ -7,10 +7,10 @@ import pytest
 
 SERVER: Final = Path(__file__).parents[1] / "functions" / "mcp" / "app.py"
 
-SAID_FIRST: Final = '"""An MCP server: two tools, and a workflow that uses both. Put your own in its place'
-"""By which it is told from a server of somebody's own."""
+FIRST_WORDS: Final = '"""An MCP server: two tools, and a workflow that uses both. Put your own in its place'
+"""The first words of Baton's server. Another server starts differently."""
 
 needs_the_starter = pytest.mark.skipif(
-    not SERVER.is_file() or not SERVER.read_text().startswith(SAID_FIRST),
-    reason="functions/mcp holds a server of your own, which these tests know nothing of",
+    not SERVER.is_file() or not SERVER.read_text().startswith(FIRST_WORDS),
+    reason="functions/mcp contains another server, which these tests do not cover",
 )

@@ -1,4 +1,4 @@
-"""Secrets Manager for the tests: moto's inside this process, and what goes wrong between it and its clients."""
+"""Secrets Manager for tests: moto within this process, and simulated failures."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +17,13 @@ SECRETS = count(1)
 
 @dataclass(slots=True)
 class Vault:
-    """A secret, past the code under test.
+    """A secret. Tests change it directly, without the code under test.
 
     Attributes:
-        client: A client whose requests are answered by moto in this process.
+        client: A client whose requests moto answers within this process.
         arn: The secret's ARN.
-        reads: The stages that were asked for, in order.
-        silent: Whether nobody answers.
+        reads: The stages that were read, in order.
+        silent: Whether requests fail without a response.
     """
 
     client: Any
@@ -32,12 +32,12 @@ class Vault:
     silent: bool = False
 
     def put(self, key: str | bytes) -> None:
-        """Put a new value: what was the current one becomes the previous one."""
+        """Put a new value. The current value becomes the previous one."""
         self.client.put_secret_value(SecretId=self.arn, **_value(key))
 
     @contextmanager
     def hushed(self) -> Iterator[None]:
-        """Let nobody answer."""
+        """Let requests fail without a response."""
         self.silent = True
         try:
             yield
@@ -45,7 +45,7 @@ class Vault:
             self.silent = False
 
     def take(self) -> list[str]:
-        """The stages that were asked for since the last look."""
+        """Return the stages that were read since the last call."""
         taken, self.reads = self.reads, []
         return taken
 
@@ -56,7 +56,7 @@ class Vault:
 
 
 def new_vault(key: str | bytes) -> Vault:
-    """A new secret with this value."""
+    """Return a new secret with this value."""
     session = botocore.session.Session()
     session.set_credentials("local", "local")
     client: Any = session.create_client(

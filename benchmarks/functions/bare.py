@@ -1,4 +1,4 @@
-"""The bare floor: the runtime interface client and a fixed answer."""
+"""The bare floor: the runtime interface client with a fixed response."""
 
 _ANSWER = {
     "statusCode": 200,

@@ -1,4 +1,4 @@
-"""The streaming runtime's own share: a fixed answer, streamed."""
+"""The streaming runtime alone: a fixed response, streamed."""
 
 from mcp_baton.transport.stream import stream_opener
 

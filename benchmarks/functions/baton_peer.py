@@ -1,4 +1,4 @@
-"""Baton with one tool and a workflow of three steps with a task."""
+"""Baton with one tool and a durable workflow of three steps."""
 
 from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.aws import handler as make_handler

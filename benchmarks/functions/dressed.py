@@ -1,4 +1,4 @@
-"""The dressed floor: what a typical function makes before it answers, and then a fixed answer."""
+"""The dressed floor: imports and clients of a typical function, with a fixed response."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ dynamodb = boto3.client("dynamodb")
 
 
 class Answer(BaseModel):
-    """What a proxy integration wants."""
+    """The response of a proxy integration."""
 
     status: int = Field(serialization_alias="statusCode")
     headers: dict[str, str]

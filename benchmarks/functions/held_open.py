@@ -1,6 +1,6 @@
-"""An ASGI application as a handler through Mangum, with its lifespan held open.
+"""An ASGI application as a handler through Mangum, with a lifespan that stays open.
 
-Mangum runs the lifespan at every invocation, which the official SDK's application survives only once.
+Mangum runs the lifespan at every invocation, but the official SDK's application supports that only once.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ from typing import Any
 from mangum import Mangum
 
 _HELD = AsyncExitStack()
-"""Kept for the life of the process: a lifespan that is garbage collected ends."""
+"""Kept until the process ends: a garbage-collected lifespan would end."""
 
 
 def held_open(app: Any) -> Any:
-    """Enter the application's lifespan for good, and hand its requests to Mangum without one."""
+    """Enter the application's lifespan and never leave it. Let Mangum handle requests without a lifespan."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.run_until_complete(_HELD.enter_async_context(app.router.lifespan_context(app)))

@@ -1,4 +1,4 @@
-"""Baton with tools whose parameters and results are pydantic models, and a workflow of two of them with a task."""
+"""Baton with tools whose parameters and results are pydantic models, and a durable workflow of two of them."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ class Line(BaseModel):
 
 
 class Order(BaseModel):
-    """What a customer bought."""
+    """The order of a customer."""
 
     order_id: str
     lines: list[Line]
@@ -26,7 +26,7 @@ class Order(BaseModel):
 
 
 class Invoice(BaseModel):
-    """What an order costs."""
+    """The invoice of an order."""
 
     order: Order
     number: str

@@ -1,4 +1,4 @@
-"""Baton with one tool and no workflow: a server that needs no DynamoDB client."""
+"""Baton with one tool and no workflow, so that it needs no DynamoDB client."""
 
 from mcp_baton import Server
 from mcp_baton.aws import handler as make_handler

@@ -1,11 +1,12 @@
-"""pip-audit over every package of uv.lock, deployed or not: python -m tests.audit.advisories [NOTE]
+"""Runs pip-audit over every package of uv.lock, deployed or not: python -m tests.audit.advisories [NOTE]
 
-Advisories come from PyPI, or else from OSV. A mirror of PyPI often has none of them, and pip-audit calls that "no known
-vulnerabilities". So a source is first asked about a release that is known to be vulnerable, and believed if it knows.
+Advisories come from PyPI, or else from OSV. A mirror of PyPI often has none of them, and pip-audit then reports "no
+known vulnerabilities". So each source is first asked about a release that is known to be vulnerable, and is used only
+if it reports that.
 
-Where no source is to be had, that is said, and written into the file NOTE, which `.ci/run` repeats as its last word. It
-is a failure if ADVISORIES=required is in the environment. By default it is none: a machine that reaches nothing but
-package registries could never land a change.
+If no source is usable, this is printed and written into the file NOTE, which `.ci/run` repeats in its last line. It is
+a failure only if the environment has ADVISORIES=required. Otherwise a machine that reaches only package registries
+could never pass the checks.
 """
 
 import json
@@ -25,11 +26,11 @@ DEPLOYED = (ROOT / "layers" / "baton" / "requirements.txt", ROOT / "functions" /
 TIMEOUT_S = 5
 
 type Ask = Callable[[str, Sequence[Path]], str]
-"""`ask(source, files)`: pip-audit's report in JSON, or nothing if it could not make one."""
+"""`ask(source, files)` returns pip-audit's report in JSON, or an empty text if there is none."""
 
 
 def pip_audit(source: str, files: Sequence[Path]) -> str:
-    """Ask a source about the packages in requirements files, and about no others. Nothing is installed."""
+    """Ask a source about exactly the packages in requirements files. Nothing is installed."""
     options = f"--vulnerability-service {source} --timeout {TIMEOUT_S} --format json --progress-spinner off"
     words = [word for file in files for word in ("--requirement", file)]
     command = [TOOLS / "pip-audit", *options.split(), "--disable-pip", "--no-deps", *words]
@@ -37,25 +38,25 @@ def pip_audit(source: str, files: Sequence[Path]) -> str:
 
 
 def believed_source(ask: Ask, known: Path) -> str | None:
-    """The first source that knows of advisories at all; `None` if there is none.
+    """Return the first source that has advisories at all; `None` if there is none.
 
     Args:
         ask: Asks a source.
-        known: A requirements file that names a release with advisories.
+        known: A requirements file with a release that has advisories.
     """
     return next((source for source in SOURCES if any(_vulnerabilities(ask(source, [known])))), None)
 
 
 def findings(output: str, expected: set[str]) -> Iterator[Finding]:
-    """The advisories in pip-audit's report, which must have an answer about each of the packages that were expected.
+    """Yield the advisories in pip-audit's report. The report must cover all expected packages.
 
     Raises:
-        AuditError: it has not.
+        AuditError: it does not.
     """
     try:
         reported = json.loads(output)["dependencies"]
     except (ValueError, KeyError, TypeError):
-        raise AuditError("pip-audit told nothing") from None
+        raise AuditError("pip-audit gave no report") from None
     answered = {entry["name"] for entry in reported if "vulns" in entry}
     if unknown := expected - answered:
         raise AuditError(f"the source of advisories knows nothing of {', '.join(sorted(unknown))}")
@@ -72,13 +73,13 @@ def _vulnerabilities(output: str) -> Iterator[Finding]:
 
 
 def names_in(requirements: str) -> set[str]:
-    """The packages that a requirements file of uv's names, but for those that are for other systems alone."""
+    """Return the packages in a requirements file of uv, without those that are only for other systems."""
     lines = [line for line in requirements.splitlines() if line and line[0] not in " #-"]
     return {line.partition("==")[0].partition("[")[0] for line in lines if ";" not in line}
 
 
 def locked(folder: Path) -> list[Path]:
-    """Requirements files that together name every package of uv.lock, hashes included."""
+    """Return requirements files that together contain every package of uv.lock, with hashes."""
     exported = folder / "locked.txt"
     words = ["export", "--frozen", "--quiet", "--no-emit-project", "--all-extras", "--all-groups", "--no-annotate"]
     done = subprocess.run(
@@ -89,11 +90,11 @@ def locked(folder: Path) -> list[Path]:
 
 
 def audit(ask: Ask, folder: Path, files: Sequence[Path]) -> str | int:
-    """Ask about the packages in these files: the exit status, or why there is none.
+    """Ask about the packages in these files. Return the exit status, or the reason why the audit was not possible.
 
     Args:
         ask: Asks a source.
-        folder: Where to put what asking needs.
+        folder: A folder for temporary files.
         files: Requirements files.
     """
     known = folder / "known.txt"

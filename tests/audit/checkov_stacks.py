@@ -1,6 +1,6 @@
-"""checkov's findings in the CloudFormation templates of the current folder, in JSON.
+"""Prints checkov's findings in the CloudFormation templates of the current folder, as JSON.
 
-Run with the interpreter of tests/audit. checkov's own command would first import the checks of every framework.
+It runs with the interpreter of tests/audit. checkov's own command would first import the checks of every framework.
 """
 
 import importlib
@@ -10,7 +10,7 @@ import warnings
 
 
 def main() -> None:
-    """Look at each template of the folder, offline."""
+    """Check each template of the folder, offline."""
     warnings.simplefilter("ignore")
     runner = importlib.import_module("checkov.cloudformation.runner").Runner()
     wanted = importlib.import_module("checkov.runner_filter").RunnerFilter(framework=["cloudformation"])

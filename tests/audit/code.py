@@ -1,4 +1,4 @@
-"""bandit over everything that runs on AWS and everything that users are shown: python -m tests.audit.code"""
+"""Runs bandit over all code that runs on AWS and all code that users see: python -m tests.audit.code"""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ SOURCES = ("layers", "functions", "examples")
 
 
 def findings(folder: Path, sources: Sequence[str] = SOURCES) -> Iterator[Finding]:
-    """What bandit finds in the Python files below a folder's sources. `# nosec` is not heard: see accepted.toml.
+    """Yield bandit's findings in the Python files of a folder's sources. `# nosec` is ignored: see accepted.toml.
 
     Raises:
         AuditError: bandit did not read every file.
@@ -25,14 +25,14 @@ def findings(folder: Path, sources: Sequence[str] = SOURCES) -> Iterator[Finding
 
 
 def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
-    """The findings in bandit's report, which must speak of all the files that were expected.
+    """Yield the findings in bandit's report. The report must cover all expected files.
 
-    bandit ends with 0 when it could not parse a file, and when it was given a folder that is not there.
+    bandit exits with 0 even if it could not parse a file or a folder does not exist.
     """
     try:
         reported = json.loads(output)
     except ValueError:
-        raise AuditError(f"bandit told nothing: {errors.strip()}") from None
+        raise AuditError(f"bandit gave no report: {errors.strip()}") from None
     if reported["errors"]:
         raise AuditError(
             "bandit could not read " + ", ".join(f"{e['filename']} ({e['reason']})" for e in reported["errors"])

@@ -1,4 +1,4 @@
-"""What an auditor found, held against what was accepted (accepted.toml)."""
+"""Compares an auditor's findings with the accepted ones (accepted.toml)."""
 
 import sys
 import tomllib
@@ -12,16 +12,16 @@ TOOLS = Path(__file__).parent / ".venv" / "bin"
 
 
 class AuditError(Exception):
-    """An auditor that did not do its work: that is no clean bill."""
+    """An auditor failed, so its lack of findings means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that an auditor does not like.
+    """One finding of an auditor.
 
     Attributes:
-        key: What accepted.toml would call it.
-        text: What is wrong and where, for whoever has to mend it.
+        key: Its name in accepted.toml.
+        text: The problem and its place, for the person who fixes it.
     """
 
     key: str
@@ -29,7 +29,7 @@ class Finding:
 
 
 def accepted(auditor: str) -> Mapping[str, str]:
-    """The reasons of an auditor's table in accepted.toml, by finding.
+    """Return the reasons in an auditor's table of accepted.toml, by finding.
 
     Raises:
         AuditError: a finding has no reason.
@@ -41,7 +41,7 @@ def accepted(auditor: str) -> Mapping[str, str]:
 
 
 def complaints(found: Iterable[Finding], reasons: Mapping[str, str]) -> Iterator[str]:
-    """What was found and not accepted, then what was accepted and is not found any more."""
+    """Yield the findings that are not accepted, and then the accepted ones that are no longer found."""
     findings = list(found)
     yield from dict.fromkeys(f"{finding.key}: {finding.text}" for finding in findings if finding.key not in reasons)
     for key in reasons.keys() - {finding.key for finding in findings}:
@@ -49,7 +49,7 @@ def complaints(found: Iterable[Finding], reasons: Mapping[str, str]) -> Iterator
 
 
 def report(auditor: str, found: Iterable[Finding]) -> int:
-    """Print what is to be done; the exit status. An auditor that did not do its work has failed."""
+    """Print the complaints and return the exit status. A failed auditor is a failure."""
     try:
         findings = list(found)
         wrong = list(complaints(findings, accepted(auditor)))

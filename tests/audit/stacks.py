@@ -1,7 +1,7 @@
-"""checkov over the stacks that the template makes: python -m tests.audit.stacks
+"""Runs checkov over the template's stacks: python -m tests.audit.stacks
 
-What it is given is the template translated, its parameters put in and its conditions decided (tests/template): it sees
-what is created, and it does not follow `Fn::If`. It stays offline (checkov_stacks.py).
+checkov does not evaluate `Fn::If`. So it gets the translated template with inserted parameters and evaluated conditions
+(tests/template), which contains exactly what is created. It runs offline (checkov_stacks.py).
 """
 
 import json
@@ -17,13 +17,13 @@ from tests.template.cloudformation import Stack
 from tests.template.conftest import MODES, ROOT, SAM
 
 SWITCHED_ON: Mapping[str, str] = {"Overflow": "on", "Dashboard": "on"}
-"""What is off by default and makes resources of its own."""
+"""Parameters that are off by default and create their own resources."""
 
 CHECKOV = Path(__file__).with_name("checkov_stacks.py")
 
 
 def translated() -> Any:
-    """The template as CloudFormation would translate it."""
+    """Return the template as CloudFormation would translate it."""
     order = {"template": (ROOT / "template.yaml").read_text(), "content": {}, "parameters": {}}
     command: list[str | Path] = [SAM / "python", "-W", "ignore", ROOT / "tests" / "template" / "translate.py"]
     answer = subprocess.run(command, input=f"{json.dumps(order)}\n", capture_output=True, text=True, check=True)
@@ -31,14 +31,14 @@ def translated() -> Any:
 
 
 def stacks() -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """For each way to say who may call: its name, and the resources of its stack."""
+    """Yield the name of each authentication mode, and the resources of its stack."""
     template = translated()
     for name, parameters in MODES.items():
         yield name, Stack(template, {**SWITCHED_ON, **parameters}).resources
 
 
 def findings(named: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Finding]:
-    """What checkov finds in stacks, each with its name.
+    """Yield checkov's findings in stacks, each given with its name.
 
     Raises:
         AuditError: checkov did not read every stack.
@@ -55,13 +55,13 @@ def findings(named: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Finding
 
 
 def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
-    """The findings in checkov's report, which must speak of all the stacks that were expected."""
+    """Yield the findings in checkov's report. The report must cover all expected stacks."""
     try:
         reported = json.loads(output)
         failed, unread = reported["failed"], set(reported["unread"])
     except (ValueError, KeyError, TypeError):
-        raise AuditError(f"checkov told nothing: {errors.strip()} {output.strip()}") from None
-    # Every stack has findings that are accepted: one without any was not read.
+        raise AuditError(f"checkov gave no report: {errors.strip()} {output.strip()}") from None
+    # Every stack has accepted findings, so a stack without findings was not read.
     if unread := unread | (expected - {Path(check["file"]).stem for check in failed}):
         raise AuditError(f"checkov could not read {', '.join(sorted(unread))}")
     for check in failed:

@@ -1,4 +1,4 @@
-"""An auditor's word counts only if it looked at everything, and what it finds is mended or accepted with a reason."""
+"""An audit counts only if the auditor checked everything. Its findings are fixed, or accepted with a reason."""
 
 import json
 from pathlib import Path
@@ -25,12 +25,12 @@ def reported(*packages: dict[str, Any]) -> str:
 
 
 def skipped(name: str) -> dict[str, Any]:
-    """What pip-audit says of a package that its source does not have, with exit status 0."""
+    """Return pip-audit's entry for a package that its source does not have. pip-audit exits with 0 then."""
     return {"name": name, "skip_reason": "Dependency not found on PyPI and could not be audited"}
 
 
 def source(*reports: str) -> Ask:
-    """A source that gives these reports, first about the release that is known to be vulnerable."""
+    """Return a source that gives these reports, the first one about the release that is known to be vulnerable."""
     left = [*reports]
     return lambda _source, _files: left.pop(0)
 
@@ -41,7 +41,7 @@ def files(tmp_path: Path) -> list[Path]:
     return [tmp_path / "requirements.txt"]
 
 
-def test_a_finding_is_a_complaint_unless_it_is_accepted_and_so_is_an_acceptance_without_a_finding() -> None:
+def test_unaccepted_findings_and_unused_acceptances_are_complaints() -> None:
     found = [Finding("B102 a.py", "a.py:3: exec"), Finding("B311 b.py", "b.py:1: random")]
 
     assert list(complaints(found, {"B311 b.py": "jitter"})) == ["B102 a.py: a.py:3: exec"]
@@ -49,14 +49,14 @@ def test_a_finding_is_a_complaint_unless_it_is_accepted_and_so_is_an_acceptance_
     assert complaint.startswith("B311 b.py: nothing finds this any more")
 
 
-def test_a_file_that_bandit_did_not_look_at_fails_the_audit() -> None:
+def test_a_file_that_bandit_did_not_read_fails_the_audit() -> None:
     report = {"errors": [], "metrics": {"_totals": {}, "a.py": {}}, "results": []}
 
     with pytest.raises(AuditError, match=r"did not look at b\.py"):
         list(code.parsed(json.dumps(report), "", {"a.py", "b.py"}))
 
 
-def test_dangerous_code_is_found_despite_a_comment_that_excuses_it(tmp_path: Path) -> None:
+def test_dangerous_code_is_found_despite_a_nosec_comment(tmp_path: Path) -> None:
     if not (TOOLS / "bandit").exists():
         missing("the auditors are not installed; `make test` does it: uv sync --project tests/audit --frozen")
     (tmp_path / "functions").mkdir()
@@ -65,7 +65,7 @@ def test_dangerous_code_is_found_despite_a_comment_that_excuses_it(tmp_path: Pat
     assert [finding.key for finding in code.findings(tmp_path, ["functions"])] == ["B102 functions/app.py"]
 
 
-def test_a_stack_that_checkov_says_nothing_of_fails_the_audit() -> None:
+def test_a_stack_that_checkov_does_not_report_fails_the_audit() -> None:
     check = {"check": "CKV_AWS_1", "name": "x", "resource": "AWS::S3::Bucket.B", "file": "/JWT.json"}
     report = {"failed": [check], "unread": []}
 
@@ -74,7 +74,7 @@ def test_a_stack_that_checkov_says_nothing_of_fails_the_audit() -> None:
 
 
 @pytest.mark.parametrize("parsed", [code.parsed, stacks.parsed], ids=["bandit", "checkov"])
-def test_an_auditor_that_dies_fails_the_audit(parsed: Any) -> None:
+def test_an_auditor_that_crashes_fails_the_audit(parsed: Any) -> None:
     with pytest.raises(AuditError, match="no such option"):
         list(parsed("", "no such option", set()))
 
@@ -92,15 +92,15 @@ def test_an_advisory_about_a_locked_package_fails_the_audit(
     "silence", ["", reported(skipped("jinja2")), reported(package("jinja2"))], ids=["dead", "unknown", "clean"]
 )
 def test_a_source_without_a_known_vulnerability_is_not_trusted(silence: str, files: list[Path], tmp_path: Path) -> None:
-    said = audit(source(silence, silence), tmp_path, files)
+    result = audit(source(silence, silence), tmp_path, files)
 
-    assert said == "advisories about 2 locked packages: neither PyPI nor OSV tells any here"
+    assert result == "advisories about 2 locked packages: neither PyPI nor OSV tells any here"
 
 
 @pytest.mark.parametrize(
     ("status", "demanded", "exit_status"), [("nobody", "", 0), ("nobody", "required", 1), (1, "", 1)]
 )
-def test_what_could_not_be_audited_is_noted_and_fails_where_that_is_demanded(
+def test_a_missing_audit_is_noted_and_fails_if_required(
     status: str | int, demanded: str, exit_status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ADVISORIES", demanded)

@@ -1,4 +1,4 @@
-"""An issuer with keys of its own, the tokens it signs, and the questions that API Gateway asks."""
+"""An issuer with its own keys, tokens that it signs, and the events that API Gateway sends to the authorizer."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ AUDIENCE = "https://mcp.example.com/mcp"
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Signs tokens, and says which keys it signs with."""
+    """Signs tokens and publishes its keys."""
 
     keys: dict[str, tuple[str, Any]] = field(
         default_factory=lambda: {
@@ -28,7 +28,7 @@ class Issuer:
     )
 
     def sign(self, key: str = "rsa", headers: dict[str, Any] | None = None, **changes: Any) -> str:
-        """A good token but for the changes; a claim that is `None` is left out."""
+        """Return a valid token with these changes. A claim that is `None` is left out."""
         algorithm, private = self.keys[key]
         now = int(time.time())
         claims = {
@@ -65,7 +65,9 @@ def issuer() -> Issuer:
 
 
 type Question = Callable[..., dict[str, Any]]
-"""`question(*authorization, domain=…, base=…)`: what API Gateway asks about a call with these Authorization headers."""
+"""`question(*authorization, domain=…, base=…)` returns API Gateway's event for a call with these Authorization
+headers.
+"""
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What API Gateway is told."""
+"""The authorizer's responses to API Gateway."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ def effect(answer: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
-def test_a_good_token_lets_this_call_through_and_no_other(issuer: Issuer, question: Question, scheme: str) -> None:
+def test_a_valid_token_allows_only_this_call(issuer: Issuer, question: Question, scheme: str) -> None:
     asked = question(f"{scheme} {issuer.sign()}")
 
     answer = authorizer(issuer)(asked, None)
@@ -38,11 +38,11 @@ def test_a_good_token_lets_this_call_through_and_no_other(issuer: Issuer, questi
     ("claims", "owner"),
     [({}, "kim"), ({"client_id": "app"}, "kim"), ({"sub": "robot", "client_id": "robot"}, "robot")],
 )
-def test_the_function_sees_the_tokens_bearer_as_owner(
+def test_the_tokens_subject_is_the_owner(
     issuer: Issuer, question: Question, claims: dict[str, Any], owner: str
 ) -> None:
     answer = authorizer(issuer)(question(f"Bearer {issuer.sign(**claims)}"), None)
-    # API Gateway hands the context on like this, all of it text.
+    # API Gateway passes the context on like this, with all values as text.
     handed_on = {"authorizer": {**answer["context"], "principalId": answer["principalId"]}}
 
     assert answer["principalId"] == owner
@@ -62,7 +62,7 @@ def test_the_function_sees_the_tokens_bearer_as_owner(
         "nothing that would become two scopes",
     ],
 )
-def test_the_handler_passes_the_event_and_the_context_on(
+def test_the_context_contains_only_text_and_the_scopes(
     issuer: Issuer, question: Question, claims: dict[str, Any], scope: str
 ) -> None:
     answer = authorizer(issuer)(question(f"Bearer {issuer.sign(**claims)}"), None)
@@ -71,7 +71,7 @@ def test_the_handler_passes_the_event_and_the_context_on(
 
 
 @pytest.mark.parametrize("authorization", [(), ("",), ("Bearer",), ("Bearer ",), ("Basic a2ltOmtpbQ==",)])
-def test_a_call_without_a_token_learns_where_to_get_one(
+def test_a_call_without_a_token_gets_a_challenge_with_the_metadata_url(
     issuer: Issuer, question: Question, authorization: tuple[str, ...]
 ) -> None:
     answer = authorizer(issuer)(question(*authorization), None)
@@ -89,7 +89,7 @@ def test_a_call_without_a_token_learns_where_to_get_one(
     ],
     ids=["a bad one", "one without the scope", "two of them"],
 )
-def test_a_token_that_does_not_do_is_called_what_it_is(
+def test_the_challenge_names_the_tokens_error(
     issuer: Issuer, question: Question, authorization: Callable[[Issuer], list[str]], error: str
 ) -> None:
     answer = authorizer(issuer)(question(*authorization(issuer)), None)
@@ -108,7 +108,7 @@ def test_a_token_that_does_not_do_is_called_what_it_is(
         ("a1.amazonaws.com", "/v1", "https://mcp.example.com", "https://mcp.example.com"),
     ],
 )
-def test_the_metadata_is_where_the_client_called_unless_a_url_is_configured(
+def test_the_metadata_url_is_the_called_address_unless_one_is_configured(
     issuer: Issuer, question: Question, domain: str, base: str, configured: str, expected: str
 ) -> None:
     answer = authorizer(issuer, configured)(question(domain=domain, base=base), None)

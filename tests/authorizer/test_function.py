@@ -1,4 +1,4 @@
-"""The authorizer as Lambda starts it."""
+"""The authorizer function, imported as Lambda imports it."""
 
 import importlib
 import sys
@@ -25,7 +25,9 @@ def start(monkeypatch: pytest.MonkeyPatch, **changes: str) -> Any:
     return importlib.import_module("function")
 
 
-def test_it_starts_from_what_the_template_sets_and_answers(monkeypatch: pytest.MonkeyPatch, question: Question) -> None:
+def test_it_starts_with_the_templates_variables_and_answers(
+    monkeypatch: pytest.MonkeyPatch, question: Question
+) -> None:
     answer = start(monkeypatch).lambda_handler(question(), None)
 
     assert answer["context"]["challenge"] == (
@@ -42,8 +44,6 @@ def test_it_starts_from_what_the_template_sets_and_answers(monkeypatch: pytest.M
         {"JWT_ISSUER": ""},
     ],
 )
-def test_it_does_not_start_with_settings_that_let_anybody_in(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, str]
-) -> None:
+def test_it_does_not_start_with_unsafe_settings(monkeypatch: pytest.MonkeyPatch, changes: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"token|algorithms|https"):
         start(monkeypatch, **changes)

@@ -1,4 +1,4 @@
-"""Where the keys come from: an issuer on this machine, over HTTP."""
+"""Fetching the keys from an issuer on this machine, over HTTP."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 @dataclass(slots=True)
 class Site:
-    """A web site that counts what it is asked for. What has moved is answered with its new address."""
+    """A web server that records the requested paths. It redirects moved pages to their new address."""
 
     url: str = ""
     pages: dict[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ def site(issuer: Issuer) -> Iterator[Site]:
             self.wfile.write(json.dumps(site.pages.get(self.path)).encode())
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         site.url = f"http://127.0.0.1:{server.server_port}"
@@ -58,39 +58,39 @@ def signed(issuer: Issuer, algorithm: str, **headers: str) -> str:
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256", "PS384"])
-def test_a_key_need_not_say_what_it_signs_with(site: Site, issuer: Issuer, algorithm: str) -> None:
+def test_a_key_without_an_algorithm_fits_any_allowed_one(site: Site, issuer: Issuer, algorithm: str) -> None:
     site.pages["/keys"] = {"keys": [{name: value for name, value in issuer.jwk("rsa").items() if name != "alg"}]}
     token = signed(issuer, algorithm, kid="rsa")
 
     assert jwt.decode(token, IssuerKeys(site.url)(token), algorithms=[algorithm]) == {"sub": "kim"}
 
 
-def test_a_key_that_says_what_it_signs_with_signs_with_nothing_else(site: Site, issuer: Issuer) -> None:
+def test_a_key_with_an_algorithm_fits_only_that_one(site: Site, issuer: Issuer) -> None:
     token = signed(issuer, "PS256", kid="rsa")
 
     with pytest.raises(jwt.InvalidAlgorithmError):
         jwt.decode(token, IssuerKeys(site.url)(token), algorithms=["PS256", "RS256"])
 
 
-def test_keys_that_are_no_keys_cost_the_others_nothing(site: Site, issuer: Issuer) -> None:
+def test_invalid_keys_are_ignored(site: Site, issuer: Issuer) -> None:
     site.pages["/keys"]["keys"] = ["rsa", {"kty": "RSA", "kid": "rsa", "n": "?"}, *site.pages["/keys"]["keys"]]
 
     assert IssuerKeys(site.url)(issuer.sign()).key_id == "rsa"
 
 
-def test_a_configured_place_is_asked_at_once(site: Site, issuer: Issuer) -> None:
+def test_a_configured_keys_url_is_used_directly(site: Site, issuer: Issuer) -> None:
     assert IssuerKeys("https://issuer.example.com/", f"{site.url}/keys")(issuer.sign()).key_id == "rsa"
     assert site.asked == ["/keys"]
 
 
-def test_keys_are_fetched_once_for_many_tokens_from_where_the_issuers_metadata_says(site: Site, issuer: Issuer) -> None:
+def test_keys_are_fetched_once_from_the_url_in_the_issuers_metadata(site: Site, issuer: Issuer) -> None:
     keys = IssuerKeys(site.url)
 
     assert [keys(issuer.sign(name)).key_id for name in ("rsa", "curve", "rsa")] == ["rsa", "curve", "rsa"]
     assert site.asked == [DISCOVERY, "/keys"]
 
 
-def test_made_up_key_names_do_not_make_us_ask_again_and_again(site: Site, issuer: Issuer) -> None:
+def test_unknown_key_ids_do_not_cause_repeated_requests(site: Site, issuer: Issuer) -> None:
     keys = IssuerKeys(site.url)
 
     for number in range(20):
@@ -100,29 +100,29 @@ def test_made_up_key_names_do_not_make_us_ask_again_and_again(site: Site, issuer
     assert site.asked == [DISCOVERY, "/keys"]
 
 
-def test_a_token_that_names_no_key_is_not_valid(site: Site, issuer: Issuer) -> None:
+def test_a_token_without_a_key_id_is_invalid(site: Site, issuer: Issuer) -> None:
     with pytest.raises(jwt.InvalidTokenError):
         IssuerKeys(site.url)(signed(issuer, "RS256"))
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("issuer", "https://evil.example.com/", "another issuer"),
         ("jwks_uri", "http://issuer.example.com/keys", "https"),
     ],
 )
-def test_metadata_of_another_issuer_or_of_keys_that_anybody_can_write_to_is_not_believed(
-    site: Site, issuer: Issuer, name: str, value: str, said: str
+def test_metadata_of_another_issuer_or_with_an_insecure_keys_url_is_rejected(
+    site: Site, issuer: Issuer, name: str, value: str, message: str
 ) -> None:
     site.pages[DISCOVERY][name] = value
 
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         IssuerKeys(site.url)(issuer.sign())
 
 
 @pytest.mark.parametrize("page", [DISCOVERY, "/keys"])
-def test_redirects_to_another_place_are_not_followed(site: Site, issuer: Issuer, page: str) -> None:
+def test_redirects_are_not_followed(site: Site, issuer: Issuer, page: str) -> None:
     site.pages["/elsewhere"] = site.pages[page]
     site.moved[page] = "/elsewhere"
 
@@ -131,7 +131,7 @@ def test_redirects_to_another_place_are_not_followed(site: Site, issuer: Issuer,
     assert site.asked[-1] == page
 
 
-def test_a_key_that_the_issuer_withdraws_is_good_for_ten_minutes_at_most(site: Site, issuer: Issuer) -> None:
+def test_a_withdrawn_key_is_accepted_for_ten_minutes_at_most(site: Site, issuer: Issuer) -> None:
     clock = Pauses()
     keys = IssuerKeys(site.url, clock=clock.monotonic)
     keys(issuer.sign())
@@ -144,7 +144,7 @@ def test_a_key_that_the_issuer_withdraws_is_good_for_ten_minutes_at_most(site: S
         keys(issuer.sign())
 
 
-def test_keys_are_good_for_ten_more_minutes_while_the_issuer_does_not_answer(site: Site, issuer: Issuer) -> None:
+def test_keys_are_accepted_for_ten_more_minutes_while_the_issuer_does_not_answer(site: Site, issuer: Issuer) -> None:
     clock = Pauses()
     keys = IssuerKeys(site.url, clock=clock.monotonic)
     keys(issuer.sign())
@@ -160,7 +160,7 @@ def test_keys_are_good_for_ten_more_minutes_while_the_issuer_does_not_answer(sit
     assert keys(issuer.sign()).key_id == "rsa"
 
 
-def test_an_answer_without_keys_ends_the_old_ones(site: Site, issuer: Issuer) -> None:
+def test_a_response_without_keys_removes_the_old_ones(site: Site, issuer: Issuer) -> None:
     clock = Pauses()
     keys = IssuerKeys(site.url, clock=clock.monotonic)
     keys(issuer.sign())
@@ -172,7 +172,7 @@ def test_an_answer_without_keys_ends_the_old_ones(site: Site, issuer: Issuer) ->
 
 
 @pytest.mark.parametrize("page", [DISCOVERY, "/keys"])
-def test_an_issuer_that_does_not_answer_is_asked_again_after_some_seconds_and_not_by_each_call(
+def test_an_unavailable_issuer_is_retried_after_some_seconds_not_by_each_call(
     site: Site, issuer: Issuer, page: str
 ) -> None:
     clock = Pauses()
@@ -188,7 +188,7 @@ def test_an_issuer_that_does_not_answer_is_asked_again_after_some_seconds_and_no
     assert keys(issuer.sign()).key_id == "rsa"
 
 
-def test_a_new_key_that_cannot_be_fetched_is_not_called_unknown(site: Site, issuer: Issuer) -> None:
+def test_a_new_key_that_cannot_be_fetched_is_a_connection_error(site: Site, issuer: Issuer) -> None:
     clock = Pauses()
     keys = IssuerKeys(site.url, clock=clock.monotonic)
     keys(issuer.sign())
@@ -203,6 +203,6 @@ def test_a_new_key_that_cannot_be_fetched_is_not_called_unknown(site: Site, issu
 
 
 @pytest.mark.parametrize("url", ["http://issuer.example.com/", "file:///etc/passwd", "ftp://127.0.0.1/", "issuer", ""])
-def test_keys_come_over_https_alone(url: str) -> None:
+def test_keys_are_fetched_over_https_only(url: str) -> None:
     with pytest.raises(ValueError, match="https"):
         trusted(url)

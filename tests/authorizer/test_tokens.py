@@ -1,4 +1,4 @@
-"""Which tokens let their bearers in."""
+"""The tokens that are accepted or rejected."""
 
 import base64
 import hmac
@@ -41,7 +41,7 @@ def encoded(data: bytes) -> str:
         *({"headers": {"typ": kind}} for kind in ("at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", None)),
     ],
 )
-def test_a_good_token_yields_its_claims(issuer: Issuer, claims: dict[str, Any]) -> None:
+def test_a_valid_token_returns_its_claims(issuer: Issuer, claims: dict[str, Any]) -> None:
     assert verifier(issuer).verify(issuer.sign(**claims))["iss"] == ISSUER
 
 
@@ -67,7 +67,7 @@ def test_a_good_token_yields_its_claims(issuer: Issuer, claims: dict[str, Any]) 
         *({"headers": {"typ": kind}} for kind in FOR_SOMETHING_ELSE),
     ],
 )
-def test_a_token_with_a_wrong_claim_or_for_something_else_is_refused(issuer: Issuer, claims: dict[str, Any]) -> None:
+def test_a_token_with_a_wrong_claim_or_type_is_rejected(issuer: Issuer, claims: dict[str, Any]) -> None:
     with pytest.raises(Refused) as refused:
         verifier(issuer).verify(issuer.sign(**claims))
 
@@ -86,19 +86,19 @@ def test_a_token_with_a_wrong_claim_or_for_something_else_is_refused(issuer: Iss
         {"scope": None, "scp": ["read admin"]},
     ],
 )
-def test_a_token_without_a_wanted_scope_is_refused_as_such(issuer: Issuer, claims: dict[str, Any]) -> None:
+def test_a_token_without_a_required_scope_is_rejected(issuer: Issuer, claims: dict[str, Any]) -> None:
     with pytest.raises(Refused) as refused:
         verifier(issuer).verify(issuer.sign(**claims))
 
     assert refused.value.error == "insufficient_scope"
 
 
-def test_no_scope_is_wanted_where_none_is_named(issuer: Issuer) -> None:
+def test_no_scope_is_required_if_none_is_configured(issuer: Issuer) -> None:
     assert verifier(issuer, frozenset()).verify(issuer.sign(scope=None))["sub"] == "kim"
 
 
 @pytest.mark.parametrize(("bits", "accepted"), [(1024, False), (2040, False), (2048, True)])
-def test_a_token_that_is_signed_with_a_short_rsa_key_is_refused(bits: int, accepted: bool) -> None:
+def test_a_token_signed_with_a_short_rsa_key_is_rejected(bits: int, accepted: bool) -> None:
     issuer = Issuer({"rsa": ("RS256", rsa.generate_private_key(public_exponent=65537, key_size=bits))})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", jwt.InsecureKeyLengthWarning)
@@ -127,7 +127,7 @@ def test_no_key_is_looked_up_for_a_malformed_token(issuer: Issuer, header: dict[
 
 
 def headed(issuer: Issuer, algorithm: str) -> str:
-    """The header and the claims of a good token that says it was signed otherwise."""
+    """Return the header and claims of a valid token, with a header that names another algorithm."""
     header = encoded(json.dumps({"alg": algorithm, "typ": "JWT", "kid": "rsa"}).encode())
     return f"{header}.{issuer.sign().split('.')[1]}"
 
@@ -155,21 +155,19 @@ def with_changed_claims(issuer: Issuer) -> str:
         *("", "x", "a.b.c", "....", "é.é.é", "bnVsbA.bnVsbA.bnVsbA", "W10.W10.W10", "x" * 20_000),
     ],
 )
-def test_a_forged_token_and_a_text_that_is_no_token_are_refused(
-    issuer: Issuer, forged: str | Callable[[Issuer], str]
-) -> None:
+def test_forged_and_malformed_tokens_are_rejected(issuer: Issuer, forged: str | Callable[[Issuer], str]) -> None:
     with pytest.raises(Refused):
         verifier(issuer).verify(forged if isinstance(forged, str) else forged(issuer))
 
 
-def test_a_refusal_says_nothing_of_the_token(issuer: Issuer) -> None:
+def test_a_rejection_contains_nothing_of_the_token(issuer: Issuer) -> None:
     with pytest.raises(Refused) as refused:
         verifier(issuer).verify(issuer.sign(iss="https://evil.example.com/", sub="kim-s-secret"))
 
     assert "evil" not in refused.value.reason
 
 
-def test_keys_that_cannot_be_had_are_no_refusal(issuer: Issuer) -> None:
+def test_a_failure_to_fetch_keys_is_not_a_rejection(issuer: Issuer) -> None:
     def down(token: str) -> jwt.PyJWK:
         raise jwt.PyJWKClientConnectionError("no answer")
 
@@ -187,7 +185,7 @@ def test_keys_that_cannot_be_had_are_no_refusal(issuer: Issuer) -> None:
         {"algorithms": frozenset({"RS256", "none"})},
     ],
 )
-def test_rules_that_would_let_anybody_in_are_no_rules(rules: dict[str, Any]) -> None:
+def test_unsafe_rules_are_rejected(rules: dict[str, Any]) -> None:
     good: dict[str, Any] = {"issuer": ISSUER, "audiences": frozenset({AUDIENCE})}
 
     with pytest.raises(ValueError, match=r"token|algorithms"):

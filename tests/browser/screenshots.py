@@ -1,4 +1,4 @@
-"""The documentation's pictures of the page, made anew: `make screenshots`."""
+"""Makes the documentation's pictures of the console: `make screenshots`."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ APPROVER = "supervisor"
 
 
 def main(folder: Path) -> int:
-    """Make the pictures; the exit code."""
+    """Make the pictures. Return the exit code."""
     browser_path = chromium_path()
     if browser_path is None:
         sys.stderr.write("there is no Chromium; on Debian: apt-get install chromium\n")

@@ -1,4 +1,4 @@
-"""The sample application, and workflows with every kind of field, values that try to be markup, and secrets."""
+"""The sample application, with more workflows: every kind of form field, values that look like markup, and secrets."""
 
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -31,7 +31,7 @@ type Shelf = Literal["A", "B"]
 
 
 def a_week_or_less(days: int) -> int:
-    """Only the server checks this."""
+    """Reject more than a week. Only the server checks this."""
     if days > 7:
         raise ValueError("at most a week")
     return days
@@ -39,7 +39,7 @@ def a_week_or_less(days: int) -> int:
 
 @dataclass(frozen=True)
 class Address:
-    """Where the bill goes."""
+    """The address for the bill."""
 
     street: str
     city: str
@@ -47,7 +47,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Booking:
-    """What was booked, as the tool got it."""
+    """The arguments of a booking, as the tool received them."""
 
     guest: str
     nights: int
@@ -78,13 +78,13 @@ def book(
 
 @server.tool
 def look_up(text: str) -> dict[str, Any]:
-    """Something that says again what it was asked."""
+    """Return the text in several places."""
     return {"said": text, "link": "https://example.com/a?b=c", text: [text, {"nested": text}]}
 
 
 @server.tool
 def refuse(text: str, why: str | None = None) -> str:
-    """Fails with what it was asked, unless it is told why it should not."""
+    """Fail with the text, unless `why` is given."""
     if why is None:
         raise ToolError(text)
     return why
@@ -101,13 +101,13 @@ def pay(pin: str, amount: int) -> str:
 
 @server.tool
 def countdown() -> int:
-    """Takes nothing."""
+    """Take no arguments."""
     return 0
 
 
 @server.tool
 def sign(pin: str) -> str:
-    """Sign with the PIN, and with no other."""
+    """Sign with the PIN. Any other text fails."""
     if pin != PIN:
         raise ToolError(f"{pin} is not the PIN")
     return "signed"
@@ -115,13 +115,13 @@ def sign(pin: str) -> str:
 
 @server.tool
 def long_report() -> list[dict[str, Any]]:
-    """A value that is too long to stand in an answer."""
+    """Return a value that is too long to be inlined in a response."""
     return [{"row": number, "text": "a line of the report"} for number in range(400)]
 
 
 @server.tool
 def forge(uri: str) -> dict[str, Any]:
-    """A value that looks like what stands for a long one."""
+    """Return a value that looks like the placeholder of a long one."""
     return {"bytes": 1_000_000, "uri": uri}
 
 
@@ -240,7 +240,7 @@ def start_build(branch: str, ctx: Context) -> str:
 
 @server.tool
 def build_address(branch: str) -> str:
-    """The address of a build's callback, for the test that sends it."""
+    """Return the address of a build's callback, for the test that sends it."""
     return addresses[branch]
 
 

@@ -1,6 +1,6 @@
-"""The tests of the page in a browser have an environment and a session of their own: all of them are one test here.
+"""Runs the browser tests, which have their own environment and pytest session, as one test.
 
-`make test-browser` runs them by themselves, one line a test; `ARGS="-k form"` runs some.
+`make test-browser` runs them separately, one line a test; `ARGS="-k form"` selects some.
 """
 
 import os

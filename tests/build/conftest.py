@@ -1,6 +1,6 @@
-"""What is built: by `sam build` and `make layer` for the processor of this machine, by a project for the other one.
+"""Builds: with `sam build` and `make layer` for this machine's processor, and in a new project for the other processor.
 
-Each is built once a run, whichever of the tests' workers comes first.
+Each is built once per test run, by the first xdist worker that needs it.
 """
 
 import os
@@ -24,12 +24,12 @@ OTHER = "arm64" if HERE == "x86_64" else "x86_64"
 BROUGHT = ROOT / ".tools" / "uv" / "bin"
 
 type BuildLayer = Callable[..., Path]
-"""`build_layer(architecture, source=…)`: the layer as it will be under `/opt`."""
+"""`build_layer(architecture, source=…)` returns the layer's folder with the contents of `/opt`."""
 
 
 @pytest.fixture(scope="session")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything that is deployed, as SAM built it, with the sample as the server."""
+    """Everything that is deployed, built by SAM with the sample as the server."""
 
     def built() -> str:
         folder = tmp_path_factory.mktemp("all artifacts")
@@ -45,7 +45,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def layer(artifacts: Path) -> Path:
-    """The layer of this machine's processor, as it will be under `/opt`."""
+    """The layer for this machine's processor, with the contents of `/opt`."""
     return artifacts / "BatonLayer"
 
 
@@ -94,7 +94,7 @@ def build_layer(tmp_path_factory: pytest.TempPathFactory) -> BuildLayer:
 
 @pytest.fixture(scope="session")
 def others_layer(project: Path, build_layer: BuildLayer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project's layer, for the other processor."""
+    """The project's layer for the other processor."""
 
     def built() -> str:
         return str(build_layer(OTHER, project / "layers" / "baton"))

@@ -1,4 +1,4 @@
-"""The built authorizer answers with nothing but what was built for it."""
+"""The built authorizer answers with only the packages that were built for it."""
 
 import json
 import os
@@ -22,7 +22,7 @@ print(json.dumps(function.lambda_handler(event, None)))
 """
 
 
-def test_the_built_authorizer_refuses_a_bad_token(artifacts: Path) -> None:
+def test_the_built_authorizer_rejects_a_bad_token(artifacts: Path) -> None:
     python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
     environment = {
         "PYTHONPATH": str(artifacts / "AuthorizerFunction"),

@@ -1,4 +1,4 @@
-"""The built function and layer, started as Lambda would, by an interpreter that has nothing else, on real events."""
+"""The built function and layer, started as on Lambda by an interpreter without other packages, with real events."""
 
 import base64
 import json
@@ -46,7 +46,7 @@ def table_url(ministack_url: str) -> str:
 
 
 type StartBuilt = Callable[..., Function]
-"""`start_built(**variables)`: the built function, started by the built layer's wrapper, with no package but theirs."""
+"""`start_built(**variables)` starts the built function with the built layer's wrapper, without other packages."""
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def event(name: str, task_id: str = "") -> dict[str, Any]:
 
 
 def paused(api: RuntimeApi) -> dict[str, Any]:
-    """The `_meta` of a workflow that has paused."""
+    """Return the `_meta` of a workflow that has paused."""
     _, text = answer(api, event("prompts-get-refund-pauses"))
     [result] = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if '"result"' in line]
     meta: dict[str, Any] = result["result"]["_meta"]
@@ -96,7 +96,7 @@ def paused(api: RuntimeApi) -> dict[str, Any]:
 
 
 def answer(api: RuntimeApi, sent: Mapping[str, Any]) -> tuple[int, str]:
-    """The status and the body of the answer to an event, whole or streamed."""
+    """Return the status and body of the response to an event, whole or streamed."""
     body = api.invoke(sent).wait().body
     if PRELUDE_END in body:
         prelude, _, streamed = body.partition(PRELUDE_END)
@@ -116,7 +116,7 @@ def test_the_built_function_answers_every_event_of_the_sample(built: RuntimeApi)
     assert others == {"get-not-allowed": 405, "preflight": 204}
 
 
-def test_the_built_function_streams_and_keeps_a_paused_workflow_in_dynamodb(built: RuntimeApi) -> None:
+def test_the_built_function_streams_and_stores_a_paused_workflow_in_dynamodb(built: RuntimeApi) -> None:
     delivery = built.invoke(event("prompts-get-refund-pauses")).wait()
     meta = paused(built)
     listed = json.loads(answer(built, event("tasks-list"))[1])
@@ -127,7 +127,7 @@ def test_the_built_function_streams_and_keeps_a_paused_workflow_in_dynamodb(buil
     assert meta["task_id"] in {task["taskId"] for task in listed["result"]["tasks"]}
 
 
-def test_the_sample_publishes_through_the_layers_boto3_whatever_the_runtime_brings(
+def test_the_sample_publishes_with_the_layers_boto3_not_the_runtimes(
     api: RuntimeApi, start_built: StartBuilt, table_url: str, tmp_path: Path
 ) -> None:
     sns = session().client("sns", endpoint_url=table_url)
@@ -136,7 +136,7 @@ def test_the_sample_publishes_through_the_layers_boto3_whatever_the_runtime_brin
     queue_url = sqs.create_queue(QueueName="inbox")["QueueUrl"]
     queue_arn = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     sns.subscribe(TopicArn=topic_arn, Protocol="sqs", Endpoint=queue_arn)
-    # Lambda's own boto3 comes after the layer's, and one of the two with the other's botocore would be neither.
+    # Lambda's own boto3 comes after the layer's on the path. Mixing boto3 of one with botocore of the other would fail.
     for package in ("boto3", "botocore", "s3transfer"):
         (tmp_path / f"{package}.py").write_text("raise ImportError('this is the runtime')")
 
@@ -150,7 +150,7 @@ def test_the_sample_publishes_through_the_layers_boto3_whatever_the_runtime_brin
     assert message["MessageAttributes"]["to"]["Value"] == "ada@example.com"
 
 
-def test_the_layer_holds_what_logs_metrics_and_traces_need(api: RuntimeApi, start_built: StartBuilt) -> None:
+def test_the_layer_contains_the_packages_for_metrics_and_traces(api: RuntimeApi, start_built: StartBuilt) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
         daemon.bind(("127.0.0.1", 0))
         daemon.settimeout(PATIENCE_S)

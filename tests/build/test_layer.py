@@ -1,4 +1,4 @@
-"""The layer: for either processor, from locked packages alone, the same bytes every time, and with nothing to spare."""
+"""The layer: for either processor, from locked packages alone, identical in every build, and without unused files."""
 
 import json
 import os
@@ -22,7 +22,7 @@ ELF_MACHINE = {"x86_64": 62, "arm64": 183}
 UNCHECKED_HASH = 0b01
 EXPECTED_SIZE = 30_000_000
 BUILT_AT_S = 315_532_800
-"""What the files of a build say: 1 January 1980, the first time that a zip can have."""
+"""The time of all built files: 1 January 1980, the earliest time that a zip can represent."""
 needs_313 = pytest.mark.skipif(sys.version_info[:2] != (3, 13), reason="byte code is compiled by a Python 3.13")
 
 
@@ -31,7 +31,7 @@ def files(folder: Path, pattern: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("architecture", [HERE, OTHER])
-def test_everything_compiled_is_for_the_chosen_processor(request: pytest.FixtureRequest, architecture: str) -> None:
+def test_compiled_libraries_are_for_the_chosen_processor(request: pytest.FixtureRequest, architecture: str) -> None:
     layer: Path = request.getfixturevalue("layer" if architecture == HERE else "others_layer")
     libraries = files(layer, "*.so")
 
@@ -41,8 +41,8 @@ def test_everything_compiled_is_for_the_chosen_processor(request: pytest.Fixture
     }
 
 
-def test_two_builds_are_the_same_to_the_byte(layer: Path, layer_zip: Path, tmp_path: Path) -> None:
-    """SAM's, and that of `make layer` in another folder. The times of files are not in the zip."""
+def test_two_builds_are_identical(layer: Path, layer_zip: Path, tmp_path: Path) -> None:
+    """Compare SAM's build with that of `make layer` in another folder. File times are not in the zip."""
     copied = shutil.copytree(layer, tmp_path / "layer", copy_function=shutil.copy)
     zipped.write(copied, tmp_path / "layer.zip")
 
@@ -53,8 +53,8 @@ def test_two_builds_are_the_same_to_the_byte(layer: Path, layer_zip: Path, tmp_p
     assert {oct(path.stat().st_mode & 0o7777) for path in built} == {"0o644", "0o755"}
 
 
-def test_another_machine_builds_the_same_bytes(layer_zip: Path, build_layer: BuildLayer, tmp_path: Path) -> None:
-    """From sources with other times, permissions and leftovers, in another folder and environment."""
+def test_a_rebuild_gives_the_same_bytes(layer_zip: Path, build_layer: BuildLayer, tmp_path: Path) -> None:
+    """Build sources with other times, permissions and leftover files, in another folder and environment."""
     source = tmp_path / "another machine" / "baton"
     shutil.copytree(ROOT / "layers" / "baton", source, copy_function=shutil.copy)
     for leftover in (".DS_Store", "aws.py~", "aws.py.orig", "notes.log", ".idea/workspace.xml", "__pycache__/old.pyc"):
@@ -79,7 +79,7 @@ def test_another_machine_builds_the_same_bytes(layer_zip: Path, build_layer: Bui
     assert names(tmp_path / "layer.zip") == names(layer_zip)
     assert hashes(tmp_path / "layer.zip") == hashes(layer_zip)
     assert (tmp_path / "layer.zip").read_bytes() == layer_zip.read_bytes()
-    # SAM makes the zip of a deployment itself, also of these.
+    # SAM zips these files itself for a deployment.
     assert {path.stat().st_mtime for path in files(built, "*")} == {BUILT_AT_S}
     assert {oct(path.stat().st_mode & 0o7777) for path in files(built, "*")} == {"0o644", "0o755"}
 
@@ -89,12 +89,12 @@ def names(archive: Path) -> list[str]:
 
 
 def hashes(archive: Path) -> dict[str, str]:
-    """What is in a zip, by name, so that a failure names the files that differ."""
+    """Return the hashes of a zip's files by name, so that a failure names the files that differ."""
     entries = ZipFile(archive)
     return {name: sha256(entries.read(name)).hexdigest() for name in entries.namelist()}
 
 
-def test_a_package_that_is_not_the_locked_one_is_refused(build_layer: BuildLayer, tmp_path: Path) -> None:
+def test_a_package_with_another_hash_is_rejected(build_layer: BuildLayer, tmp_path: Path) -> None:
     source = tmp_path / "baton"
     shutil.copytree(ROOT / "layers" / "baton", source)
     requirements = source / "requirements.txt"
@@ -106,7 +106,7 @@ def test_a_package_that_is_not_the_locked_one_is_refused(build_layer: BuildLayer
         build_layer(HERE, source)
 
 
-def test_what_lambda_never_runs_is_left_out(layer: Path) -> None:
+def test_files_that_lambda_never_uses_are_left_out(layer: Path) -> None:
     packages = layer / "python"
     page = Path("mcp_baton", "console", "page.html")
     services = {path.name for path in (packages / "botocore" / "data").iterdir() if path.is_dir()}
@@ -116,12 +116,12 @@ def test_what_lambda_never_runs_is_left_out(layer: Path) -> None:
     assert services >= {"dynamodb", "lambda", "s3", "secretsmanager", "sns"}
     assert "ec2" not in services
     assert sum(path.stat().st_size for path in files(layer, "*") if path.is_file()) < EXPECTED_SIZE
-    # botocore trusts these authorities.
+    # The certificate authorities that botocore trusts.
     assert (packages / "botocore" / "cacert.pem").is_file()
     assert [path for path in packages.rglob("*") if path.name in {"tests", "moto", "bin"}] == []
 
 
-# Every region of every partition, through the endpoint rules and through the table that older code paths ask.
+# Resolves every region of every partition with the endpoint rules and with the table that older code paths use.
 RESOLVE = """
 import json, sys
 import botocore.session
@@ -150,7 +150,7 @@ print(json.dumps([found, operations]))
 
 
 def resolved(packages: Path, services: list[str]) -> str:
-    """Endpoints and operations, as a botocore sees them."""
+    """Return the endpoints and operations that a botocore finds."""
     environment = {"PATH": os.defpath, "PYTHONPATH": str(packages), "AWS_EC2_METADATA_DISABLED": "true"}
     command = [sys.executable, "-S", "-c", RESOLVE, *services]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
@@ -172,7 +172,7 @@ def test_slimmed_clients_find_the_same_endpoints_and_operations(layer: Path, tmp
 
 
 @needs_313
-def test_the_layer_holds_no_documentation_of_services_and_no_endpoints_of_others(layer: Path) -> None:
+def test_the_layer_has_no_service_documentation_and_only_endpoints_of_its_services(layer: Path) -> None:
     data = layer / "python" / "botocore" / "data"
     endpoints = json.loads((data / "endpoints.json").read_bytes())
     models = [path.read_text() for path in files(data, "service-2.json")]
@@ -186,7 +186,7 @@ def test_the_layer_holds_no_documentation_of_services_and_no_endpoints_of_others
 
 
 @needs_313
-def test_every_module_is_compiled_for_its_place_on_lambda_and_taken_as_it_is(layer: Path) -> None:
+def test_every_module_is_compiled_for_its_path_on_lambda_without_checks(layer: Path) -> None:
     compiled = files(layer, "*.pyc")
 
     assert len(compiled) == len(files(layer, "*.py"))
@@ -197,7 +197,7 @@ def test_every_module_is_compiled_for_its_place_on_lambda_and_taken_as_it_is(lay
         assert str(layer).encode() not in byte_code
 
 
-def test_the_wrapper_can_be_started_and_says_when_the_layer_is_for_another_processor(others_layer: Path) -> None:
+def test_the_wrapper_reports_a_layer_for_another_processor(others_layer: Path) -> None:
     done = subprocess.run(
         [others_layer / "baton-runtime", sys.executable, "bootstrap.py"],
         capture_output=True,

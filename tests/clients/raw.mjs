@@ -1,4 +1,4 @@
-/** Sends what the client's own codecs would refuse: the 2026 era's task shapes (ext-tasks wants that from its host). */
+/** Sends task requests of the 2026 era, which the client's own codecs would reject. ext-tasks requires this of its host. */
 export const rawDispatchTo = (url) => async ({ method, params }) => {
   const name = params.taskId ?? params.name;
   const headers = {

@@ -1,4 +1,4 @@
-"""`tasks/*` for clients on the official Python SDK's session, which knows requests of one's own but no tasks."""
+"""`tasks/*` for clients with the official Python SDK's session, which supports custom requests but no tasks."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ RESULT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 
 class TaskParams(types.RequestParams):
-    """Any params at all; `taskId` names the task."""
+    """Any params; `taskId` names the task."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class TaskRequest(types.Request[TaskParams, str]):
-    """A `tasks/*` request; the task goes into the header `Mcp-Name` too."""
+    """A `tasks/*` request. The task's id is in the header `Mcp-Name` too."""
 
     params: TaskParams
 
@@ -27,7 +27,7 @@ class TaskRequest(types.Request[TaskParams, str]):
 
 
 class ListRequest(types.Request[TaskParams, str]):
-    """`tasks/list`, which names none."""
+    """`tasks/list`, which names no task."""
 
 
 class Tasks:
@@ -41,7 +41,7 @@ class Tasks:
         self._session = session
 
     async def send(self, method: str, **params: Any) -> dict[str, Any]:
-        """The result, or the error's code as `{"error": code}`."""
+        """Return the result, or the error's code as `{"error": code}`."""
         kind = TaskRequest if "taskId" in params else ListRequest
         request = kind(method=method, params=TaskParams(**params))
         try:
@@ -51,7 +51,7 @@ class Tasks:
         return result
 
     async def tour(self, paused: str, other: str) -> dict[str, Any]:
-        """Look at one task, complete it, cancel another."""
+        """Read one task, complete it, and cancel another."""
         return {
             "task": await self.send("tasks/get", taskId=paused),
             "listed": await self.send("tasks/list"),

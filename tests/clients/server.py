@@ -1,6 +1,6 @@
-"""The server that real clients hold a whole session with.
+"""The server for whole sessions of real clients.
 
-Serve it with `baton serve tests/clients/server.py`; the tests beside it do.
+The tests beside it serve it: `baton serve tests/clients/server.py`.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ server = Server("clients", version="1.2.3", title="For clients", instructions="R
 
 @dataclass(frozen=True)
 class Order:
-    """What was bought, and what it came to in EUR."""
+    """An order, and its total in EUR."""
 
     order_id: str
     total: float
@@ -44,7 +44,7 @@ def fetch_order(order_id: str) -> Order:
 
 @server.tool
 def refund(order_id: str, amount: float, approved_by: str | None = None) -> str:
-    """Refund an order. Above EUR 100 somebody has to approve it."""
+    """Refund an order. More than EUR 100 need an approval."""
     if amount > 100 and approved_by is None:
         raise ToolError(f"EUR {amount:.2f} need an approval")
     return f"Refunded EUR {amount:.2f} of {order_id}"
@@ -52,7 +52,7 @@ def refund(order_id: str, amount: float, approved_by: str | None = None) -> str:
 
 @server.tool
 def count(to: int, ctx: Context) -> int:
-    """Count, and say so after each number."""
+    """Count, and report each number."""
     for number in range(1, to + 1):
         ctx.report_progress(number, to, f"at {number}")
         ctx.info(f"counted {number}")
@@ -61,7 +61,7 @@ def count(to: int, ctx: Context) -> int:
 
 @server.tool
 def interview(ctx: Context) -> str:
-    """Ask the client everything that can be asked, in one round."""
+    """Ask the client all kinds of questions in one round."""
     person, model, folders = ctx.ask(
         elicitation("name", "Who are you?", {"type": "object", "properties": {"name": {"type": "string"}}}),
         sampling("greeting", "Greet me.", max_tokens=20),
@@ -71,7 +71,7 @@ def interview(ctx: Context) -> str:
 
 
 def text(field: str) -> dict[str, object]:
-    """A form of one text."""
+    """Return a form with one text."""
     return {"type": "object", "properties": {field: {"type": "string"}}, "required": [field]}
 
 
@@ -100,7 +100,7 @@ def book(ctx: Context) -> str:
 
 @server.tool(task="required", task_start="explicit")
 def dispatch_goods(ctx: Context) -> str:
-    """Ask first, then go on in the background."""
+    """Ask first, then continue in the background."""
     name = ctx.elicit("Who packs?", text("name"), key="packer").content["name"]
     ctx.start_task()
     return f"Packed by {name}"
@@ -141,7 +141,7 @@ def apology(order_id: str) -> str:
 
 @server.completion("apology", "order_id")
 def orders(value: str) -> list[str]:
-    """Orders that begin so."""
+    """Return orders that start with this text."""
     return [name for name in ("A-17", "A-18", "B-1") if name.startswith(value)]
 
 

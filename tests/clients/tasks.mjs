@@ -1,4 +1,4 @@
-// Tools that run in the background, driven by ext-tasks.
+// Calls background tools with ext-tasks.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { createTaskSessionFromClient, toolDeclarationFromMcpTool } from "@modelcontextprotocol/ext-tasks/client";
 import { mkdtempSync, readFileSync } from "node:fs";
@@ -15,7 +15,7 @@ async function called(session, name, args) {
   return { kind: execution.kind ?? null, status: outcome.status, result: outcome.result ?? null, error: outcome.error?.message ?? null };
 }
 
-/** A workflow that waits for a callback. It is sent when the task says that it waits. */
+/** Runs a workflow that waits for a callback, and sends the callback when the task's status message says that it waits. */
 async function released(session) {
   const file = join(mkdtempSync(join(tmpdir(), "baton-")), "address");
   const execution = await session.callTool("release", { file }, { task: { preference: "prefer" } });
@@ -33,7 +33,7 @@ async function released(session) {
   return { kind: execution.kind, task: execution.handle.taskId, tasks, sent, status: outcome.status, result: outcome.result.structuredContent };
 }
 
-/** What is seen at an address in a mode: `legacy` or `auto`. */
+/** Returns what the client sees at an address in a mode, `legacy` or `auto`. */
 export async function driven(url, mode) {
   const seen = { asked: [] };
   const client = new Client(info, { capabilities, versionNegotiation: { mode } });
@@ -43,7 +43,7 @@ export async function driven(url, mode) {
   const session = createTaskSessionFromClient(client, {
     endpointId: "baton",
     tools: { currentTool: (name) => tools.get(name) },
-    /** Fills in every form, and notes where it came from. */
+    /** Fills in every form, and records how it was delivered. */
     onInputRequest: async (request, context) => {
       seen.asked.push([request.kind, request.params.message, context.delivery]);
       return { action: "accept", content: { name: `Kim ${seen.asked.length}` } };

@@ -1,6 +1,6 @@
-"""The MCP Inspector's command line: each request is a session of its own, so what one answer told the next is given.
+"""The MCP Inspector's command line. Each request is its own session, so the tests pass on what later requests need.
 
-It cannot send `tasks/*`, complete an argument, or be asked anything; it shows no progress and no logs.
+The Inspector cannot send `tasks/*`, complete an argument, or answer questions. It shows no progress and no logs.
 """
 
 import json
@@ -25,7 +25,7 @@ type JsonDict = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of one command line: its exit code, and what it wrote."""
+    """The outcome of one command line: its exit code and output."""
 
     returncode: int
     stdout: str
@@ -34,14 +34,14 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Inspector:
-    """The command line, for one server and era, in the process of `inspector.mjs`."""
+    """The command line for one server and era, in the process of `inspector.mjs`."""
 
     process: "subprocess.Popen[str]"
     url: str
     era: str
 
     def run(self, method: str, *options: str) -> Done:
-        """One request, whatever comes of it."""
+        """Send one request. Return its outcome, also if it fails."""
         assert self.process.stdin
         assert self.process.stdout
         target = [self.url, "--transport", "http", "--protocol-era", self.era]
@@ -56,20 +56,20 @@ class Inspector:
         return Done(**json.loads(answer))
 
     def result(self, method: str, *options: str) -> JsonDict:
-        """The result of one request that goes well."""
+        """Send one request that must succeed. Return its result."""
         done = self.run(method, *options)
         assert done.returncode == 0, done.stdout + done.stderr
         result: JsonDict = json.loads(done.stdout)["result"]
         return result
 
     def call(self, tool: str, *options: str) -> JsonDict:
-        """The result of a tool that works."""
+        """Call a tool that must succeed. Return its result."""
         return self.result("tools/call", "--tool-name", tool, *options)
 
 
 @pytest.fixture(scope="module")
 def process(node: Path, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[subprocess.Popen[str]]":
-    """The process, with a folder of its own for the Inspector's settings."""
+    """The process, with its own folder for the Inspector's settings."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home"))}
     command = [node, HERE / "inspector.mjs"]
     with subprocess.Popen(
@@ -125,7 +125,7 @@ def test_the_inspector_reads_a_result_after_a_stream(inspector: Inspector) -> No
 
 
 def test_the_inspector_declares_that_it_cannot_answer_questions(inspector: Inspector) -> None:
-    """It declares no capability: -32021 in the 2026 era, a tool's error in the 2025 era."""
+    """The Inspector declares no capability: -32021 in the 2026 era, a tool's error in the 2025 era."""
     done = inspector.run("tools/call", "--tool-name", "interview")
     assert done.returncode == (TOOL_FAILED if inspector.era == "legacy" else NOT_SUPPORTED)
     assert ("The client cannot be asked" if inspector.era == "legacy" else "Missing required client capability") in (

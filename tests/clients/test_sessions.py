@@ -1,6 +1,6 @@
-"""Whole sessions of clients that others wrote, each over HTTP with `baton serve`, in both eras.
+"""Whole sessions of third-party clients over HTTP with `baton serve`, in both eras.
 
-Scripts print what each client saw. None has everything; what each cannot do is a test of its own.
+Scripts print what each client saw. No client supports everything; separate tests cover what a client does not support.
 """
 
 import json
@@ -27,7 +27,7 @@ class Session:
 
     Attributes:
         client: `python-sdk`, `fastmcp` or `typescript`.
-        stateless: Whether it spoke 2026-07-28.
+        stateless: Whether it used 2026-07-28.
     """
 
     client: str
@@ -36,13 +36,13 @@ class Session:
 
     @property
     def tasks(self) -> JsonDict:
-        """What it saw of its tasks: of the one that it completed, and of the one that it cancelled."""
+        """What the client saw of the task that it completed and of the one that it cancelled."""
         found: JsonDict = self.seen["tasks"]
         return found
 
     @property
     def task_id(self) -> str:
-        """The task of its workflow."""
+        """The id of the workflow's task."""
         made: str = self.seen["paused"]["_meta"]["task_id"]
         return made
 
@@ -55,11 +55,11 @@ def session(request: pytest.FixtureRequest, seen: Seen) -> Session:
 
 
 def steps_in(meta: Mapping[str, Any]) -> list[str]:
-    """The status of each step, as `_meta` tells it."""
+    """Return the status of each step in `_meta`."""
     return [step["status"] for step in meta["steps"]]
 
 
-def test_the_newest_revision_of_each_era_is_agreed_on(session: Session) -> None:
+def test_client_and_server_agree_on_the_newest_revision_of_each_era(session: Session) -> None:
     assert session.seen["revision"] == ("2026-07-28" if session.stateless else "2025-11-25")
 
 
@@ -91,7 +91,7 @@ def test_the_client_reads_progress_and_logs_before_the_result(session: Session) 
     assert session.seen["logs"] == ["counted 1", "counted 2", "counted 3"]
 
 
-def test_the_client_answers_a_form_a_model_and_a_folder_question_of_one_call(session: Session) -> None:
+def test_the_client_answers_a_form_a_sampling_and_a_roots_request_of_one_call(session: Session) -> None:
     assert session.seen["interview"] == "Kim: Hello in file:///home/kim/shop"
 
 
@@ -114,7 +114,7 @@ def test_the_client_continues_the_workflow_by_naming_its_task_in_meta(session: S
 
 
 def test_the_client_finishes_a_paused_workflow_with_tool_calls_only(session: Session) -> None:
-    """Each client has held the structured content against the schemas that were listed, too."""
+    """Each client has also validated the structured content against the listed schemas."""
     started, made, done = session.seen["hosted"]
     task_id = started["structuredContent"]["task_id"]
     assert started["structuredContent"]["message"] == started["content"][0]["text"]
@@ -134,8 +134,8 @@ def test_the_client_sees_its_task_with_the_task_variables(session: Session) -> N
     assert task["ttlMs" if session.stateless else "ttl"] == 3_600_000
 
 
-def test_the_client_completes_its_task_by_a_cancellation_with_a_result(session: Session) -> None:
-    """No client knows `tasks/cancel` with a result (docs/http.md): each sends it as a request of its own."""
+def test_the_client_completes_its_task_with_a_cancel_that_has_a_result(session: Session) -> None:
+    """No client supports `tasks/cancel` with a result (docs/http.md), so each sends it as a custom request."""
     after = session.tasks["after"]
     assert (after["taskId"], after["status"]) == (session.task_id, "completed")
     assert after.get("result") == (COMPLETION if session.stateless else None)
@@ -151,7 +151,7 @@ def test_the_client_gets_an_error_for_an_unknown_task(session: Session) -> None:
 
 
 def test_the_client_lists_its_tasks_in_the_2025_era_and_cannot_in_the_2026_era(session: Session) -> None:
-    """The extension has no `tasks/list`; the TypeScript client refuses to send it, the others are told so."""
+    """The extension has no `tasks/list`. The TypeScript client refuses to send it; the others get an error."""
     listed = session.tasks["listed"]
     if not session.stateless:
         newest = [task["taskId"] for task in listed["tasks"][:2]]
@@ -163,10 +163,10 @@ def test_the_client_lists_its_tasks_in_the_2025_era_and_cannot_in_the_2026_era(s
 
 
 def test_the_client_gets_the_result_of_its_task(session: Session) -> None:
-    """By `tasks/result` in the 2025 era; 2026 inlines it into `tasks/get`.
+    """The result comes from `tasks/result` in the 2025 era; 2026 inlines it into `tasks/get`.
 
-    A workflow's is `{"result": ...}` (docs/http.md). The TypeScript package takes every task for a tool's, so it
-    fails on that. In the 2026 era it takes a result that has the shape of a tool's, `resultType` included.
+    A workflow's result is `{"result": ...}` (docs/http.md). The TypeScript package treats every task as a tool's, so it
+    fails on that. In the 2026 era it accepts a result in the shape of a tool's, including `resultType`.
     """
     result = session.tasks["result"]
     if session.client != "typescript":

@@ -1,5 +1,6 @@
-"""Tools that run in the background, driven to their end by the clients that know how: FastMCP's, for the 2026 era, and
-ext-tasks in both eras. The workers run in processes of their own, as under Lambda."""
+"""Background tools with the clients that support tasks: FastMCP's in the 2026 era, and ext-tasks in both eras. The
+workers run in their own processes, as on Lambda.
+"""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class Driven:
     seen: JsonDict
 
     def result(self, call: str) -> JsonDict:
-        """A call's result, in one form for all clients."""
+        """Return a call's result, in the same form for all clients."""
         came: JsonDict = self.seen[call]
         if self.client == "fastmcp":
             return came
@@ -72,7 +73,7 @@ def test_a_tool_that_asks_in_its_task_gets_every_answer_once(driven: Driven) -> 
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_a_workflow_that_waits_stays_working_and_says_for_what(seen: Seen, mode: str) -> None:
+def test_a_waiting_workflow_stays_working_and_its_message_names_the_callback(seen: Seen, mode: str) -> None:
     released = seen(f"ext-tasks-{mode}")["released"]
     tasks, text = released["tasks"], "runs in the background as task"
     assert (released["kind"], released["sent"]) == ("task", 200)
@@ -84,7 +85,9 @@ def test_a_workflow_that_waits_stays_working_and_says_for_what(seen: Seen, mode:
 
 
 def test_questions_are_sent_in_the_form_of_the_era(driven: Driven) -> None:
-    """By requests of the server in the 2025 era; in the 2026 era by a retry, and by `tasks/update` in the task."""
+    """The server sends requests in the 2025 era. In 2026 the client retries the call, or sends `tasks/update` to a
+    task.
+    """
     if driven.client != "fastmcp":
         expected = {"legacy": ["peer-request"] * 4, "auto": ["request-retry", *["task-update"] * 3]}
         assert [delivery for *_, delivery in driven.seen["asked"]] == expected[driven.client]

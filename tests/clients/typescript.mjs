@@ -1,8 +1,8 @@
-// What the official TypeScript client sees in both eras, in a whole session and of tools that run in the background.
+// What the official TypeScript client sees in both eras, in a whole session and with background tools.
 //
 //     node typescript.mjs URL
 //
-// prints it as one JSON object, by session and era. They share a process, which takes longer to start than to speak.
+// prints it as one JSON object, by session and era. The sessions share a process, because its start takes longer than they do.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { createTaskSessionFromClient } from "@modelcontextprotocol/ext-tasks/client";
 import { rawDispatchTo } from "./raw.mjs";
@@ -15,7 +15,7 @@ const capabilities = { elicitation: {}, sampling: {}, roots: {}, extensions: { "
 const anything = { "~standard": { version: 1, vendor: "baton", validate: (value) => ({ value }) } };
 const order = { order_id: "A-17" };
 
-/** What a promise comes to; an error as its code. */
+/** Returns the value of a promise, or an error's code. */
 const settled = (promise) => promise.then((value) => value ?? null, (error) => ({ error: error.code ?? String(error) }));
 
 async function connected(mode, seen) {
@@ -62,7 +62,7 @@ async function tour(client, mode, paused, other) {
   const session = createTaskSessionFromClient(client, { endpointId: "baton", ...raw });
   const task = session.task(paused);
   const tasks = { task: (await task.snapshot()).raw, listed: await settled(session.listTasks()) };
-  // The package knows no cancellation with a result: that is Baton's own, sent as a plain request.
+  // The package does not support a cancel with a result, which is Baton's own extension. It is sent as a plain request.
   const completion = { method: "tasks/cancel", params: { taskId: paused, result: { resultType: "complete", content: [{ type: "text", text: "Refunded" }] } } };
   tasks.completed = await settled(mode === "legacy" ? client.request(completion, anything) : rawDispatch(framed(completion)));
   tasks.after = (await task.snapshot()).raw;
@@ -93,7 +93,7 @@ async function work(client, seen, mode) {
   seen.tasks = await tour(client, mode, task, other._meta.task_id);
 }
 
-/** The same as a host's model does it, with tools and their arguments alone: the twin, the handle, the twin. */
+/** Does the same as a host's model, with tools and arguments only: the workflow tool, the step's tool, the workflow tool. */
 async function beAHost(client, seen) {
   const begun = await client.callTool({ name: "refund_order", arguments: order });
   const task = { task_id: begun.structuredContent.task_id };

@@ -1,6 +1,6 @@
-"""The fixture server with a process of its own for each request: what one request left in memory, no other can find.
+"""The fixture server with a separate process for each request, so that no request finds another's data in memory.
 
-In the cloud, too, a client's answer reaches another instance of the function than the one that waits for it.
+On Lambda, too, a client's answer can reach another instance of the function than the one that waits for it.
 
     python tests/conformance/processes.py URL-OF-A-DYNAMODB
 """
@@ -22,10 +22,10 @@ TIMEOUT_S = 60.0
 
 
 class ProcessPerRequest(ForkingMixIn, LocalServer):
-    """Serves the fixture, each request in a fork of this process.
+    """Serves the fixture. Each request runs in a fork of this process.
 
     Args:
-        dynamodb: The URL of the DynamoDB in which the processes meet.
+        dynamodb: The URL of the DynamoDB that the processes share.
     """
 
     max_children = 64
@@ -39,9 +39,9 @@ class ProcessPerRequest(ForkingMixIn, LocalServer):
 
 
 def function(server: Server, dynamodb: str, origins: frozenset[str]) -> Function:
-    """A server as a function that pages of these origins may call."""
+    """Return a server as a function that pages of these origins may call."""
     settings = Settings(table=TABLE, allow_anonymous=True, allowed_origins=origins)
-    # A connection must not be shared over a fork: each process makes a client of its own.
+    # A connection must not be shared across a fork, so each process creates its own client.
     store = dynamodb_store(TABLE, settings, connect=lambda: http_client(dynamodb))
     return Function(handler(server, settings=settings, store=store), TIMEOUT_S)
 

@@ -1,6 +1,6 @@
-"""The fixture that the official conformance suite is run against: each name, text and schema is the suite's.
+"""The fixture server for the official conformance suite. The suite defines its names, texts and schemas.
 
-Serve it with `baton serve tests/conformance/server.py`; `test_conformance.py` does.
+`test_conformance.py` serves it with `baton serve tests/conformance/server.py`.
 """
 
 import base64
@@ -72,7 +72,7 @@ def test_simple_text() -> str:
 
 @server.tool
 def test_error_handling() -> str:
-    """Fail, always."""
+    """Always fail."""
     raise ToolError("This tool intentionally returns an error for testing")
 
 
@@ -89,7 +89,7 @@ def test_tool_with_logging(ctx: Context) -> str:
 
 @server.tool
 def test_logging_tool(ctx: Context) -> str:
-    """Log one message, which only a caller that asked for log messages may receive."""
+    """Log one message. Only a caller that requested log messages may receive it."""
     ctx.info("A message for those who asked")
     return "Logged one message."
 
@@ -105,13 +105,13 @@ def test_tool_with_progress(ctx: Context) -> str:
 
 @server.tool
 def test_x_mcp_header(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
-    """Name the region that the client has put into a header too."""
+    """Return the region, which the client also sends in a header."""
     return f"The region is {region}."
 
 
 @server.tool(task="optional")
 def slow_compute(seconds: float, ctx: Context, label: str = "compute") -> str:
-    """Take so many seconds."""
+    """Take this many seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         ctx.remaining_ms()
@@ -227,7 +227,7 @@ def json_schema_2020_12_tool(
 
 @server.completion("test_prompt_with_arguments", "arg1")
 def complete_arg1(value: str) -> list[str]:
-    """Words that begin so."""
+    """Return words that start with this text."""
     return [word for word in ("paris", "park", "party", "test", "testing") if word.startswith(value)]
 
 
@@ -312,7 +312,7 @@ def test_elicitation_sep1330_enums(ctx: Context) -> str:
 
 
 def one(field: str, kind: str = "string") -> dict[str, Any]:
-    """A form of one field."""
+    """Return a form of one field."""
     return {"type": "object", "properties": {field: {"type": kind}}, "required": [field]}
 
 
@@ -362,7 +362,7 @@ def test_input_required_result_list_roots(ctx: Context) -> str:
 
 @server.tool
 def test_input_required_result_request_state(ctx: Context) -> str:
-    """Ask for confirmation; the state is the server's own to check."""
+    """Ask for confirmation. The server verifies the request state."""
     ctx.elicit("confirm", "Please confirm", one("ok", "boolean"))
     return "state-ok"
 
@@ -395,7 +395,7 @@ def test_input_required_result_tampered_state(ctx: Context) -> str:
 
 @server.tool
 def test_input_required_result_capabilities(ctx: Context) -> str:
-    """Ask for what the client can do, and nothing else."""
+    """Ask only what the client supports."""
     possible = {
         "elicitation": elicitation("user_name", "What is your name?", one("name")),
         "sampling": sampling("greeting", "Generate a greeting", max_tokens=50),
@@ -406,13 +406,13 @@ def test_input_required_result_capabilities(ctx: Context) -> str:
 
 @server.tool
 def test_missing_capability(ctx: Context) -> str:
-    """Need sampling."""
+    """Use sampling, which the client may not support."""
     return ctx.sample("answer", "Anything", max_tokens=10).text
 
 
 @server.tool
 def test_streaming_elicitation(ctx: Context) -> str:
-    """Ask in the middle of things."""
+    """Ask after a progress notification."""
     ctx.report_progress(0, 1)
     return ctx.elicit("user_name", "What is your name?", one("name")).action
 

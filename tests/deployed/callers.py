@@ -1,4 +1,4 @@
-"""Who calls: what a request needs beside its message to get to an API as somebody."""
+"""Callers: what identifies the caller of a request to a deployed API."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from botocore.credentials import Credentials
 from tests.deployed.machine import REGION
 
 type Caller = Callable[[httpx2.Request], httpx2.Request]
-"""Makes a request one of its own, as httpx's `auth` does."""
+"""Adds the caller's credentials to a request, as httpx's `auth` does."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderCaller:
-    """A caller who says who they are in headers, or says nothing. `Host` says which API it is, for the twin."""
+    """A caller identified by headers, or anonymous. The `Host` header tells the emulator which API is called."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -26,10 +26,10 @@ class HeaderCaller:
 
 
 def signing_caller(host: str, key: str, secret: str) -> Caller:
-    """A caller with an AWS identity, who signs each request to this host with Signature Version 4."""
+    """Return a caller with an AWS identity, which signs each request to this host with Signature Version 4."""
 
     def sign(request: httpx2.Request) -> httpx2.Request:
-        # For the host that the request names: not for the twin's address.
+        # The signature is for the host that the request names, not for the emulator's address.
         url = str(request.url.copy_with(netloc=host.encode()))
         signed = AWSRequest(request.method, url, headers={"Host": host}, data=request.content)
         SigV4Auth(Credentials(key, secret), "execute-api", REGION).add_auth(signed)

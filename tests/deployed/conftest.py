@@ -1,4 +1,6 @@
-"""The function as `sam build` makes it, deployed by `sam deploy` to a twin of AWS that runs it in containers."""
+"""Fixtures: the function as `sam build` builds it, deployed with `sam deploy` to an AWS emulator that runs it in
+containers.
+"""
 
 import shutil
 import signal
@@ -7,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployed.deployment import SAM_LOG, Stack, Twin, running_workflow_tool
+from tests.deployed.deployment import SAM_LOG, Emulator, Stack, running_emulator
 from tests.deployed.evidence import WATCHED, sections
 from tests.deployed.image import ensure_runtime_image
 from tests.deployed.issuer import Issuer, running_issuer
-from tests.deployed.machine import docker_client, emulator
+from tests.deployed.machine import docker_client, runtime_emulator
 from tests.deployed.page import Page, Served
 
 ORIGIN = "https://app.example.com"
-"""Whose pages may call the probe."""
+"""The origin whose pages may call the probe."""
 WORKER_S = 30
-"""How long one invocation of the probe's worker may take, its start included: too short for a night's rests, of which
-none begins in the last six seconds.
+"""The timeout of the probe's worker, including its start, seconds. It is too short for all rests of the workflow
+`night`: no rest starts in the last six seconds.
 """
 
 
 def pytest_configure() -> None:
-    """Begin with an empty log, and end what was started when told to stop, as when interrupted."""
+    """Empty the log. On SIGTERM, stop everything that the tests started, as on an interrupt."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     SAM_LOG.parent.mkdir(exist_ok=True)
     SAM_LOG.write_bytes(b"")
@@ -31,13 +33,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put last what has to wait for something that goes on beside the other tests."""
+    """Move the tests marked `last` to the end: they wait for something that runs beside the other tests."""
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Have a failure print what the deployed things said. A deployment may be older than the test that it fails."""
+    """Add the end of each log to the report of a failed test. Session fixtures deploy the stacks, so pytest's own
+    capture may not contain their output.
+    """
     report = yield
     if report.failed:
         report.sections += sections()
@@ -46,8 +50,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session")
 def image() -> str:
-    """The runtime's image; says where it is from."""
-    return ensure_runtime_image(docker_client(), emulator())
+    """Ensure that the runtime's image exists. Return where it comes from."""
+    return ensure_runtime_image(docker_client(), runtime_emulator())
 
 
 @pytest.fixture(scope="session")
@@ -57,13 +61,13 @@ def page() -> Page:
 
 @pytest.fixture(scope="session")
 def build(page: Page) -> Path:
-    """Everything that is deployed, as SAM built it at the page's command, with the sample as the server."""
+    """Run the documentation's build command, with the sample as the server. Return the build folder."""
     return page.build()
 
 
 @pytest.fixture(scope="session")
 def serving_page(page: Page, image: str, build: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The page's other commands, on their way, down to the last one, which serves until the tests are over."""
+    """Run the documentation's other commands. The last one serves until the tests end."""
     with page.serving(tmp_path_factory.mktemp("page")) as served:
         WATCHED.append(served.log)
         yield served
@@ -76,22 +80,22 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
 
 
 @pytest.fixture(scope="session")
-def twin(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer) -> Iterator[Twin]:
-    log = tmp_path_factory.mktemp("twin") / "twin.log"
+def emulator(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer) -> Iterator[Emulator]:
+    log = tmp_path_factory.mktemp("emulator") / "emulator.log"
     WATCHED.append(log)
-    with running_workflow_tool(log, issuer.docker_flags) as twin:
-        yield twin
+    with running_emulator(log, issuer.docker_flags) as emulator:
+        yield emulator
 
 
 @pytest.fixture(scope="session")
-def stack(twin: Twin, build: Path) -> Stack:
-    """The template with its defaults, by `sam deploy`. The others are copies of it with other parameters."""
-    return twin.deploy(build, "baton")
+def stack(emulator: Emulator, build: Path) -> Stack:
+    """Deploy the template with its defaults, with `sam deploy`. Other stacks are copies of it with other parameters."""
+    return emulator.deploy(build, "baton")
 
 
 @pytest.fixture(scope="session")
 def probe_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the code of a function of the tests' own."""
+    """A folder with the code of the probe function."""
     code = tmp_path_factory.mktemp("probe")
     shutil.copy(Path(__file__).with_name("probe.py"), code / "app.py")
     return code
@@ -99,14 +103,14 @@ def probe_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def probe(stack: Stack, probe_code: Path) -> Stack:
-    """The template with a bucket for large results, pages that may call, and a function of the tests' own."""
+    """A copy of the stack that runs the probe, with a bucket for large results and an allowed origin."""
     return stack.copy("probe", probe_code, Overflow="on", AllowedOrigins=ORIGIN, WorkerTimeout=str(WORKER_S))
 
 
 @pytest.fixture(scope="session")
 def keys(stack: Stack) -> tuple[str, str]:
-    """Two API keys of the stack: the one that it made, and one more for another owner."""
-    gateway = stack.twin.client("apigateway")
+    """Two API keys of the stack: the one from the template, and one for another owner."""
+    gateway = stack.emulator.client("apigateway")
     [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
     second = gateway.create_api_key(name="another", enabled=True)
     gateway.create_usage_plan_key(usagePlanId=plan, keyId=second["id"], keyType="API_KEY")

@@ -5,28 +5,28 @@ import docker
 from tests.deployed.deployment import Stack
 
 SERVED = b"REPORT RequestId"
-"""What the emulator prints at an invocation's end."""
+"""The emulator prints this at the end of an invocation."""
 
 
 def containers_of(stack: Stack, *, worker: bool = False) -> list[docker.models.containers.Container]:
-    """Those that run the stack's function now, or its worker."""
+    """Return the running containers of the stack's function, or of its worker."""
     variable = f"AWS_LAMBDA_FUNCTION_NAME={stack.worker if worker else stack.outputs['FunctionName']}"
     running = docker.from_env().containers.list(filters={"label": "ministack=lambda"})
     return [container for container in running if variable in container.attrs["Config"]["Env"]]
 
 
 def log_stream_of(container: docker.models.containers.Container) -> str:
-    """What the function in this container has for its own name."""
+    """Return the log stream name that the function in this container sees."""
     environment = dict(variable.split("=", 1) for variable in container.attrs["Config"]["Env"])
     name: str = environment["AWS_LAMBDA_LOG_STREAM_NAME"]
     return name
 
 
 def served_since(stack: Stack, moment: float) -> list[int]:
-    """How many requests each container of the stack's function has answered since this moment (epoch seconds)."""
+    """Return the number of requests that each container of the function has answered since `moment` (epoch seconds)."""
     counts = (container.logs(since=moment).count(SERVED) for container in containers_of(stack))
     return [count for count in counts if count]
 
 
-def said_by_worker(stack: Stack) -> str:
+def worker_logs(stack: Stack) -> str:
     return "\n".join(container.logs().decode() for container in containers_of(stack, worker=True))

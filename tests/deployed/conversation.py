@@ -1,4 +1,4 @@
-"""The sample application's conversation, held with the official MCP clients; and single requests without one."""
+"""The sample application's conversation through the official MCP clients, and single HTTP requests without a client."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ from tests.deployed.callers import Caller, HeaderCaller
 from tests.deployed.deployment import Stack
 
 TIMEOUT_S = 120
-"""More than any cold start takes; it only keeps a failing test from waiting forever."""
+"""Longer than any cold start. It only keeps a failing test from waiting forever."""
 TOOLS_LIST = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 ABOVE_TOTAL = {"order_id": "A-17", "amount": "300"}
@@ -36,7 +36,7 @@ type Era = Literal["2025", "2026"]
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """The official client's talk with the server, with the messages of the progress notifications so far."""
+    """A session of the official client, with the messages of all progress notifications so far."""
 
     client: Client
     era: Era
@@ -47,20 +47,20 @@ class Talk:
         return {tool.name for tool in tools.tools}, {prompt.name for prompt in prompts.prompts}
 
     async def prompt(self, name: str, arguments: dict[str, str] | None = None, **meta: Any) -> tuple[str, Any]:
-        """Run a workflow prompt; its last message, and its `_meta`."""
+        """Run a workflow prompt. Return the text of its last message, and its `_meta`."""
         result = await self.client.get_prompt(name, arguments, meta={"progress_token": name, **meta})
         last: Any = result.messages[-1].content
         return last.text, result.meta
 
     async def call(self, tool: str, arguments: dict[str, Any], task_id: str | None = None) -> tuple[Any, Any]:
-        """Call a tool, as a continuation where there is a task; its value, and `_meta`."""
+        """Call a tool, as a continuation if there is a task. Return its value, and `_meta`."""
         meta = None if task_id is None else {"_task_id": task_id}
         result = await self.client.call_tool(tool, arguments, meta=meta)
         assert not result.is_error, result.content
         return result.structured_content, result.meta
 
     async def task(self, method: str, task_id: str, **params: Any) -> dict[str, Any]:
-        """Ask for a task: `get`, `cancel`, `result`, `list`."""
+        """Send a task request: `get`, `cancel`, `result` or `list`."""
         request = TaskRequest(method=f"tasks/{method}", params=TaskParams.model_validate({"taskId": task_id, **params}))
         result: dict[str, Any] = await self.client.session.send_request(request, RESULT)
         return result
@@ -68,14 +68,14 @@ class Talk:
 
 @asynccontextmanager
 async def talking(url: str, caller: Caller, era: Era = "2025", answer: str = "Kim") -> AsyncIterator[Talk]:
-    """Connect the official client. What the server asks of its person is answered by this name."""
+    """Connect the official client. It answers every elicitation with the name `answer`."""
     progress: list[str] = []
 
-    async def heard(message: object) -> None:
+    async def on_message(message: object) -> None:
         if isinstance(message, ProgressNotification):
             progress.append(message.params.message or "")
 
-    async def asked(_: object, params: ElicitRequestParams) -> ElicitResult:
+    async def on_elicitation(_: object, params: ElicitRequestParams) -> ElicitResult:
         return ElicitResult(action="accept", content={"name": answer})
 
     async with (
@@ -83,8 +83,8 @@ async def talking(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
         Client(
             streamable_http_client(url, http_client=http),
             mode=MODES[era],
-            message_handler=heard,
-            elicitation_callback=asked,
+            message_handler=on_message,
+            elicitation_callback=on_elicitation,
             extensions=[advertise(EXTENSION)],
             cache=None,
             read_timeout_seconds=TIMEOUT_S,
@@ -97,7 +97,7 @@ async def talking(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
 def talked[Seen](
     stack: Stack, about: Callable[[Talk], Awaitable[Seen]], era: Era = "2025", answer: str = "Kim"
 ) -> Seen:
-    """What comes of a talk with a stack's endpoint, by the key that the stack made."""
+    """Connect to a stack's endpoint with the stack's API key, run `about`, and return its result."""
 
     async def talk() -> Seen:
         async with talking(stack.endpoint, stack.caller(x_api_key=stack.api_key), era, answer) as own:
@@ -107,7 +107,9 @@ def talked[Seen](
 
 
 async def whole_conversation(url: str, caller: Caller, era: Era) -> str:
-    """List, run into the pause, continue, resume, complete another by hand; the first task's id."""
+    """List tools and prompts, pause, continue, resume, and complete a second task by hand. Return the first task's
+    id.
+    """
     async with talking(url, caller, era) as talk:
         tools, prompts = await talk.names()
         assert {"fetch_order", "issue_refund", "send_message"} <= tools
@@ -124,7 +126,9 @@ async def whole_conversation(url: str, caller: Caller, era: Era) -> str:
 
 
 async def completed_by_hand(talk: Talk) -> None:
-    """Complete a paused refund by the client's word, and read its result where each era has it (docs/http.md)."""
+    """Complete a paused refund with a result from the client. Read that result as each era returns it
+    (docs/http.md).
+    """
     task_id = await paused_refund(talk)
     acknowledged = await talk.task("cancel", task_id, result=BY_HAND)
     task = await talk.task("get", task_id)
@@ -138,7 +142,7 @@ async def completed_by_hand(talk: Talk) -> None:
 
 
 async def paused_refund(talk: Talk) -> str:
-    """The id of a refund that failed; its progress was streamed, its handoff says what comes next."""
+    """Start a refund that fails. Check its progress notifications and its handoff. Return the task's id."""
     talk.progress.clear()
     handoff, meta = await talk.prompt("refund_order", ABOVE_TOTAL)
     assert talk.progress == ["Step 1/4: fetch", "Step 2/4: policy", "Step 3/4: refund"]
@@ -150,7 +154,7 @@ async def paused_refund(talk: Talk) -> str:
 
 
 def first_sdk(url: str, caller: HeaderCaller) -> dict[str, Any]:
-    """What the official SDK's first client sees of the same conversation."""
+    """Return what the official SDK's first release sees in the same conversation."""
     done = subprocess.run(
         [FIRST_SDK / ".venv/bin/python", FIRST_SDK / "conversation.py", url, json.dumps(dict(caller.headers))],
         capture_output=True,
@@ -165,7 +169,7 @@ def first_sdk(url: str, caller: HeaderCaller) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An answer as it came. Header names in lower case."""
+    """An HTTP response. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -175,7 +179,7 @@ class HttpAnswer:
 def ask(
     url: str, caller: Caller, body: bytes | None = TOOLS_LIST, *, method: str = "POST", **headers: str
 ) -> HttpAnswer:
-    """Send one request. The names of further headers have an underscore for each hyphen."""
+    """Send one request. In the names of `headers`, an underscore stands for a hyphen."""
     sent = {**JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
     response = httpx2.request(method, url, content=body, headers=sent, auth=caller, timeout=TIMEOUT_S)
     return HttpAnswer(response.status_code, dict(response.headers), response.text)

@@ -1,4 +1,4 @@
-"""The twin as a process, `sam deploy` to it, and copies of what that deployed."""
+"""Starts the AWS emulator, deploys to it with `sam deploy`, and copies the deployed stacks."""
 
 import io
 import json
@@ -23,31 +23,32 @@ from tests.deployed.machine import CREDENTIALS, REGION, ROOT, SAM_ENVIRONMENT, a
 
 SAM = SAM_ENVIRONMENT / "bin" / "sam"
 SAM_LOG = ROOT / ".aws-sam" / "tests.log"
-"""What every command of the tests said."""
+"""The output of every command that the tests run."""
 READY_WITHIN_S = 180.0
 COMMAND_WITHIN_S = 300
 ENDED_WITHIN_S = 180.0
 POLL_S = 0.1
 USUAL = {"Architecture": architecture(), "KeyRateLimit": "50", "KeyBurstLimit": "100"}
-"""Parameters of every stack. One key is for many clients at once, none of which waits a second because of it."""
+"""Parameters of every stack. Many clients share one key, so its limits are high enough that no client waits for them.
+"""
 
 
 PRELUDE_END = bytes(8)
 PACKAGED = re.compile(r"CodeUri: s3://(\S+)/(\S+)\n      Handler: app\.lambda_handler")
-"""Where the code of the function and its worker is, which is the same: a bucket and a key."""
+"""The bucket and key of the code in the packaged template. The function and its worker have the same code."""
 
 
 class CommandFailed(Exception):
-    """A command stopped with an error; its text is what it said."""
+    """A command failed. The message is its output."""
 
 
 class NotReady(Exception):
-    """What was started does not answer; its text is its log."""
+    """A process does not answer. The message is its log."""
 
 
 @dataclass(frozen=True, slots=True)
-class Twin:
-    """A running twin of AWS: where all its services listen, and what it prints."""
+class Emulator:
+    """A running AWS emulator: the URL of all its services, and its log."""
 
     url: str
     log: Path
@@ -56,7 +57,7 @@ class Twin:
         return client_of(service, self.url)
 
     def deploy(self, build: Path, stack: str) -> "Stack":
-        """Deploy what was built, as `sam deploy` does it, with the template's defaults.
+        """Deploy a build with `sam deploy` and the template's defaults.
 
         Raises:
             CommandFailed: the deployment failed.
@@ -79,32 +80,32 @@ class Twin:
 class Stack:
     """A deployed stack."""
 
-    twin: Twin
+    emulator: Emulator
     name: str
     outputs: Mapping[str, str]
 
     @property
     def endpoint(self) -> str:
-        """The endpoint's URL, at the twin's address; `host` says which API it is."""
-        return self.twin.url + urlsplit(self.outputs["Url"]).path
+        """The endpoint's URL at the emulator's address. `host` identifies the API."""
+        return self.emulator.url + urlsplit(self.outputs["Url"]).path
 
     @property
     def host(self) -> str:
         api = urlsplit(self.outputs["Url"]).netloc.partition(".")[0]
-        return f"{api}.execute-api.localhost:{urlsplit(self.twin.url).port}"
+        return f"{api}.execute-api.localhost:{urlsplit(self.emulator.url).port}"
 
     def copy(
         self, name: str, code: Path | None = None, change: Callable[[str], str] = str, **parameters: str
     ) -> "Stack":
-        """Deploy what `sam` packaged for this stack once more, through CloudFormation: `sam` takes seconds for it.
+        """Deploy this stack's packaged template again through CloudFormation: `sam deploy` would take seconds longer.
 
         Args:
-            name: The new stack's.
+            name: The name of the new stack.
             code: A folder with other code for the function and its worker.
-            change: What becomes of the template's text.
-            parameters: What differs from the template's defaults.
+            change: Changes the template's text.
+            parameters: Parameters that differ from the template's defaults.
         """
-        cloudformation, s3 = self.twin.client("cloudformation"), self.twin.client("s3")
+        cloudformation, s3 = self.emulator.client("cloudformation"), self.emulator.client("s3")
         template: str = cloudformation.get_template(StackName=self.name, TemplateStage="Original")["TemplateBody"]
         [(bucket, packaged)] = set(PACKAGED.findall(template))
         template = change(template)
@@ -114,7 +115,7 @@ class Stack:
         s3.put_object(Bucket=bucket, Key=f"{name}.template", Body=template.encode())
         cloudformation.create_stack(
             StackName=name,
-            TemplateURL=f"{self.twin.url}/{bucket}/{name}.template",
+            TemplateURL=f"{self.emulator.url}/{bucket}/{name}.template",
             Parameters=[
                 {"ParameterKey": key, "ParameterValue": value} for key, value in {**USUAL, **parameters}.items()
             ],
@@ -123,41 +124,41 @@ class Stack:
         attempts = round(READY_WITHIN_S / POLL_S)
         created = cloudformation.get_waiter("stack_create_complete")
         created.wait(StackName=name, WaiterConfig={"Delay": POLL_S, "MaxAttempts": attempts})
-        return self.twin.stack(name)
+        return self.emulator.stack(name)
 
     @property
     def worker(self) -> str:
-        """The name of the function that works on background tasks."""
+        """The name of the worker function, which runs background tasks."""
         return self.outputs["Worker"].split(":")[6]
 
     @property
     def api_key(self) -> str:
         [key] = self.resources("AWS::ApiGateway::ApiKey").values()
-        value: str = self.twin.client("apigateway").get_api_key(apiKey=key, includeValue=True)["value"]
+        value: str = self.emulator.client("apigateway").get_api_key(apiKey=key, includeValue=True)["value"]
         return value
 
     def caller(self, **headers: str) -> HeaderCaller:
-        """Somebody who calls with these headers, an underscore for each hyphen."""
+        """Return a caller with these headers. In their names, an underscore stands for a hyphen."""
         return HeaderCaller({"Host": self.host, **{name.replace("_", "-"): value for name, value in headers.items()}})
 
     def invoke(self, event: str) -> dict[str, Any]:
-        """What the function streams in answer to this event: status, headers and body."""
-        aws_lambda, name = self.twin.client("lambda"), self.outputs["FunctionName"]
+        """Invoke the function with an event. Return the streamed response: status, headers and body."""
+        aws_lambda, name = self.emulator.client("lambda"), self.outputs["FunctionName"]
         answer = aws_lambda.invoke(FunctionName=name, Qualifier="live", Payload=event)["Payload"].read()
         head, end, body = answer.partition(PRELUDE_END)
         assert end, answer
         return {**json.loads(head), "body": body.decode()}
 
     def resources(self, kind: str) -> dict[str, str]:
-        """The physical ids of the stack's resources of this kind, by logical id."""
-        cloudformation = self.twin.client("cloudformation")
+        """Return the physical ids of the stack's resources of this type, by logical id."""
+        cloudformation = self.emulator.client("cloudformation")
         listed = cloudformation.describe_stack_resources(StackName=self.name)["StackResources"]
         return {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in listed if one["ResourceType"] == kind}
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeSource(Stack):
-    """A stack whose copies have the code in a folder, a bucket for large results, and names of their own."""
+    """A stack whose copies run the code in `code` and have a bucket for large results. Their names end in `-probe`."""
 
     code: Path
 
@@ -167,8 +168,8 @@ class ProbeSource(Stack):
 
 
 @contextmanager
-def running_workflow_tool(log: Path, docker_flags: str = "") -> Iterator[Twin]:
-    """A twin on a port of its own; its containers, started with these flags of `docker run`, go when it goes.
+def running_emulator(log: Path, docker_flags: str = "") -> Iterator[Emulator]:
+    """Run the emulator on a free port. Its containers get these `docker run` flags and stop with it.
 
     Raises:
         NotReady: it does not answer.
@@ -177,27 +178,27 @@ def running_workflow_tool(log: Path, docker_flags: str = "") -> Iterator[Twin]:
     own = {
         "GATEWAY_PORT": str(port),
         "LAMBDA_EXECUTOR": "docker",
-        # In a container or not at all.
+        # Fail instead of running a function outside a container.
         "LAMBDA_STRICT": "1",
-        # Seconds. Sixteen containers at once take a slow disk longer than the ten that it would wait.
+        # Seconds. The default of ten is too short when a slow disk starts sixteen containers at once.
         "MINISTACK_DOCKER_TIMEOUT": "120",
         "LAMBDA_DOCKER_FLAGS": docker_flags,
-        # Seconds. Tests read what a container said long after it was last called.
+        # Seconds. Tests read a container's logs long after its last invocation.
         "LAMBDA_WARM_TTL_SECONDS": "7200",
         "IOT_MTLS_ENABLED": "0",
-        # Signatures and policies are checked: those of callers, and of what the function's role may do.
+        # Check signatures and policies: those of callers, and what the function's role may do.
         "AUTH": "true",
     }
-    command = [sys.executable, str(Path(__file__).with_name("twin.py"))]
+    command = [sys.executable, str(Path(__file__).with_name("emulator.py"))]
     url = f"http://127.0.0.1:{port}"
     with running(command, log, **own) as process:
         await_ready(process, f"{url}/_ministack/health", log, until=lambda answer: answer.is_success)
-        yield Twin(url, log)
+        yield Emulator(url, log)
 
 
 @contextmanager
 def running(command: Sequence[str], log: Path, **more: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that says what it says in this log, while this lasts."""
+    """Run a process and write its output to `log`. Terminate it at the end."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, env=environment(**more), stdout=output, stderr=subprocess.STDOUT)
     try:
@@ -217,7 +218,7 @@ def await_ready(
     """Wait until a process answers at this URL.
 
     Raises:
-        NotReady: it does not, or not in time.
+        NotReady: it does not answer in time, or it has ended.
     """
     stop = time.monotonic() + within_s
     while time.monotonic() < stop and process.poll() is None:
@@ -230,7 +231,7 @@ def await_ready(
 
 
 def sam(arguments: list[str], folder: Path = ROOT, **more: str) -> str:
-    """Run the SAM CLI in a folder to its end; what it printed.
+    """Run the SAM CLI in a folder until it ends. Return its output.
 
     Raises:
         CommandFailed: it failed.
@@ -244,7 +245,7 @@ def run(
     variables: Mapping[str, str] = MappingProxyType({}),
     within_s: float = COMMAND_WITHIN_S,
 ) -> str:
-    """Run a command in a folder to its end; what it printed.
+    """Run a command in a folder until it ends. Return its output.
 
     Raises:
         CommandFailed: it failed.
@@ -267,7 +268,7 @@ def run(
 
 def client_of(service: str, url: str) -> Any:
     key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
-    # Typed for services by their names; which one it is, is known where it is used.
+    # boto3's types depend on the literal name of the service, which is a variable here.
     make: Any = boto3.client
     return make(service, endpoint_url=url, region_name=REGION, aws_access_key_id=key, aws_secret_access_key=secret)
 

@@ -1,4 +1,4 @@
-"""What is printed when a test fails: what the function's containers, the twin and `sam` said last."""
+"""Collects what a failed test prints: the ends of the logs of the function's containers, the emulator and `sam`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from docker.errors import DockerException
 LINES = 80
 LAMBDA = {"label": "ministack=lambda"}
 WATCHED: list[Path] = []
-"""The files whose ends are printed."""
+"""The log files whose ends are printed."""
 
 
 def sections() -> Iterator[tuple[str, str]]:

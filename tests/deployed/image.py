@@ -1,8 +1,9 @@
-"""AWS's image of the Python 3.13 runtime, or a stand-in where the registry cannot be reached.
+"""AWS's image of the Python 3.13 runtime, or a stand-in if the registry cannot be reached.
 
-The stand-in has what AWS's image has as far as a function can tell: CPython 3.13 under `/var/lang`, AWS's own runtime
-interface client under `/var/runtime`, its emulator, layers in `/opt`, `AWS_LAMBDA_EXEC_WRAPPER`. It is made of this
-machine's files, shared libraries included, so that it needs neither a registry nor root. It is not byte for byte AWS's.
+The stand-in has everything of AWS's image that a function can see: CPython 3.13 in `/var/lang`, AWS's own runtime
+interface client in `/var/runtime`, AWS's runtime interface emulator, layers in `/opt`, and `AWS_LAMBDA_EXEC_WRAPPER`.
+It is built from this machine's files, including shared libraries, so it needs neither a registry nor root. It is not a
+byte-for-byte copy of AWS's image.
 """
 
 import io
@@ -24,9 +25,9 @@ from tests.deployed.machine import architecture
 NAME = "public.ecr.aws/lambda/python"
 TAGS = ("3.13", f"3.13-{architecture()}")
 TOOLS = ("bash", "sh", "env", "mv", "chmod", "mkdir", "cat", "ls", "rm")
-"""What the exec wrapper runs on, and what `sam local` calls while it adds the emulator to an image."""
+"""The programs that the exec wrapper needs, and those that `sam local` calls when it adds the emulator to an image."""
 BESIDE_LIBC = re.compile(r"lib(c|m|rt|dl|util|pthread|resolv|anl|nss_files|nss_dns|gcc_s|stdc\+\+|z)\.so\.[0-9]+")
-"""Shared libraries that compiled packages of a function or a layer may name, as AWS's image has them."""
+"""The shared libraries of AWS's image that compiled packages of a function or a layer may link to."""
 PACKAGES = (
     *("awslambdaric", "simplejson", "snapshot_restore_py.py"),
     *("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3"),
@@ -71,7 +72,9 @@ SETTINGS = [
 
 
 def ensure_runtime_image(client: docker.DockerClient, emulator: Path) -> str:
-    """Have the runtime's image under AWS's name; says where it is from: `here`, `registry` or `stand-in`."""
+    """Ensure that the runtime's image exists under AWS's name. Return where it comes from: `here`, `registry` or
+    `stand-in`.
+    """
     try:
         for tag in TAGS:
             client.images.get(f"{NAME}:{tag}")
@@ -98,7 +101,7 @@ def _import(client: docker.DockerClient, emulator: Path) -> docker.models.images
 
 
 def _fill(archive: tarfile.TarFile, emulator: Path) -> None:
-    """Everything of the stand-in; what is a symbolic link here is a file there."""
+    """Add all files of the stand-in. Symbolic links become regular files."""
     for name in ("var/task", "opt", "tmp", "proc", "sys", "dev", "etc", "root"):
         _folder(archive, name, 0o1777 if name == "tmp" else 0o755)
     binaries = [Path(sys.executable).resolve(), *(Path(found) for tool in TOOLS if (found := shutil.which(tool)))]
@@ -122,7 +125,9 @@ def _fill(archive: tarfile.TarFile, emulator: Path) -> None:
 
 
 def _libraries(binaries: list[Path]) -> set[Path]:
-    """The shared libraries of these by the names they are loaded by, with the loader and the C library's companions."""
+    """Return the shared libraries of these binaries under the names that they are loaded by, with the loader and the
+    libraries that belong to the C library.
+    """
     loaded = {Path(name) for binary in binaries for name in _loaded_by(binary)}
     folders = {library.parent for library in loaded if library.name == "libc.so.6"}
     return loaded | {file for folder in folders for file in folder.iterdir() if BESIDE_LIBC.fullmatch(file.name)}

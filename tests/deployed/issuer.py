@@ -1,4 +1,4 @@
-"""An OpenID Connect issuer: keys of its own behind TLS, and the access tokens that it signs."""
+"""An OpenID Connect issuer with its own keys, which serves over TLS and signs access tokens."""
 
 import datetime
 import json
@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 HOST = "issuer.test"
-"""What containers call this machine, where its certificate is concerned."""
+"""The host name of this machine within containers, and the name in its certificate."""
 TRUSTED = "/var/issuer"
-"""Where containers find the certificate."""
+"""The folder of the certificate within containers."""
 KEY_ID = "first"
 
 
@@ -27,7 +27,7 @@ class Issuer:
     """An issuer on a port of this machine.
 
     Attributes:
-        url: Its name, and where containers reach it.
+        url: Its issuer identifier, which is also its address for containers.
         folder: Holds `issuer.pem`, the certificate that containers trust.
     """
 
@@ -38,20 +38,20 @@ class Issuer:
 
     @property
     def docker_flags(self) -> str:
-        """What makes a container find and trust this issuer."""
+        """The `docker run` flags with which a container resolves and trusts this issuer."""
         return (
             f"--add-host {HOST}:host-gateway --volume {self.folder}:{TRUSTED}:ro "
             f"--env SSL_CERT_FILE={TRUSTED}/issuer.pem"
         )
 
     def sign(self, subject: str, **changes: Any) -> str:
-        """An access token for this subject; `changes` are other claims."""
+        """Return an access token for this subject. `changes` adds or replaces claims."""
         now = int(time.time())
         claims = {"iss": self.url, "sub": subject, "scope": "openid", "iat": now, "exp": now + 3600, **changes}
         return jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": KEY_ID})
 
     def document(self, path: str) -> dict[str, Any] | None:
-        """What the issuer publishes at this path."""
+        """Return the document that the issuer publishes at this path."""
         public: dict[str, Any] = jwt.get_algorithm_by_name("RS256").to_jwk(self._key.public_key(), as_dict=True)
         published: dict[str, dict[str, Any]] = {
             "/.well-known/openid-configuration": {"issuer": self.url, "jwks_uri": f"{self.url}/keys"},
@@ -62,7 +62,7 @@ class Issuer:
 
 @contextmanager
 def running_issuer(folder: Path) -> Iterator[Issuer]:
-    """An issuer that answers on all addresses, as containers need it."""
+    """Run an issuer that listens on all addresses, so that containers reach it."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(_certificate(folder))
     server = ThreadingHTTPServer(("0.0.0.0", 0), _Answers)
@@ -90,11 +90,11 @@ class _Answers(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def _certificate(folder: Path) -> Path:
-    """A certificate for `HOST`, its own authority, with its key."""
+    """Create a self-signed certificate for `HOST`. Return the path of a file with the certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, HOST)])
     now = datetime.datetime.now(datetime.UTC)

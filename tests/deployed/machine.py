@@ -1,4 +1,4 @@
-"""What this machine has to have, and what it is: found once, said plainly where it is missing."""
+"""What the tests need from this machine. A missing program is reported with instructions to install it."""
 
 import os
 import platform
@@ -21,21 +21,21 @@ On Debian or Ubuntu: apt-get install docker.io, then start it (systemctl start d
 Elsewhere: https://docs.docker.com/get-started/get-docker/"""
 
 
-class NotHere(Exception):
-    """Something that the tests need is missing; says how to get it."""
+class MissingRequirement(Exception):
+    """Something that the tests need is missing. The message says how to install it."""
 
 
 def docker_client() -> docker.DockerClient:
-    """The Docker daemon.
+    """Return a client of the Docker daemon.
 
     Raises:
-        NotHere: none answers.
+        MissingRequirement: no daemon answers.
     """
     try:
         client = docker.from_env()
         client.ping()
     except DockerException as error:
-        raise NotHere(NO_DOCKER.format(reason=error)) from error
+        raise MissingRequirement(NO_DOCKER.format(reason=error)) from error
     return client
 
 
@@ -43,28 +43,29 @@ def architecture() -> str:
     return ARCHITECTURES[platform.machine()]
 
 
-def emulator() -> Path:
-    """AWS's runtime interface emulator, out of the SAM CLI's package.
+def runtime_emulator() -> Path:
+    """Return the path of AWS's runtime interface emulator, which the SAM CLI's package contains.
 
     Raises:
-        NotHere: the SAM CLI is not installed.
+        MissingRequirement: the SAM CLI is not installed.
     """
     pattern = f"lib/python*/site-packages/samcli/local/rapid/aws-lambda-rie-{architecture()}"
     found = next(SAM_ENVIRONMENT.glob(pattern), None)
     if found is None:
-        raise NotHere("The SAM CLI is missing; get it with `uv sync --project tests/sam --frozen`")
+        raise MissingRequirement("The SAM CLI is missing; get it with `uv sync --project tests/sam --frozen`")
     return found
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment with credentials that are good for nothing but a twin.
+    """Return this process's environment with credentials that only an emulator accepts.
 
-    Without what `make` hands down: a `make` of the tests' own would take the tests' ARGS for its own.
+    Variables that `make` sets are removed. Otherwise a `make` that the tests start would use the ARGS of the tests.
     """
     left_out = ("AWS_", "MAKE", "MFLAGS", "ARGS")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     own = {"SAM_CLI_TELEMETRY": "0", "ARCHITECTURE": architecture(), **CREDENTIALS}
-    # Seconds. `sam deploy` asks AWS every five, lest AWS refuse; a twin has a stack ready in less, and refuses nothing.
+    # Seconds. `sam deploy` polls AWS every five seconds, to avoid throttling. The emulator deploys faster and has no
+    # throttling.
     own["SAM_CLI_POLL_DELAY"] = "0.2"
     if sys.version_info[:2] == (3, 13):
         own["PYTHON313"] = sys.executable
@@ -80,5 +81,5 @@ def free_port() -> int:
 if __name__ == "__main__":
     try:
         docker_client()
-    except NotHere as missing:
+    except MissingRequirement as missing:
         sys.exit(str(missing))

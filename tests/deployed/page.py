@@ -1,4 +1,4 @@
-"""The commands of docs/local.md, Under `sam local`, as they stand there."""
+"""The commands of docs/local.md, section "Under `sam local`", exactly as the page has them."""
 
 import os
 import re
@@ -15,13 +15,13 @@ from tests.deployed.machine import ROOT, environment
 
 PATH = os.pathsep.join([str(SAM.parent), str(ROOT / ".tools" / "uv" / "bin"), os.environ["PATH"]])
 BUILT = ROOT / ".aws-sam" / "build"
-"""Where the page's `sam build` leaves what it built."""
+"""The folder that the page's `sam build` writes."""
 BUILT_WITHIN_S = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The page's commands on their way: the shell that runs them, and the files of its output and its errors."""
+    """The running commands of the page: the shell that runs them, and the files with its output and errors."""
 
     process: subprocess.Popen[bytes]
     printed: Path
@@ -30,12 +30,12 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the page has a reader type.
+    """The commands that the page tells the reader to run.
 
     Attributes:
         sets: The lines that set variables.
-        builds: The one that builds.
-        serves: The others of the first block, of which the last serves until it is stopped.
+        builds: The line that builds.
+        serves: The other lines of the first block. The last one serves until it is stopped.
         asks: The command for another terminal.
     """
 
@@ -55,7 +55,7 @@ class Page:
         return cls("\n".join(sets), builds, "\n".join(serves), asks)
 
     def build(self) -> Path:
-        """Run what builds; where that is.
+        """Run the build command. Return the build folder.
 
         Raises:
             CommandFailed: it failed.
@@ -65,8 +65,8 @@ class Page:
 
     @contextmanager
     def serving(self, folder: Path) -> Iterator[Served]:
-        """Run what serves, with files for what it prints in this folder, until it is no longer wanted."""
-        # The runtime's image is this machine's: see the fixture `image`.
+        """Run the serving commands, with their output in files of this folder. Stop them at the end."""
+        # Use the runtime's image of the fixture `image`, and do not pull another.
         variables = environment(PATH=PATH, SAM_SKIP_PULL_IMAGE="true")
         command = ["bash", "-euc", f"{self.sets}\n{self.serves}"]
         printed, log = folder / "printed", folder / "page.log"
@@ -81,7 +81,7 @@ class Page:
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started, which `sam` uses to take its containers away."""
+    """End a process and everything that it started. On SIGTERM, `sam` removes its containers."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     process.wait(60)

@@ -1,5 +1,5 @@
-"""A function that asks its client, names its container, works in the background, waits for callbacks, and makes large
-results. Deployed in the sample's place.
+"""The probe: a function deployed instead of the sample. It asks its client, names its container, runs background tasks,
+waits for callbacks, and returns large results.
 """
 
 import logging
@@ -17,34 +17,34 @@ from mcp_baton.clients import s3_client
 
 FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 LARGE = 900_000
-"""Characters: more than an item holds, compressed as well; less than the client takes in one event."""
+"""Characters: more than an item can hold even when compressed, and less than the client accepts in one event."""
 
 LINGERED = "lingered to the end"
-"""What is written by who was not cancelled."""
+"""The output of a `linger` that was not cancelled."""
 RESTS = 32
-"""Of eight tenths of a second each: more than one invocation of the worker has time for."""
+"""The number of rests, 0.8 seconds each: more than one invocation of the worker has time for."""
 
 server = Server("probe")
-# The emulator does not set the level of the template.
+# The emulator does not set the log level that the template configures.
 logging.getLogger("mcp_baton").setLevel(logging.DEBUG)
 
 
 @server.tool
 def greet(ctx: Context) -> dict[str, str]:
-    """Ask for a name; who it is, and where the call ended."""
+    """Ask for a name. Return it, and the container in which the call ended."""
     answer = ctx.elicit("name", f"Who calls {here()}?", FORM)
     return {"name": str(answer.content["name"]), "container": here()}
 
 
 @server.tool
 def draw(seed: int) -> str:
-    """A large text; the same for the same seed."""
+    """Return a large text, which depends only on the seed."""
     return random.Random(seed).randbytes(LARGE // 2).hex()
 
 
 @server.tool(task="required")
 def linger(seconds: float, ctx: Context) -> str:
-    """Report every tenth of a second that it is here, for so long; where it was."""
+    """Report progress every tenth of a second for this long. Return the container's name."""
     for _ in range(round(10 * seconds)):
         time.sleep(0.1)
         ctx.report_progress(0, 1, f"in {here()}")
@@ -55,13 +55,13 @@ def linger(seconds: float, ctx: Context) -> str:
 
 @server.tool
 def rest(seconds: float, number: int) -> str:
-    """Take so long; where, and which rest it was."""
+    """Sleep for this long. Return the number of the rest and the container's name."""
     time.sleep(seconds)
     return f"{number} in {here()}"
 
 
 def here() -> str:
-    """This container's own name: each has a log stream of its own."""
+    """Return this container's name: each container has its own log stream."""
     return os.environ["AWS_LAMBDA_LOG_STREAM_NAME"]
 
 
@@ -77,7 +77,7 @@ server.add_workflow(Workflow(name="night", description="rest often", steps=resti
 
 @dataclass
 class Parcel:
-    """What the supplier sends when it delivers."""
+    """What the supplier sends on delivery."""
 
     weight: int
     note: str

@@ -1,4 +1,4 @@
-"""Background tasks in the deployed worker: a function, and so a container, of its own."""
+"""Background tasks in the deployed worker, which is a function of its own and so has its own containers."""
 
 import json
 import subprocess
@@ -10,13 +10,13 @@ import anyio
 import pytest
 
 from tests.deployed.callers import Caller
-from tests.deployed.containers import SERVED, containers_of, log_stream_of, said_by_worker
+from tests.deployed.containers import SERVED, containers_of, log_stream_of, worker_logs
 from tests.deployed.conversation import REVISIONS, Talk, ask, talked
 from tests.deployed.deployment import Stack
 from tests.deployed.machine import ROOT, environment
 
 LINGERED = "lingered to the end"
-"""What the probe prints when nobody stops it."""
+"""The probe prints this if its task is not cancelled."""
 WITHIN_S = 180
 POLL_S = 0.2
 REPORT = SERVED.decode()
@@ -25,12 +25,12 @@ PYTHON = ROOT / ".venv" / "bin" / "python"
 
 
 def started(stack: Stack, tool: str, **arguments: Any) -> str:
-    """Call a tool as a task, with the key that the stack made; the task's id."""
+    """Call a tool as a task, with the stack's API key. Return the task's id."""
     return started_by(stack, stack.caller(x_api_key=stack.api_key), tool, **arguments)
 
 
 def started_by(stack: Stack, caller: Caller, tool: str, **arguments: Any) -> str:
-    """Call a tool as a task, in the words of the 2025 era, which the client does not know any more; the task's id."""
+    """Call a tool as a task with a 2025 request, which the client no longer supports. Return the task's id."""
     params = {"name": tool, "arguments": arguments, "task": {"ttl": 600_000}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     answer = json.loads(ask(stack.endpoint, caller, body.encode(), mcp_protocol_version=REVISIONS["2025"]).body)
@@ -39,7 +39,7 @@ def started_by(stack: Stack, caller: Caller, tool: str, **arguments: Any) -> str
 
 
 async def until(talk: Talk, task_id: str, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Poll a task until it has come so far."""
+    """Poll a task until `reached` accepts it."""
     with anyio.fail_after(WITHIN_S):
         while True:
             task = await talk.task("get", task_id)
@@ -49,7 +49,7 @@ async def until(talk: Talk, task_id: str, reached: Callable[[dict[str, Any]], bo
 
 
 def wait_until(reached: Callable[[], bool]) -> None:
-    """Wait until something has come to be."""
+    """Wait until `reached` returns true."""
     stop = time.monotonic() + WITHIN_S
     while not reached():
         assert time.monotonic() < stop
@@ -60,7 +60,7 @@ def over(task: dict[str, Any]) -> bool:
     return str(task["status"]) != "working"
 
 
-def test_a_task_of_the_sample_is_worked_on_in_a_container_of_the_workers(stack: Stack) -> None:
+def test_the_worker_function_runs_a_background_task_in_its_own_container(stack: Stack) -> None:
     async def exported(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
         task_id = started(stack, "extract_sales", month="2026-09")
         return await until(talk, task_id, over), await talk.task("result", task_id)
@@ -69,7 +69,7 @@ def test_a_task_of_the_sample_is_worked_on_in_a_container_of_the_workers(stack: 
     assert task["status"] == "completed"
     assert len(result["structuredContent"]["result"]) == 10
     workers, servers = containers_of(stack, worker=True), containers_of(stack)
-    assert said_by_worker(stack).count(REPORT) >= 1
+    assert worker_logs(stack).count(REPORT) >= 1
     assert not {worker.id for worker in workers} & {server.id for server in servers}
 
 
@@ -87,22 +87,22 @@ print(store.create(NewTask("kim", {}, arguments={"month": "2026-09"}, work=work)
 
 
 def create_without_event(stack: Stack) -> str:
-    """Create a task as a request does, whose event is lost; the task's id."""
-    command = [str(PYTHON), "-c", CREATE, stack.outputs["TaskTableName"], stack.twin.url]
+    """Create a task as a request does, but do not invoke the worker. Return the task's id."""
+    command = [str(PYTHON), "-c", CREATE, stack.outputs["TaskTableName"], stack.emulator.url]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
 def item_of(stack: Stack, task_id: str) -> dict[str, Any]:
-    """A task's item, as it is in the table: nobody polls."""
-    items = stack.twin.client("dynamodb").scan(TableName=stack.outputs["TaskTableName"])["Items"]
+    """Read a task's item from the table, without a poll."""
+    items = stack.emulator.client("dynamodb").scan(TableName=stack.outputs["TaskTableName"])["Items"]
     [item] = [item for item in items if task_id in item["sk"]["S"]]
     return dict(item)
 
 
 @pytest.mark.last
-def test_a_task_whose_event_was_lost_is_done_although_nobody_polls(stack: Stack) -> None:
-    """The schedule of the stack invokes the function each minute, which finds the task once it is due."""
+def test_a_task_whose_event_was_lost_completes_without_a_poll(stack: Stack) -> None:
+    """The stack's schedule invokes the function every minute. It finds the task when the task is due."""
     task_id = create_without_event(stack)
     assert "listed_at" in item_of(stack, task_id)
     wait_until(lambda: item_of(stack, task_id)["status"]["S"] != "working")
@@ -118,22 +118,24 @@ def test_the_worker_reports_under_the_id_of_the_request_that_created_the_task(st
         return task_id
 
     task_id = talked(stack, exported)
-    table = stack.twin.client("dynamodb").scan(TableName=stack.outputs["TaskTableName"])["Items"]
+    table = stack.emulator.client("dynamodb").scan(TableName=stack.outputs["TaskTableName"])["Items"]
     [work] = [json.loads(item["work"]["S"]) for item in table if task_id in item["sk"]["S"]]
-    wait_until(lambda: f'"correlation_id":"{work["request_id"]}"' in said_by_worker(stack).replace(" ", ""))
+    wait_until(lambda: f'"correlation_id":"{work["request_id"]}"' in worker_logs(stack).replace(" ", ""))
 
 
 @pytest.fixture(scope="session")
 def night(probe: Stack) -> str:
-    """The task of a workflow that rests for longer than an invocation of its worker may take, begun."""
+    """Start the workflow `night`, which rests longer than one invocation of the worker may take. Return its task's
+    id.
+    """
     return started(probe, "night")
 
 
-def test_a_task_is_cancelled_from_another_container_and_stays_so(probe: Stack, night: str) -> None:
+def test_a_cancel_in_another_container_stops_the_task(probe: Stack, night: str) -> None:
     async def cancelled(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
         task_id = started(probe, "linger", seconds=20)
         running = await until(talk, task_id, lambda task: "in " in task.get("statusMessage", "") or over(task))
-        # Another one works on the night.
+        # Another worker container runs the task of `night`.
         workers = containers_of(probe, worker=True)
         [worker] = [found for found in workers if log_stream_of(found) in running["statusMessage"]]
         served = worker.logs().count(SERVED)
@@ -143,40 +145,42 @@ def test_a_task_is_cancelled_from_another_container_and_stays_so(probe: Stack, n
     running, task = talked(probe, cancelled)
     assert running["status"] == "working"
     assert task["status"] == "cancelled"
-    # It stopped at a call of its context, and did not get to its end.
-    assert LINGERED not in said_by_worker(probe)
+    # The tool stopped at a call of its context and did not reach its end.
+    assert LINGERED not in worker_logs(probe)
 
 
 @pytest.mark.last
-def test_a_workflow_that_one_invocation_has_no_time_for_goes_on_in_another(probe: Stack, night: str) -> None:
+def test_a_workflow_longer_than_one_invocation_continues_in_another(probe: Stack, night: str) -> None:
     async def slept(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
         return await until(talk, night, over), await talk.task("result", night)
 
     task, result = talked(probe, slept)
     assert task["status"] == "completed", task
     assert {step["status"] for step in result["structuredContent"]["steps"]} == {"completed"}, result
-    wait_until(lambda: '"TasksHandedOver"' in said_by_worker(probe))
+    wait_until(lambda: '"TasksHandedOver"' in worker_logs(probe))
 
 
-def test_an_event_that_fails_for_good_is_a_dead_letter_that_can_be_put_back(stack: Stack) -> None:
-    sqs, queue = stack.twin.client("sqs"), stack.outputs["DeadLetterQueueUrl"]
+def test_a_failed_event_becomes_a_dead_letter_and_can_be_redriven(stack: Stack) -> None:
+    sqs, queue = stack.emulator.client("sqs"), stack.outputs["DeadLetterQueueUrl"]
 
     def waiting() -> int:
         attributes = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]
         return int(attributes["ApproximateNumberOfMessages"])
 
-    # No dispatch is named, which the worker refuses as often as it is tried.
+    # The worker rejects an event without a dispatch number, however often Lambda retries it.
     event = {"batonTask": {"owner": "kim", "taskId": "t-1"}}
     worker = stack.outputs["Worker"]
-    stack.twin.client("lambda").invoke(FunctionName=worker, InvocationType="Event", Payload=json.dumps(event).encode())
+    stack.emulator.client("lambda").invoke(
+        FunctionName=worker, InvocationType="Event", Payload=json.dumps(event).encode()
+    )
     wait_until(lambda: waiting() == 1)
 
     command = [str(BATON), "redrive", "--queue", queue, "--function", worker]
     done = subprocess.run(
-        command, env=environment(AWS_ENDPOINT_URL=stack.twin.url), capture_output=True, text=True, check=False
+        command, env=environment(AWS_ENDPOINT_URL=stack.emulator.url), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "task t-1: sent again"), done.stderr
-    # The same event fails again, which shows that the worker had it.
+    # The same event fails again, so the worker has received it.
     wait_until(lambda: waiting() == 1)
     [message] = sqs.receive_message(QueueUrl=queue)["Messages"]
     assert json.loads(message["Body"])["requestPayload"] == event

@@ -1,4 +1,6 @@
-"""The sample's whole conversation with the deployed function, through the API's URL, each way of saying who calls."""
+"""The sample's whole conversation with the deployed function through the API's URL, with each kind of
+authentication.
+"""
 
 import json
 from collections.abc import Callable
@@ -28,21 +30,21 @@ INVALID_PARAMS = -32602
 PUBLIC_URL = "https://mcp.example.com"
 PASSWORD = "Correct-horse-9"
 SCOPE = "aws.cognito.signin.user.admin"
-"""The one scope of the access tokens that Cognito gives for a password."""
+"""The only scope in the access tokens that Cognito issues for a password."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A deployed endpoint, and who calls it.
+    """A deployed endpoint and its callers.
 
     Attributes:
-        stack: The endpoint's.
-        owner: Who `kim` is to the authorizer, and so the owner of kim's tasks.
-        kim: One owner. Kim is in the group `refunds`.
-        mallory: Another, who is in no group.
-        ada: A third, who is in the group `refunds`.
-        strangers: Those who may not call, whoever they claim to be.
-        refusal: The HTTP status that they get.
+        stack: The stack of the endpoint.
+        owner: The authorizer's identifier of kim, and so the owner of kim's tasks.
+        kim: One owner, in the group `refunds`.
+        mallory: Another owner, in no group.
+        ada: A third owner, in the group `refunds`.
+        strangers: Callers without valid credentials.
+        refusal: The HTTP status that strangers get.
     """
 
     stack: Stack
@@ -55,7 +57,7 @@ class Access:
 
 
 def by_api_key(original: Stack, request: pytest.FixtureRequest) -> Access:
-    gateway = original.twin.client("apigateway")
+    gateway = original.emulator.client("apigateway")
     made = [gateway.create_api_key(name=name, enabled=True) for name in ("kim", "mallory", "ada")]
     kim, mallory, ada = (key["id"] for key in made)
     stack = original.copy("keys", Approvers=refunds(kim, ada))
@@ -80,7 +82,7 @@ def by_jwt(original: Stack, request: pytest.FixtureRequest) -> Access:
 
 
 def by_cognito(original: Stack, request: pytest.FixtureRequest) -> Access:
-    cognito = original.twin.client("cognito-idp")
+    cognito = original.emulator.client("cognito-idp")
     pool = cognito.create_user_pool(PoolName="people")["UserPool"]
     flows = ["ALLOW_USER_PASSWORD_AUTH", "ALLOW_REFRESH_TOKEN_AUTH"]
     registered = cognito.create_user_pool_client(UserPoolId=pool["Id"], ClientName="host", ExplicitAuthFlows=flows)
@@ -115,8 +117,8 @@ def by_cognito(original: Stack, request: pytest.FixtureRequest) -> Access:
 
 
 def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:
-    iam = original.twin.client("iam")
-    # The account may have other people of these names.
+    iam = original.emulator.client("iam")
+    # The emulator's account may already have users with these names.
     names = {name: f"{name}-{uuid4().hex}" for name in ("kim", "mallory", "ada", "denied")}
 
     def user(name: str, effect: str = "Allow") -> tuple[str, str]:
@@ -143,14 +145,14 @@ def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:
 
 
 def by_nothing(original: Stack, request: pytest.FixtureRequest) -> Access:
-    """Without authentication: all callers are one owner."""
+    """Deploy without authentication: all callers are one owner."""
     stack = original.copy("none", Auth="NONE", Approvers=refunds("anonymous"))
     everyone = stack.caller()
     return Access(stack, "anonymous", everyone, everyone, everyone, (), 200)
 
 
 def refunds(*owners: str) -> str:
-    """The parameter `Approvers` with these owners in the group `refunds`."""
+    """Return the parameter `Approvers` with these owners in the group `refunds`."""
     return json.dumps({"refunds": owners})
 
 
@@ -168,9 +170,7 @@ def deployed(request: pytest.FixtureRequest, stack: Stack) -> Access:
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
-def test_an_owner_holds_the_whole_conversation_and_another_cannot_tell_its_task_from_none(
-    deployed: Access, era: Era
-) -> None:
+def test_the_whole_conversation_works_and_another_owners_task_looks_missing(deployed: Access, era: Era) -> None:
     async def converse() -> list[tuple[int, str]]:
         task_id = await whole_conversation(deployed.stack.endpoint, deployed.kim, era)
         refusals = []
@@ -186,7 +186,7 @@ def test_an_owner_holds_the_whole_conversation_and_another_cannot_tell_its_task_
     assert foreign[0] == INVALID_PARAMS
 
 
-def test_a_task_belongs_to_whom_the_authorizer_names_and_nobody_else_lists_it(deployed: Access) -> None:
+def test_a_task_belongs_to_the_authorizers_caller_and_other_owners_do_not_list_it(deployed: Access) -> None:
     async def paused() -> tuple[str, list[str], list[str]]:
         async with talking(deployed.stack.endpoint, deployed.kim) as talk:
             task_id = await paused_refund(talk)
@@ -200,12 +200,12 @@ def test_a_task_belongs_to_whom_the_authorizer_names_and_nobody_else_lists_it(de
     task_id, own, foreign = anyio.run(paused)
     key = {"pk": {"S": f"OWNER#{deployed.owner}#00"}, "sk": {"S": f"TASK#{task_id}"}}
     table = deployed.stack.outputs["TaskTableName"]
-    assert "Item" in deployed.stack.twin.client("dynamodb").get_item(TableName=table, Key=key)
+    assert "Item" in deployed.stack.emulator.client("dynamodb").get_item(TableName=table, Key=key)
     assert task_id in own
     assert foreign == []
 
 
-def test_only_another_person_of_the_group_decides_a_refund(deployed: Access) -> None:
+def test_only_another_member_of_the_group_can_decide_a_refund(deployed: Access) -> None:
     approval = requested_approval(deployed.stack, deployed.kim)
     url = deployed.stack.endpoint.replace("/mcp", f"/approvals/{approval['approvalId']}")
     record = json.loads(ask(url, deployed.ada, None, method="GET").body)
@@ -226,7 +226,7 @@ def test_only_another_person_of_the_group_decides_a_refund(deployed: Access) -> 
     assert anyio.run(resumed) == "completed"
 
 
-def test_without_authentication_no_caller_decides_a_refund(stack: Stack, request: pytest.FixtureRequest) -> None:
+def test_without_authentication_no_caller_can_decide_a_refund(stack: Stack, request: pytest.FixtureRequest) -> None:
     everyone = by_nothing(stack, request).stack
     approval = requested_approval(everyone, everyone.caller())
     url = everyone.endpoint.replace("/mcp", f"/approvals/{approval['approvalId']}")
@@ -236,7 +236,7 @@ def test_without_authentication_no_caller_decides_a_refund(stack: Stack, request
 
 
 def requested_approval(stack: Stack, caller: Caller) -> dict[str, str]:
-    """The pause of a new refund that waits for a person, with its task's id as `taskId`."""
+    """Start a refund that waits for an approval. Return its pause reason, with the task's id as `taskId`."""
 
     async def refund() -> dict[str, str]:
         async with talking(stack.endpoint, caller) as talk:
@@ -253,7 +253,7 @@ def test_unauthorised_callers_are_rejected(deployed: Access) -> None:
     assert [answer.body for answer in answers if "tools" in answer.body] == []
 
 
-def test_the_official_sdks_first_client_holds_the_whole_conversation(stack: Stack, keys: tuple[str, str]) -> None:
+def test_the_first_release_of_the_official_sdk_completes_the_conversation(stack: Stack, keys: tuple[str, str]) -> None:
     seen = first_sdk(stack.endpoint, stack.caller(x_api_key=keys[0]))
 
     assert seen["revision"] == "2025-11-25"

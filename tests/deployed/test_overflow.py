@@ -1,4 +1,4 @@
-"""A result that no item holds, in the stack's bucket: written and read by the function's own role."""
+"""A result too large for an item is stored in the stack's bucket. The function's own role writes and reads it."""
 
 import json
 from typing import Any
@@ -9,8 +9,8 @@ from tests.deployed.conversation import Talk, talked
 from tests.deployed.deployment import Stack
 
 
-def test_a_result_that_no_item_holds_is_in_the_bucket_and_comes_back_whole(probe: Stack) -> None:
-    async def drawn(talk: Talk) -> tuple[Any, Any, Any]:
+def test_a_result_too_large_for_an_item_is_stored_in_the_bucket_and_read_back(probe: Stack) -> None:
+    async def run_drawing(talk: Talk) -> tuple[Any, Any, Any]:
         _, meta = await talk.prompt("drawing")
         task = await talk.task("get", meta["task_id"])
         read = await talk.client.read_resource(task["_meta"]["_workflow.result.draw"]["uri"])
@@ -18,11 +18,11 @@ def test_a_result_that_no_item_holds_is_in_the_bucket_and_comes_back_whole(probe
         assert isinstance(contents, TextResourceContents)
         return meta, task, json.loads(contents.text)
 
-    meta, task, value = talked(probe, drawn)
+    meta, task, value = talked(probe, run_drawing)
     assert (meta["task_status"], task["status"]) == ("completed", "completed")
     assert "oversized" not in meta
     assert task["_meta"]["omitted"] == ["_workflow.result.draw"]
     assert len(value) == 900_000
     [bucket] = probe.resources("AWS::S3::Bucket").values()
-    listed = probe.twin.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
+    listed = probe.emulator.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
     assert [found["Key"].split("/")[2] for found in listed] == [meta["task_id"]]

@@ -1,11 +1,11 @@
-"""A project as `baton new` makes it out of the wheel alone, built and deployed by `sam build` and `sam deploy`."""
+"""A project that `baton new` creates from the wheel alone, built with `sam build` and deployed with `sam deploy`."""
 
 import os
 
 import pytest
 
 from tests.deployed.conversation import Era, Talk, ask, talked
-from tests.deployed.deployment import Stack, Twin, run, sam
+from tests.deployed.deployment import Emulator, Stack, run, sam
 from tests.deployed.machine import REGION, ROOT, architecture
 from tests.starter import needs_the_starter
 
@@ -13,8 +13,8 @@ PATH = os.pathsep.join([str(ROOT / ".tools" / "uv" / "bin"), os.environ["PATH"]]
 
 
 @pytest.fixture(scope="module")
-def bookshop(tmp_path_factory: pytest.TempPathFactory, twin: Twin) -> Stack:
-    """The stack of a new project, made with the command that a wheel of this checkout brings."""
+def bookshop(tmp_path_factory: pytest.TempPathFactory, emulator: Emulator) -> Stack:
+    """The stack of a new project, created with the command from a wheel of this checkout."""
     folder = tmp_path_factory.mktemp("project")
     project = folder / "bookshop"
     run(["uv", "build", "--quiet", "--wheel", "--out-dir", folder], variables={"PATH": PATH})
@@ -23,16 +23,14 @@ def bookshop(tmp_path_factory: pytest.TempPathFactory, twin: Twin) -> Stack:
     run([*baton, "new", project, "--yes", "--region", REGION, "--wheel", wheel], variables={"PATH": PATH})
     sam(["build"], project, PATH=PATH)
     chosen = ["--no-confirm-changeset", "--no-progressbar", "--parameter-overrides"]
-    sam(["deploy", *chosen, f"Architecture={architecture()}"], project, AWS_ENDPOINT_URL=twin.url)
-    return twin.stack("bookshop")
+    sam(["deploy", *chosen, f"Architecture={architecture()}"], project, AWS_ENDPOINT_URL=emulator.url)
+    return emulator.stack("bookshop")
 
 
 @needs_the_starter
 @pytest.mark.parametrize("era", ["2025", "2026"])
-def test_the_workflow_of_a_new_project_pauses_goes_on_and_is_finished_where_it_is_deployed(
-    bookshop: Stack, era: Era
-) -> None:
-    async def borrowed(talk: Talk) -> tuple[list[str], str]:
+def test_the_workflow_of_a_deployed_new_project_pauses_resumes_and_completes(bookshop: Stack, era: Era) -> None:
+    async def borrow_book(talk: Talk) -> tuple[list[str], str]:
         handoff, meta = await talk.prompt("borrow", {"title": "Walden"})
         task_id = meta["task_id"]
         answer = f'{{"task_id": "{task_id}", "answers": {{"reader": "<Who borrows Walden?>"}}}}'
@@ -42,12 +40,12 @@ def test_the_workflow_of_a_new_project_pauses_goes_on_and_is_finished_where_it_i
         _, meta = await talk.call("borrow", {"task_id": task_id})
         return [step["status"] for step in meta["steps"]], meta["task_status"]
 
-    assert talked(bookshop, borrowed, era) == (["completed"] * 3, "completed")
+    assert talked(bookshop, borrow_book, era) == (["completed"] * 3, "completed")
 
 
 def test_a_new_project_rejects_calls_without_its_key(bookshop: Stack) -> None:
     assert ask(bookshop.endpoint, bookshop.caller()).status == 403
 
 
-def test_a_new_project_runs_on_the_streaming_runtime_that_its_layer_brings(bookshop: Stack) -> None:
+def test_a_new_project_uses_the_streaming_runtime_of_its_layer(bookshop: Stack) -> None:
     assert bookshop.invoke((ROOT / "events" / "tools-list.json").read_text())["statusCode"] == 200

@@ -1,4 +1,6 @@
-"""A question to the client, asked by one container and answered to another: what the deployed state key is for."""
+"""One container asks the client a question, and another receives the answer: the deployed state key makes that
+possible.
+"""
 
 from typing import Any
 
@@ -9,7 +11,7 @@ from tests.deployed.conversation import Talk, talked
 from tests.deployed.deployment import Stack
 
 
-def test_another_container_takes_the_answer_to_a_containers_question(probe: Stack) -> None:
+def test_another_container_than_the_one_that_asked_can_receive_the_answer(probe: Stack) -> None:
     async def ask_and_answer(talk: Talk) -> tuple[str, Any]:
         session = talk.client.session
         asked = await session.call_tool("greet", {}, allow_input_required=True)

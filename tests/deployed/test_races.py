@@ -1,4 +1,4 @@
-"""Continuations of one task, run at once in containers of their own: races between processes, as on Lambda."""
+"""Concurrent continuations of one task in separate containers: races between processes, as on Lambda."""
 
 import time
 from typing import Any
@@ -12,7 +12,7 @@ from tests.deployed.deployment import Stack
 AT_ONCE = 16
 
 
-def test_sixteen_continuations_in_as_many_containers_lose_nothing(stack: Stack, keys: tuple[str, str]) -> None:
+def test_sixteen_concurrent_continuations_are_all_recorded(stack: Stack, keys: tuple[str, str]) -> None:
     caller = stack.caller(x_api_key=keys[0])
     metas: list[Any] = []
     started: list[float] = []
@@ -48,12 +48,12 @@ def test_sixteen_continuations_in_as_many_containers_lose_nothing(stack: Stack, 
     assert variables["_workflow.extra.extract_sales"] is not None
     assert "_workflow.pause_reason" not in variables
     assert len(containers_of(stack)) >= AT_ONCE
-    # One that is quick takes another's turn: how many they are at least is left to the machine.
+    # A fast container may answer two requests, so the number of containers that served depends on the machine.
     assert len(served) >= AT_ONCE // 2
 
 
 async def continuation(talk: Talk, task_id: str, number: int) -> Any:
-    """One of three tools: two that the plan waits for, and one that is not part of it."""
+    """Call one of three tools: two are steps that the workflow waits for, and one is not part of the workflow."""
     calls = [
         ("issue_refund", ALLOWED),
         ("send_message", {"to": "kim@example.com", "text": f"mail {number}"}),

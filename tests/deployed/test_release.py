@@ -1,5 +1,6 @@
-"""A second `sam deploy`: a changed layer is published and served, an unchanged build changes nothing, and a stack of an
-older release gets the index and the clock while it has tasks."""
+"""A second `sam deploy`: a changed layer is published and served; an unchanged build publishes nothing; a stack of an
+older release gets the index and the schedule and keeps its tasks.
+"""
 
 import re
 import shutil
@@ -15,25 +16,25 @@ STACK = "released"
 
 
 def live_version(stack: Stack) -> tuple[str, list[str]]:
-    """The version that the alias points at, and the layers that this version has."""
-    aws_lambda = stack.twin.client("lambda")
+    """Return the version that the alias points to, and that version's layers."""
+    aws_lambda = stack.emulator.client("lambda")
     name = stack.outputs["FunctionName"]
     version = aws_lambda.get_alias(FunctionName=name, Name="live")["FunctionVersion"]
     layers = aws_lambda.get_function_configuration(FunctionName=name, Qualifier=version)["Layers"]
     return version, [layer["Arn"] for layer in layers]
 
 
-def test_a_changed_layer_is_what_the_alias_serves_and_an_unchanged_build_publishes_nothing(
+def test_the_alias_serves_a_changed_layer_and_an_unchanged_build_publishes_nothing(
     stack: Stack, build: Path, tmp_path: Path
 ) -> None:
     first = live_version(stack.copy(STACK))
-    assert live_version(stack.twin.deploy(build, STACK)) == first
+    assert live_version(stack.emulator.deploy(build, STACK)) == first
 
     changed = tmp_path / "build"
     shutil.copytree(build, changed, symlinks=True)
     title = changed / "BatonLayer" / "python" / "released.txt"
     title.write_text("a second release")
-    released = stack.twin.deploy(changed, STACK)
+    released = stack.emulator.deploy(changed, STACK)
     version, layers = live_version(released)
 
     assert int(version) == int(first[0]) + 1
@@ -42,30 +43,30 @@ def test_a_changed_layer_is_what_the_alias_serves_and_an_unchanged_build_publish
 
 
 def without_clock(template: str) -> str:
-    """The template of a release that had no clock, and no index in its table."""
+    """Return the template of a release that had no schedule and no index in its table."""
     for block in (r" +GlobalSecondaryIndexes:\n", r" +Sweep:\n +Type: ScheduleV2\n"):
         [found] = re.finditer(f"(?m)^{block}", template)
         indent = len(found[0]) - len(found[0].lstrip())
         rest = template[found.end() :]
-        # A list stands as deep as its key.
+        # A list has the same indentation as its key.
         over = re.search(rf"(?m)^ {{0,{indent}}}(?![ -])", rest)
         assert over
         template = template[: found.start()] + rest[over.start() :]
     return re.sub(r" +- AttributeName: listed_\w+\n +AttributeType: S\n", "", template)
 
 
-def test_a_stack_without_a_clock_is_updated_with_the_tasks_in_it(stack: Stack, build: Path) -> None:
+def test_a_stack_without_a_schedule_can_be_updated_while_it_has_tasks(stack: Stack, build: Path) -> None:
     older = stack.copy("older", change=without_clock)
-    dynamodb, table = older.twin.client("dynamodb"), older.outputs["TaskTableName"]
+    dynamodb, table = older.emulator.client("dynamodb"), older.outputs["TaskTableName"]
     assert "GlobalSecondaryIndexes" not in dynamodb.describe_table(TableName=table)["Table"]
     assert not older.resources("AWS::Scheduler::Schedule")
     waiting = create_without_event(older)
     created = item_of(older, waiting)["created_at"]
 
-    updated = older.twin.deploy(build, "older")
+    updated = older.emulator.deploy(build, "older")
     [index] = dynamodb.describe_table(TableName=table)["Table"]["GlobalSecondaryIndexes"]
     assert (updated.outputs["TaskTableName"], index["IndexName"], index["IndexStatus"]) == (table, "lists", "ACTIVE")
     assert len(updated.resources("AWS::Scheduler::Schedule")) == 1
     assert item_of(updated, waiting)["created_at"] == created
-    # The clock finds it in the index, which has the items that were there before.
+    # The schedule finds the task in the index, which includes items from before the update.
     wait_until(lambda: item_of(updated, waiting)["status"]["S"] == "completed")

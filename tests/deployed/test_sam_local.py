@@ -1,8 +1,10 @@
-"""The built function under `sam local`: the sample's conversation, every file of `events/`, and the page's commands.
+"""The built function under `sam local`: the sample's conversation, every file in `events/`, and the documentation's
+commands.
 
-Nothing can take a stream there, so the same handler answers whole. Nothing says who calls, so callers are anonymous.
-The table is one of the twin's, and for the page's commands the one of `make local-dynamodb`. All events go through
-one `sam`, since starting it takes longer than they do; `sam local invoke` and `start-api` are among the page's.
+`sam local` cannot stream, so the handler returns whole responses there. It has no authorizer, so callers are anonymous.
+The table is in the emulator; the documentation's commands use the one of `make local-dynamodb`. All events go through
+one `sam local start-lambda`, because its start takes longer than they do; `sam local invoke` and `start-api` are among
+the documentation's commands.
 """
 
 import json
@@ -18,7 +20,7 @@ import pytest
 
 from tests.deployed.callers import HeaderCaller
 from tests.deployed.conversation import Era, whole_conversation
-from tests.deployed.deployment import SAM, Stack, Twin, await_ready, client_of, running
+from tests.deployed.deployment import SAM, Emulator, Stack, await_ready, client_of, running
 from tests.deployed.evidence import WATCHED
 from tests.deployed.machine import ROOT, architecture, free_port
 from tests.deployed.page import Page, Served
@@ -26,22 +28,24 @@ from tests.deployed.page import Page, Served
 EVENTS = {path.stem: path for path in (ROOT / "events").rglob("*.json")}
 FILES = sorted(EVENTS)
 PAGE_URL = "http://127.0.0.1:3000"
-"""Where the page's commands serve."""
+"""The address at which the documentation's commands serve."""
 PAGE_WITHIN_S = 300.0
-"""How long they may take to: they make an image and invoke the function first."""
+"""The time limit for these commands: before they serve, they build an image and invoke the function."""
 STREAMED = {"prompts-get-refund-pauses", "prompts-get-report-pauses-2026"}
-"""The events that ask for progress, and so for a stream."""
+"""The events that ask for progress, and so for a streamed response."""
 ORIGIN = "https://app.example.com"
-"""Whose pages may call: one of the events asks."""
+"""An origin whose pages may call; one of the events has it."""
 OWNER = "6f1d2c1e-0b52-4c43-9a55-3f1f0f7a9d21"
-"""Whose the events are."""
+"""The owner in the events."""
 TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{37}\b")
 
 
 @pytest.fixture(scope="module")
-def options(build: Path, twin: Twin, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Those of `sam local`: the function gets the address of the twin's DynamoDB and the name of its table."""
-    port = twin.url.rsplit(":", 1)[1]
+def options(build: Path, emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The options of `sam local`. They give the function the address of the emulator's DynamoDB and its table's
+    name.
+    """
+    port = emulator.url.rsplit(":", 1)[1]
     where = {
         "AWS_ENDPOINT_URL_DYNAMODB": f"http://host.docker.internal:{port}",
         "BATON_TABLE": stack.outputs["TaskTableName"],
@@ -55,7 +59,7 @@ def options(build: Path, twin: Twin, stack: Stack, tmp_path_factory: pytest.Temp
 
 @pytest.fixture(scope="module")
 def local_lambda(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A client of `sam local start-lambda`, with one container that stays."""
+    """A client of `sam local start-lambda`, which keeps one container."""
     log = tmp_path_factory.mktemp("start-lambda") / "start-lambda.log"
     WATCHED.append(log)
     port = free_port()
@@ -67,12 +71,12 @@ def local_lambda(options: list[str], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def answer(local_lambda: Any, event: str) -> Any:
-    """What the function says to an event."""
+    """Return the function's response to an event."""
     return json.loads(local_lambda.invoke(FunctionName="McpFunction", Payload=event)["Payload"].read())
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_event_is_answered_whole_under_sam_local(name: str, local_lambda: Any) -> None:
+def test_an_event_gets_a_whole_response_under_sam_local(name: str, local_lambda: Any) -> None:
     text, owner = EVENTS[name].read_text(), f"owner of {name}"
     if "TASK_ID" in text:
         paused = answer(local_lambda, EVENTS["prompts-get-refund-pauses"].read_text().replace(OWNER, owner))
@@ -88,12 +92,12 @@ def test_an_event_is_answered_whole_under_sam_local(name: str, local_lambda: Any
 
 @pytest.fixture(scope="module")
 def served(serving_page: Served) -> Served:
-    """The page's commands, once the last one serves."""
+    """The documentation's commands, once the last one serves."""
     await_ready(serving_page.process, PAGE_URL, serving_page.log, within_s=PAGE_WITHIN_S)
     return serving_page
 
 
-def test_the_pages_commands_invoke_the_function_which_keeps_its_task(served: Served) -> None:
+def test_the_documented_commands_invoke_the_function_and_store_its_task(served: Served) -> None:
     [answer] = [line for line in served.printed.read_text().splitlines() if '"statusCode"' in line]
 
     body = json.loads(answer[answer.index("{") :])["body"]
@@ -102,7 +106,7 @@ def test_the_pages_commands_invoke_the_function_which_keeps_its_task(served: Ser
     assert TASK_ID.fullmatch(result["result"]["_meta"]["task_id"])
 
 
-def test_the_pages_call_of_start_api_is_answered_and_keeps_its_task(served: Served, page: Page) -> None:
+def test_the_documented_request_to_start_api_is_answered_and_stores_its_task(served: Served, page: Page) -> None:
     asked = subprocess.run(["bash", "-euc", page.asks], capture_output=True, text=True, check=True, timeout=120)
 
     meta = json.loads(asked.stdout)["result"]["_meta"]
@@ -111,14 +115,14 @@ def test_the_pages_call_of_start_api_is_answered_and_keeps_its_task(served: Serv
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
-def test_the_official_client_holds_the_whole_conversation_with_the_pages_commands(served: Served, era: Era) -> None:
+def test_the_official_client_completes_the_conversation_through_start_api(served: Served, era: Era) -> None:
     task_id = anyio.run(whole_conversation, f"{PAGE_URL}/mcp", HeaderCaller(), era)
 
     assert f"TASK#{task_id}" in tasks_of_the_page()
 
 
 def tasks_of_the_page() -> list[str]:
-    """The sort keys of the tasks in the table that the page's commands make."""
+    """Return the sort keys of the tasks in the table that the documentation's commands create."""
     database = client_of("dynamodb", "http://127.0.0.1:8001")
     pages = database.get_paginator("scan").paginate(TableName="baton")
     return [item["sk"]["S"] for page in pages for item in page["Items"]]

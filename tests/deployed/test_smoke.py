@@ -1,4 +1,4 @@
-"""`make smoke` of a deployed stack. The twin of AWS shows most of it; what it does not show is not checked."""
+"""`make smoke` against a deployed stack. Checks that the emulator does not support report "not checked"."""
 
 import re
 import subprocess
@@ -16,14 +16,14 @@ PAUSES = ("--workflow", "refund_order", "order_id=A-17", "amount=300")
 
 @pytest.fixture(scope="session")  # some of these tests run last, after those of other modules
 def smoked(stack: Stack) -> Stack:
-    """A stack whose streams are short, because the twin sends them at their end."""
+    """A stack whose subscription streams are short, because the emulator sends a stream only at its end."""
     return stack.copy("smoked", ListenMs="1000")
 
 
 def smoke(stack: Stack, key: str, **more: str) -> tuple[int, Mapping[str, list[str]]]:
     """Run the checks. Return the exit code, and the outcomes and texts by check."""
     where = [stack.endpoint, "--header", f"Host:{stack.host}", "--api-key", "env:SMOKE_KEY", "--stack", stack.name]
-    variables = environment(AWS_ENDPOINT_URL=stack.twin.url, SMOKE_KEY=key, **more)
+    variables = environment(AWS_ENDPOINT_URL=stack.emulator.url, SMOKE_KEY=key, **more)
     done = subprocess.run(
         [PYTHON, "-m", "tests.smoke", *where, *PAUSES],
         cwd=ROOT,
@@ -41,7 +41,7 @@ def smoke(stack: Stack, key: str, **more: str) -> tuple[int, Mapping[str, list[s
 
 
 @pytest.mark.last
-def test_a_healthy_stack_holds_and_nothing_is_left_behind(smoked: Stack) -> None:
+def test_a_healthy_stack_passes_and_no_data_is_left_behind(smoked: Stack) -> None:
     code, found = smoke(smoked, smoked.api_key)
 
     outcomes = {name: [text.partition(":")[0] for text in texts] for name, texts in found.items()}
@@ -59,19 +59,19 @@ def test_a_healthy_stack_holds_and_nothing_is_left_behind(smoked: Stack) -> None
         "end": ["held", "held"],
     }, found
     assert code == 0
-    items = smoked.twin.client("dynamodb").scan(TableName=smoked.outputs["TaskTableName"])["Items"]
+    items = smoked.emulator.client("dynamodb").scan(TableName=smoked.outputs["TaskTableName"])["Items"]
     assert {item["status"]["S"] for item in items if item["sk"]["S"].startswith("TASK#")} == {"cancelled"}
     assert [item for item in items if "baton-smoke" in item["pk"]["S"] or "listed_in" in item] == []
 
 
 @pytest.mark.last
-def test_a_broken_stack_fails_where_it_is_broken(smoked: Stack) -> None:
-    twin = smoked.twin
-    scheduler, [schedule] = twin.client("scheduler"), smoked.resources("AWS::Scheduler::Schedule").values()
+def test_a_broken_stack_fails_the_checks_of_its_faults(smoked: Stack) -> None:
+    emulator = smoked.emulator
+    scheduler, [schedule] = emulator.client("scheduler"), smoked.resources("AWS::Scheduler::Schedule").values()
     described = scheduler.get_schedule(Name=schedule)
     kept = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
     scheduler.update_schedule(State="DISABLED", **{member: described[member] for member in kept})
-    twin.client("dynamodb").update_table(
+    emulator.client("dynamodb").update_table(
         TableName=smoked.outputs["TaskTableName"], GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "lists"}}]
     )
 
@@ -83,7 +83,7 @@ def test_a_broken_stack_fails_where_it_is_broken(smoked: Stack) -> None:
     assert found["authorizer"][0] == "held: a caller without credentials gets 403"
 
 
-def test_wrong_credentials_are_a_failure_and_nothing_else_is_tried(smoked: Stack) -> None:
+def test_wrong_credentials_fail_and_no_other_check_runs(smoked: Stack) -> None:
     code, found = smoke(smoked, "wrong")
 
     assert (code, list(found)) == (1, ["endpoint"])

@@ -1,4 +1,4 @@
-"""What the deployment made of the template."""
+"""The resources of the deployed stack, and the API's own replies."""
 
 import json
 
@@ -21,11 +21,11 @@ def test_the_reply_to_a_caller_without_a_key_names_the_key(stack: Stack, headers
     assert (answer.status, json.loads(answer.body)["message"]) == (403, "a valid API key is needed: x-api-key: ...")
 
 
-def test_other_methods_are_the_functions_to_refuse(stack: Stack, keys: tuple[str, str]) -> None:
+def test_the_function_rejects_other_methods(stack: Stack, keys: tuple[str, str]) -> None:
     assert ask(stack.endpoint, stack.caller(x_api_key=keys[0]), None, method="GET").status == 405
 
 
-def test_a_page_of_an_allowed_origin_may_call_and_another_may_not(probe: Stack) -> None:
+def test_only_pages_of_an_allowed_origin_may_call(probe: Stack) -> None:
     asked = {"Access_Control_Request_Method": "POST"}
     allowed = ask(probe.endpoint, probe.caller(Origin=ORIGIN, **asked), method="OPTIONS")
     refused = ask(probe.endpoint, probe.caller(Origin="https://evil.example.com", **asked), method="OPTIONS")
@@ -36,7 +36,7 @@ def test_a_page_of_an_allowed_origin_may_call_and_another_may_not(probe: Stack) 
 def test_the_dashboard_shows_the_metrics_of_its_own_stack(stack: Stack) -> None:
     charted = stack.copy("charted", Dashboard="on")
     [name] = charted.resources("AWS::CloudWatch::Dashboard").values()
-    body = charted.twin.client("cloudwatch").get_dashboard(DashboardName=name)["DashboardBody"]
+    body = charted.emulator.client("cloudwatch").get_dashboard(DashboardName=name)["DashboardBody"]
     [queue] = [
         row[3]
         for widget in json.loads(body)["widgets"]

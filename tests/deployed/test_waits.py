@@ -1,4 +1,6 @@
-"""Callbacks and times in the deployed function: the route without credentials, other senders, and no poll."""
+"""Callbacks and sleeps in the deployed function: the route without credentials, other senders, and tasks without
+polls.
+"""
 
 import json
 import re
@@ -19,12 +21,12 @@ from tests.deployed.test_conversation import PUBLIC_URL, WAYS, Access, by_nothin
 SECRET = "the-note-in-the-parcel"
 PARCEL = {"weight": 3, "note": SECRET}
 UNKNOWN = "A" * 43
-"""As long as a token."""
+"""An unknown token, as long as a real one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a callback, and how the tests reach it at the emulator."""
+    """The address of a callback, and how the tests reach it in the emulator."""
 
     url: str
     stack: Stack
@@ -45,15 +47,15 @@ def send(stack: Stack, token: str, body: Any, method: str = "POST", **headers: s
 
 
 def address_of(stack: Stack, label: str) -> Address:
-    """The address that the tool has given away for a parcel, once it has."""
+    """Wait until the tool has stored the address of a parcel's callback. Return the address."""
     [bucket] = stack.resources("AWS::S3::Bucket").values()
-    s3, key = stack.twin.client("s3"), f"addresses/{label}"
+    s3, key = stack.emulator.client("s3"), f"addresses/{label}"
     wait_until(lambda: s3.list_objects_v2(Bucket=bucket, Prefix=key)["KeyCount"] == 1)
     return Address(s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode(), stack)
 
 
 def message(stack: Stack, task_id: str) -> str:
-    """What a poll would show of a task, read from the table."""
+    """Return a task's status message, read from the table."""
     text: str = item_of(stack, task_id).get("status_message", {"S": ""})["S"]
     return text
 
@@ -73,14 +75,14 @@ def status(stack: Stack, task_id: str) -> str:
 
 
 def items(stack: Stack) -> list[dict[str, Any]]:
-    pages = stack.twin.client("dynamodb").get_paginator("scan").paginate(TableName=stack.outputs["TaskTableName"])
+    pages = stack.emulator.client("dynamodb").get_paginator("scan").paginate(TableName=stack.outputs["TaskTableName"])
     found = [item for page in pages for item in page["Items"]]
     return sorted(found, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
 
 
 @pytest.fixture(scope="session")
 def original(stack: Stack, probe_code: Path) -> Stack:
-    return ProbeSource(stack.twin, stack.name, stack.outputs, probe_code)
+    return ProbeSource(stack.emulator, stack.name, stack.outputs, probe_code)
 
 
 @pytest.fixture(scope="session")
@@ -91,11 +93,11 @@ def shop(original: Stack) -> Stack:
 
 @pytest.fixture(scope="session")
 def slow(shop: Stack) -> str:
-    """The task of a workflow that sleeps for two minutes and then waits for a callback, begun."""
+    """Start a workflow that sleeps for two minutes and then waits for a callback. Return its task's id."""
     return started(shop, "slow_purchase", label="slow")
 
 
-def test_the_address_of_a_callback_is_one_of_the_api(shop: Stack, slow: str) -> None:
+def test_a_callback_address_is_a_url_of_the_api(shop: Stack, slow: str) -> None:
     address = address_of(shop, "slow")
     assert address.url == f"{shop.outputs['BaseUrl']}/callbacks/{address.token}"
     wait_for_pause(shop, slow, "waits until")
@@ -107,7 +109,7 @@ def access(request: pytest.FixtureRequest, original: Stack) -> Access:
     return deploy(original, request)
 
 
-def test_a_callback_needs_its_address_only_whatever_the_endpoint_asks_for(access: Access) -> None:
+def test_a_callback_needs_no_credentials_in_any_authentication_mode(access: Access) -> None:
     stack = access.stack
     task = started_by(stack, access.kim, "purchase", label="one")
     address = address_of(stack, "one")
@@ -129,7 +131,9 @@ def test_a_callback_needs_its_address_only_whatever_the_endpoint_asks_for(access
 
 
 def documented_rules() -> Mapping[str, Mapping[str, Any]]:
-    """The input transformers of docs/waiting.md, by the first word of each row: the example, with the row's paths."""
+    """Return the input transformers of docs/waiting.md, by the first word of each row: the example, with the row's
+    paths.
+    """
     section = (ROOT / "docs" / "waiting.md").read_text().partition("### Other senders")[2].partition("\n## ")[0]
     [block] = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
     example = json.loads(block)
@@ -141,9 +145,9 @@ def documented_rules() -> Mapping[str, Mapping[str, Any]]:
 
 
 def add_rule(stack: Stack, name: str, source: str) -> None:
-    """Let the events of a source reach the alias, by the transformer in the documentation."""
-    events, function = stack.twin.client("events"), stack.outputs["FunctionName"]
-    alias = stack.twin.client("lambda").get_alias(FunctionName=function, Name="live")["AliasArn"]
+    """Send the events of a source to the alias, with the input transformer of the documentation."""
+    events, function = stack.emulator.client("events"), stack.outputs["FunctionName"]
+    alias = stack.emulator.client("lambda").get_alias(FunctionName=function, Name="live")["AliasArn"]
     events.put_rule(Name=name, EventPattern=json.dumps({"source": [source]}))
     target = {"Id": "server", "Arn": alias, "InputTransformer": documented_rules()[name]}
     assert events.put_targets(Rule=name, Targets=[target])["FailedEntryCount"] == 0
@@ -151,7 +155,7 @@ def add_rule(stack: Stack, name: str, source: str) -> None:
 
 def put_event(stack: Stack, source: str, detail: Mapping[str, Any]) -> None:
     entry = {"Source": source, "DetailType": "delivered", "Detail": json.dumps(detail)}
-    assert stack.twin.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
+    assert stack.emulator.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
 
 
 def test_a_rule_of_eventbridge_delivers_a_callback(shop: Stack) -> None:
@@ -162,7 +166,7 @@ def test_a_rule_of_eventbridge_delivers_a_callback(shop: Stack) -> None:
 
     put_event(shop, "supplier", {"token": address.token, "result": PARCEL})
     wait_until(lambda: status(shop, task) == "completed")
-    # The event's JSON has arrived as it was: the same JSON is a repetition, and other JSON is refused.
+    # EventBridge passed the JSON on unchanged: the same JSON counts as a repetition, and other JSON is rejected.
     assert [address.send(body).status for body in (PARCEL, {**PARCEL, "weight": 4})] == [200, 409]
 
 
@@ -172,7 +176,7 @@ def test_rules_for_s3_and_a_partner_deliver_callbacks(shop: Stack) -> None:
     tasks = {label: started(shop, "receipt", label=label) for label in ("file", "payment")}
     file, payment = (address_of(shop, label) for label in tasks)
 
-    s3 = shop.twin.client("s3")
+    s3 = shop.emulator.client("s3")
     s3.create_bucket(Bucket="uploads", CreateBucketConfiguration={"LocationConstraint": REGION})
     s3.put_bucket_notification_configuration(
         Bucket="uploads", NotificationConfiguration={"EventBridgeConfiguration": {}}
@@ -184,17 +188,17 @@ def test_rules_for_s3_and_a_partner_deliver_callbacks(shop: Stack) -> None:
 
 
 def logs_of(stack: Stack) -> str:
-    """Everything that the stack's containers have said, and what the emulator keeps of it as CloudWatch logs."""
+    """Return the output of the stack's containers, and what the emulator stores of it as CloudWatch logs."""
     containers = [*containers_of(stack), *containers_of(stack, worker=True)]
-    said = [container.logs().decode() for container in containers]
-    logs = stack.twin.client("logs")
+    output = [container.logs().decode() for container in containers]
+    logs = stack.emulator.client("logs")
     for group in logs.describe_log_groups()["logGroups"]:
         found = logs.filter_log_events(logGroupName=group["logGroupName"])
-        said += [event["message"] for event in found["events"]]
-    return "\n".join(said)
+        output += [event["message"] for event in found["events"]]
+    return "\n".join(output)
 
 
-def test_the_token_and_the_body_of_a_callback_are_in_no_log_and_in_no_item_but_the_result(shop: Stack) -> None:
+def test_a_callbacks_token_is_stored_nowhere_and_its_body_only_in_the_result(shop: Stack) -> None:
     task = started(shop, "purchase", label="secret")
     address = address_of(shop, "secret")
     wait_for_pause(shop, task)
@@ -206,21 +210,21 @@ def test_the_token_and_the_body_of_a_callback_are_in_no_log_and_in_no_item_but_t
     assert address.send(PARCEL, idempotency_key=f"key-{SECRET}").status == 200
     assert address.send({**PARCEL, "weight": 4}).status == 409
     wait_until(lambda: status(shop, task) == "completed")
-    # Events that are refused are errors of the function.
+    # A rejected event is an error of the function.
     for token in (address.token, UNKNOWN):
         event = {"batonCallback": {"token": token, "id": SECRET, "payload": {"note": SECRET}}}
-        refused = shop.twin.client("lambda").invoke(
+        refused = shop.emulator.client("lambda").invoke(
             FunctionName=shop.outputs["FunctionName"], Qualifier="live", Payload=json.dumps(event).encode()
         )
         assert "FunctionError" in refused
         assert SECRET not in refused["Payload"].read().decode()
 
-    said = logs_of(shop)
-    assert "the callback of the step delivery was accepted" in said
-    assert '"_aws"' in said  # metrics are log lines
-    assert "the callback is refused with 409" in said
-    metrics = shop.twin.client("cloudwatch").list_metrics()["Metrics"]
-    for text in (said, str(metrics)):
+    output = logs_of(shop)
+    assert "the callback of the step delivery was accepted" in output
+    assert '"_aws"' in output  # metrics are log lines
+    assert "the callback is refused with 409" in output
+    metrics = shop.emulator.client("cloudwatch").list_metrics()["Metrics"]
+    for text in (output, str(metrics)):
         assert address.token not in text
         assert SECRET not in text
 
@@ -231,7 +235,7 @@ def test_the_token_and_the_body_of_a_callback_are_in_no_log_and_in_no_item_but_t
 
 
 def places(value: Any, text: str, *path: str) -> list[str]:
-    """The paths in an item at which a text is."""
+    """Return the paths in an item that contain a text."""
     if isinstance(value, Mapping):
         return [it for name, inner in value.items() for it in places(inner, text, *path, name)]
     if isinstance(value, list):
@@ -240,12 +244,12 @@ def places(value: Any, text: str, *path: str) -> list[str]:
 
 
 @pytest.mark.last
-def test_a_workflow_sleeps_waits_and_ends_although_no_client_polls(shop: Stack, slow: str) -> None:
+def test_a_workflow_sleeps_waits_and_completes_without_polls(shop: Stack, slow: str) -> None:
     address = address_of(shop, "slow")
     wait_for_pause(shop, slow)
     assert address.send(PARCEL).status == 200
     wait_until(lambda: status(shop, slow) != "working")
     item = item_of(shop, slow)
     assert (item["status"]["S"], "listed_at" in item) == ("completed", False)
-    # It was the clock that ended the sleep.
+    # The schedule ended the sleep.
     assert "jobs to the worker, or gave them up" in logs_of(shop)

@@ -1,6 +1,6 @@
-"""DynamoDB Local, AWS's own engine for a machine of one's own: a Java program in a process of its own.
+"""DynamoDB Local, AWS's own engine for local use, as a Java process.
 
-`tests/dynamodb_local/install.py` brings it. Its native SQLite is there for x86-64 only.
+`tests/dynamodb_local/install.py` installs it. Its native SQLite exists for x86-64 only.
 """
 
 import os
@@ -19,7 +19,8 @@ LIBRARY = HERE / "lib"
 OLDEST_JAVA = 17
 PROCESSORS = ("x86_64", "AMD64")
 MAIN = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"
-# It serves small tables for minutes: the first compiler alone and one garbage collector thread start it sooner.
+# The engine serves small tables for minutes. It starts sooner with only the first compiler and a single-threaded
+# garbage collector.
 JAVA = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 SQLITE = {"Linux": "libsqlite4java-linux-amd64-1.0.392.so", "Darwin": "libsqlite4java-osx-1.0.392.dylib"}
 
@@ -29,7 +30,7 @@ class EngineFailed(Exception):
 
 
 def left_out() -> str | None:
-    """Why this machine cannot have DynamoDB Local; None where it can."""
+    """Return why this machine cannot run DynamoDB Local, or None if it can."""
     if platform.machine() not in PROCESSORS or platform.system() not in SQLITE:
         return f"DynamoDB Local has no SQLite for {platform.system()} on {platform.machine()}"
     java = _java()
@@ -40,24 +41,24 @@ def left_out() -> str | None:
 
 
 def _java() -> int:
-    """The version of the Java on the path, 0 for none."""
+    """Return the version of the Java on the path, 0 for none."""
     try:
-        said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
+        output = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
     except (OSError, subprocess.SubprocessError):
         return 0
-    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    version = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(version[1]) if version else 0
 
 
 @contextmanager
 def running(directory: Path) -> Iterator[str]:
-    """The URL of an empty one that keeps everything in memory; it ends with the context.
+    """Run an empty engine that keeps everything in memory. Yield its URL, and end it with the context.
 
     Args:
-        directory: Takes its log.
+        directory: The folder of its log.
 
     Raises:
-        EngineFailed: It ended, or took too long; with its log.
+        EngineFailed: it ended, or took too long to start. The message contains its log.
     """
     port = free_port()
     log = directory / "dynamodb-local.log"
@@ -67,7 +68,7 @@ def running(directory: Path) -> Iterator[str]:
         log.open("wb") as output,
         subprocess.Popen(
             [*JAVA, f"-Djava.library.path={library}", "-cp", f"{library}/*", MAIN, *engine],
-            # It needs no AWS configuration of anybody's.
+            # The engine must not read the user's AWS configuration.
             env={"PATH": os.environ["PATH"], "HOME": str(directory)},
             cwd=directory,
             stdin=subprocess.DEVNULL,
@@ -76,7 +77,7 @@ def running(directory: Path) -> Iterator[str]:
         ) as process,
     ):
         try:
-            # A request without a signature is refused, by a server that is ready.
+            # A server that is ready rejects a request without a signature.
             if not becomes_ready(process, port, "/", 400):
                 raise EngineFailed(f"DynamoDB Local did not become ready:\n{log.read_text(errors='replace')}")
             yield f"http://127.0.0.1:{port}"

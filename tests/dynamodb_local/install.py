@@ -1,8 +1,8 @@
-"""Bring DynamoDB Local from Maven Central: python -m tests.dynamodb_local.install [NOTE]
+"""Installs DynamoDB Local from Maven Central: python -m tests.dynamodb_local.install [NOTE]
 
-Maven is asked, with the settings and the cache that it has here. What it brings is taken only if the files and their
-digests are those of `jars.sha256`. Where the machine cannot have the engine, the reason is printed and written into the
-file NOTE, which `.ci/run` repeats at its end; that is no failure.
+It uses this machine's Maven with its settings and cache. The files are installed only if their names and digests match
+`jars.sha256`. If the machine cannot run the engine, the reason is printed and written into the file NOTE, which
+`.ci/run` repeats at its end. That is not a failure.
 """
 
 import hashlib
@@ -19,25 +19,25 @@ INCOMING = HERE / "lib.incoming"
 
 
 class InstallFailed(Exception):
-    """Maven brought nothing, or not what is locked."""
+    """Maven failed, or its files are not the locked ones."""
 
 
 def locked(text: str) -> dict[str, str]:
-    """The files of a list in the form of `sha256sum`, and the digest of each."""
+    """Return the digests of a list in the format of `sha256sum`, by file."""
     return {name: digest for digest, _, name in (line.partition("  ") for line in text.splitlines())}
 
 
 def wrong(folder: Path, expected: Mapping[str, str]) -> list[str]:
-    """What is missing from a folder, changed, or there without being expected."""
+    """Return the names of files in a folder that are missing, changed or unexpected."""
     there = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*")}
     return sorted(name for name in there.keys() | expected.keys() if there.get(name) != expected.get(name))
 
 
 def install() -> None:
-    """Have what is locked in `lib`; nothing is asked of Maven when it is there already.
+    """Install the locked files into `lib`. If they are there already, do not run Maven.
 
     Raises:
-        InstallFailed: With what Maven said, or the names of the files that differ.
+        InstallFailed: Maven failed, or files differ. The message has Maven's output or the names of the files.
     """
     expected = locked(LOCK.read_text())
     if not wrong(LIBRARY, expected):
@@ -55,7 +55,7 @@ def install() -> None:
 
 
 def main(note: Path | None) -> int:
-    """Install it, or say why it is left out; the exit code."""
+    """Install the engine, or report why it is left out. Return the exit code."""
     reason = left_out()
     if note is not None:
         note.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The eras, and the table behind a server under test for what only an operator can do."""
+"""The eras, and the in-memory database of the servers under test."""
 
 import pytest
 
@@ -14,5 +14,5 @@ def era(request: pytest.FixtureRequest) -> Era:
 
 @pytest.fixture(autouse=True)
 def _connected_to_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a model is told does not depend on the engine."""
+    """Use the database in memory: what a model sees does not depend on the engine."""
     monkeypatch.setattr(connecting, "_database", memory_database)

@@ -1,7 +1,7 @@
-"""A host: what stands between a model and a server, with the limits that real hosts have (docs/hosts.md).
+"""A host: the program between a model and a server, with the limits of real hosts (docs/hosts.md).
 
-A model of such a host sees the tools that are left and, of each result, what the host shows. It reads no resource, sets
-no `_meta`, and learns of nothing else.
+The model sees the tools that the host accepts, and what the host shows of each result. It reads no resource, sets no
+`_meta`, and sees nothing else.
 """
 
 import json
@@ -17,7 +17,9 @@ type JsonDict = dict[str, Any]
 type Show = Callable[[JsonDict], str]
 
 SERVER_NAME = "example-shop-eu"
-"""What the server is called in the host's configuration; with it and a colon a tool's name is held to 60 characters."""
+"""The server's name in the host's configuration. The name, a colon and a tool's name may have 60 characters
+together.
+"""
 MOST_NAME = 60
 MOST_TOKENS = 25_000
 CHARACTERS_A_TOKEN = 4
@@ -26,29 +28,29 @@ COMPOSED = ("anyOf", "oneOf", "allOf", "not", "if", "$ref")
 
 
 def everything(result: JsonDict) -> str:
-    """The text and the JSON, one after the other: Copilot CLI."""
+    """Show the text and then the JSON, like Copilot CLI."""
     structure = result.get("structuredContent")
-    return "\n".join([text_alone(result), *([] if structure is None else [json.dumps(structure)])])
+    return "\n".join([text_only(result), *([] if structure is None else [json.dumps(structure)])])
 
 
-def text_alone(result: JsonDict) -> str:
-    """The text, and the address of what is linked: Cursor, claude.ai, ChatGPT."""
+def text_only(result: JsonDict) -> str:
+    """Show the text and the addresses of links, like Cursor, claude.ai and ChatGPT."""
     return "\n".join(_shown(block) for block in result["content"])
 
 
-def structure_alone(result: JsonDict) -> str:
-    """The JSON where there is any, and of an error the text: Claude Code, Codex."""
+def structure_only(result: JsonDict) -> str:
+    """Show the JSON if there is any, but the text of an error, like Claude Code and Codex."""
     structure = result.get("structuredContent")
     if structure is None or result.get("isError"):
-        return text_alone(result)
+        return text_only(result)
     return json.dumps(structure)
 
 
-def first_of_an_error(result: JsonDict) -> str:
-    """As `structure_alone`, and of an error the first block alone: Claude Code of March 2026."""
+def first_block_of_errors(result: JsonDict) -> str:
+    """Show a result like `structure_only`, but only the first block of an error, like Claude Code of March 2026."""
     if result.get("isError"):
         return _shown(result["content"][0])
-    return structure_alone(result)
+    return structure_only(result)
 
 
 def _shown(block: JsonDict) -> str:
@@ -59,11 +61,11 @@ def _shown(block: JsonDict) -> str:
 
 @dataclass
 class Host:
-    """A host of one model.
+    """A host with one model.
 
     Attributes:
-        show: What it shows its model of a result.
-        streams: Whether it asks for progress, and so gets its answers as streams.
+        show: What the host shows its model of a result.
+        streams: Whether the host asks for progress, and so gets streamed responses.
     """
 
     client: Client
@@ -74,14 +76,14 @@ class Host:
     _tools: dict[str, JsonDict] = field(default_factory=dict)
 
     def tools(self) -> dict[str, JsonDict]:
-        """The input schema of each tool that the model is given. What breaks a real host's limits is left out."""
+        """Return the input schema of each tool that the model gets. The host omits tools that exceed its limits."""
         if not self._tools:
             listed = self.client.list_tools()
             self._tools = {tool["name"]: tool["inputSchema"] for tool in listed if not refused(tool)}
         return self._tools
 
     def call(self, call: Call) -> str:
-        """Make a call for the model; what it is shown."""
+        """Make a call for the model. Return what the host shows of the result."""
         assert call.tool in self.tools(), f"the model calls {call}, and has {sorted(self.tools())}"
         self.calls.append(call)
         self.shown.append(self._within_limits(call))
@@ -104,7 +106,7 @@ class Host:
 
 
 def refused(tool: JsonDict) -> Sequence[str]:
-    """What in a listed tool makes hosts leave it out."""
+    """Return the properties of a listed tool for which hosts omit it."""
     composed = [word for word in COMPOSED if word in tool["inputSchema"]]
     name = f"{SERVER_NAME}:{tool['name']}"
     return composed + ([f"{name!r} has {len(name)} characters"] if len(name) > MOST_NAME else [])

@@ -1,6 +1,7 @@
-"""A model that is a script: it sees tools and texts, does what the texts say, and knows what its user knows.
+"""A scripted model: it sees tools and texts, follows the texts, and knows what its user knows.
 
-It reads the documented phrases alone (`phrases`), so what it cannot finish no model is told how to finish.
+It understands only the documented phrases (`phrases`). So if it cannot finish a workflow, the texts lack an
+instruction.
 """
 
 import json
@@ -14,12 +15,12 @@ from tests.hosts.phrases import PLACEHOLDER, Call, Reading, read
 MOST_CALLS = 30
 SECRET = "<secret "
 ITS_OWN = ("<missing: ", "<invalid: ", SECRET)
-"""How placeholders begin that nobody but the model or its user can replace."""
+"""The beginnings of placeholders that only the model or its user can replace."""
 NEXT_IN_JSON = ("message", "baton_next", "baton_next_")
 
 
 class Lost(AssertionError):
-    """The model was not told how to go on."""
+    """The texts did not tell the model how to continue."""
 
 
 @dataclass
@@ -27,9 +28,9 @@ class Model:
     """A model that makes the first suggested call literally, and its user.
 
     Attributes:
-        knows: What its user answers, by the name of an argument.
-        wait: Lets so many seconds pass.
-        tell: What its user does when the model says that a person has to decide.
+        knows: The user's answers, by the name of an argument.
+        wait: Lets this many seconds pass.
+        tell: What the user does when the model reports that a person has to decide.
     """
 
     host: Host
@@ -39,18 +40,18 @@ class Model:
     _go_on: Call | None = None
 
     def finish(self, call: Call) -> str:
-        """Begin with a call, and go on until the workflow is done; what the model was shown last."""
+        """Make a call and continue until the workflow is done. Return the text that the model saw last."""
         for _ in self.steps(call):
             pass
         return self.host.shown[-1]
 
     def follow(self, text: str) -> str:
-        """The same, from a text that its user has put before it: a prompt's last message."""
+        """Do the same, starting with a text from the user: the last message of a prompt."""
         call = self._next(read(text), text, None)
         return self.finish(call) if call else text
 
     def steps(self, call: Call | None) -> Iterator[str]:
-        """The same, call by call; what each one showed."""
+        """Do the same call by call. Yield the text of each result."""
         while call is not None:
             if len(self.host.calls) >= MOST_CALLS:
                 raise Lost(self.story("goes round in circles"))
@@ -72,7 +73,7 @@ class Model:
         if reading.end is not None:
             return reading.end
         if text.startswith("Error: "):
-            # The connection broke: a person would say "try again", and the model knows its task if it was told of it.
+            # The connection broke. A person would say "try again", and the model knows its task if it was told the id.
             return self._going_on() or made
         if reading.calls:
             return self._filled(reading.calls[0])
@@ -84,7 +85,7 @@ class Model:
         return self._go_on and Call(self._go_on.tool, self._values(self._go_on))
 
     def _filled(self, call: Call) -> Call:
-        """A call with what its user knows. A placeholder that the server replaces is sent back as it is."""
+        """Return a call with the user's values. Placeholders that the server replaces are sent back unchanged."""
         taken = self.host.tools()[call.tool].get("properties", {})
         arguments = self._values(call)
         known = {name: value for name, value in self.knows.items() if name in taken and name not in arguments}
@@ -103,13 +104,15 @@ class Model:
         return self.knows[name]
 
     def story(self, what: str) -> str:
-        """What it did and was shown, for a failed assertion."""
+        """Return the calls and what they showed, for a failed assertion."""
         reported = zip(self.host.calls, self.host.shown, strict=True)
         return "\n\n".join([f"the model {what}", *(f"> {call}\n{shown}" for call, shown in reported)])
 
 
 def prose(shown: str) -> str:
-    """What a result says to its reader: the text, or of JSON the properties that are written for models."""
+    """Return the text for the reader of a result: the whole text, or the JSON properties that are written for
+    models.
+    """
     try:
         reported = json.loads(shown)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a model is told to do next, read from a text by its documented phrases alone (docs/workflows.md, docs/hosts.md).
+"""Reads the next steps for a model from a text, using only the documented phrases (docs/workflows.md, docs/hosts.md).
 
 1. Call refund with {"order_id": "A-17", "task_id": "…"}
 Or call refund_order with {"task_id": "…"} to let the server continue.
@@ -42,14 +42,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one text says.
+    """The instructions in a text.
 
     Attributes:
-        calls: The calls that remain, the one to begin with first: of a handoff, or the one after `Next:`.
-        go_on: The call that lets the server go on, or finish.
+        calls: The remaining calls, the first one first: those of a handoff, or the one after `Next:`.
+        go_on: The call that lets the server continue or finish.
         left_to_client: Whether every step is done, and no call can end the task.
-        again_s: After how many seconds the same call is to be made again.
-        waits: Whether a person decides first, of whom the model has to tell its user.
+        again_s: The seconds after which the same call should be made again.
+        waits: Whether a person has to decide first, which the model must tell its user.
         end: The call that ends a task that cannot continue.
     """
 

@@ -1,4 +1,4 @@
-"""Workflows that pause, what the user of a model knows of each, and the fewest calls that finish it."""
+"""Workflows that pause, what the model's user knows, and the minimum number of calls that finish each workflow."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,15 +32,15 @@ DOWN = "the bank is down"
 
 @dataclass(frozen=True)
 class Scenario:
-    """A workflow and what happens in it.
+    """A workflow and its events.
 
     Attributes:
-        fewest: The fewest calls that finish it: one to begin, one for each value or correction that only the model can
-            give, and one for the server after each of those and after each other pause.
-        knows: What the user answers, by the name of an argument.
-        fails: What refunding says before it goes well.
-        before: Arranged before the call of that number, from 1.
-        decide: What happens each time that the model tells its user that a person has to decide, in order.
+        fewest: The minimum number of calls that finish it: one to start, one for each value or correction that only the
+            model can give, and one for the server to continue after each of those and after each other pause.
+        knows: The user's answers, by the name of an argument.
+        fails: The errors of `refund` before it succeeds.
+        before: Functions to run before the call with that number, from 1.
+        decide: Functions to run, in order, each time that the model tells its user that a person has to decide.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Scenario:
 
 
 def sample(_: Shop) -> Server:
-    """The sample, as it is deployed."""
+    """Return the sample's server, as it is deployed."""
     return shop.server
 
 
@@ -70,13 +70,13 @@ def supervisor(client: Client) -> Client:
 
 
 def approve(client: Client) -> None:
-    """Approve what waits."""
+    """Approve all waiting calls."""
     for approval in supervisor(client).approvals():
         supervisor(client).approve(approval["approvalId"])
 
 
 def expire(client: Client) -> None:
-    """Let what waits expire."""
+    """Let the waiting approvals expire."""
     client.clock.advance(8 * 3_600)
 
 
@@ -85,7 +85,7 @@ def nothing(_: Client) -> None:
 
 
 def with_a_secret(_: Shop) -> Server:
-    """A workflow with a PIN that is stored nowhere, and must be given again with each call that goes on."""
+    """Return a server with a PIN that is never stored, and must be given again with each call that continues."""
     server = Server("bank")
 
     @server.tool
@@ -105,7 +105,7 @@ def with_a_secret(_: Shop) -> Server:
 
 
 def with_questions(_: Shop) -> Server:
-    """A workflow that asks the model and the user."""
+    """Return a server whose workflow asks the model and the user."""
     server = Server("library")
 
     @server.tool
@@ -126,29 +126,29 @@ def time_is_plenty(client: Client) -> None:
 
 
 def regions(name: str, fewest: int, month: str = "2026-09", **arranged: Any) -> Scenario:
-    """The sample's report of regions."""
+    """Return a scenario of the sample's regional report."""
     arguments = {"month": month}
     return Scenario(name, sample, fewest, paid=0, workflow="regional_report", arguments=arguments, **arranged)
 
 
 def first_calls_fail(tool: str, error: Exception, times: int = 1) -> Mapping[int, Callable[[Client], object]]:
-    """Let so many of the first calls of a tool fail."""
+    """Let the first calls of a tool fail, this many times."""
     return {1: lambda client: client.tool_raises(tool, error, times=times)}
 
 
 def time_runs_out_of(tool: str) -> Mapping[int, Callable[[Client], object]]:
-    """Let the time run out while a tool runs, and have enough of it at the next call."""
+    """Let the time run out while a tool runs. The next call has enough time."""
     return {1: lambda client: client.during(tool, lambda: client.remaining_s(5.5)), 2: time_is_plenty}
 
 
 def unreadable(shop: Shop) -> Server:
-    """A step that only reads a resource, which cannot be read at first."""
+    """Return a server with a step that only reads a resource. The first read fails."""
     server = shop.server(Step("rules", resources=["rules://refunds"], retryable=True), refund())
     refusals = [ToolError(DOWN)]
 
     @server.resource("rules://refunds")
     def rules() -> str:
-        """What may be refunded."""
+        """The rules for refunds."""
         if refusals:
             raise refusals.pop()
         return "No more than was paid."
@@ -157,7 +157,7 @@ def unreadable(shop: Shop) -> Server:
 
 
 ONE_VALUE = 3
-"""Begin, give it, and let the server continue."""
+"""The calls to start, to give the value, and to let the server continue."""
 
 SCENARIOS = [
     Scenario("nothing pauses", lambda shop: shop.server(refund()), 1),

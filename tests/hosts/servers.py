@@ -1,4 +1,4 @@
-"""Servers whose workflow pauses, for each reason that there is (docs/workflows.md, Pausing)."""
+"""Servers whose workflow pauses, for each possible reason (docs/workflows.md, Pausing)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from mcp_baton import (
 from mcp_baton.workflow.sources import Source
 
 LARGE = "x" * 60_000
-"""More than twice what a host shows of a result, in tokens, were it sent twice."""
+"""A text that, if sent twice, exceeds the tokens that a host shows of a result."""
 
 
 @dataclass
@@ -27,8 +27,8 @@ class Shop:
     """A server that refunds orders, and what its tools have done.
 
     Attributes:
-        refund_fails: What each call of `refund` raises before one goes well.
-        paid: The refunds, by idempotency key: what a payment provider has.
+        refund_fails: The errors of the calls of `refund`, until one succeeds.
+        paid: The refunds by idempotency key, as a payment provider stores them.
     """
 
     refund_fails: list[Exception] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Shop:
     sent: list[str] = field(default_factory=list)
 
     def server(self, *steps: Step, tool: bool = True, task_ids: Literal["meta", "text"] = "meta") -> Server:
-        """The server, with these steps in the place of refund's; see `plan`."""
+        """Return the server, with these steps instead of refund's; see `plan`."""
         server = Server("shop", version="1.0.0", task_ids=task_ids)
         server.tool(self.fetch_order)
         server.tool(self.find_document)
@@ -51,7 +51,7 @@ class Shop:
         return {"order_id": order_id, "total": 30.0, "email": "kim@example.com"}
 
     def find_document(self, order_id: str) -> str:
-        """The order's whole correspondence."""
+        """Return the order's whole correspondence."""
         return f"{order_id}: {LARGE}"
 
     def scan(self, characters: int) -> str:
@@ -65,7 +65,7 @@ class Shop:
         reason: Literal["damaged", "late"] = "late",
         approved_by: str = "",
     ) -> dict[str, Any]:
-        """Refund an order; above EUR 20 `approved_by` names who approved."""
+        """Refund an order. Above EUR 20, `approved_by` must name the approver."""
         if self.refund_fails:
             raise self.refund_fails.pop(0)
         if amount > 20 and not approved_by:
@@ -87,7 +87,7 @@ class Shop:
 
 
 def plan(server: Server, *steps: Step, tool: bool = True) -> Server:
-    """Fetch, the steps given, notify: the workflow `refund_order`."""
+    """Add the workflow `refund_order`: fetch, these steps, notify."""
     fetch = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order")
     mail: dict[str, Source] = {"to": step_output("order", "email"), "text": constant("Refunded {order_id}")}
     server.add_workflow(
@@ -103,7 +103,7 @@ def plan(server: Server, *steps: Step, tool: bool = True) -> Server:
 
 
 def refund(arguments: Mapping[str, Source] | None = None, **options: Any) -> Step:
-    """The step `refund`, with other arguments than the usual ones for some."""
+    """Return the step `refund`, with some other arguments."""
     usual: dict[str, Source] = {
         "order_id": prompt_arg("order_id"),
         "amount": step_output("order", "total"),
@@ -113,7 +113,7 @@ def refund(arguments: Mapping[str, Source] | None = None, **options: Any) -> Ste
 
 
 def without(*names: str) -> Step:
-    """The step `refund` without sources for these arguments."""
+    """Return the step `refund` without sources for these arguments."""
     step = refund()
     kept = {name: source for name, source in step.arguments.items() if name not in names}
     return Step("refund", tool="refund", arguments=kept)
@@ -123,7 +123,7 @@ COLOURED = Step("mail", tool="send_mail", arguments={"to": constant("a"), "text"
 FILED = Step("file", tool="archive", arguments={"document": step_output("letters")})
 FOUND = Step("find", tool="find_document", arguments={"order_id": prompt_arg("order_id")}, binding="letters")
 HUGE = Step("find", tool="scan", arguments={"characters": constant(6_000_001)}, binding="letters")
-"""A result that is too large to be kept."""
+"""A step whose result is too large to be stored."""
 LONG = Step("find", tool="scan", arguments={"characters": constant(1_100_000)}, binding="letters")
-"""A result that is kept, and that placeholders may not put into a call."""
+"""A step whose result is stored, but is too large for placeholders to insert it into a call."""
 FILED_WHOLE = Step("file", tool="archive", arguments={"document": step_output("letters"), "label": constant("A")})

@@ -1,4 +1,6 @@
-"""What hosts refuse, cut or leave out, and that nothing here comes near it. docs/hosts.md has the limits' sources."""
+"""Tools and results stay within the limits beyond which hosts reject, cut or omit them. docs/hosts.md has the
+limits' sources.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +15,7 @@ from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.wire import Era
 from tests.clients.server import server as clients_server
-from tests.hosts.host import CHARACTERS_A_TOKEN, MOST_TOKENS, Host, everything, refused, text_alone
+from tests.hosts.host import CHARACTERS_A_TOKEN, MOST_TOKENS, Host, everything, refused, text_only
 from tests.hosts.phrases import Call, read
 from tests.hosts.servers import LARGE, Shop, without
 
@@ -23,7 +25,7 @@ BEGIN: JsonDict = {"order_id": "A-17"}
 
 
 def many_models(server: Server) -> Server:
-    """A tool of unions, which JSON Schema writes as composition."""
+    """Add a tool with unions, which JSON Schema expresses as composition."""
 
     @server.tool
     def choose(what: int | str | None = None, how: list[int] | dict[str, str] | None = None) -> int | str:
@@ -80,7 +82,7 @@ STEPS = 9
 
 
 def slow(client_of: list[Client]) -> Server:
-    """Nine steps of 18 seconds each."""
+    """Return a server with nine steps of 18 seconds each."""
     server = Server("slow")
 
     @server.tool
@@ -94,11 +96,11 @@ def slow(client_of: list[Client]) -> Server:
 
 
 def test_a_host_with_a_time_limit_of_a_minute_gets_each_answer(baton: Connect, era: Era) -> None:
-    """Three steps fit into a call: the budget of 50 s is used up after them, and the host has waited 54 s."""
+    """Three steps fit into a call: they use up the budget of 50 s, and the host has waited 54 s."""
     clients: list[Client] = []
     clients.append(baton(slow(clients), era=era))
     client, call, calls = clients[0], Call("plod", {}), 0
-    host = Host(client, text_alone)
+    host = Host(client, text_only)
     while not read(shown := host.call(call)).done:
         assert not shown.startswith("Error: "), shown
         go_on = read(shown).go_on

@@ -1,4 +1,4 @@
-"""Models that see tools and texts alone finish every workflow, in as few calls as can be (docs/hosts.md)."""
+"""Models that see only tools and texts finish every workflow, with the minimum number of calls (docs/hosts.md)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mcp_baton import ToolError
 from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.wire import Era
-from tests.hosts.host import Host, Show, everything, first_of_an_error, structure_alone, text_alone
+from tests.hosts.host import Host, Show, everything, first_block_of_errors, structure_only, text_only
 from tests.hosts.model import Model, prose
 from tests.hosts.phrases import Call, read
 from tests.hosts.scenarios import DOWN, SCENARIOS, Scenario, approve, supervisor
@@ -24,7 +24,7 @@ BEGIN = Call("refund_order", {"order_id": "A-17"})
 
 @dataclass(frozen=True)
 class Way:
-    """How a model is shown results, and what its host speaks."""
+    """How the host shows results to a model, and how it talks to the server."""
 
     show: Show
     era: Era = "2026"
@@ -34,15 +34,15 @@ class Way:
         return f"{self.show.__name__}-{self.era}-{'stream' if self.streams else 'json'}"
 
 
-PLAIN = [Way(show) for show in (text_alone, structure_alone)]
+PLAIN = [Way(show) for show in (text_only, structure_only)]
 """Each scenario is finished in each of these ways, and in two of the others."""
 OTHERS = [
     Way(everything),
-    Way(text_alone, "2025"),
-    Way(structure_alone, "2025"),
-    Way(first_of_an_error),
-    Way(text_alone, streams=True),
-    Way(structure_alone, "2025", streams=True),
+    Way(text_only, "2025"),
+    Way(structure_only, "2025"),
+    Way(first_block_of_errors),
+    Way(text_only, streams=True),
+    Way(structure_only, "2025", streams=True),
 ]
 CASES = [
     pytest.param(scenario, way, id=f"{scenario}-{way}")
@@ -53,13 +53,13 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def quick_warehouse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sample's warehouse answers at once."""
+    """Let the sample's warehouse answer at once."""
     monkeypatch.setattr(sales, "PAGE_SECONDS", 0)
 
 
 @dataclass
 class Arranged(Host):
-    """A host before some of whose calls something happens."""
+    """A host with functions to run before certain calls."""
 
     scenario: Scenario | None = None
 
@@ -77,7 +77,7 @@ def model_of(client: Client, way: Way, scenario: Scenario) -> Model:
 
 
 def situation(name: str, **arranged: Any) -> Scenario:
-    """What is arranged around a server that the test makes itself."""
+    """Return a scenario for a server that the test builds itself."""
     return Scenario(name, Shop.server, 0, **arranged)
 
 
@@ -93,7 +93,7 @@ def task_in(text: str) -> str:
 
 
 def assert_completed(client: Client, skipped: tuple[str, ...] = ()) -> None:
-    """One task was made, and each of its steps was done, except for these."""
+    """Check that there is one task, and that each of its steps is completed, except for the skipped ones."""
     task = client.task(only_task(client))
     assert task.status == "completed"
     assert task.steps == {name: "skipped" if name in skipped else "completed" for name in task.steps}
@@ -107,8 +107,8 @@ def test_a_model_finishes_every_workflow_with_the_fewest_calls_and_without_large
     client = baton(scenario.build(shop), era=way.era)
     model = model_of(client, way, scenario)
     model.finish(Call(scenario.workflow, dict(scenario.arguments)))
-    if way.show is first_of_an_error:
-        # Of a call that fails such a host shows what failed and not what became of it: the model lets the server go on.
+    if way.show is first_block_of_errors:
+        # If a call fails, such a host shows only the error, so the model lets the server continue.
         assert len(model.host.calls) <= scenario.fewest, model.story("took more calls")
     else:
         assert len(model.host.calls) == scenario.fewest, model.story("took another number of calls")
@@ -120,7 +120,7 @@ def test_a_model_finishes_every_workflow_with_the_fewest_calls_and_without_large
 
 
 @pytest.mark.parametrize("way", [*PLAIN, *OTHERS], ids=str)
-def test_a_model_ends_a_task_whose_call_a_person_denies(baton: Connect, way: Way) -> None:
+def test_a_model_ends_a_task_after_a_person_denies_its_call(baton: Connect, way: Way) -> None:
     def deny(client: Client) -> None:
         supervisor(client).deny(supervisor(client).approvals()[0]["approvalId"], reason="It was never paid")
 
@@ -149,13 +149,13 @@ def test_an_approval_does_not_cover_an_amount_that_the_model_has_changed(baton: 
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)
 def test_a_model_continues_its_task_after_the_function_is_killed(baton: Connect, way: Way) -> None:
-    """The killed call may have paid, and nothing was written of it; the step's key pays once all the same."""
+    """The killed call may have paid without recording it. The step's idempotency key ensures that it is paid once."""
     shop = Shop([ToolError(DOWN)])
     client = baton(shop.server(refund(retryable=True)), era=way.era)
     scenario = situation("killed", before={2: lambda it: it.killed_after("refund")})
     model = model_of(client, way, scenario)
     model.finish(BEGIN)
-    # The run that was killed holds the task until its time is over: the model asks once too early.
+    # The killed run owns the task until its claim expires, so the model calls once too early.
     assert len(model.host.calls) == 4, model.story("took another number of calls")
     assert_completed(client)
     assert len(shop.paid) == 1
@@ -172,7 +172,7 @@ def test_a_model_finishes_a_workflow_that_a_person_started_as_a_prompt(baton: Co
 
 def test_a_workflow_without_a_tool_is_finished_with_its_prompt(baton: Connect) -> None:
     client = baton(Shop().server(without("approved_by"), tool=False, task_ids="text"))
-    model = model_of(client, Way(text_alone), situation("picked", knows={"approved_by": "Ada"}))
+    model = model_of(client, Way(text_only), situation("picked", knows={"approved_by": "Ada"}))
     picked = client.get_prompt("refund_order", {"order_id": "A-17"})
     assert "Or get the prompt refund_order with" in picked.handoff
     model.follow(picked.handoff)
@@ -183,14 +183,14 @@ def test_a_workflow_without_a_tool_is_finished_with_its_prompt(baton: Connect) -
 
 
 def test_two_models_with_one_task_both_see_it_completed_in_any_order(baton: Connect) -> None:
-    """A call that comes after the other model's last is made all the same, and has the key of the one that paid."""
+    """A call after the other model's last one is still made. It has the same idempotency key as the call that paid."""
     shop = Shop()
     client = baton(shop.server(without("approved_by")))
     scenario = situation("two", knows={"approved_by": "Ada"})
     for order in product("AB", repeat=4):
         shop.paid.clear()
-        first = model_of(client, Way(text_alone), scenario)
-        second = model_of(client, Way(structure_alone), scenario)
+        first = model_of(client, Way(text_only), scenario)
+        second = model_of(client, Way(structure_only), scenario)
         turns: dict[str, Iterator[str]] = {"A": first.steps(BEGIN)}
         task_id = task_in(next(turns["A"]))
         turns["B"] = second.steps(Call("refund_order", {"task_id": task_id}))

@@ -1,4 +1,4 @@
-"""Mistakes of new users, and what the error must say: what is wrong, in which line, and the remedy."""
+"""Mistakes of new users, and what the error must contain: the problem, the line, and the remedy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,12 +74,12 @@ class Mistake:
 
     @property
     def text(self) -> str:
-        """The file."""
+        """The text of the file."""
         return self.source if self.whole else PRELUDE + self.source + EPILOGUE
 
     @property
     def line(self) -> int | None:
-        """The marked line; `None` without a mark."""
+        """The number of the marked line; `None` without a mark."""
         lines = self.text.splitlines()
         return next((number for number, line in enumerate(lines, 1) if line.endswith(HERE)), None)
 
@@ -92,8 +92,9 @@ PATH_STEP = 'Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_i
 
 
 def added(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order", more: str = "") -> str:
-    """The lines that add a workflow of these steps, each on a line of its own; its mark is on the first step's line
-    that has one, else on the line of the workflow."""
+    """Return lines that add a workflow of these steps, one line each. The mark is on the first marked step's line,
+    or else on the line of the workflow.
+    """
     mark = "" if any(step.endswith(HERE) for step in steps) else f"  {HERE}"
     lines = "".join(
         f"            {step.removesuffix(HERE).rstrip()},{f'  {HERE}' * step.endswith(HERE)}\n" for step in steps
@@ -110,7 +111,7 @@ FIRST = "order = step(fetch_order)(order_id=order_id)"
 def described(
     *lines: str, header: str = '@server.workflow\ndef refund_order(order_id: Annotated[str, "Which order"])'
 ) -> str:
-    """The lines that describe a workflow by a function. `order` is the result of its first step."""
+    """Return lines that define a workflow with a function. `order` is the result of its first step."""
     body = "".join(f"    {line}\n" for line in ('"""Refund an order."""', FIRST, *lines))
     return f"from mcp_baton import ask_model, ask_user, fetch, step\n\n\n{header} -> None:\n{body}"
 
@@ -143,8 +144,9 @@ PARAMETERS = (
     ("a default that all calls share", 'skus: Annotated[list[str], "Which"] = []', ("'skus'", "share"), "None"),
     ("a parameter without a description", "sku: str", ("'sku'", "description"), "Annotated[str,"),
 )
-"""Of the tool `stock`: the name, the parameters, what the message must contain beside the tool, and the remedy. The
-last two work all the same."""
+"""Mistakes in the tool `stock`: the name, the parameters, texts that the message must contain beside the tool, and
+the remedy. The server works with the last two, so they are warnings.
+"""
 
 RIGHT_PATH = "step_output('order', 'total')"
 SOURCES = (
@@ -162,7 +164,7 @@ SOURCES = (
     ),
     ("a path as a text in the place of a source", '"order.total"', ("'order.total'", "no data source"), RIGHT_PATH),
 )
-"""Of the argument `amount` of the second step, `pay`."""
+"""Mistakes in the argument `amount` of the second step, `pay`."""
 
 OF_ORDER = "did you mean 'order_id'?"
 ARGUMENTS = (
@@ -181,13 +183,13 @@ ARGUMENTS = (
     ("a list of arguments", '["order_id"]', ("arguments",), "arguments={'order_id': prompt_arg('order_id')}"),
     ("a step of its own output", '{"order_id": step_output("fetch", "id")}', ("'fetch'", "itself"), "earlier step"),
 )
-"""Of the first step, `fetch`."""
+"""Mistakes in the arguments of the first step, `fetch`."""
 
 NO_STEPS = (
     ("a text in the place of a step", '"refund"', ("'refund'", "no step"), "Step('refund', tool='refund'"),
     ("a function in the place of a step", "refund", ("refund", "no step"), "Step('refund', tool=refund"),
 )
-"""Second in the workflow `refund_order`."""
+"""Mistakes in place of the second step of the workflow `refund_order`."""
 
 IN_TABLES = (
     *(
@@ -218,7 +220,7 @@ IN_TABLES = (
 
 REFUND = "step(refund)(order_id=order_id, amount=%s)"
 AT_A_RUN = (
-    # The name, the workflow, what the message says beside it, the remedy, and `warning` or `at_run`.
+    # The name, the workflow, texts that the message must contain, the remedy, and `warning` or `at_run`.
     (
         "a text for a number in a function",
         described(f"{REFUND % repr('ten')}  {HERE}"),
@@ -760,7 +762,7 @@ LATE = '@server.workflow%s\n%sdef refund_order(order_id: Annotated[str, "Which o
 PAY = "step(refund%s)(order_id=order_id, amount=order.total)  # here"
 SURE = "ask_user('sure', 'Sure?', returns=%s)  # here"
 OF_FUNCTIONS = (
-    # The name, the workflow, what the message says, and the remedy.
+    # The name, the workflow, a text that the message must contain, and the remedy.
     (
         "a question with the name of an argument",
         described("ask_user('order_id', 'Which?')  # here"),
@@ -845,13 +847,13 @@ MISTAKES = (*IN_TABLES, *TYPES, *FUNCTIONS, *DECORATORS, *STEPS, *WORKFLOWS, *FI
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A tool, `stock`, that returns something that cannot be its result.
+    """A tool, `stock`, whose return value is invalid.
 
     Attributes:
-        name: What was done.
+        name: The mistake.
         source: The tool, after `PRELUDE`.
-        says: What the line of the log must contain beside the tool and its line.
-        remedy: What it must say to write instead.
+        says: What the log line must contain beside the tool and its line.
+        remedy: The remedy that it must contain.
     """
 
     name: str
@@ -861,7 +863,7 @@ class Returned:
 
 
 def tool_returning(body: str, declared: str) -> str:
-    """The lines of the tool `stock`."""
+    """Return the lines of the tool `stock`."""
     return f'@server.tool  {HERE}\ndef stock(){declared}:\n    """Count."""\n    {body}\n'
 
 

@@ -49,14 +49,14 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def forget() -> None:
-    """Remove the modules of the files of these tests."""
+    """Unload the modules that these tests have written."""
     for name in ("shop_app", "shop.again", "flows"):
         sys.modules.pop(name, None)
 
 
 @pytest.fixture
 def check(capsys: pytest.CaptureFixture[str]) -> Check:
-    """`check(target, *options)`: the exit code of `baton check --json`, and its document."""
+    """`check(target, *options)` returns the exit code of `baton check --json`, and its document."""
 
     def check(target: str, *options: str) -> tuple[int, Any]:
         forget()
@@ -115,7 +115,7 @@ def test_a_mistake_is_reported_with_its_line_and_remedy(
 
 
 def test_all_mistakes_are_reported_at_once(check: Check) -> None:
-    """A step with a refused tool is no second error, and the rest of the file is read."""
+    """A step with a rejected tool does not cause a second error. The rest of the file is read."""
     text = (
         PRELUDE
         + "@server.tool(titel='Stock')\ndef stock(sku: Annotated[str, 'Which'], ctx) -> int:\n"
@@ -229,13 +229,13 @@ INTENDED = added("FETCH", f'Step("pay", tool=refund, arguments={{"order_id": {ID
 @pytest.mark.parametrize(
     "source", [QUIET, CONVERTED, VALIDATED, INTENDED], ids=["threads", "a number as text", "a validator", "guidance"]
 )
-def test_what_may_work_is_not_reported(source: str, check: Check) -> None:
+def test_code_that_may_work_is_not_reported(source: str, check: Check) -> None:
     found = check(write(PRELUDE + source + EPILOGUE), "--strict")[1]
 
     assert (found["errors"], found["warnings"]) == ([], [])
 
 
-def test_a_workflow_that_is_certain_to_fail_is_an_error_of_a_server_that_can_be_served(
+def test_a_workflow_that_is_certain_to_fail_is_an_error_although_the_server_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     mistake = next(mistake for mistake in MISTAKES if mistake.at_run)

@@ -3,7 +3,7 @@
     python -m tests.release.changelog release 0.2.0   turns the unreleased changes into version 0.2.0, of today
     python -m tests.release.changelog notes v0.2.0    prints the changes of the tag v0.2.0, for the page of the release
 
-The form is Keep a Changelog 1.1.0 (https://keepachangelog.com/en/1.1.0/). RELEASING.md explains when to run each.
+The format is Keep a Changelog 1.1.0 (https://keepachangelog.com/en/1.1.0/). RELEASING.md explains when to run each.
 """
 
 import re
@@ -31,7 +31,7 @@ def sections(changelog: str) -> tuple[str, dict[str, str]]:
     """Return the unreleased changes, and those of each version, in order.
 
     Raises:
-        NotReady: the changelog has another form.
+        NotReady: the changelog has another format.
     """
     _, *parts = re.split(r"^(?=## )", changelog, flags=re.MULTILINE)
     found = [(heading, text.strip()) for heading, _, text in (part.partition("\n") for part in parts)]

@@ -1,4 +1,4 @@
-"""The wheel and the source archive as `make dist` makes them, and an environment that has the wheel alone."""
+"""The wheel and the source archive as `make dist` builds them, and an environment with only the wheel."""
 
 import os
 import subprocess
@@ -17,12 +17,12 @@ TOOLS = ROOT / "tests" / "release" / ".venv" / "bin"
 
 
 class BuildFailed(Exception):
-    """A command that failed; the text is everything that it said."""
+    """A command failed. The message contains its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distributions:
-    """What is published on PyPI."""
+    """The files that are published on PyPI."""
 
     wheel: Path
     archive: Path
@@ -30,7 +30,7 @@ class Distributions:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A virtual environment somewhere else than in this repository, and without anything of it on the path."""
+    """A virtual environment outside this repository, with nothing of the repository on its path."""
 
     folder: Path
 
@@ -43,7 +43,7 @@ class Environment:
 
 
 def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:
-    """Run a command to its end, and return what it printed. Nothing of the environment of these tests reaches it.
+    """Run a command until it ends, and return its output. It does not inherit the settings of these tests.
 
     Raises:
         BuildFailed: it failed.
@@ -63,8 +63,8 @@ def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = N
         timeout=BUILT_WITHIN_S,
     )
     if done.returncode:
-        said = f"{done.stdout}{done.stderr}"
-        raise BuildFailed(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{said}")
+        output = f"{done.stdout}{done.stderr}"
+        raise BuildFailed(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{output}")
     return done.stdout
 
 
@@ -82,7 +82,7 @@ def found(folder: Path) -> Distributions:
 
 @pytest.fixture(scope="session")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
-    """What `make dist` makes, once a run."""
+    """The files that `make dist` builds, once per test run."""
 
     def made() -> str:
         folder = tmp_path_factory.mktemp("dist")
@@ -94,7 +94,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
 
 @pytest.fixture(scope="session")
 def installed(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """The wheel with what it depends on: no extra, nothing that is for development; once a run."""
+    """The wheel with its dependencies, without extras and development tools; created once per test run."""
 
     def made() -> str:
         return str(make_environment(tmp_path_factory.mktemp("installed"), distributions.wheel).folder)
@@ -103,7 +103,7 @@ def installed(distributions: Distributions, tmp_path_factory: pytest.TempPathFac
 
 
 def make_environment(folder: Path, requirement: str | Path) -> Environment:
-    """An environment with this alone, from PyPI or from uv's cache of it, in the versions of the lock."""
+    """Create an environment with only this package, from PyPI or uv's cache, in the versions of the lock."""
     environment = Environment(folder / "environment")
     constraints = folder / "constraints.txt"
     words = ["export", "--frozen", "--quiet", "--no-emit-project", "--all-extras", "--no-hashes", "--no-header"]

@@ -1,7 +1,7 @@
-"""The software bill of materials of the layer: uv export --format cyclonedx1.5 | python -m tests.release.sbom FILE
+"""Writes the layer's software bill of materials: uv export --format cyclonedx1.5 | python -m tests.release.sbom FILE
 
-uv gives each list a serial number and a time of its own. Both are optional in CycloneDX. Without them, the bytes depend
-on the locked packages alone.
+uv gives each list a new serial number and time. Both are optional in CycloneDX. Without them, the bytes depend only on
+the locked packages.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Stores items of each kind with the code here: python -m tests.release.stored_items
+"""Stores items of each kind with the current code: python -m tests.release.stored_items
 
 This writes `items/VERSION.json`, as `make release` does. test_stored_items.py tests that the current code can use the
 items of each release. The file of a released version never changes.
@@ -26,11 +26,13 @@ OWNER, APPROVER = "kim", "ann"
 DAY_MS = 86_400_000
 SETTINGS = Settings(default_ttl_ms=DAY_MS)
 NOTES = "".join(sha256(bytes([number])).hexdigest() for number in range(200))
-"""A text that does not fit into a head, also when it is compressed."""
+"""A text that does not fit into a task's item, even compressed."""
 
 
 def items_server() -> Server:
-    """The server of the items. Stored tasks have fingerprints of its workflows: add to it, and change nothing."""
+    """Return the server of the items. Stored tasks have fingerprints of its workflows: add to it, but change
+    nothing.
+    """
     server = Server("items", task_ids="text")
 
     @server.tool
@@ -91,7 +93,7 @@ def items_server() -> Server:
 
 @contextmanager
 def connected(workers: str = "at once") -> Iterator[Client]:
-    """A client of the server over an empty table in memory."""
+    """Connect a client to the server, with an empty table in memory."""
     with (
         patch("mcp_baton.testing.connecting._database", memory_database),
         connect(items_server(), owner=OWNER, settings=SETTINGS, workers=workers) as client,  # type: ignore[arg-type]
@@ -100,7 +102,7 @@ def connected(workers: str = "at once") -> Iterator[Client]:
 
 
 def store_one_of_each(client: Client) -> dict[str, str]:
-    """Store a task of each kind; the ids of the tasks by kind."""
+    """Store a task of each kind. Return the ids of the tasks by kind."""
     approver = client.as_owner(APPROVER, scopes=["refunds"])
     tasks = {"completed": client.call_workflow("buy", {"order": "A-17"}).task_id}
     for kind, order in (("paused", "A-17"), ("large", "large"), ("cancelled", "A-17")):
@@ -137,7 +139,7 @@ def store_one_of_each(client: Client) -> dict[str, str]:
 
 
 def stored() -> dict[str, Any]:
-    """The items that the code here stores, and what it says about them."""
+    """Return the items that the current code stores, and the expected results of reading them."""
     with connected(workers="by hand") as client:
         tasks = store_one_of_each(client)
         pages = client.store.client.get_paginator("scan").paginate(TableName=TABLE)
@@ -151,14 +153,14 @@ def stored() -> dict[str, Any]:
 
 
 def put(client: Client, release: dict[str, Any]) -> None:
-    """Store the items of a release in the client's table, and set the clock to the time at which they were stored."""
+    """Store the items of a release in the client's table. Set the clock to the time at which they were stored."""
     client.clock.sleep((release["at_ms"] - client.clock.now_ms()) / 1000)
     for item in from_json(json.dumps(release["items"]).encode()):
         client.store.client.put_item(TableName=TABLE, Item=item)
 
 
 def main(version: str) -> None:
-    logging.disable()  # of the calls that are killed
+    logging.disable()  # do not log the calls that are killed
     (ITEMS / f"{version}.json").write_text(json.dumps(stored(), indent=1, sort_keys=True) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""The changelog: always in its form, and what a release makes of it."""
+"""The changelog's format, and its changes for a release."""
 
 from datetime import date
 
@@ -13,11 +13,11 @@ UNCHANGED = "## [Unreleased]\n\n"
 CHANGED = UNCHANGED + "### Added\n\n- More.\n\n"
 
 
-def test_this_changelog_has_its_form() -> None:
+def test_the_changelog_has_the_required_format() -> None:
     sections(CHANGELOG.read_text())
 
 
-def test_what_was_unreleased_is_the_versions_and_goes_onto_the_page_of_its_release() -> None:
+def test_a_release_moves_the_unreleased_changes_to_the_version() -> None:
     candidate = released(HEAD + CHANGED + FIRST, "0.2.0rc1", DAY)
     assert candidate == HEAD + UNCHANGED + "## [0.2.0rc1] - 2026-12-31\n\n### Added\n\n- More.\n\n" + FIRST
     assert notes(candidate, "v0.2.0rc1", "0.2.0rc1") == "### Added\n\n- More."
@@ -27,7 +27,7 @@ def test_what_was_unreleased_is_the_versions_and_goes_onto_the_page_of_its_relea
 
 
 @pytest.mark.parametrize(
-    ("changelog", "version", "said"),
+    ("changelog", "version", "message"),
     [
         (HEAD, "0.2.0", "the first section"),
         (HEAD + CHANGED + "## 0.1.0\n", "0.2.0", "is written ## "),
@@ -38,19 +38,19 @@ def test_what_was_unreleased_is_the_versions_and_goes_onto_the_page_of_its_relea
         (HEAD + UNCHANGED + FIRST, "0.2.0", "nothing to release"),
     ],
 )
-def test_what_cannot_become_a_version_is_refused(changelog: str, version: str, said: str) -> None:
-    with pytest.raises(NotReady, match=said):
+def test_an_invalid_changelog_or_version_is_rejected(changelog: str, version: str, message: str) -> None:
+    with pytest.raises(NotReady, match=message):
         released(changelog, version, DAY)
 
 
 @pytest.mark.parametrize(
-    ("changelog", "tag", "said"),
+    ("changelog", "tag", "message"),
     [
         (HEAD + UNCHANGED + FIRST, "v0.1.1", "the tag of this version is v0.1.0"),
         (HEAD + CHANGED, "v0.1.0", "run make release VERSION=0.1.0"),
         (HEAD + CHANGED + FIRST, "v0.1.0", "move them"),
     ],
 )
-def test_a_tag_without_a_section_in_the_changelog_publishes_nothing(changelog: str, tag: str, said: str) -> None:
-    with pytest.raises(NotReady, match=said):
+def test_a_tag_without_a_matching_section_publishes_nothing(changelog: str, tag: str, message: str) -> None:
+    with pytest.raises(NotReady, match=message):
         notes(changelog, tag, "0.1.0")

@@ -1,4 +1,4 @@
-"""The wheel and the source archive: what is in them, and that they are the same bytes whoever builds them."""
+"""The wheel and the source archive: their content, and that every build gives the same bytes."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ PACKAGE = ROOT / "layers" / "baton"
 
 @pytest.fixture(scope="session")
 def again(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Distributions:
-    """Built once more from the source archive alone, with other times and permissions of its files."""
+    """Built again from the source archive alone, with other times and permissions of the files."""
     folder = tmp_path_factory.mktemp("again")
     with tarfile.open(distributions.archive) as archive:
         archive.extractall(folder, filter="data")
@@ -29,17 +29,19 @@ def again(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory
     return build(source, folder / "dist")
 
 
-def test_another_machine_builds_the_same_bytes(distributions: Distributions, again: Distributions) -> None:
+def test_a_rebuild_gives_the_same_bytes(distributions: Distributions, again: Distributions) -> None:
     assert again.archive.name == distributions.archive.name
     assert again.archive.read_bytes() == distributions.archive.read_bytes()
     assert again.wheel.read_bytes() == distributions.wheel.read_bytes()
 
 
-def test_the_tree_gives_the_wheel_that_its_source_archive_gives(distributions: Distributions, tmp_path: Path) -> None:
+def test_the_repository_and_the_source_archive_give_the_same_wheel(
+    distributions: Distributions, tmp_path: Path
+) -> None:
     assert build(ROOT, tmp_path, "--wheel").wheel.read_bytes() == distributions.wheel.read_bytes()
 
 
-def test_the_wheel_has_the_whole_package_and_its_note_on_types(distributions: Distributions) -> None:
+def test_the_wheel_contains_the_whole_package_and_py_typed(distributions: Distributions) -> None:
     names = set(zipfile.ZipFile(distributions.wheel).namelist())
     package = {
         path.relative_to(PACKAGE).as_posix()
@@ -54,7 +56,7 @@ def test_the_wheel_has_the_whole_package_and_its_note_on_types(distributions: Di
     assert {name.split("/")[0] for name in names} == {"mcp_baton", f"mcp_baton-{project_version()}.dist-info"}
 
 
-def test_the_source_archive_has_what_a_build_takes_and_nothing_else(distributions: Distributions) -> None:
+def test_the_source_archive_contains_exactly_the_files_of_a_build(distributions: Distributions) -> None:
     with tarfile.open(distributions.archive) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
 

@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own, used as somebody uses it who has nothing of this repository."""
+"""The wheel in its own environment, as a user without this repository uses it."""
 
 import re
 import subprocess
@@ -56,12 +56,12 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_tells_the_version_and_needs_no_extra_for_that(installed: Environment) -> None:
+def test_the_command_prints_the_version_without_extras(installed: Environment) -> None:
     assert installed.run("baton", "--version") == f"baton {project_version()}\n"
     assert "Usage: baton" in installed.run("baton", "--help")
 
 
-def test_a_handler_answers_with_what_the_package_itself_depends_on(installed: Environment, project: Path) -> None:
+def test_a_handler_needs_only_the_packages_own_dependencies(installed: Environment, project: Path) -> None:
     event = ROOT / "events" / "sample" / "tools-call.json"
 
     printed = installed.run("python", "-c", ASK_THE_HANDLER, event, PYTHONPATH=str(project))
@@ -91,7 +91,7 @@ def test_a_type_checker_finds_the_types(installed: Environment, project: Path) -
     assert done.returncode == 0
 
 
-def test_with_the_extra_for_this_machine_it_serves_a_file(distributions: Distributions, project: Path) -> None:
+def test_with_the_local_extra_the_command_serves_a_file(distributions: Distributions, project: Path) -> None:
     environment = make_environment(project, f"mcp-baton[local] @ {distributions.wheel.as_uri()}")
     command: list[str | Path] = [environment.programs / "baton", "serve", project / "shop.py", "--port", "0"]
 

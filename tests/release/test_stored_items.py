@@ -20,7 +20,7 @@ type Release = dict[str, Any]
 
 @pytest.fixture(scope="module", params=RELEASES)
 def release(request: pytest.FixtureRequest) -> Release:
-    """What a release has stored."""
+    """The items that a release has stored."""
     if request.param == HERE:
         return stored()
     found: Release = json.loads((ITEMS / f"{request.param}.json").read_text())
@@ -37,7 +37,7 @@ def client(release: Release) -> Iterator[Client]:
 
 @pytest.fixture
 def task(release: Release) -> Callable[[str], str]:
-    """The id of the task of a kind."""
+    """Return the id of the task of a kind."""
     return lambda kind: str(release["tasks"][kind])
 
 
@@ -47,7 +47,7 @@ def test_each_released_version_has_its_items() -> None:
     assert len(RELEASES) > 1
 
 
-def test_items_of_each_kind_are_there(release: Release) -> None:
+def test_items_of_each_kind_are_stored(release: Release) -> None:
     items = release["items"]
     kinds = {item["pk"]["S"].partition("#")[0] for item in items}
     outbox = [item for item in items if item.get("listed_in", {}).get("S", "").startswith("OUTBOX#")]
@@ -83,7 +83,7 @@ def test_a_paused_task_is_continued_cancelled_and_completed_by_its_client(
     assert client.complete(task("callback"), {"content": []}).status == "completed"
 
 
-def test_a_value_outside_its_head_is_read(client: Client, task: Callable[[str], str]) -> None:
+def test_a_value_outside_the_tasks_item_is_read(client: Client, task: Callable[[str], str]) -> None:
     fetched: Any = client.task(task("large")).variables["_workflow.result.fetch"]
     assert fetched["notes"] == NOTES
     assert client.resume(task("large")).completed
@@ -106,7 +106,7 @@ def test_an_approval_is_listed_decided_and_used(client: Client, task: Callable[[
     assert client.calls("refund") == [{"notes": "short"}] * 2
 
 
-def test_a_callback_is_taken_at_its_address(client: Client, task: Callable[[str], str]) -> None:
+def test_a_callback_is_accepted_at_its_address(client: Client, task: Callable[[str], str]) -> None:
     client.send_callback(task("callback"), "build", BODY)
     assert client.resume(task("callback")).completed
     assert client.calls("deploy") == [BODY]
@@ -119,7 +119,7 @@ def test_a_callback_wakes_a_background_task(client: Client, task: Callable[[str]
     assert BODY in client.calls("deploy")
 
 
-def test_sweeps_end_what_is_in_the_outbox(client: Client, task: Callable[[str], str]) -> None:
+def test_sweeps_complete_the_tasks_in_the_outbox(client: Client, task: Callable[[str], str]) -> None:
     kinds = ("job", "worker killed", "woken", "sleep")
     assert [client.task(task(kind)).status for kind in kinds] == ["working"] * len(kinds)
     client.clock.advance(NIGHT_S)

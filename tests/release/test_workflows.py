@@ -1,4 +1,4 @@
-"""The workflows of GitHub Actions: what they run is pinned, and only one job of them may publish."""
+"""The workflows of GitHub Actions: all actions are pinned, and only one job may publish."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.release.conftest import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 OF_PROJECTS = sorted((ROOT / "project" / "github" / "workflows").glob("*.yml"))
-"""Those that `baton new` makes."""
+"""The workflows in a project from `baton new`."""
 
 PINNED = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
@@ -22,7 +22,7 @@ def jobs(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", [*WORKFLOWS, *OF_PROJECTS], ids=lambda path: path.name)
-def test_every_action_is_pinned_to_a_commit_whose_version_is_said(path: Path) -> None:
+def test_every_action_is_pinned_to_a_commit_with_a_version_comment(path: Path) -> None:
     used = re.findall(r"uses: (.*)", path.read_text())
 
     assert used
@@ -30,7 +30,7 @@ def test_every_action_is_pinned_to_a_commit_whose_version_is_said(path: Path) ->
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_no_function_has_rights_that_its_work_does_not_need(path: Path) -> None:
+def test_workflows_have_no_permissions_except_those_of_their_jobs(path: Path) -> None:
     assert yaml.safe_load(path.read_text())["permissions"] == {}
     assert all("permissions" in job for job in jobs(path).values())
 
@@ -45,7 +45,7 @@ def test_a_projects_workflow_may_read_the_repository_and_keeps_no_credentials(pa
     assert not any("permissions" in job for job in jobs(path).values())
 
 
-def test_the_job_that_publishes_runs_nothing_of_the_repository_after_everything_has_passed() -> None:
+def test_the_publishing_job_runs_no_code_of_the_repository() -> None:
     release = jobs(WORKFLOWS[-1])
 
     assert [name for name, job in release.items() if "id-token" in job["permissions"]] == ["publish"]

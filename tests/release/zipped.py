@@ -1,7 +1,7 @@
-"""A built layer as a zip for Lambda: python -m tests.release.zipped FOLDER ZIP
+"""Zips a built layer for Lambda: python -m tests.release.zipped FOLDER ZIP
 
-The bytes depend on the folder's contents alone: files come in the order of their names, without times, and with their
-permissions, of which Lambda needs those to read and to execute.
+The bytes depend only on the folder's contents. Files are sorted by name and have no times. They keep their permissions,
+because Lambda needs read and execute permissions.
 """
 
 import sys
@@ -10,20 +10,22 @@ from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 MOST_ZIPPED: Final = 50 * 1024 * 1024
-"""Bytes of a zip in the request that publishes it (https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html)."""
+"""The maximum size of a zip in the request that publishes it, bytes
+(https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html).
+"""
 MOST_UNZIPPED: Final = 250 * 1024 * 1024
-"""Bytes of a function with all its layers; same page."""
+"""The maximum size of a function with all its layers, bytes; same page."""
 
 
 class TooLarge(Exception):
-    """A layer that Lambda would refuse; its text says by how much."""
+    """Lambda would reject the layer. The message has its size and the limit."""
 
 
 def write(folder: Path, target: Path) -> None:
     """Write everything in a folder into a zip.
 
     Raises:
-        TooLarge: Lambda would refuse it. There is no zip then.
+        TooLarge: Lambda would reject it. No zip is written then.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     _hold("unzipped", sum(path.stat().st_size for path in files), MOST_UNZIPPED)
@@ -41,7 +43,7 @@ def write(folder: Path, target: Path) -> None:
 def _entry(path: Path, folder: Path) -> ZipInfo:
     entry = ZipInfo(path.relative_to(folder).as_posix())
     entry.compress_type = ZIP_DEFLATED
-    entry.create_system = 3  # Unix: what Lambda reads the permissions of
+    entry.create_system = 3  # Unix: Lambda reads its permissions
     executable = path.stat().st_mode & 0o100
     entry.external_attr = (0o100755 if executable else 0o100644) << 16
     return entry
@@ -53,7 +55,7 @@ def _hold(kind: str, size: int, most: int) -> None:
 
 
 def main(folder: Path, target: Path) -> int:
-    """Write the zip, and say how large it is; the exit code."""
+    """Write the zip, and print its size. Return the exit code."""
     write(folder, target)
     sys.stdout.write(f"{target}: {target.stat().st_size / 1e6:.1f} MB\n")
     return 0

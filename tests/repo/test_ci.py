@@ -18,7 +18,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a
 
 MAKEFILE = f'{STEPS}:\n\t@echo "made $@"; sleep $(or $(SLEEPS_$@),0); test "$@" != "$(FAILS)"\n.PHONY: {STEPS}\n'
 ANSWERED = '#!/bin/sh\ntest -e daemon-answers && exit 0\necho "no Docker daemon answers" >&2\nexit 1\n'
-"""The check whether Docker answers."""
+"""Checks whether Docker answers."""
 NOTED = '#!/bin/sh\necho "${0##*/} $*" >>"$NOTES"\n'
 DAEMON = """\
 while [ $# -gt 1 ]; do [ "$1" = --pidfile ] && echo $$ >"$2"; shift; done
@@ -104,7 +104,7 @@ def test_a_running_daemon_is_used(checkout: Checkout) -> None:
     assert checkout.called("apt-get", "dockerd", "systemctl", "unshare") == []
 
 
-def test_outside_ci_nothing_is_installed_and_the_last_line_says_what_was_not_run(
+def test_outside_ci_nothing_is_installed_and_the_last_line_names_skipped_tests(
     checkout: Checkout,
 ) -> None:
     done = checkout.run("run", CI="")
@@ -145,7 +145,7 @@ def test_a_daemon_is_started_and_stopped_by_default(checkout: Checkout) -> None:
 def test_a_failure_stops_the_container_tests_and_prints_their_output(checkout: Checkout, step: str) -> None:
     (checkout.folder / "daemon-answers").touch()
 
-    # Like tests that clean up.
+    # This imitates tests that clean up.
     slow = "120 & trap 'sleep 1; touch ended; exit 1' TERM; wait"
     done = checkout.run("run", CI="1", FAILS=step, **{f"SLEEPS_{step}": "2", "SLEEPS_test-containers": slow})
 

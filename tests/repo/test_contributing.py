@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "layers" / "baton" / "mcp_baton"
 
 
-def test_the_answers_to_the_questions_of_a_new_contributor_are_files_of_the_package() -> None:
+def test_contributing_names_existing_files_of_the_package() -> None:
     table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where to find it")[2].partition("\n\n[")[0]
     answers = re.findall(r"^\| (?:Where|Which|What) .+\? \| (.+) \|$", table, re.MULTILINE)
     named = [name for answer in answers for name in re.findall(r"`([^`]+)`", answer)]

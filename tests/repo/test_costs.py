@@ -53,7 +53,7 @@ def test_every_row_of_the_table_follows_from_the_prices(kind: str, figures: list
         assert written == pytest.approx(computed, rel=0.01, abs=0.06)
 
 
-def test_the_dollars_of_a_task_that_waits_for_a_person_follow_from_the_prices() -> None:
+def test_the_costs_of_waiting_for_a_person_follow_from_the_prices() -> None:
     page = (DOCS / "background.md").read_text().partition("\n## Waiting for an approval\n")[2].partition("\n## ")[0]
     held = 3 * 24 * 3600 * GB * GB_SECONDS / prices.MILLION
 

@@ -1,4 +1,4 @@
-"""Tests, benchmarks, costs and emulators: who may import whom."""
+"""Which of tests, benchmarks, costs and emulators may import each other."""
 
 import re
 from pathlib import Path

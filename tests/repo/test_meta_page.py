@@ -12,17 +12,17 @@ from mcp_baton.testing import Client, Era, JsonRpcError, connect
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "meta.md"
 VARIABLE = "_workflow."
-"""Task variables are members of `_meta`, too; the names of the engine's begin with this."""
+"""The prefix of the engine's task variables, which are members of `_meta`, too."""
 
 
 def documented() -> set[str]:
-    """The names in the first column of the page's tables."""
+    """Return the names in the first column of the page's tables."""
     rows = re.findall(r"^\| (`[^|]+`) \|", PAGE.read_text(), re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
 
 def members(value: Any) -> Iterator[str]:
-    """The names of the members of every `_meta` in a JSON value."""
+    """Yield the names of the members of every `_meta` in a JSON value."""
     match value:
         case dict():
             yield from value.get("_meta", {})
@@ -51,7 +51,7 @@ def shop() -> Server:
 
 
 def answers(client: Client) -> Iterator[Any]:
-    """The results of requests about tasks: paused, continued, killed and completed by the client."""
+    """Yield results of requests about tasks that are paused, continued, killed and completed by the client."""
     run: Any = client.request("prompts/get", {"name": "refund"})
     yield run
     task: str = run["_meta"]["task_id"]

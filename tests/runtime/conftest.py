@@ -1,4 +1,4 @@
-"""A fake Runtime API, and functions that run against it in processes of their own."""
+"""An emulated Runtime API, and functions that run against it in their own processes."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ class Function:
 
 
 type Start = Callable[..., Function]
-"""`start(handler, **environment)`; `command` replaces the ordinary one."""
+"""`start(handler, **environment)`; `command` replaces the default command."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def api() -> Iterator[RuntimeApi]:
 
 @pytest.fixture
 def start(api: RuntimeApi, tmp_path: Path) -> Iterator[Start]:
-    """Starts functions; they are stopped, and their logs shown, when the test ends."""
+    """Start functions. At the end of the test, stop them and print their logs."""
     with ExitStack() as functions:
 
         def start_function(handler: str, command: list[str] | None = None, **environment: str) -> Function:
@@ -55,7 +55,7 @@ def start(api: RuntimeApi, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A named pipe: a handler that opens it waits until the test opens it too."""
+    """A named pipe. A handler that opens it waits until the test opens it too."""
     path = tmp_path / "gate"
     os.mkfifo(path)
     return path
@@ -63,7 +63,7 @@ def gate(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def wrapper(tmp_path: Path) -> Path:
-    """The exec wrapper in a layer as it is on Lambda: the wrapper at the top, packages under `python/`."""
+    """The exec wrapper in a layer as on Lambda: the wrapper at the top, packages under `python/`."""
     layer = tmp_path / "opt"
     (layer / "python").mkdir(parents=True)
     (layer / "python" / "mcp_baton").symlink_to(LAYER / "mcp_baton")
@@ -73,14 +73,14 @@ def wrapper(tmp_path: Path) -> Path:
 
 
 def streaming_command() -> list[str]:
-    """How the exec wrapper starts the runtime, but for the path."""
+    """Return the exec wrapper's command that starts the runtime, without its changes of the path."""
     return [sys.executable, "-P", "-W", "error", "-m", "mcp_baton.transport.runtime"]
 
 
 @contextmanager
 def _running(command: list[str], variables: dict[str, str], log: Path) -> Iterator[Function]:
     inherited = {name: value for name, value in os.environ.items() if not _is_configuration(name)}
-    # As on Lambda there is no `~/.aws`.
+    # As on Lambda, there is no `~/.aws`.
     environment = {**inherited, "HOME": str(log.parent), "PYTHONPATH": str(FUNCTIONS), **variables}
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
@@ -93,5 +93,5 @@ def _running(command: list[str], variables: dict[str, str], log: Path) -> Iterat
 
 
 def _is_configuration(name: str) -> bool:
-    """Whether a variable of this machine's says how AWS is reached, or is a setting of Baton's."""
+    """Return whether this machine's variable configures access to AWS or is a setting of Baton."""
     return name.startswith(("AWS_", "BATON_", "BOTO")) or name.upper().endswith(("_PROXY", "_CA_BUNDLE"))

@@ -1,4 +1,4 @@
-"""The kept connection, against replies as they can come: in pieces, with bodies, without an end."""
+"""The kept connection, with replies that arrive in pieces, with bodies, or without an end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,15 +8,15 @@ import pytest
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.transport.runtime.connection import RuntimeConnection
 from mcp_baton.transport.runtime.stream import send_whole
-from tests.scripted_server import CLOSE, Scripted, Told, scripted
+from tests.scripted_server import CLOSE, Scripted, ScriptedReply, scripted
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\n"
 
 
 @contextmanager
-def connected(reported: Told) -> Iterator[tuple[Scripted, RuntimeConnection]]:
-    """A server that answers every request so, and a connection to it."""
+def connected(reported: ScriptedReply) -> Iterator[tuple[Scripted, RuntimeConnection]]:
+    """Run a server that sends this reply to every request. Yield it and a connection to it."""
     with scripted(reported) as server:
         connection = RuntimeConnection(f"127.0.0.1:{server.port}")
         yield server, connection
@@ -34,11 +34,9 @@ def connected(reported: Told) -> Iterator[tuple[Scripted, RuntimeConnection]]:
         pytest.param([ACCEPTED + b"Content-Length: 2\r\n\r\nOKHTTP/1.1 500 -\r\n\r\n"], 2, id="more than one reply"),
     ],
 )
-def test_a_connection_is_kept_when_the_whole_reply_and_nothing_else_has_come(
-    pieces: list[bytes], connections: int
-) -> None:
+def test_a_connection_is_kept_only_after_exactly_one_whole_reply(pieces: list[bytes], connections: int) -> None:
     statuses = []
-    with connected(Told(pieces=tuple(pieces))) as (server, connection):
+    with connected(ScriptedReply(pieces=tuple(pieces))) as (server, connection):
         for _ in range(2):
             connection.begin(REQUEST)
             statuses.append(connection.read_status())
@@ -48,14 +46,14 @@ def test_a_connection_is_kept_when_the_whole_reply_and_nothing_else_has_come(
 @pytest.mark.parametrize(
     "reported",
     [
-        *(Told(reply, CLOSE) for reply in (b"", b"HTTP/1.1 202 Acc", b"x" * 100_000)),
-        Told(ACCEPTED + b"Content-Length: 99\r\n\r\nhalf", CLOSE),
-        *(Told(reply) for reply in (b"HTTP/1.1\r\n\r\n", b"hello\r\n\r\n")),
-        Told(ACCEPTED + b"Content-Length: many\r\n\r\n"),
+        *(ScriptedReply(reply, CLOSE) for reply in (b"", b"HTTP/1.1 202 Acc", b"x" * 100_000)),
+        ScriptedReply(ACCEPTED + b"Content-Length: 99\r\n\r\nhalf", CLOSE),
+        *(ScriptedReply(reply) for reply in (b"HTTP/1.1\r\n\r\n", b"hello\r\n\r\n")),
+        ScriptedReply(ACCEPTED + b"Content-Length: many\r\n\r\n"),
     ],
     ids=lambda reported: repr(reported.data[-20:]),
 )
-def test_a_reply_that_breaks_off_has_no_end_or_is_not_http_is_the_answers_end_and_no_crash(reported: Told) -> None:
+def test_an_incomplete_or_invalid_reply_ends_the_response_without_a_crash(reported: ScriptedReply) -> None:
     with connected(reported) as (_, connection):
         connection.begin(REQUEST)
         with pytest.raises(ClientGone):
@@ -63,7 +61,7 @@ def test_a_reply_that_breaks_off_has_no_end_or_is_not_http_is_the_answers_end_an
 
 
 class OneRequest(RuntimeConnection):
-    """A connection that accepts each request, and records what is sent."""
+    """A connection that accepts each request and records what is sent."""
 
     def __init__(self) -> None:
         super().__init__("127.0.0.1:9001")

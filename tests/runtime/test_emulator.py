@@ -1,6 +1,7 @@
-"""The same runtime under AWS's own runtime interface emulator, which judges every request by the real state machine.
+"""The same runtime with AWS's own runtime interface emulator, which checks every request against the real state
+machine.
 
-It takes streamed answers and hands them out whole, prelude and all; it drops trailers.
+The emulator returns streamed responses whole, including the prelude, and drops trailers.
 """
 
 import json
@@ -22,12 +23,12 @@ _ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64"}
 _GET_IT = "uv sync --project tests/sam --frozen"
 
 type Invoke = Any
-"""`invoke(handler, *events)`: the bytes that each event was answered with."""
+"""`invoke(handler, *events)` returns the bytes of each response."""
 
 
 @pytest.fixture(scope="module")
 def emulator() -> Path:
-    """The emulator's binary. Its absence is a failure in CI."""
+    """The emulator's binary. In CI, its absence is a failure."""
     name = f"aws-lambda-rie-{_ARCHITECTURE.get(platform.machine(), platform.machine())}"
     found = sorted(
         (Path(__file__).parents[1] / "sam" / ".venv").glob(f"lib/python*/site-packages/samcli/local/rapid/{name}")
@@ -40,7 +41,7 @@ def emulator() -> Path:
 
 @pytest.fixture
 def invoke(emulator: Path, wrapper: Path, start: Start) -> Iterator[Invoke]:
-    """Invokes a handler under the emulator, through the exec wrapper."""
+    """Invoke a handler under the emulator, through the exec wrapper."""
     with httpx.Client(timeout=PATIENCE_S, transport=httpx.HTTPTransport(retries=10)) as client:
 
         def invoke_all(handler: str, *events: object, **environment: str) -> list[bytes]:
@@ -55,7 +56,7 @@ def invoke(emulator: Path, wrapper: Path, start: Start) -> Iterator[Invoke]:
         yield invoke_all
 
 
-def test_the_emulator_takes_streamed_answers_one_after_the_other(invoke: Invoke) -> None:
+def test_the_emulator_accepts_consecutive_streamed_responses(invoke: Invoke) -> None:
     events = [{"headers": {"X-Number": str(number)}, "parts": ["one ", str(number)]} for number in range(5)]
     answers = invoke("plain.streamed", *events)
     for number, answer in enumerate(answers):
@@ -64,7 +65,7 @@ def test_the_emulator_takes_streamed_answers_one_after_the_other(invoke: Invoke)
         assert body == b"one %d" % number
 
 
-def test_the_emulator_takes_whole_and_streamed_answers_in_turns(invoke: Invoke) -> None:
+def test_the_emulator_accepts_alternating_whole_and_streamed_responses(invoke: Invoke) -> None:
     whole, streamed, again = invoke(
         "plain.large", {"whole": True, "size": 3}, {"count": 2, "size": 500_000}, {"whole": True, "size": 4}
     )
@@ -72,7 +73,7 @@ def test_the_emulator_takes_whole_and_streamed_answers_in_turns(invoke: Invoke) 
     assert streamed.split(b"\0" * 8, 1)[1] == b"\0" * 500_000 + b"\1" * 500_000
 
 
-def test_the_emulator_goes_on_after_errors_before_and_within_a_stream(invoke: Invoke) -> None:
+def test_the_emulator_continues_after_errors_before_and_within_a_stream(invoke: Invoke) -> None:
     within, before, within_again = invoke(
         "plain.failing", {"parts": ["half"], "message": "a"}, {"message": "b"}, {"parts": ["h"], "message": "c" * 9_000}
     )

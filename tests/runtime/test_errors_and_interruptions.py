@@ -13,7 +13,7 @@ ERROR_TYPE = "lambda-runtime-function-error-type"
 ERROR_BODY = "lambda-runtime-function-error-body"
 
 
-def test_an_error_before_a_stream_is_an_ordinary_error(api: RuntimeApi, start: Start) -> None:
+def test_an_error_before_a_stream_is_posted_as_an_error(api: RuntimeApi, start: Start) -> None:
     start("plain.failing")
     answer = api.invoke({"message": "no such order"}).wait()
     error: Any = answer.json()
@@ -33,7 +33,7 @@ def test_an_error_within_a_stream_ends_it_with_trailers(api: RuntimeApi, start: 
     assert b"no such order" in function.log.read_bytes()
 
 
-def test_a_large_error_is_cut_to_a_small_trailer_block_of_whole_json_on_a_connection_that_is_kept(
+def test_a_large_error_is_shortened_to_valid_json_in_the_trailers_and_the_connection_is_kept(
     api: RuntimeApi, start: Start
 ) -> None:
     start("plain.failing")
@@ -51,7 +51,7 @@ def test_a_large_error_is_cut_to_a_small_trailer_block_of_whole_json_on_a_connec
 
 @pytest.mark.parametrize("reaction", [Reaction(after_chunks=2, hang_up=True), Reaction(after_chunks=2, status=413)])
 @pytest.mark.parametrize("raised", [False, True])
-def test_the_handler_learns_that_its_client_disconnected_and_the_next_invocation_is_served(
+def test_a_disconnect_raises_in_the_handler_and_the_next_invocation_is_served(
     api: RuntimeApi, start: Start, gate: Path, reaction: Reaction, raised: bool
 ) -> None:
     start("plain.interrupted")
@@ -64,7 +64,7 @@ def test_the_handler_learns_that_its_client_disconnected_and_the_next_invocation
 
 
 @pytest.mark.parametrize("reaction", [Reaction(hang_up=True), Reaction(status=403)])
-def test_an_answer_that_is_not_acknowledged_does_not_stop_the_runtime(
+def test_an_unacknowledged_response_does_not_stop_the_runtime(
     api: RuntimeApi, start: Start, reaction: Reaction
 ) -> None:
     function = start("plain.streamed")

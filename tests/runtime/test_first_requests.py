@@ -1,4 +1,4 @@
-"""What a cold start loads, held fast: figures move with the machine, a module that slipped in does not."""
+"""The modules that a cold start loads. Unlike times, they do not depend on the machine."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -21,21 +21,21 @@ SUM, REFUND = prompts_get("sum", start="1"), prompts_get("refund_order", order_i
 NEVER = {"asyncio", "boto3", "multiprocessing", "s3transfer"}
 """Modules that no first request needs."""
 CLIENT = {"botocore", "email", "hashlib", "hmac", "http.client", "ssl", "urllib3"}
-"""Modules that come with a client of AWS."""
+"""Modules that an AWS client loads."""
 RARE = {"importlib.metadata", "ipaddress", "random", "urllib.parse"}
-"""What some requests need, and the first ones do not."""
+"""Modules that only some requests need, but no first request."""
 ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "server.running.runner", "workflow.engine")}
-"""What runs tools and workflows: no list needs it."""
+"""The modules that run tools and workflows. Lists do not need them."""
 POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
-"""What writes metrics and traces, when the answer is out."""
+"""The packages that write metrics and traces after the response."""
 STORE_RARE = {
     f"mcp_baton.tasks.dynamodb.{name}" for name in (*("counting", "jobs", "listing", "outside", "parallel", "s3"),)
 }
-"""What the store needs for large values, lists, counts and background tasks alone."""
+"""The modules that the store needs only for large values, lists, counts and background tasks."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}
 
 type Load = Callable[..., set[str]]
-"""`load(function, probe, **environment)`: what is loaded when the function has answered its first request."""
+"""`load(function, probe, **environment)` returns the modules that are loaded after the function's first response."""
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def load(api: RuntimeApi, serve: Callable[..., None]) -> Load:
     [(PEER, tools_list()), (PEER, streamed_call()), (SAMPLE, tools_list()), (SAMPLE, APOLOGY)],
     ids=["a list", "a streamed call", "the sample's list", "the sample's prompt"],
 )
-def test_a_first_request_without_a_task_loads_neither_pydantic_nor_a_client(
+def test_a_first_request_without_a_task_loads_neither_pydantic_nor_an_aws_client(
     load: Load, function: str, probe: Probe
 ) -> None:
     loaded = load(function, probe, BATON_CONNECT="first")
@@ -97,14 +97,14 @@ def test_a_first_request_without_a_task_loads_neither_pydantic_nor_a_client(
     ],
     ids=["a workflow", "the sample's workflow", "the sample's workflow as a tool"],
 )
-def test_a_first_task_loads_a_client_and_no_pydantic(load: Load, function: str, probe: Probe) -> None:
+def test_a_first_task_loads_an_aws_client_but_not_pydantic(load: Load, function: str, probe: Probe) -> None:
     loaded = load(function, probe)
 
     assert loaded & (NEVER | PYDANTIC | POWERTOOLS | STORE_RARE) == set()
     assert loaded >= CLIENT
 
 
-def test_a_first_list_loads_no_engine(load: Load) -> None:
+def test_a_first_list_does_not_load_the_engine(load: Load) -> None:
     assert load(PEER, tools_list(), BATON_CONNECT="first") & ENGINE == set()
 
 
@@ -113,22 +113,20 @@ def test_a_server_with_durable_workflows_creates_its_client_at_initialisation(lo
     assert load(function, tools_list()) >= CLIENT | ENGINE
 
 
-def test_a_server_of_models_loads_pydantic_and_no_client(load: Load) -> None:
+def test_a_server_with_models_loads_pydantic_but_no_aws_client(load: Load) -> None:
     loaded = load(MODELS, tools_list(), BATON_CONNECT="first")
 
     assert loaded & (NEVER | {"botocore", "http.client", "urllib3"}) == set()
     assert loaded >= PYDANTIC
 
 
-def test_a_first_task_costs_two_requests(load: Load, dynamodb: SmallDynamoDB) -> None:
+def test_a_first_task_makes_two_dynamodb_requests(load: Load, dynamodb: SmallDynamoDB) -> None:
     load(SAMPLE, REFUND)
 
     assert dynamodb.calls == ["PutItem", "UpdateItem"]
 
 
-def test_garbage_is_collected_from_the_first_invocation_on_and_not_before_a_client_or_not(
-    api: RuntimeApi, serve: Callable[..., None]
-) -> None:
+def test_garbage_collection_starts_with_the_first_invocation(api: RuntimeApi, serve: Callable[..., None]) -> None:
     serve(SAMPLE)
 
     first: Any = api.invoke({"tell": "collector"}).wait().json()

@@ -1,4 +1,4 @@
-"""Logs, metrics and traces of a function in a process of its own, as Lambda and the X-Ray daemon get them."""
+"""Logs, metrics and traces of a function in its own process, as Lambda and the X-Ray daemon receive them."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ TRACE = "Root=1-67891233-abcdef012345678912345678;Parent=463ac35c9f6413ad;Sample
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The function `watched`, and what it says while it works."""
+    """The function `watched`, with its logs and metrics."""
 
     api: RuntimeApi
     function: Function
@@ -46,14 +46,14 @@ class Watched:
         return answer["result"]
 
     def lines(self) -> list[Any]:
-        """The JSON objects that it has printed, once it has done all that it had left for later."""
+        """Return the JSON objects that the function has printed, after it has finished its deferred work."""
         self.api.polled.clear()
         self.ask("ping")
         assert self.api.polled.wait(PATIENCE_S)
         return [json.loads(line) for line in self.function.log.read_text().splitlines() if line.startswith("{")]
 
     def metrics(self) -> dict[str, dict[tuple[str, str], Any]]:
-        """The metrics that it has printed, by request: values by name and value of the dimension."""
+        """Return the printed metrics by request: values by name and value of the dimension."""
         found: dict[str, dict[tuple[str, str], Any]] = {}
         for line in self.lines():
             for directive in line.get("_aws", {}).get("CloudWatchMetrics", ()):
@@ -69,7 +69,7 @@ type Watch = Callable[..., Watched]
 
 @pytest.fixture
 def watch(api: RuntimeApi, start: Start, ministack_url: str) -> Watch:
-    """Starts the function with the environment that the template gives it; keywords are more variables."""
+    """Start the function with the environment that the template gives it. Keywords are more variables."""
 
     def begin(handler: str = "watched.lambda_handler", **environment: str) -> Watched:
         table = f"watched-{next(TABLES)}"
@@ -95,7 +95,7 @@ def watch(api: RuntimeApi, start: Start, ministack_url: str) -> Watch:
 
 @pytest.fixture
 def daemon() -> Iterator[socket.socket]:
-    """An X-Ray daemon that keeps what it is sent."""
+    """An X-Ray daemon that records what it receives."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.settimeout(PATIENCE_S)
@@ -113,13 +113,13 @@ def received(daemon: socket.socket) -> dict[str, Any]:
 
 
 def unrecorded(watched: Watched, request_id: str) -> None:
-    """Call a tool for a task that there is not, or that cannot be asked for."""
+    """Call a tool for a task that does not exist, or that cannot be read."""
     task = {"_task_id": new_task_id(1_795_000_000_000)}
     answer = watched.ask("tools/call", request_id, name="add", arguments={"left": 1, "right": 2}, _meta=task)
     assert answer["result"]["_meta"]["recorded"] is False
 
 
-def test_runs_are_counted_each_under_its_requests_id_where_lambda_lets_only_errors_through(watch: Watch) -> None:
+def test_runs_are_counted_by_request_even_at_log_level_error(watch: Watch) -> None:
     watched = watch(AWS_LAMBDA_LOG_LEVEL="ERROR", POWERTOOLS_METRICS_NAMESPACE="Own")
     for name in ("sums", "again", "sum"):
         watched.ask("prompts/get", name, name=name)
@@ -138,7 +138,7 @@ def test_runs_are_counted_each_under_its_requests_id_where_lambda_lets_only_erro
     assert {(line["service"], line["level"], line["timestamp"][-1]) for line in lines} == {("shop", "ERROR", "Z")}
 
 
-def test_a_request_without_anything_to_report_loads_no_powertools(watch: Watch) -> None:
+def test_a_request_without_metrics_or_traces_does_not_load_powertools(watch: Watch) -> None:
     watched = watch(BATON_ALLOW_ANONYMOUS="off")
     for sampled in (0, 1):
         watched.ask("tools/list", sampled=sampled)
@@ -161,7 +161,7 @@ def test_an_internal_error_is_counted_and_logged_under_the_id_in_the_reply(watch
     assert watched.metrics() == {"gateway-9": {("InternalErrors", ""): [1.0]}}
 
 
-def test_a_store_that_is_down_is_counted_and_so_is_what_it_did_not_record(watch: Watch) -> None:
+def test_store_errors_and_lost_recordings_are_counted(watch: Watch) -> None:
     watched = watch(AWS_ENDPOINT_URL_DYNAMODB="http://127.0.0.1:9")
     watched.ask("prompts/get", "run", name="sum")
     unrecorded(watched, "call")
@@ -171,7 +171,7 @@ def test_a_store_that_is_down_is_counted_and_so_is_what_it_did_not_record(watch:
     assert metrics["call"]["RecordingsLost", ""] == [1.0]
 
 
-def test_what_a_tool_logs_with_powertools_can_be_found_by_the_same_id(watch: Watch) -> None:
+def test_a_tools_powertools_logs_have_the_correlation_id(watch: Watch) -> None:
     watched = watch()
     watched.ask("prompts/get", "gateway-1", name="sum")
     watched.call("say", "gateway-2", text="hello")
@@ -182,13 +182,13 @@ def test_what_a_tool_logs_with_powertools_can_be_found_by_the_same_id(watch: Wat
     assert logged["goodbye"]["function_request_id"] != logged["hello"]["function_request_id"]
 
 
-def test_a_process_that_was_started_ahead_has_no_cold_start(watch: Watch) -> None:
+def test_a_process_with_provisioned_concurrency_has_no_cold_start(watch: Watch) -> None:
     watched = watch("watched.faulty_handler", AWS_LAMBDA_INITIALIZATION_TYPE="provisioned-concurrency")
     watched.ask("tools/list")
     assert [line["cold_start"] for line in watched.lines() if line.get("level") == "ERROR"] == [False]
 
 
-def test_what_a_deployment_lacks_is_warned_of_once_and_not_while_anybody_waits(watch: Watch) -> None:
+def test_missing_settings_are_logged_once_after_the_response(watch: Watch) -> None:
     watched = watch(BATON_TABLE="")
     assert watched.call("loaded", "gateway-1")["structuredContent"] == {"result": []}
     watched.ask("tools/list", "gateway-2")
@@ -199,7 +199,7 @@ def test_what_a_deployment_lacks_is_warned_of_once_and_not_while_anybody_waits(w
     ]
 
 
-def test_no_level_writes_credentials_or_values(watch: Watch) -> None:
+def test_no_log_level_writes_credentials_or_values(watch: Watch) -> None:
     watched = watch(AWS_LAMBDA_LOG_LEVEL="DEBUG", AWS_SESSION_TOKEN="a-session-token")
     watched.ask("prompts/get", name="sums")
     assert any("_aws" in line for line in watched.lines())
@@ -239,7 +239,7 @@ def test_a_request_that_is_not_sampled_is_not_traced(watch: Watch, daemon: socke
         daemon.recv(65_536)
 
 
-def test_work_that_is_left_is_done_when_the_answer_is_out_and_its_failure_is_logged_and_costs_no_other(
+def test_deferred_work_runs_after_the_response_and_its_failure_is_only_logged(
     api: RuntimeApi, start: Start, gate: Path
 ) -> None:
     function = start("watched.left", AWS_LAMBDA_FUNCTION_NAME="")

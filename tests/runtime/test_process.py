@@ -12,9 +12,7 @@ from mcp_baton.settings import SWITCH, Settings
 from tests.runtime.conftest import FUNCTIONS, LAYER, Start
 
 
-def test_a_module_exists_once_http_client_not_at_all_and_polling_takes_no_thread_as_awss_own_runtime_would(
-    api: RuntimeApi, start: Start
-) -> None:
+def test_modules_load_once_without_http_client_and_polling_uses_no_thread(api: RuntimeApi, start: Start) -> None:
     start("plain.inspected", AWS_EXECUTION_ENV="AWS_Lambda_python3.13")
     seen: Any = api.invoke({}).wait().json()
     assert (seen["same_class"], seen["http"]) == (True, [])
@@ -44,7 +42,7 @@ def test_snapstart_hooks_run_before_the_first_stream(api: RuntimeApi, start: Sta
     assert api.reports.get_nowait() == ("/2018-06-01/runtime/restore/next", b"")
 
 
-def test_the_wrapper_starts_the_same_interpreter_with_its_options_on_the_streaming_runtime(
+def test_the_wrapper_starts_the_streaming_runtime_with_the_same_interpreter_and_options(
     api: RuntimeApi, start: Start, wrapper: Path
 ) -> None:
     task_root = {"LAMBDA_TASK_ROOT": str(FUNCTIONS), "LAMBDA_RUNTIME_DIR": "/var/runtime", "PYTHONPATH": "/usr/own"}
@@ -64,7 +62,7 @@ def test_the_wrapper_starts_the_same_interpreter_with_its_options_on_the_streami
         {"AWS_LAMBDA_MAX_CONCURRENCY": "8"},
     ],
 )
-def test_the_wrapper_steps_aside_where_nothing_takes_a_stream(
+def test_the_wrapper_starts_the_given_command_if_streaming_is_not_possible(
     start: Start, wrapper: Path, variable: dict[str, str]
 ) -> None:
     function = start("plain.whole", [str(wrapper), "/bin/echo", "bootstrap.py"], **variable)
@@ -82,12 +80,12 @@ def test_the_wrapper_runs_within_the_wrapper_of_an_opentelemetry_layer(start: St
 
 
 @pytest.mark.parametrize("switch", [*SWITCH, *(f" {word.upper()} " for word in SWITCH), "", "  "])
-def test_the_wrapper_and_the_settings_read_the_switch_alike(start: Start, wrapper: Path, switch: str) -> None:
+def test_the_wrapper_and_the_settings_parse_the_switch_alike(start: Start, wrapper: Path, switch: str) -> None:
     aside = start("plain.whole", [str(wrapper), "/bin/echo", "bootstrap.py"], BATON_STREAMING=switch)
     aside.process.wait(PATIENCE_S)
     stepped_aside = aside.log.read_text() == "bootstrap.py\n"
     assert stepped_aside is not Settings.from_environment({"BATON_STREAMING": switch}).streaming
 
 
-def test_the_wrapper_may_be_run() -> None:
+def test_the_wrapper_is_executable() -> None:
     assert os.access(LAYER / "mcp_baton" / "transport" / "runtime" / "baton-runtime", os.X_OK)

@@ -4,7 +4,7 @@ from emulators.runtime_api import RuntimeApi
 from tests.runtime.conftest import Start
 
 
-def test_under_awss_own_runtime_a_handler_finds_no_stream(api: RuntimeApi, start: Start) -> None:
+def test_a_handler_cannot_stream_under_awss_own_runtime(api: RuntimeApi, start: Start) -> None:
     start("plain.whole", [sys.executable, "-m", "awslambdaric", "plain.whole"])
     answer = api.invoke({"a": 1}).wait()
     assert answer.json() == {

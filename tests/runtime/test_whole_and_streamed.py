@@ -8,7 +8,7 @@ from emulators.runtime_api import RuntimeApi
 from tests.runtime.conftest import Start
 
 
-def test_a_handler_that_opens_no_stream_answers_whole(api: RuntimeApi, start: Start) -> None:
+def test_a_handler_that_opens_no_stream_sends_a_whole_response(api: RuntimeApi, start: Start) -> None:
     start("plain.whole")
     answer = api.invoke({"name": "Zoë"}).wait()
     assert answer.kind == "response"
@@ -20,7 +20,7 @@ def test_a_handler_that_opens_no_stream_answers_whole(api: RuntimeApi, start: St
     assert "lambda-runtime-function-response-mode" not in answer.headers
 
 
-def test_a_streamed_answer_has_the_form_that_api_gateway_wants_whatever_is_returned_after_it(
+def test_a_streamed_response_has_api_gateways_format_and_the_return_value_is_ignored(
     api: RuntimeApi, start: Start
 ) -> None:
     function = start("plain.streamed")
@@ -34,7 +34,7 @@ def test_a_streamed_answer_has_the_form_that_api_gateway_wants_whatever_is_retur
     assert answer.prelude == {"statusCode": 207, "headers": {"Content-Type": "text/event-stream"}}
     assert answer.chunks[1:] == [b"one ", b"two"]
     assert answer.trailers == {}
-    # What it returns is not even JSON.
+    # The handler's return value is not even JSON.
     assert b"ERROR" not in function.log.read_bytes()
 
 
@@ -66,7 +66,7 @@ PROXY_RESPONSES = [
 ]
 
 
-def test_a_proxy_response_is_streamed_since_a_streaming_integration_takes_nothing_else(
+def test_a_proxy_response_is_streamed_because_a_streaming_integration_requires_it(
     api: RuntimeApi, start: Start
 ) -> None:
     start("plain.returned")
@@ -87,7 +87,7 @@ def test_any_other_return_value_is_posted_as_it_is(api: RuntimeApi, start: Start
         assert "lambda-runtime-function-response-mode" not in answer.headers
 
 
-def test_a_proxy_response_that_cannot_be_sent_is_the_functions_error(api: RuntimeApi, start: Start) -> None:
+def test_an_invalid_proxy_response_is_a_function_error(api: RuntimeApi, start: Start) -> None:
     start("plain.returned")
     wrong: Any = {"body": {}}, {"body": "%", "isBase64Encoded": True}, {"headers": ["a"]}
     for member in (*wrong, {"multiValueHeaders": {"A": [{}]}}):
@@ -96,14 +96,14 @@ def test_a_proxy_response_that_cannot_be_sent_is_the_functions_error(api: Runtim
         assert (answer.kind, error["errorType"]) == ("error", "MalformedProxyResponse"), member
 
 
-def test_a_client_that_leaves_a_proxy_response_does_not_stop_the_runtime(api: RuntimeApi, start: Start) -> None:
+def test_a_disconnect_during_a_proxy_response_does_not_stop_the_runtime(api: RuntimeApi, start: Start) -> None:
     function = start("plain.returned")
     api.invoke({"statusCode": 200, "body": "a"}, Reaction(after_chunks=1, hang_up=True)).wait()
     assert api.invoke({"statusCode": 200, "body": "b"}).wait().streamed == b"b"
     assert b"ERROR" not in function.log.read_bytes()
 
 
-def test_headers_with_several_values_and_cookies_have_places_of_their_own(api: RuntimeApi, start: Start) -> None:
+def test_headers_with_several_values_and_cookies_have_their_own_members(api: RuntimeApi, start: Start) -> None:
     start("plain.streamed")
     headers = {"X-One": "1", "Link": ["<a>; rel=next", "<b>; rel=last"], "Set-Cookie": ["a=1", "b=2"]}
     answer = api.invoke({"headers": headers, "parts": [""]}).wait()
@@ -123,7 +123,7 @@ def test_a_part_is_delivered_while_the_handler_still_runs(api: RuntimeApi, start
     assert answer.wait().streamed == b"firstlast"
 
 
-def test_many_invocations_whole_streamed_and_large_use_the_same_two_connections(api: RuntimeApi, start: Start) -> None:
+def test_whole_and_streamed_responses_reuse_two_connections(api: RuntimeApi, start: Start) -> None:
     start("plain.large")
     expected = {"whole": set[int](), "streamed": set[int]()}
     for number in range(40):
@@ -139,9 +139,7 @@ def test_many_invocations_whole_streamed_and_large_use_the_same_two_connections(
     assert not expected["streamed"] & expected["whole"]
 
 
-def test_an_invocation_id_is_given_back_so_that_answers_cannot_be_crossed_and_a_large_event_reaches_the_handler(
-    api: RuntimeApi, start: Start
-) -> None:
+def test_the_invocation_id_is_returned_and_a_large_event_reaches_the_handler(api: RuntimeApi, start: Start) -> None:
     start("plain.streamed")
     part = "ü" * 3_000_000
     with_id = api.invoke({"parts": [part]}, headers={"Lambda-Runtime-Invocation-Id": "b1946ac9"}).wait()
@@ -151,21 +149,19 @@ def test_an_invocation_id_is_given_back_so_that_answers_cannot_be_crossed_and_a_
     assert "lambda-runtime-invocation-id" not in without.headers
 
 
-def test_a_second_stream_is_refused(api: RuntimeApi, start: Start) -> None:
+def test_a_second_stream_is_rejected(api: RuntimeApi, start: Start) -> None:
     start("plain.twice")
     assert api.invoke({}).wait().streamed == b"RuntimeError"
 
 
-def test_nothing_of_an_ended_invocation_can_reach_the_next(api: RuntimeApi, start: Start) -> None:
+def test_a_stream_of_an_ended_invocation_cannot_write_to_the_next(api: RuntimeApi, start: Start) -> None:
     start("plain.lingering")
     api.invoke({}).wait()
     assert api.invoke({}).wait().streamed == b"mine ClientGone ClientGone"
 
 
 @pytest.mark.parametrize("reaction", [Reaction(then_close=True), Reaction(headers={"Connection": "close"})])
-def test_a_connection_that_was_closed_between_invocations_is_opened_again(
-    api: RuntimeApi, start: Start, reaction: Reaction
-) -> None:
+def test_a_connection_closed_between_invocations_is_reopened(api: RuntimeApi, start: Start, reaction: Reaction) -> None:
     start("plain.streamed")
     first = api.invoke({"parts": ["a"]}, reaction).wait()
     second = api.invoke({"parts": ["b"]}).wait()

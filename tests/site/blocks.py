@@ -62,13 +62,15 @@ def blocks(page: Path) -> list[Block]:
 
 
 def _blocks(page: str, lines: list[str]) -> Iterator[Block]:
-    said, number = "", 0
+    comment, number = "", 0
     while number < len(lines):
         opens = _OPENS.match(lines[number])
         if opens is None:
             # A comment applies to the block right after it.
-            said = said + lines[number] + "\n" if "<!--" in said + lines[number] or not lines[number].strip() else ""
-            said = "" if "-->" in said and said.rpartition("-->")[2].strip() else said
+            comment = (
+                comment + lines[number] + "\n" if "<!--" in comment + lines[number] or not lines[number].strip() else ""
+            )
+            comment = "" if "-->" in comment and comment.rpartition("-->")[2].strip() else comment
             number += 1
             continue
         fence = opens["indent"] + "```"
@@ -76,7 +78,7 @@ def _blocks(page: str, lines: list[str]) -> Iterator[Block]:
         if end is None:
             raise ValueError(f"{page}:{number + 1}: the code block does not end")
         code = "\n".join(line.removeprefix(opens["indent"]) for line in lines[number + 1 : end])
-        notes = {match["kind"]: match["text"] for match in _COMMENT.finditer(said)}
+        notes = {match["kind"]: match["text"] for match in _COMMENT.finditer(comment)}
         title = _TITLE.search(opens["options"] or "")
         yield Block(
             page,
@@ -87,4 +89,4 @@ def _blocks(page: str, lines: list[str]) -> Iterator[Block]:
             notes.get("before", ""),
             notes.get("not run"),
         )
-        said, number = "", end + 1
+        comment, number = "", end + 1

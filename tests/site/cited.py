@@ -20,12 +20,12 @@ def cited(match: re.Match[str]) -> tuple[str, str | None]:
     Raises:
         ValueError: there is no such page or heading.
     """
-    page, said = DOCS / f"{match['page']}.md", " ".join((match["after"] or "").split())
+    page, title = DOCS / f"{match['page']}.md", " ".join((match["after"] or "").split())
     if not page.exists():
         raise ValueError(f"{match[0]!r} is cited, but this page does not exist")
-    if not said:
+    if not title:
         return page.stem, None
-    found = [heading for heading in headings(page) if said.startswith(heading) or heading.startswith(said)]
+    found = [heading for heading in headings(page) if title.startswith(heading) or heading.startswith(title)]
     if not found:
         raise ValueError(f"{match[0]!r} is cited, but the page has no such heading")
     return page.stem, max(found, key=len)

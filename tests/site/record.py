@@ -1,6 +1,6 @@
 """Records the demo's first workflow as an animated SVG: `make record` writes docs/images/demo.svg from a real run.
 
-What changes from run to run (the port, the task's id, the seconds) stands in it as in the run that was recorded.
+Values that change from run to run (the port, the task's id, the seconds) are those of the recorded run.
 """
 
 import os
@@ -64,7 +64,7 @@ def words(text: str) -> list[str]:
     for changing, same in _CHANGING:
         text = re.sub(changing, same, text)
     in_a_line = " ".join(re.sub("[│─╭╮╰╯]", " ", text).split())
-    # Moments and durations, which are cut where they become long.
+    # Moments and durations, which are shortened if they are long.
     return re.sub(r"(mcp-baton/timings) .*? characters\)", r"\1", in_a_line).split()
 
 

@@ -86,5 +86,5 @@ def test_data_can_be_parsed(block: Block) -> None:
     ],
 )
 def test_a_mistake_in_a_command_is_found(line: str, fault: str) -> None:
-    [said] = wrong(line)
-    assert re.search(re.escape(fault), said)
+    [reported] = wrong(line)
+    assert re.search(re.escape(fault), reported)

@@ -17,7 +17,7 @@ from tests.site.blocks import ROOT
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 PYTHON = ROOT / "tests" / "site" / ".venv" / "bin" / "python"
-# `mcp_baton.aws` has no list of its own: what docs/deploying.md and docs/storage.md tell of it.
+# `mcp_baton.aws` has no `__all__`. These are the names in docs/deploying.md and docs/storage.md.
 AWS = ("handler", "dynamodb_store", "LambdaContext")
 PUBLIC = {
     *(f"mcp_baton.{name}" for name in mcp_baton.__all__),

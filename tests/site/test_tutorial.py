@@ -21,7 +21,7 @@ LAST_STEP = '    step(lend_book)(shelf=book["shelf"], reader=reader)\n'
 
 @needs_the_starter
 def test_the_page_shows_the_generated_server() -> None:
-    # `baton new` takes it from there.
+    # `baton new` copies this file.
     assert (ROOT / "functions" / "mcp" / "app.py").read_text() == GENERATED
 
 
@@ -58,7 +58,7 @@ def test_the_tests_of_the_tutorial_pass(tmp_path: Path, baton: Connect, monkeypa
     assert len(tests) == 2
 
 
-def test_the_mistake_of_the_tutorial_is_refused_with_a_suggestion(tmp_path: Path) -> None:
+def test_the_mistake_of_the_tutorial_is_rejected_with_a_suggestion(tmp_path: Path) -> None:
     file = tmp_path / "mistaken.py"
     file.write_text(changed().replace("loan.weeks", "loan.weks"))
 

@@ -1,4 +1,4 @@
-"""`make smoke`: checks a deployed stack for what emulators cannot show (docs/first-deployment.md).
+"""`make smoke`: checks of a deployed stack that emulators cannot replace (docs/first-deployment.md).
 
 python -m tests.smoke URL [--stack NAME] [--api-key KEY | --token TOKEN | --aws] [--workflow NAME [KEY=VALUE ...]]
 """
@@ -36,7 +36,7 @@ def smoke(
     *,
     as_json: bool,
 ) -> int:
-    """Check a deployed server, print what held, and leave nothing behind. The exit code is 1 if a check failed."""
+    """Check a deployed server, print the findings, and leave nothing behind. The exit code is 1 if a check failed."""
     words = given(arguments or (["title=Walden"] if workflow == "borrow" else []))
     endpoint = Endpoint(access_of(way), workflow, {word.name: word.text for word in words})
     report = Report(ERRORS)

@@ -25,7 +25,7 @@ WRONGLY_SIGNED: Final = (
 
 
 class Declining(Terminal):
-    """Declines the questions of the server, and counts them."""
+    """Declines the server's questions, and counts them."""
 
     def __init__(self) -> None:
         super().__init__(interactive=False)
@@ -42,7 +42,7 @@ class Endpoint:
     Args:
         access: Its URL, and the caller's credentials.
         workflow: A workflow that does no harm, and pauses.
-        arguments: Its arguments.
+        arguments: The workflow's arguments.
     """
 
     def __init__(self, access: Access, workflow: str, arguments: Mapping[str, str]) -> None:
@@ -59,12 +59,12 @@ class Endpoint:
         self._transport.close()
 
     def answers(self) -> Iterator[Finding]:
-        """The endpoint is an MCP server, and accepts the caller."""
+        """Check that the endpoint is an MCP server and accepts the caller."""
         found = self._remote.request("server/discover")
         yield held(f"{self.access.url} speaks MCP {', '.join(found['supportedVersions'])}")
 
     def refuses_others(self) -> Iterator[Finding]:
-        """Callers without credentials, and with wrong ones, are rejected."""
+        """Check that callers with missing or wrong credentials are rejected."""
         own = self.access
         if not (own.api_key or own.token or own.auth):
             yield not_checked("you gave no credentials (KEY, TOKEN or --aws), so there are none that could be missing")
@@ -91,7 +91,7 @@ class Endpoint:
                 yield failed(f"a caller {name} gets {status}")
 
     def stores_tasks(self) -> Iterator[Finding]:
-        """A run is stored, and another request reads it."""
+        """Check that a run is stored, and that another request can read it."""
         ran = self._remote.run(self._workflow, self._arguments)
         if ran.task is None:
             yield failed(f"{self._workflow!r} has run without a task: it is no workflow, or there is no table")
@@ -108,10 +108,10 @@ class Endpoint:
             yield not_checked(f"{self._workflow} asks no question, so no state was signed")
 
     def streams(self) -> Iterator[Finding]:
-        """The client reads the beginning of an answer before its end exists.
+        """Check that the client receives the start of a response before the response is complete.
 
-        It listens to a task, and cancels the task when the first message has arrived. If the answer has a message about
-        that, or goes on for a while, it was still being made.
+        The check subscribes to a task, and cancels the task when the first message has arrived. The response is
+        streamed if it reports the cancellation, or lasts for a while.
         """
         if not self.started or self._remote.task(self.started[-1]).ended:
             yield not_checked(f"{self._workflow} left no paused task to listen to: name another workflow")
@@ -157,7 +157,7 @@ class Endpoint:
 
 
 def http_client(access: Access) -> httpx.Client:
-    """A client that shows the status of each answer."""
+    """Return an HTTP client for requests whose status is checked."""
     headers = {**access.headers, "Accept": "application/json, text/event-stream"}
     if access.api_key:
         headers["x-api-key"] = access.api_key
@@ -167,7 +167,7 @@ def http_client(access: Access) -> httpx.Client:
 
 
 def _altered(token: str) -> str:
-    """The token with another signature of the same length."""
+    """Return the token with another signature of the same length."""
     head, dot, signature = token.rpartition(".")
     middle = len(signature) // 2
     other = "A" if signature[middle : middle + 1] != "A" else "B"

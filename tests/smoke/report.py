@@ -1,4 +1,4 @@
-"""What checks find, and how it is printed."""
+"""The outcomes of checks, and their output."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ class Report:
     """Runs checks and prints each finding at once.
 
     Args:
-        errors: What a check may raise. Then it has failed.
+        errors: Exceptions that mean that a check has failed.
     """
 
     def __init__(self, errors: tuple[type[Exception], ...]) -> None:
@@ -42,7 +42,7 @@ class Report:
         self._errors = errors
 
     def run(self, name: str, check: Callable[[], Iterable[Finding]]) -> bool:
-        """Print what a check finds. Return whether nothing failed."""
+        """Run a check and print its findings. Return whether none of them failed."""
         before = len(self.findings)
         try:
             for finding in check():

@@ -18,23 +18,23 @@ from tests.smoke.report import Finding, failed, held, not_checked
 
 OWNER: Final = "baton-smoke"
 TOOL: Final = "baton_smoke_no_such_tool"
-"""No server has it, so the worker ends the task without running anything."""
+"""No server has this tool, so the worker ends the task without running anything."""
 
 LATE_MS: Final = 300_000
-"""The task of the probe is as old as one whose event was lost. So the next sweep takes it."""
+"""The age of the probe's task: that of a task whose event was lost. So the next sweep takes it."""
 
 SWEPT_WITHIN_S: Final = 240.0
 INDEXED_WITHIN_S: Final = 20.0
 POLL_S: Final = 2.0
 MOST_REQUESTS: Final = 600
-"""The most requests of the check of throttles."""
+"""The maximum number of requests in the check of throttles."""
 
 
 class Stack:
     """A stack that was deployed from the template. Raises `LookupError` for other stacks.
 
     Args:
-        name: Its name.
+        name: The stack's name.
         access: Its endpoint, and a caller's credentials.
     """
 
@@ -56,7 +56,7 @@ class Stack:
         )
 
     def uses_dynamodb(self) -> Iterator[Finding]:
-        """The function signs its requests for the region's real endpoint."""
+        """Check that the function uses the real endpoint of its region."""
         function = _client("lambda").get_function_configuration(
             FunctionName=self.outputs["FunctionName"], Qualifier="live"
         )
@@ -69,7 +69,7 @@ class Stack:
             yield not_checked(f"{self._dynamodb.meta.endpoint_url} is not DynamoDB's endpoint")
 
     def encrypts(self) -> Iterator[Finding]:
-        """With a key of the account, the table is encrypted with it."""
+        """Check that the table is encrypted with the key that the stack's parameter names."""
         key = self.parameters["KmsKeyArn"]
         if not key:
             yield not_checked("KmsKeyArn is not set")
@@ -81,7 +81,7 @@ class Stack:
             yield failed(f"the table is encrypted with {found or 'a key of AWS'}, and not with {key}")
 
     def throttles(self) -> Iterator[Finding]:
-        """More requests at once than the limits allow get 429."""
+        """Check that a burst of requests above the limits gets 429."""
         limits = {"ThrottleBurst": int(self.parameters["ThrottleBurst"])}
         if self.parameters["Auth"] == "API_KEY":
             limits["KeyBurstLimit"] = int(self.parameters["KeyBurstLimit"])
@@ -102,7 +102,7 @@ class Stack:
             yield failed(f"none of {sent} requests at once gets 429 ({name}={limit})")
 
     def lists(self) -> Iterator[Finding]:
-        """The index gets the task of the probe, which looks as if its event was lost."""
+        """Check that the index contains the probe's task, which looks like one whose event was lost."""
         work = JobSpec(TOOL, request_id=self.name, revision="2025-11-25")
         task_id = self._store.create(NewTask(OWNER, {}, work=work)).task_id
         self._probe = dict(key_of(OWNER, task_id))
@@ -119,7 +119,7 @@ class Stack:
         yield held(f"the index {LISTS!r} has a new task") if found else failed(f"the index {LISTS!r} lacks a new task")
 
     def sweeps(self) -> Iterator[Finding]:
-        """The schedule is on, and the worker ends the task of the probe, about which only a sweep can know."""
+        """Check that the schedule is on, and that the worker ends the probe's task. Only a sweep can find that task."""
         if self.parameters["Sweep"] != "on":
             yield not_checked("Sweep is off")
             return
@@ -134,7 +134,7 @@ class Stack:
             yield failed(f"in {SWEPT_WITHIN_S:.0f} s the schedule did not find a task whose event was lost")
 
     def clean_up(self) -> Iterator[Finding]:
-        """Delete the task of the probe."""
+        """Delete the probe's task."""
         if self._probe is not None:
             self._dynamodb.delete_item(TableName=self.table, Key=self._probe)
             yield held("the task of the index and of the sweeps was deleted")
@@ -151,7 +151,7 @@ def _key(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _until(within_s: float, reached: Callable[[], bool]) -> bool:
-    """Wait until something is so. Return whether it came in time."""
+    """Wait until `reached` returns true. Return whether it did so in time."""
     stop = time.monotonic() + within_s
     while not (done := reached()) and time.monotonic() < stop:
         time.sleep(POLL_S)
@@ -159,6 +159,6 @@ def _until(within_s: float, reached: Callable[[], bool]) -> bool:
 
 
 def _client(service: str) -> Any:
-    # Typed for services by their names. The stubs of most are not installed.
+    # boto3's types depend on literal service names. The stubs of most services are not installed.
     make: Any = boto3.client
     return make(service)

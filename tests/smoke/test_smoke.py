@@ -1,4 +1,4 @@
-"""`make smoke` without AWS: of `baton serve`, and of a gateway before it that is right or wrong in one thing."""
+"""`make smoke` without AWS: for `baton serve`, and for a gateway in front of it that is correct or has one fault."""
 
 import os
 import re
@@ -20,14 +20,16 @@ BATON = ROOT / ".venv" / "bin" / "baton"
 WITHIN_S = 120
 KEY, TOKEN = "the-key", "head.payload.signature"
 ELSEWHERE = "127.0.0.2"
-"""An address of this machine that looks like another machine's."""
+"""An address of this machine that does not count as loopback."""
 
 type Accepts = Callable[[Mapping[str, str]], bool]
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The library of functions/mcp, whose streams are short, so that a gateway that holds them back does so briefly."""
+    """The library of functions/mcp. Its streams are short, so a gateway that holds them back delays the tests only
+    briefly.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("BATON_LISTEN_MS", "3000")
         command: list[str | Path] = [BATON, "serve", ROOT / "functions" / "mcp" / "app.py", "--port", "0"]
@@ -36,9 +38,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def smoke(*arguments: str) -> tuple[int, dict[str, list[str]], str]:
-    """Run the checks. Return the exit code, the outcomes and texts by check, and what was printed."""
+    """Run the checks. Return the exit code, the outcomes and texts by check, and the output."""
     command = ["make", "--no-print-directory", "smoke", *arguments]
-    # Without what the `make` of these tests hands down, such as its ARGS.
+    # Without the variables of the `make` that runs these tests, such as ARGS.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "ARGS"))}
     done = subprocess.run(
         command, cwd=ROOT, env=inherited, capture_output=True, text=True, check=False, timeout=WITHIN_S
@@ -58,7 +60,7 @@ def unfinished(url: str) -> str:
     return "\n".join(line for line in done.stdout.splitlines()[1:] if "cancelled" not in line)
 
 
-def test_a_server_on_this_machine_streams_and_stores_and_the_rest_is_not_checked(url: str) -> None:
+def test_a_local_server_passes_and_aws_is_not_checked(url: str) -> None:
     code, found, printed = smoke(f"URL={url}")
 
     assert code == 0, printed
@@ -75,7 +77,7 @@ def test_a_server_on_this_machine_streams_and_stores_and_the_rest_is_not_checked
     assert unfinished(url) == ""
 
 
-def test_what_cannot_be_reached_or_run_fails(url: str) -> None:
+def test_an_unreachable_server_or_a_missing_workflow_fails(url: str) -> None:
     code, found, _ = smoke("URL=http://127.0.0.1:1/mcp")
     assert code != 0
     assert list(found) == ["endpoint"]
@@ -88,7 +90,7 @@ def test_what_cannot_be_reached_or_run_fails(url: str) -> None:
 
 @contextmanager
 def gateway(url: str, accepts: Accepts, *, streams: bool = True) -> Iterator[str]:
-    """A gateway to a server: whom it accepts, and whether it passes on each part of an answer as it comes."""
+    """Run a gateway to a server. `accepts` decides about callers; without `streams`, it sends responses whole."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -109,7 +111,7 @@ def gateway(url: str, accepts: Accepts, *, streams: bool = True) -> Iterator[str
                     self.wfile.flush()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer((ELSEWHERE, 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -147,7 +149,7 @@ elsewhere = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has t
         ),
     ],
 )
-def test_a_gateway_fails_where_it_is_wrong(
+def test_a_faulty_gateway_fails_the_check_of_its_fault(
     url: str, option: str, accepts: Accepts, streams: bool, wrong: Mapping[str, list[str]]
 ) -> None:
     with gateway(url, accepts, streams=streams) as behind:

@@ -1,4 +1,4 @@
-"""The checks of a stack that the twin of AWS cannot show, as if its account were AWS's."""
+"""The checks of a stack that the AWS emulator does not support, with an account that counts as AWS's."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ TEMPLATE: dict[str, Any] = {
 }
 
 type Deploy = Callable[..., Stack]
-"""`deploy(url, **parameters)`: a stack whose endpoint is this."""
+"""`deploy(url, **parameters)` returns a stack with this endpoint."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.
         name = f"smoke-{abs(hash(request.node.name))}"
         values = {"Auth": "API_KEY", "KmsKeyArn": "", "KeyBurstLimit": "5", "Sweep": "off", "ThrottleBurst": "100"}
         chosen = [{"ParameterKey": key, "ParameterValue": value} for key, value in {**values, **parameters}.items()]
-        # Typed for services by their names; the stubs of this one are not installed.
+        # boto3's types depend on literal service names; the stubs of this service are not installed.
         make: Any = boto3.client
         with closing(make("cloudformation")) as client:
             client.create_stack(StackName=name, TemplateBody=json.dumps(TEMPLATE), Parameters=chosen)
@@ -64,7 +64,7 @@ def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.
 
 @contextmanager
 def limited(most: int) -> Iterator[str]:
-    """An endpoint that answers so many requests, and rejects the others as API Gateway does."""
+    """Run an endpoint that answers this many requests, and rejects further ones as API Gateway does."""
     lock, left = Lock(), [most]
 
     class Handler(BaseHTTPRequestHandler):
@@ -78,7 +78,7 @@ def limited(most: int) -> Iterator[str]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         request_queue_size = 256
@@ -101,7 +101,7 @@ def limited(most: int) -> Iterator[str]:
         (1000, {}, "failed: none of 20 requests at once gets 429 (KeyBurstLimit=5)"),
         (7, {"ThrottleBurst": "3"}, "held: 5 of 12 requests at once get 429 (ThrottleBurst=3)"),
         (1000, {"KeyBurstLimit": "151", "ThrottleBurst": "151"}, "not checked: "),
-        # Without keys, the limit of a key is none.
+        # Without API keys, only the limit of the stage counts.
         (30, {"Auth": "IAM", "KeyBurstLimit": "1", "ThrottleBurst": "30"}, "held: 90 of 120 requests at once get 429"),
     ],
 )
@@ -117,7 +117,7 @@ def test_throttles_hold_if_a_burst_above_the_lowest_limit_is_rejected(
 @pytest.mark.parametrize(("key", "outcome"), [("", "not checked"), (KEY, "held"), (OTHER, "failed")])
 def test_encryption_holds_if_the_table_has_the_key_of_the_parameter(deploy: Deploy, key: str, outcome: str) -> None:
     stack = deploy(KmsKeyArn=key)
-    # The template's specification is lost in the twin.
+    # The emulator ignores the template's specification.
     make: Any = boto3.client
     with closing(make("dynamodb")) as client:
         specification = {"Enabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}

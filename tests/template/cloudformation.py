@@ -1,4 +1,4 @@
-"""What CloudFormation makes of a template and its parameters, as far as that can be known without AWS."""
+"""Evaluates a template with its parameters as CloudFormation does, as far as possible without AWS."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,11 @@ NAMED = re.compile(r"\$\{([A-Za-z0-9.]+)\}")
 
 
 class Stack:
-    """A translated template with its conditions decided and its parameters put in.
+    """A translated template with evaluated conditions and inserted parameters.
 
-    References to resources stay what they are: `{"Ref": …}`, `{"Fn::GetAtt": […]}`, and `${Resource}` in text.
-    `refused` is what CloudFormation says, before it creates anything, of parameters that the template's rules forbid.
+    References to resources stay as they are: `{"Ref": …}`, `{"Fn::GetAtt": […]}`, and `${Resource}` in text. `refused`
+    has the messages of the template's rules that these parameters violate. CloudFormation reports them before it
+    creates anything.
     """
 
     def __init__(self, template: Mapping[str, Any], parameters: Mapping[str, str]) -> None:
@@ -35,7 +36,7 @@ class Stack:
         self.outputs = {name: self._value(body["Value"]) for name, body in self._existing(template["Outputs"])}
 
     def declared(self, parameter: str) -> Any:
-        """What the template says of a parameter."""
+        """Return the template's declaration of a parameter."""
         return self._template["Parameters"][parameter]
 
     def of_type(self, kind: str) -> list[Any]:
@@ -46,11 +47,11 @@ class Stack:
         return properties
 
     def dangling(self) -> set[str]:
-        """What is referred to, but is not there."""
+        """Return the references to resources that do not exist."""
         return references([self.outputs, *self.resources.values()]) - self.resources.keys()
 
     def order(self) -> list[str]:
-        """The resources in an order in which they can be created.
+        """Return the resources in an order in which they can be created.
 
         Raises:
             graphlib.CycleError: there is none.
@@ -120,7 +121,7 @@ class Stack:
                 return value
 
     def _absent(self, value: Any) -> bool:
-        """Whether a value comes to `AWS::NoValue`, which removes its property."""
+        """Return whether a value evaluates to `AWS::NoValue`, which removes its property."""
         while isinstance(value, dict) and "Fn::If" in value:
             condition, yes, no = value["Fn::If"]
             value = yes if self._condition(condition) else no
@@ -147,7 +148,7 @@ class Stack:
 
 
 def references(value: Any) -> set[str]:
-    """The logical names that a value refers to."""
+    """Return the logical names that a value refers to."""
     found = set[str]()
     left = [value]
     while left:

@@ -1,4 +1,4 @@
-"""The template as its author wrote it, and as CloudFormation would see it."""
+"""The template as it is written, and as CloudFormation sees it."""
 
 import json
 import subprocess
@@ -15,7 +15,9 @@ SAM = ROOT / "tests" / "sam" / ".venv" / "bin"
 
 METADATA = "/.well-known/oauth-protected-resource"
 PLACES = (METADATA, f"{METADATA}/mcp")
-"""Where clients look for the metadata: at the URL that a 401 names, and at the one that they make of the endpoint's."""
+"""The paths at which clients look for the metadata: the one that a 401 response names, and the one that they derive
+from the endpoint's URL.
+"""
 
 SERVING = ("McpFunction", "WorkerFunction")
 """The functions that run the server's code."""
@@ -34,10 +36,10 @@ def variables(stack: Stack, name: str = "McpFunction") -> Any:
 
 
 type Translate = Callable[..., Any]
-"""`translate(text=…, content=…, Auth="IAM", …)`: the template as CloudFormation would translate it."""
+"""`translate(text=…, content=…, Auth="IAM", …)` translates the template as CloudFormation would."""
 
 type MakeStack = Callable[..., Stack]
-"""`stack(Auth="IAM", …)`: the template's resources with these parameters, the others at their defaults."""
+"""`stack(Auth="IAM", …)` returns the template's resources with these parameters, and defaults for the others."""
 
 MODES: Mapping[str, Mapping[str, str]] = {
     "NONE": {"Auth": "NONE"},
@@ -53,7 +55,7 @@ MODES: Mapping[str, Mapping[str, str]] = {
         "JwtAudiences": "https://mcp.example.com/mcp,other",
     },
 }
-"""For each way to say who may call: the parameters that it needs."""
+"""The parameters that each authentication mode needs."""
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +84,7 @@ def translate(source: str) -> Iterator[Translate]:
 
 @pytest.fixture(scope="session")
 def translation(translate: Translate) -> Any:
-    """The translation, which is the same for all parameters: conditions stay in it."""
+    """The translation. It is the same for all parameters, because it keeps conditions."""
     return translate()
 
 
@@ -93,11 +95,11 @@ def stack(translation: Any) -> MakeStack:
 
 @pytest.fixture(scope="session")
 def default(stack: MakeStack) -> Stack:
-    """The stack of somebody who changed nothing."""
+    """The stack with all defaults."""
     return stack()
 
 
 @pytest.fixture(scope="session")
 def modes(stack: MakeStack) -> Mapping[str, Stack]:
-    """A stack for each way to say who may call."""
+    """A stack for each authentication mode."""
     return {name: stack(**parameters) for name, parameters in MODES.items()}

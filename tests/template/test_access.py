@@ -1,4 +1,4 @@
-"""Who may call, for each value of the parameter Auth."""
+"""The authentication of callers, for each value of the parameter Auth."""
 
 import json
 import re
@@ -24,17 +24,17 @@ def gateway_response(stack: Stack, kind: str) -> Any:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_method_of_the_endpoint_asks_for_what_the_mode_says(modes: Mapping[str, Stack], mode: str) -> None:
+def test_every_method_of_the_endpoint_requires_the_modes_credentials(modes: Mapping[str, Stack], mode: str) -> None:
     asked = {name: method.get("security") for name, method in body(modes[mode])["paths"]["/mcp"].items()}
 
     expected = None if SCHEME[mode] is None else [{SCHEME[mode]: ["openid"] if mode == "COGNITO" else []}]
-    # A browser asks without credentials whether a page may call.
+    # A browser's preflight request has no credentials.
     assert asked == {"post": expected, "get": expected, "delete": expected, "options": []}
     if mode != "NONE":
         assert set(body(modes[mode])["components"]["securitySchemes"]) == {SCHEME[mode]}
 
 
-def test_callers_are_anonymous_only_without_authentication_which_is_not_the_default(
+def test_callers_are_anonymous_only_with_auth_none_which_is_not_the_default(
     modes: Mapping[str, Stack], default: Stack
 ) -> None:
     allowed = {mode: variables(stack)["BATON_ALLOW_ANONYMOUS"] for mode, stack in modes.items()}
@@ -47,7 +47,7 @@ def test_callers_are_anonymous_only_without_authentication_which_is_not_the_defa
     ("mode", "needed"),
     [("COGNITO", "CognitoUserPoolArn"), ("COGNITO", "RequiredScopes"), ("JWT", "JwtIssuer"), ("JWT", "JwtAudiences")],
 )
-def test_what_a_mode_cannot_do_without_is_asked_for_before_anything_is_created(
+def test_a_missing_parameter_of_a_mode_is_rejected_before_anything_is_created(
     stack: MakeStack, modes: Mapping[str, Stack], mode: str, needed: str
 ) -> None:
     assert stack(**{**MODES[mode], needed: ""}).refused == [f"Auth={mode} needs {needed}."]
@@ -56,14 +56,14 @@ def test_what_a_mode_cannot_do_without_is_asked_for_before_anything_is_created(
 
 @pytest.mark.parametrize("parameter", ["JwtAudiences", "RequiredScopes"])
 @pytest.mark.parametrize("value", ["a, b", "a,,b", ",", " "])
-def test_an_empty_list_of_callers_is_refused(translation: Any, parameter: str, value: str) -> None:
+def test_an_empty_element_of_a_list_is_rejected(translation: Any, parameter: str, value: str) -> None:
     pattern = translation["Parameters"][parameter]["AllowedPattern"]
 
     assert re.fullmatch(pattern, value) is None
     assert re.fullmatch(pattern, "https://a.example.com/mcp,b:read")
 
 
-def test_an_algorithm_that_the_authorizer_would_not_start_with_is_refused(translation: Any) -> None:
+def test_an_algorithm_that_the_authorizer_does_not_support_is_rejected(translation: Any) -> None:
     pattern = translation["Parameters"]["JwtAlgorithms"]["AllowedPattern"]
 
     assert re.fullmatch(pattern, ",".join(sorted(ALGORITHMS)))
@@ -82,13 +82,13 @@ def test_a_key_belongs_to_a_plan_for_the_stage(modes: Mapping[str, Stack]) -> No
     assert [mode for mode, other in modes.items() if other.of_type("AWS::ApiGateway::ApiKey")] == ["API_KEY"]
 
 
-def test_cognito_asks_the_user_pool_and_takes_access_tokens(modes: Mapping[str, Stack]) -> None:
+def test_cognito_uses_the_user_pool_and_accepts_access_tokens(modes: Mapping[str, Stack]) -> None:
     authorizer = scheme(modes["COGNITO"], "cognito")["x-amazon-apigateway-authorizer"]
 
     assert authorizer == {"type": "cognito_user_pools", "providerARNs": [MODES["COGNITO"]["CognitoUserPoolArn"]]}
 
 
-def test_jwt_asks_its_authorizer_every_time_even_about_calls_without_a_token(modes: Mapping[str, Stack]) -> None:
+def test_jwt_calls_the_authorizer_for_every_request_even_without_a_token(modes: Mapping[str, Stack]) -> None:
     authorizer = scheme(modes["JWT"], "jwt")["x-amazon-apigateway-authorizer"]
 
     assert authorizer["type"] == "request"
@@ -99,7 +99,7 @@ def test_jwt_asks_its_authorizer_every_time_even_about_calls_without_a_token(mod
     assert only_from == "arn:aws:execute-api:eu-central-1:123456789012:${Api}/authorizers/*"
 
 
-def test_a_refused_token_is_answered_with_the_authorizers_challenge(modes: Mapping[str, Stack]) -> None:
+def test_a_rejected_token_gets_the_authorizers_challenge(modes: Mapping[str, Stack]) -> None:
     refused = gateway_response(modes["JWT"], "ACCESS_DENIED")
 
     assert refused["statusCode"] == "401"
@@ -110,7 +110,7 @@ def test_a_refused_token_is_answered_with_the_authorizers_challenge(modes: Mappi
     ("kind", "status", "error"),
     [("ACCESS_DENIED", "403", 'error="insufficient_scope", '), ("UNAUTHORIZED", "401", "")],
 )
-def test_a_caller_whom_cognito_refuses_learns_the_scopes_and_where_the_metadata_is(
+def test_cognitos_rejection_names_the_scopes_and_the_metadata(
     stack: MakeStack, kind: str, status: str, error: str
 ) -> None:
     public = gateway_response(stack(**MODES["COGNITO"], PublicUrl="https://mcp.example.com/team"), kind)
@@ -126,7 +126,7 @@ def test_a_caller_whom_cognito_refuses_learns_the_scopes_and_where_the_metadata_
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_unknown_paths_are_404_but_where_api_gateway_cannot_tell_them_from_unsigned_calls(
+def test_unknown_paths_are_404_except_with_iam_where_they_look_like_unsigned_calls(
     modes: Mapping[str, Stack], mode: str
 ) -> None:
     expected = "403" if mode == "IAM" else "404"
@@ -135,7 +135,7 @@ def test_unknown_paths_are_404_but_where_api_gateway_cannot_tell_them_from_unsig
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_metadata_is_public_and_there_only_with_an_authorization_server(
+def test_the_metadata_is_public_and_exists_only_with_an_authorization_server(
     modes: Mapping[str, Stack], mode: str
 ) -> None:
     for place in PLACES:
@@ -148,7 +148,9 @@ def test_the_metadata_is_public_and_there_only_with_an_authorization_server(
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("before", ["", "/v1", "/team", "/team/tools"])
-def test_the_metadata_names_the_endpoint_as_it_was_called(modes: Mapping[str, Stack], before: str, place: str) -> None:
+def test_the_metadata_names_the_endpoint_at_the_called_address(
+    modes: Mapping[str, Stack], before: str, place: str
+) -> None:
     document = metadata(modes["JWT"], f"{before}{place}", place, domain="a1b2.execute-api.eu-central-1.amazonaws.com")
 
     assert document["resource"] == f"https://a1b2.execute-api.eu-central-1.amazonaws.com{before}/mcp"
@@ -173,12 +175,12 @@ def test_the_metadata_names_the_issuer_the_scopes_and_the_public_url(
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_metadata_names_no_scope_where_none_is_required(stack: MakeStack, place: str) -> None:
+def test_the_metadata_names_no_scope_if_none_is_required(stack: MakeStack, place: str) -> None:
     assert "scopes_supported" not in metadata(stack(**MODES["JWT"], RequiredScopes=""), place, place)
 
 
 def metadata(stack: Stack, path: str, place: str, *, domain: str = "mcp.example.com") -> Any:
-    """What API Gateway makes of the response's template, which is Velocity's."""
+    """Render the response's template, which is in Velocity, as API Gateway does."""
     responses = body(stack)["paths"][place]["get"]["x-amazon-apigateway-integration"]["responses"]
     template = airspeed.Template(responses["200"]["responseTemplates"]["application/json"])
     return json.loads(template.merge({"context": {"domainName": domain, "path": path}}))

@@ -1,4 +1,6 @@
-"""The routes of approvals: behind the authorizer of the endpoint, and links without credentials only if asked for."""
+"""The routes of approvals have the endpoint's authorizer. Links without credentials exist only if they are turned
+on.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +25,7 @@ def permissions(stack: Stack) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_people_who_decide_have_the_credentials_of_other_callers(modes: Mapping[str, Stack], mode: str) -> None:
+def test_approval_routes_require_the_endpoints_credentials(modes: Mapping[str, Stack], mode: str) -> None:
     asked = security(modes[mode], "/mcp")["post"]
 
     assert security(modes[mode], "/approvals") == {"get": asked, "options": []}
@@ -32,7 +34,7 @@ def test_people_who_decide_have_the_credentials_of_other_callers(modes: Mapping[
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_links_exist_only_if_they_are_asked_for(stack: MakeStack, modes: Mapping[str, Stack], mode: str) -> None:
+def test_links_exist_only_if_they_are_turned_on(stack: MakeStack, modes: Mapping[str, Stack], mode: str) -> None:
     made = stack(**MODES[mode], ApprovalLinks="on")
 
     assert body(modes[mode])["paths"]["/approve/{token}"] == {}
@@ -41,7 +43,7 @@ def test_links_exist_only_if_they_are_asked_for(stack: MakeStack, modes: Mapping
     assert [variables(it)["BATON_APPROVAL_LINKS"] for it in (modes[mode], made)] == ["off", "on"]
 
 
-def test_links_have_a_limit_of_their_own_and_their_tokens_are_not_logged(stack: MakeStack) -> None:
+def test_links_have_their_own_limit_and_their_tokens_are_not_logged(stack: MakeStack) -> None:
     [stage] = stack(ApprovalLinks="on").of_type("AWS::ApiGateway::Stage")
     limits = [it for it in stage["MethodSettings"] if it["ResourcePath"] == "/~1approve~1{token}"]
 
@@ -50,7 +52,7 @@ def test_links_have_a_limit_of_their_own_and_their_tokens_are_not_logged(stack: 
     assert "$context.path" not in stage["AccessLogSetting"]["Format"]
 
 
-def test_the_function_serves_the_routes_as_it_serves_the_endpoint(stack: MakeStack) -> None:
+def test_the_routes_have_the_endpoints_integration(stack: MakeStack) -> None:
     paths = body(stack(ApprovalLinks="on"))["paths"]
     endpoint = paths["/mcp"]["get"][INTEGRATION]
 
@@ -68,7 +70,7 @@ def test_the_table_has_an_index_of_lists_with_keys_only(default: Stack) -> None:
 
 
 @pytest.mark.parametrize("topic", ["", TOPIC])
-def test_the_functions_publish_to_the_topic_of_the_operator_only(stack: MakeStack, topic: str) -> None:
+def test_the_functions_may_publish_only_to_the_operators_topic(stack: MakeStack, topic: str) -> None:
     made = stack(ApprovalTopic=topic)
     rights = [it["Resource"] for it in statements(made, "McpFunction") if it["Action"] == "sns:Publish"]
 

@@ -1,4 +1,4 @@
-"""The clock: a schedule that has the function look at background tasks each minute (docs/background.md, The clock)."""
+"""The schedule that invokes the function each minute to check background tasks (docs/background.md, The clock)."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from tests.template.cloudformation import Stack
 from tests.template.conftest import MakeStack
 
 
-def test_each_minute_the_alias_gets_the_event_of_a_sweep_once(default: Stack) -> None:
+def test_the_schedule_invokes_the_alias_each_minute_with_a_sweep_event(default: Stack) -> None:
     schedule = default.one("AWS::Scheduler::Schedule")
     target = schedule["Target"]
 
@@ -18,7 +18,7 @@ def test_each_minute_the_alias_gets_the_event_of_a_sweep_once(default: Stack) ->
     assert json.loads(target["Input"]) == {SWEEP: {}}
     assert target["RetryPolicy"] == {"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60}
     assert target["Arn"] == {"Ref": "McpFunctionAliaslive"}
-    # Two stacks in an account must not have schedules of one name.
+    # The schedules of two stacks in an account must have different names.
     assert "Name" not in schedule
 
 
@@ -36,7 +36,7 @@ def test_the_schedule_may_invoke_the_alias_and_do_nothing_else(default: Stack) -
 
 
 @pytest.mark.parametrize(("switch", "state", "alarms"), [("on", "ENABLED", 1), ("off", "DISABLED", 0)])
-def test_a_parameter_turns_the_clock_off(stack: MakeStack, switch: str, state: str, alarms: int) -> None:
+def test_a_parameter_turns_the_schedule_off(stack: MakeStack, switch: str, state: str, alarms: int) -> None:
     made = stack(Sweep=switch)
     found = [it for it in made.of_type("AWS::CloudWatch::Alarm") if it["MetricName"] == "WakeUpDelay"]
 

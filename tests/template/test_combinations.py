@@ -1,4 +1,4 @@
-"""Whatever an operator chooses is a stack that can be created."""
+"""Every combination of an operator's choices is a stack that can be created."""
 
 import itertools
 import json
@@ -25,7 +25,7 @@ CHOICES = {
 
 
 def combinations() -> Iterator[dict[str, str]]:
-    """Each mode with each one and two of the choices, and with all."""
+    """Yield each mode with each one and two of the choices, and with all."""
     for mode in MODES.values():
         for pair in itertools.combinations_with_replacement(CHOICES, 2):
             yield {**mode, **{name: CHOICES[name] for name in pair}}
@@ -33,20 +33,20 @@ def combinations() -> Iterator[dict[str, str]]:
         yield {**mode, **CHOICES, "ApiLogs": "role-exists"}
 
 
-def test_every_combination_is_resources_that_exist_and_can_be_put_in_order(stack: MakeStack) -> None:
+def test_every_combination_refers_only_to_existing_resources_without_cycles(stack: MakeStack) -> None:
     for parameters in combinations():
         chosen = stack(**parameters)
         assert chosen.dangling() == set(), parameters
         assert len(chosen.order()) == len(chosen.resources), parameters
 
 
-def test_a_reference_to_what_a_choice_leaves_out_is_noticed(source: str, translate: Translate) -> None:
+def test_a_reference_to_an_absent_resource_is_noticed(source: str, translate: Translate) -> None:
     template = translate(text=source.replace('!If [UseOverflow, !Ref OverflowBucket, ""]', "!Ref OverflowBucket"))
 
     assert Stack(template, {}).dangling() == {"OverflowBucket"}
 
 
-def test_every_parameter_translates_and_to_the_same_template(translation: Any, translate: Translate) -> None:
+def test_every_parameter_translates_to_the_same_template(translation: Any, translate: Translate) -> None:
     numbers = {name: "1" for name, entry in translation["Parameters"].items() if entry["Type"] == "Number"}
 
     for parameters in (*MODES.values(), CHOICES, numbers):
@@ -54,6 +54,6 @@ def test_every_parameter_translates_and_to_the_same_template(translation: Any, t
 
 
 def undated(template: Any) -> str:
-    """A template without what SAM makes of the time of day: the API is deployed anew every time."""
+    """Return a template without the names that SAM derives from the time: it deploys the API anew each time."""
     text = json.dumps(template, sort_keys=True)
     return re.sub(r"RestApi deployment id: \w+", "", re.sub(r"ApiDeployment\w{10}", "ApiDeployment", text))

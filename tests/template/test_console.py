@@ -1,4 +1,4 @@
-"""The page of the tasks: nowhere by default, and where it is asked for, without credentials and with nothing else."""
+"""The console: absent by default. If turned on, its page and nothing else is served without credentials."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ def permissions(stack: Stack) -> list[Any]:
     return [one for one in stack.of_type("AWS::Lambda::Permission") if "console" in str(one.get("SourceArn"))]
 
 
-def test_without_being_asked_for_there_is_no_route_and_no_page(modes: Mapping[str, Stack]) -> None:
+def test_by_default_there_is_no_route_and_no_page(modes: Mapping[str, Stack]) -> None:
     for stack in modes.values():
         assert body(stack)["paths"]["/console"] == {}
         assert permissions(stack) == []
@@ -24,7 +24,7 @@ def test_without_being_asked_for_there_is_no_route_and_no_page(modes: Mapping[st
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_browser_opens_it_without_credentials_and_the_endpoint_stays_as_it_was(
+def test_the_page_needs_no_credentials_and_the_endpoint_is_unchanged(
     stack: MakeStack, modes: Mapping[str, Stack], mode: str
 ) -> None:
     paths = body(stack(**MODES[mode], Console="on"))["paths"]
@@ -33,7 +33,7 @@ def test_a_browser_opens_it_without_credentials_and_the_endpoint_stays_as_it_was
     assert paths["/mcp"] == body(modes[mode])["paths"]["/mcp"]
 
 
-def test_the_function_serves_it_as_it_serves_the_endpoint(stack: MakeStack) -> None:
+def test_the_page_has_the_endpoints_integration(stack: MakeStack) -> None:
     made = stack(Console="on")
     paths = body(made)["paths"]
     endpoint = paths["/mcp"]["get"][INTEGRATION]

@@ -20,7 +20,7 @@ AWS_METRICS = {
     "AWS/Lambda": ({"Duration", "Errors", "Throttles", "Invocations", "ConcurrentExecutions"}, FUNCTIONS),
     "AWS/SQS": ({"ApproximateNumberOfMessagesVisible"}, ({"QueueName": "${DeadLetterQueue.QueueName}"},)),
 }
-"""The metrics that these services have, and whose of them the dashboard shows."""
+"""The metrics of these services, and the dimensions of those that the dashboard shows."""
 SEARCH = re.compile(r"SEARCH\('\{Baton,service,(\w+)\} MetricName=\"(\w+)\" service=\"([^\"]+)\"', '\w+', 300\)")
 GRID_COLUMNS = 24
 
@@ -42,14 +42,14 @@ def rows(widgets: list[Any]) -> Iterator[list[Any]]:
 
 
 def plotted(widgets: list[Any]) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Each metric that is named: its namespace, its name and its dimensions."""
+    """Yield the namespace, name and dimensions of each metric that is named."""
     for namespace, name, *rest in (row for row in rows(widgets) if isinstance(row[0], str)):
         pairs = [part for part in rest if isinstance(part, str)]
         yield namespace, name, dict(zip(pairs[::2], pairs[1::2], strict=True))
 
 
 def searched(widgets: list[Any]) -> dict[str, str]:
-    """The metrics that are searched, each with the dimension that the graph has a line for."""
+    """Return the metrics that are searched for, each with the dimension that has a line per value."""
     found = [SEARCH.fullmatch(row[0]["expression"]) for row in rows(widgets) if isinstance(row[0], dict)]
     assert all(match and match[3] == PSEUDO["AWS::StackName"] for match in found)
     return {match[2]: match[1] for match in found if match}
@@ -64,7 +64,7 @@ def test_stacks_of_two_regions_have_two_dashboards(shown: Stack) -> None:
     assert name == f"{PSEUDO['AWS::StackName']}-{PSEUDO['AWS::Region']}"
 
 
-def test_every_metric_exists_and_is_this_stacks(widgets: list[Any]) -> None:
+def test_every_metric_exists_and_belongs_to_this_stack(widgets: list[Any]) -> None:
     assert len(DOCUMENTED) > 10
     for namespace, name, dimensions in plotted(widgets):
         if namespace == "Baton":
@@ -76,17 +76,17 @@ def test_every_metric_exists_and_is_this_stacks(widgets: list[Any]) -> None:
             assert dimensions in owners, name
 
 
-def test_a_metric_with_a_dimension_of_its_own_is_a_line_for_each_value(widgets: list[Any]) -> None:
+def test_a_metric_with_its_own_dimension_has_a_line_for_each_value(widgets: list[Any]) -> None:
     emitted = [metric for metric in vars(telemetry).values() if isinstance(metric, telemetry.Metric)]
     divided = {metric.name: metric.dimension for metric in emitted if metric.dimension}
 
     assert searched(widgets) == divided
     assert searched(widgets).keys() <= DOCUMENTED
-    # Without the dimension, CloudWatch has no such metric.
+    # CloudWatch has no such metric without the dimension.
     assert not {name for _, name, _ in plotted(widgets)} & divided.keys()
 
 
-def test_it_shows_what_an_operator_looks_for(widgets: list[Any]) -> None:
+def test_it_shows_the_metrics_that_operators_need(widgets: list[Any]) -> None:
     assert {name for _, name, _ in plotted(widgets)} | searched(widgets).keys() >= {
         *("Count", "Latency", "Throttles", "ApproximateNumberOfMessagesVisible"),
         *("RunsCompleted", "Pauses", "StoreErrors", "DispatchesFailed"),

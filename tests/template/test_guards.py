@@ -1,4 +1,4 @@
-"""What bounds money and damage: limits, encryption, TLS, deletion."""
+"""Limits of cost and damage: quotas, encryption, TLS, deletion."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ ACL = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/floods/1a2b3c4d-0
 
 
 def encrypted(stack: Stack) -> Iterator[tuple[str, Any]]:
-    """Each resource that keeps data, and what its properties say of keys."""
+    """Yield each resource that stores data, and its property for encryption."""
     places = {
         "AWS::DynamoDB::Table": "SSESpecification",
         "AWS::S3::Bucket": "BucketEncryption",
@@ -28,7 +28,7 @@ def encrypted(stack: Stack) -> Iterator[tuple[str, Any]]:
             yield name, body["Properties"].get(places[body["Type"]])
 
 
-def test_what_runs_at_once_is_bounded_unless_the_operator_says_otherwise(stack: MakeStack) -> None:
+def test_concurrency_is_limited_unless_the_operator_turns_the_limit_off(stack: MakeStack) -> None:
     assert function(stack(ReservedConcurrency="5"))["ReservedConcurrentExecutions"] == "5"
     assert function(stack(ReservedConcurrency="0"))["ReservedConcurrentExecutions"] == "0"
     assert function(stack())["ReservedConcurrentExecutions"] == "50"
@@ -36,7 +36,7 @@ def test_what_runs_at_once_is_bounded_unless_the_operator_says_otherwise(stack: 
         assert "ReservedConcurrentExecutions" not in function(stack(ReservedConcurrency=unbounded))
 
 
-def test_every_key_has_limits_of_its_own_below_those_of_the_stage(stack: MakeStack) -> None:
+def test_every_key_has_its_own_limits_below_those_of_the_stage(stack: MakeStack) -> None:
     plan = stack(KeyRateLimit="3", KeyBurstLimit="4", KeyQuotaPerDay="5").one("AWS::ApiGateway::UsagePlan")
     assert plan["Throttle"] == {"RateLimit": "3", "BurstLimit": "4"}
     assert plan["Quota"] == {"Limit": "5", "Period": "DAY"}
@@ -47,7 +47,7 @@ def test_every_key_has_limits_of_its_own_below_those_of_the_stage(stack: MakeSta
     assert int(usual["KeyQuotaPerDay"]) < 24 * 3600 * int(usual["KeyRateLimit"])
 
 
-def test_a_web_acl_stands_before_the_stage(stack: MakeStack) -> None:
+def test_a_web_acl_protects_the_stage(stack: MakeStack) -> None:
     chosen = stack(WebAclArn=ACL)
     association = chosen.one("AWS::WAFv2::WebACLAssociation")
 
@@ -64,7 +64,7 @@ def test_a_web_acl_stands_before_the_stage(stack: MakeStack) -> None:
         ("AWS::SQS::QueuePolicy", {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}),
     ],
 )
-def test_bucket_and_queue_refuse_requests_without_tls(stack: MakeStack, kind: str, resources: Any) -> None:
+def test_bucket_and_queue_deny_requests_without_tls(stack: MakeStack, kind: str, resources: Any) -> None:
     policy = stack(Overflow="on").one(kind)
     [statement] = policy["PolicyDocument"]["Statement"]
 
@@ -75,16 +75,16 @@ def test_bucket_and_queue_refuse_requests_without_tls(stack: MakeStack, kind: st
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 
-def test_a_key_of_ones_own_encrypts_everything_that_is_kept(stack: MakeStack) -> None:
+def test_an_operators_key_encrypts_all_stored_data(stack: MakeStack) -> None:
     kept = dict(encrypted(stack(**MODES["JWT"], Overflow="on", KmsKeyArn=KEY)))
 
     assert len(kept) == 9
-    assert [name for name, said in kept.items() if KEY not in str(said)] == []
+    assert [name for name, setting in kept.items() if KEY not in str(setting)] == []
     assert kept["TaskTable"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}
     [rule] = kept["OverflowBucket"]["ServerSideEncryptionConfiguration"]
     assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
     assert rule["BucketKeyEnabled"] is True
-    # SQS refuses a queue that names both.
+    # SQS rejects a queue that has both properties.
     assert "SqsManagedSseEnabled" not in stack(KmsKeyArn=KEY).one("AWS::SQS::Queue")
 
 
@@ -92,11 +92,11 @@ def test_a_key_of_ones_own_encrypts_everything_that_is_kept(stack: MakeStack) ->
     ("name", "own", "actions"),
     [
         ("McpFunction", "secretsmanager", "kms:Decrypt"),
-        # Lambda sends events that failed for good to the encrypted queue with the worker's role.
+        # Lambda uses the worker's role to send events that failed for good to the encrypted queue.
         ("WorkerFunction", "sqs", ["kms:Decrypt", "kms:GenerateDataKey"]),
     ],
 )
-def test_each_function_may_use_the_key_through_the_services_that_keep_its_data_alone(
+def test_each_function_may_use_the_key_only_through_the_services_that_store_its_data(
     stack: MakeStack, name: str, own: str, actions: Any
 ) -> None:
     chosen = stack(KmsKeyArn=KEY)
@@ -124,7 +124,7 @@ def test_each_function_may_use_the_key_through_the_services_that_keep_its_data_a
         ("KmsKeyArn", ["", KEY], ["1a2b3c4d", KEY.replace("key/", "alias/")]),
     ],
 )
-def test_what_would_fail_while_the_stack_is_made_is_refused_before(
+def test_values_that_would_fail_during_the_deployment_are_rejected_before_it(
     translation: Any, parameter: str, good: list[str], bad: list[str]
 ) -> None:
     pattern = translation["Parameters"][parameter]["AllowedPattern"]

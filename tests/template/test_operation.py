@@ -1,4 +1,4 @@
-"""What an operator relies on: rights, data, logs, alarms, limits, failed work."""
+"""The basis of operations: permissions, data, logs, alarms, limits, failed events."""
 
 import json
 import os
@@ -28,12 +28,12 @@ JWT = {"Auth": "JWT", "JwtIssuer": "https://issuer.example.com/", "JwtAudiences"
 
 
 def environment(stack: Stack) -> dict[str, str]:
-    """The function's variables, with what references to the table and to the secret come to."""
+    """Return the function's variables, with values for the references to the table and the secret."""
     return {**variables(stack), "BATON_TABLE": "tasks", "BATON_STATE_KEY_SECRET": SECRET}
 
 
 def statements(stack: Stack, name: str = "McpFunction") -> list[Any]:
-    """What a function's role may do, by the stack's policies."""
+    """Return the permissions that the stack's policies give a function's role."""
     role = stack.resources[f"{name}Role"]["Properties"]
     managed = [stack.resources[arn["Ref"]]["Properties"] for arn in role["ManagedPolicyArns"] if isinstance(arn, dict)]
     return [
@@ -50,13 +50,13 @@ OVERFLOW = [(["s3:GetObject", "s3:PutObject"], "${OverflowBucket.Arn}/*"), ("sns
 @pytest.mark.parametrize("switch", ["off", "on"])
 @pytest.mark.parametrize(
     ("name", "own"),
-    # Only requests read the key that signs states, and only the worker's failed events are kept.
+    # Only requests read the key that signs states, and only the worker's failed events are stored.
     [
         ("McpFunction", ("secretsmanager:GetSecretValue", STATE_KEY)),
         ("WorkerFunction", ("sqs:SendMessage", {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]})),
     ],
 )
-def test_a_function_may_do_this_and_nothing_else(
+def test_a_function_has_only_the_permissions_that_it_needs(
     stack: MakeStack, name: str, own: tuple[str, Any], switch: str
 ) -> None:
     rights = statements(stack(Overflow=switch, MessageTopic=switch), name)
@@ -70,7 +70,7 @@ def test_a_function_may_do_this_and_nothing_else(
     ]
 
 
-def test_roles_beside_the_functions_may_do_what_they_are_for_and_nothing_more(stack: MakeStack) -> None:
+def test_other_roles_have_only_the_permissions_that_they_need(stack: MakeStack) -> None:
     chosen = stack(**JWT)
     granted = {name: body["Properties"] for name, body in chosen.resources.items() if body["Type"] == "AWS::IAM::Role"}
 
@@ -92,7 +92,7 @@ def test_roles_beside_the_functions_may_do_what_they_are_for_and_nothing_more(st
     }
 
 
-def test_every_reserve_leaves_every_function_time_to_work(default: Stack) -> None:
+def test_every_write_reserve_leaves_every_function_time_to_work(default: Stack) -> None:
     shortest_ms = 1000 * int(default.declared("FunctionTimeout")["MinValue"])
     longest_reserve_ms = int(default.declared("WriteReserveMs")["MaxValue"])
 
@@ -100,7 +100,7 @@ def test_every_reserve_leaves_every_function_time_to_work(default: Stack) -> Non
     assert Settings().write_reserve_ms <= longest_reserve_ms
 
 
-def test_the_worker_that_is_named_is_the_one_that_the_stack_makes(default: Stack) -> None:
+def test_the_worker_in_the_settings_is_the_stacks_worker(default: Stack) -> None:
     [alias] = [alias for alias in default.of_type("AWS::Lambda::Alias") if "Worker" in str(alias["FunctionName"])]
     _, _, called, qualifier = WORKER.rsplit(":", 3)
 
@@ -117,14 +117,14 @@ def test_requests_and_the_worker_run_the_same_code_in_the_same_environment(stack
     assert variables(chosen, "WorkerFunction")["BATON_TABLE"] == {"Ref": "TaskTable"}
 
 
-def test_snapshots_are_of_published_versions_and_only_when_asked_for(stack: MakeStack) -> None:
+def test_snapstart_applies_to_published_versions_only_if_turned_on(stack: MakeStack) -> None:
     assert function(stack(SnapStart="on"))["SnapStart"] == {"ApplyOn": "PublishedVersions"}
     assert function(stack(SnapStart="off"))["SnapStart"] == {"ApplyOn": "None"}
-    # Nobody waits for a worker to start.
+    # No client waits for a worker to start.
     assert "SnapStart" not in function(stack(SnapStart="on"), "WorkerFunction")
 
 
-def test_the_worker_has_a_size_a_time_and_a_concurrency_of_its_own(stack: MakeStack) -> None:
+def test_the_worker_has_its_own_memory_timeout_and_concurrency(stack: MakeStack) -> None:
     own = function(
         stack(WorkerMemorySize="2048", WorkerTimeout="99", WorkerConcurrency="3", MemorySize="777"), "WorkerFunction"
     )
@@ -133,27 +133,27 @@ def test_the_worker_has_a_size_a_time_and_a_concurrency_of_its_own(stack: MakeSt
     usual = stack(MemorySize="777", FunctionTimeout="77", ReservedConcurrency="5")
     worker = function(usual, "WorkerFunction")
     assert (worker["MemorySize"], worker["Timeout"]) == ("777", "900")
-    # Workers never take what is reserved for requests.
+    # Workers never use the concurrency that is reserved for requests.
     assert "ReservedConcurrentExecutions" not in worker
     assert function(usual)["ReservedConcurrentExecutions"] == "5"
 
 
-def test_a_workflow_may_go_on_in_more_invocations_of_the_worker_than_lambda_takes_for_a_loop(default: Stack) -> None:
+def test_lambdas_loop_detection_does_not_stop_long_workflows(default: Stack) -> None:
     assert function(default, "WorkerFunction")["RecursiveLoop"] == "Allow"
     assert "RecursiveLoop" not in function(default)
 
 
-def test_the_workers_events_are_retried_and_those_that_fail_for_good_are_kept(default: Stack) -> None:
+def test_the_workers_events_are_retried_and_then_sent_to_the_dead_letter_queue(default: Stack) -> None:
     asynchronous = default.one("AWS::Lambda::EventInvokeConfig")
 
     assert (asynchronous["FunctionName"], asynchronous["Qualifier"]) == ({"Ref": "WorkerFunction"}, "live")
     assert asynchronous["MaximumRetryAttempts"] == 2
     assert asynchronous["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
-    # An event that finds no room waits as long as a task lives that asked for nothing.
+    # An event waits for free concurrency for as long as a task with the default TTL lives.
     assert 1000 * asynchronous["MaximumEventAgeInSeconds"] == Settings().default_ttl_ms == 3_600_000
 
 
-def test_what_a_deleted_stack_leaves_is_what_the_docs_say(stack: MakeStack) -> None:
+def test_a_deleted_stack_leaves_the_documented_resources(stack: MakeStack) -> None:
     resources = stack(Overflow="on").resources
     kept = {name for name, body in resources.items() if body.get("DeletionPolicy") == "Retain"}
 
@@ -166,7 +166,7 @@ def test_what_a_deleted_stack_leaves_is_what_the_docs_say(stack: MakeStack) -> N
     assert resources["TaskTable"]["UpdateReplacePolicy"] == "Retain"
 
 
-def test_the_table_is_what_the_store_writes_to(default: Stack) -> None:
+def test_the_table_has_the_stores_keys_and_settings(default: Stack) -> None:
     table = default.one("AWS::DynamoDB::Table")
 
     assert [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]] == [("pk", "HASH"), ("sk", "RANGE")]
@@ -176,7 +176,7 @@ def test_the_table_is_what_the_store_writes_to(default: Stack) -> None:
     assert table["SSESpecification"] == {"SSEEnabled": True}
 
 
-def test_objects_outlive_the_tasks_that_point_at_them(stack: MakeStack) -> None:
+def test_objects_outlive_their_tasks(stack: MakeStack) -> None:
     kept = stack(Overflow="on")
     rules = kept.one("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
     lifetimes = {rule["Prefix"]: rule["ExpirationInDays"] for rule in rules if rule["Status"] == "Enabled"}
@@ -195,14 +195,14 @@ def test_the_bucket_is_private(stack: MakeStack) -> None:
     assert (len(blocked), set(blocked.values())) == (4, {True})
 
 
-def test_the_function_knows_its_topic(stack: MakeStack, default: Stack) -> None:
+def test_the_function_has_its_topics_arn(stack: MakeStack, default: Stack) -> None:
     chosen = stack(MessageTopic="on")
 
     assert variables(chosen)["TOPIC_ARN"] == chosen.outputs["MessageTopicArn"] == {"Ref": "Messages"}
     assert (default.of_type("AWS::SNS::Topic"), variables(default)["TOPIC_ARN"]) == ([], "")
 
 
-def test_dynamodb_is_the_regions_own_unless_sam_local_says_otherwise(default: Stack) -> None:
+def test_dynamodb_has_the_regions_endpoint_except_under_sam_local(default: Stack) -> None:
     deployed: Mapping[str, str] = variables(default)
     name = "AWS_ENDPOINT_URL_DYNAMODB"
     local: Mapping[str, Mapping[str, str]] = json.loads((ROOT / "sam-local.json").read_text())
@@ -216,12 +216,12 @@ def test_dynamodb_is_the_regions_own_unless_sam_local_says_otherwise(default: St
     assert endpoints == ["https://dynamodb.eu-west-1.amazonaws.com", f"http://host.docker.internal:{DATABASE_PORT}"]
 
 
-def test_settings_take_what_the_template_gives_and_come_to_their_own_defaults(default: Stack) -> None:
+def test_the_template_and_the_settings_have_the_same_defaults(default: Stack) -> None:
     given = Settings.from_environment(environment(default))
     assert given == Settings(table="tasks", state_key_secret=SECRET, worker=WORKER, service=given.service)
 
 
-def test_the_key_that_signs_request_states_is_a_secret_made_for_the_stack(default: Stack) -> None:
+def test_the_key_that_signs_request_states_is_a_secret_of_the_stack(default: Stack) -> None:
     secret = default.one("AWS::SecretsManager::Secret")
 
     assert secret["GenerateSecretString"]["PasswordLength"] >= KEY_CHARACTERS
@@ -231,7 +231,7 @@ def test_the_key_that_signs_request_states_is_a_secret_made_for_the_stack(defaul
     assert "resolve:" not in str(variables(default))
 
 
-def test_logs_do_not_stay_for_ever(stack: MakeStack) -> None:
+def test_logs_expire(stack: MakeStack) -> None:
     chosen = stack(LogRetentionDays="7", **JWT)
 
     assert len(chosen.of_type("AWS::Logs::LogGroup")) == 5
@@ -241,7 +241,7 @@ def test_logs_do_not_stay_for_ever(stack: MakeStack) -> None:
         assert logging["LogGroup"] == {"Ref": f"{name}LogGroup"}
 
 
-def test_api_gateway_finds_a_group_for_its_errors_instead_of_making_one_that_keeps_them(stack: MakeStack) -> None:
+def test_api_gateways_error_log_group_is_created_by_the_stack_so_it_expires(stack: MakeStack) -> None:
     chosen = stack()
 
     assert chosen.resources["ApiErrorsLogGroup"]["Properties"]["LogGroupName"] == "API-Gateway-Execution-Logs_${Api}/v1"
@@ -253,7 +253,7 @@ def test_api_gateway_finds_a_group_for_its_errors_instead_of_making_one_that_kee
 def test_the_accounts_log_role_is_set_after_the_api_and_before_the_stage(stack: MakeStack) -> None:
     created = stack(ApiLogs="create-role").resources
 
-    # An account that never had an API takes no role.
+    # API Gateway rejects the role in an account that never had an API.
     assert "Api" in references(created["ApiLogsAccount"])
     assert "ApiLogsAccount" in references(created["Apiv1Stage"])
     assert "ApiLogsAccount" not in stack(ApiLogs="role-exists").resources
@@ -272,7 +272,7 @@ def test_calls_are_throttled_measured_and_traced(stack: MakeStack) -> None:
     assert [function(chosen, name)["TracingConfig"] for name in SERVING] == [{"Mode": "Active"}] * 2
 
 
-def test_every_alarm_looks_at_this_stack_rings_above_its_threshold_and_is_quiet_without_traffic(
+def test_every_alarm_watches_this_stack_and_ignores_missing_data(
     stack: MakeStack,
 ) -> None:
     alarms = stack(**JWT, AlarmTopicArn=TOPIC).of_type("AWS::CloudWatch::Alarm")
@@ -283,7 +283,7 @@ def test_every_alarm_looks_at_this_stack_rings_above_its_threshold_and_is_quiet_
         for dimension in alarm["Dimensions"]
     }
 
-    # By its name alone, a function's metrics are those of all its versions and aliases.
+    # The dimension FunctionName alone covers all versions and aliases of a function.
     watched = [(metric, name) for metric in ("Errors", "Throttles") for name in SERVING]
     watched += [("Duration", "McpFunction"), ("Errors", "AuthorizerFunction")]
     assert looked_at == {
@@ -295,7 +295,7 @@ def test_every_alarm_looks_at_this_stack_rings_above_its_threshold_and_is_quiet_
         assert (alarm["TreatMissingData"], alarm["AlarmActions"]) == ("notBreaching", [TOPIC])
 
 
-def test_a_client_that_listens_as_long_as_it_may_is_no_alarm(default: Stack) -> None:
+def test_the_longest_subscription_causes_no_alarm(default: Stack) -> None:
     [threshold] = [
         alarm["Threshold"] for alarm in default.of_type("AWS::CloudWatch::Alarm") if "ExtendedStatistic" in alarm
     ]
@@ -303,7 +303,7 @@ def test_a_client_that_listens_as_long_as_it_may_is_no_alarm(default: Stack) -> 
     assert Settings().listen_ms < int(threshold) < 1000 * int(default.parameters["FunctionTimeout"])
 
 
-def test_batons_own_metrics_are_where_their_alarms_look_for_them(default: Stack) -> None:
+def test_batons_alarms_use_the_metrics_that_it_emits(default: Stack) -> None:
     alarms = [alarm for alarm in default.of_type("AWS::CloudWatch::Alarm") if alarm["Namespace"] == "Baton"]
 
     assert variables(default)["POWERTOOLS_METRICS_NAMESPACE"] == "Baton"
@@ -317,5 +317,5 @@ def test_batons_own_metrics_are_where_their_alarms_look_for_them(default: Stack)
     assert {alarm["MetricName"] for alarm in alarms} == emitted
 
 
-def test_pydantic_looks_for_no_plugins(default: Stack) -> None:
+def test_pydantic_loads_no_plugins(default: Stack) -> None:
     assert variables(default)["PYDANTIC_DISABLE_PLUGINS"] == "__all__"

@@ -1,4 +1,4 @@
-"""Which web pages can read what API Gateway answers by itself, and that their browsers ask the function."""
+"""Web pages can read API Gateway's own responses if pages may call, and preflight requests reach the function."""
 
 import json
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from tests.template.cloudformation import Stack
 from tests.template.conftest import MODES, PLACES, MakeStack, body
 
 PAGES = "https://app.example.com,http://localhost:6274"
-OF_ITS_OWN = {"DEFAULT_4XX", "DEFAULT_5XX", "UNAUTHORIZED", "INVALID_API_KEY", "MISSING_AUTHENTICATION_TOKEN"}
-"""The answers that API Gateway gives in every mode; those not named here follow the defaults."""
+OWN_RESPONSES = {"DEFAULT_4XX", "DEFAULT_5XX", "UNAUTHORIZED", "INVALID_API_KEY", "MISSING_AUTHENTICATION_TOKEN"}
+"""The responses that API Gateway gives by itself in every mode. Other responses use the defaults."""
 
 
-def said_to_browsers(answer: Mapping[str, Any]) -> dict[str, str]:
-    """The headers of an answer that a browser asks about, by their names."""
+def cors_headers(answer: Mapping[str, Any]) -> dict[str, str]:
+    """Return the CORS headers of a response, by name."""
     parameters = answer.get("responseParameters", {})
     found = {name.partition(".header.")[2]: value for name, value in parameters.items()}
     return {name: value for name, value in found.items() if name.startswith("Access-Control-")}
@@ -23,24 +23,24 @@ def said_to_browsers(answer: Mapping[str, Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("pages", [PAGES, ""], ids=["pages may call", "no page may call"])
-def test_pages_can_read_why_api_gateway_refuses_where_pages_may_call(stack: MakeStack, mode: str, pages: str) -> None:
+def test_pages_can_read_api_gateways_errors_if_pages_may_call(stack: MakeStack, mode: str, pages: str) -> None:
     answers = body(stack(**MODES[mode], AllowedOrigins=pages))["x-amazon-apigateway-gateway-responses"]
 
-    assert answers.keys() - {"ACCESS_DENIED"} == OF_ITS_OWN - (set() if pages else {"DEFAULT_4XX", "DEFAULT_5XX"})
+    assert answers.keys() - {"ACCESS_DENIED"} == OWN_RESPONSES - (set() if pages else {"DEFAULT_4XX", "DEFAULT_5XX"})
     assert ("ACCESS_DENIED" in answers) == (mode in {"COGNITO", "JWT"})
     expected = {"Access-Control-Allow-Origin": "'*'", "Access-Control-Expose-Headers": "'*'"} if pages else {}
     for kind, answer in answers.items():
-        assert said_to_browsers(answer) == expected, kind
+        assert cors_headers(answer) == expected, kind
 
 
-def test_a_browsers_question_reaches_the_function(default: Stack) -> None:
+def test_preflight_requests_reach_the_function(default: Stack) -> None:
     integration = body(default)["paths"]["/mcp"]["options"]["x-amazon-apigateway-integration"]
 
     assert (integration["type"], integration["httpMethod"]) == ("aws_proxy", "POST")
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_every_page_may_ask_for_the_metadata_with_any_header(modes: Mapping[str, Stack], place: str) -> None:
+def test_every_page_may_read_the_metadata_with_any_header(modes: Mapping[str, Stack], place: str) -> None:
     for stack in modes.values():
         methods = body(stack)["paths"][place]
         asked = methods["options"]["x-amazon-apigateway-integration"]
@@ -49,7 +49,7 @@ def test_every_page_may_ask_for_the_metadata_with_any_header(modes: Mapping[str,
         assert (methods["options"]["security"], asked["type"]) == ([], "mock")
         assert json.loads(asked["requestTemplates"]["application/json"]) == {"statusCode": 204}
         everyone = {"Access-Control-Allow-Origin": "'*'"}
-        assert {status: said_to_browsers(answer) for status, answer in responses.items()} == {
+        assert {status: cors_headers(answer) for status, answer in responses.items()} == {
             "200": everyone,
             "404": everyone,
             "204": {
@@ -61,7 +61,7 @@ def test_every_page_may_ask_for_the_metadata_with_any_header(modes: Mapping[str,
         }
 
 
-def test_every_header_of_a_mock_answer_is_declared_as_api_gateway_wants(default: Stack) -> None:
+def test_every_header_of_a_mock_response_is_declared(default: Stack) -> None:
     methods = [method for each in body(default)["paths"].values() for method in each.values()]
     mocks = [method for method in methods if method["x-amazon-apigateway-integration"]["type"] == "mock"]
 

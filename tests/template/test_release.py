@@ -1,4 +1,4 @@
-"""What changes is published: SAM's alias stays behind for more changes than one would think."""
+"""Changes are published. SAM's alias by itself would miss some of them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ def description(stack: Stack, name: str) -> str:
     return str(found["Description"])
 
 
-def test_changed_code_and_a_changed_layer_are_new_versions_that_the_alias_follows(
+def test_changed_code_or_a_changed_layer_publishes_a_new_version(
     default: Stack, translation: Any, translate: Translate, name: str
 ) -> None:
     published = [version_id(translate(content={what: "another"}), name) for what in (name, "BatonLayer")]
@@ -44,11 +44,11 @@ def test_a_parameter_that_changes_the_function_replaces_the_version(
     for parameter, entry in translation["Parameters"].items():
         for value in entry.get("AllowedValues", ["7"]):
             chosen = stack(**{parameter: str(value)})
-            # A version's description cannot be changed, so CloudFormation makes a new version; Lambda does so only for
-            # a function that differs from its last version.
+            # A version's description cannot be changed, so CloudFormation creates a new version. Lambda accepts that
+            # only if the function differs from its last version.
             assert function(chosen, name)["Description"] == description(chosen, name)
             if "Change ReleaseId with it" in entry["Description"]:
-                continue  # it does not fit into the description
+                continue  # its value does not fit into the description
             if versioned(chosen, name) != versioned(default, name):
                 changing.add(parameter)
                 assert description(chosen, name) != description(default, name), parameter
@@ -57,7 +57,7 @@ def test_a_parameter_that_changes_the_function_replaces_the_version(
 
 
 def versioned(stack: Stack, name: str) -> dict[str, Any]:
-    """What a version keeps. How many run at once is the function's alone."""
+    """Return the properties that a version stores. The reserved concurrency belongs to the function only."""
     alone = ("Description", "ReservedConcurrentExecutions")
     return {key: value for key, value in function(stack, name).items() if key not in alone}
 

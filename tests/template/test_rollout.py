@@ -1,4 +1,4 @@
-"""`Deploy`: CodeDeploy moves the aliases step by step, and moves them back when an alarm goes off."""
+"""`Deploy`: CodeDeploy shifts the aliases step by step, and shifts them back if an alarm fires."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def rolled_out(translate: Translate, how: str) -> Stack:
 
 
 def needs(stack: Stack, name: str) -> set[str]:
-    """All resources that must exist, or be updated, before this one."""
+    """Return all resources that must exist, or be updated, before this one."""
     found, left = set[str](), {name}
     while left:
         more = references(stack.resources[left.pop()]) & stack.resources.keys()
@@ -34,13 +34,13 @@ def needs(stack: Stack, name: str) -> set[str]:
 
 
 def group_of(stack: Stack, name: str) -> Any:
-    """The deployment group that the function's alias is updated with."""
+    """Return the deployment group that updates the function's alias."""
     policy = stack.resources[f"{name}Aliaslive"]["UpdatePolicy"]["CodeDeployLambdaAliasUpdate"]
     assert stack.resources[policy["ApplicationName"]["Ref"]]["Properties"] == {"ComputePlatform": "Lambda"}
     return stack.resources[policy["DeploymentGroupName"]["Ref"]]["Properties"]
 
 
-def test_each_choice_is_declared(default: Stack) -> None:
+def test_every_deployment_type_is_declared(default: Stack) -> None:
     assert default.declared("Deploy")["AllowedValues"] == [AT_ONCE, *STEP_BY_STEP]
 
 

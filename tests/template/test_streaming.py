@@ -1,4 +1,6 @@
-"""The endpoint streams, for as long as the function may run. Read from the translation: linters pass what does not."""
+"""The endpoint streams for as long as the function may run. Tested in the translation, because linters miss errors
+here.
+"""
 
 from tests.template.cloudformation import Stack
 from tests.template.conftest import body, function, variables
@@ -12,7 +14,7 @@ def test_every_method_of_the_endpoint_streams_for_longer_than_the_function_runs(
         assert (integration["type"], integration["responseTransferMode"]) == ("aws_proxy", "STREAM")
         assert integration["uri"].endswith("/functions/${McpFunctionAliaslive}/response-streaming-invocations")
         assert integration["timeoutInMillis"] == 900_000
-    # A stream of a regional API may be quiet for minutes.
+    # A stream of a regional API may be silent for minutes.
     assert default.one("AWS::ApiGateway::RestApi")["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
 
 

@@ -19,7 +19,7 @@ def test_a_callback_needs_no_credentials_in_any_mode(modes: Mapping[str, Stack],
     assert {name: method["security"] for name, method in methods.items()} == {"post": []}
 
 
-def test_the_function_serves_the_route_as_it_serves_the_endpoint(default: Stack) -> None:
+def test_the_route_has_the_endpoints_integration(default: Stack) -> None:
     paths = body(default)["paths"]
     endpoint = paths["/mcp"]["post"][INTEGRATION]
 
@@ -37,7 +37,7 @@ def test_api_gateway_may_invoke_the_function_for_a_post_only(modes: Mapping[str,
     ]
 
 
-def test_callbacks_have_limits_of_their_own(stack: MakeStack) -> None:
+def test_callbacks_have_their_own_limits(stack: MakeStack) -> None:
     stage = stack(ThrottleRate="7", ThrottleBurst="9").one("AWS::ApiGateway::Stage")
     [setting] = [it for it in stage["MethodSettings"] if it["ResourcePath"] == "/" + ROUTE.replace("/", "~1")]
 
@@ -50,7 +50,7 @@ def test_no_log_of_api_gateway_contains_the_token(default: Stack) -> None:
     [setting] = [it for it in stage["MethodSettings"] if "callbacks" in it["ResourcePath"]]
     access_log = stage["AccessLogSetting"]["Format"]
 
-    # Error logs can contain the path of the request.
+    # Error logs can contain the request's path.
     assert (setting["LoggingLevel"], setting["DataTraceEnabled"], setting["MetricsEnabled"]) == ("OFF", False, True)
     assert "$context.resourcePath" in access_log  # the path with `{token}` in it
     assert "$context.path" not in access_log

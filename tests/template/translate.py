@@ -1,7 +1,7 @@
-"""Translates SAM templates as CloudFormation would, offline. Run by the tests, with the interpreter of tests/sam.
+"""Translates SAM templates offline as CloudFormation would. The tests run it with the interpreter of tests/sam.
 
-Each line of standard input is `{"template": TEXT, "content": {LOGICAL_ID: NAME}, "parameters": {…}}`, and is answered
-by a line with the translated template. `content` names what packaged functions and layers hold, as a hash in S3 would.
+Each line of the standard input is `{"template": TEXT, "content": {LOGICAL_ID: NAME}, "parameters": {…}}`. The answer is
+a line with the translated template. `content` names the content of packaged functions and layers, like a hash in S3.
 """
 
 import importlib
@@ -14,19 +14,19 @@ PACKAGED = ("CodeUri", "ContentUri")
 
 
 class NoManagedPolicies:
-    """SAM asks for the names of managed policies when a template uses one by its short name; ours does not."""
+    """SAM loads the names of managed policies if a template uses a short name. This template does not."""
 
     def load(self) -> dict[str, str]:
         return {}
 
 
 def module(name: str) -> Any:
-    """A module of the translator, which only this script's interpreter has."""
+    """Import a module of the translator, which only this script's interpreter has."""
     return importlib.import_module(name)
 
 
 def packaged(text: str, content: dict[str, str]) -> dict[str, Any]:
-    """The template as `sam package` would leave it: code and layers are in a bucket."""
+    """Return the template as `sam package` writes it: with code and layers in a bucket."""
     template: dict[str, Any] = module("samtranslator.yaml_helper").yaml_parse(text)
     for logical_id, resource in template["Resources"].items():
         for name in set(PACKAGED) & resource.get("Properties", {}).keys():

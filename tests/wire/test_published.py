@@ -1,4 +1,4 @@
-"""`baton publish`: its documents are what their schemas demand, and say what the server and its stack say."""
+"""`baton publish`: its documents follow their schemas and match the server and its stack."""
 
 import json
 import os
@@ -24,7 +24,7 @@ UNLISTED = '{"src": "data:image/png;base64,AA=="}, {"src": "https://example.com/
 FULL = f'version="1.2.0", {TITLED}, website_url="https://example.com", icons=[{ICON}, {UNLISTED}]'
 
 type Publish = Callable[..., tuple[int, str, str]]
-"""`publish(options, *arguments)`: the exit code and what is printed for a server that has these options."""
+"""`publish(options, *arguments)` returns the exit code and the output for a server with these options."""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def publish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def documents(printed: tuple[int, str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Both documents, valid."""
+    """Return both documents after validation."""
     code, out, err = printed
     assert code == 0, err
     made = json.loads(out)
@@ -60,7 +60,7 @@ def documents(printed: tuple[int, str, str]) -> tuple[dict[str, Any], dict[str, 
     return made["server.json"], made["server-card.json"]
 
 
-def test_both_documents_say_what_the_server_says_and_where_it_is(publish: Publish) -> None:
+def test_both_documents_describe_the_server_and_its_address(publish: Publish) -> None:
     words = ("--url", URL, "--description", "Orders and refunds.", "--header", "x-api-key", "--dry-run")
 
     listed, card = documents(publish(FULL, *words))
@@ -79,14 +79,14 @@ def test_both_documents_say_what_the_server_says_and_where_it_is(publish: Publis
         "description": "Orders and refunds.",
         "version": "1.2.0",
         "websiteUrl": "https://example.com",
-        # The registry takes no data: URLs and no GIFs.
+        # The registry accepts neither data: URLs nor GIFs.
         "icons": [json.loads(ICON)],
     }
     for document in (listed, card):
         assert {name: document[name] for name in document if name not in ("$schema", "remotes")} == identity
 
 
-def test_a_title_describes_a_server_that_has_nothing_else_to_say(publish: Publish) -> None:
+def test_the_title_is_the_default_description(publish: Publish) -> None:
     name = ("--name", "io.github.kim/shop")
     at_aws = "https://a1b2c3.execute-api.eu-central-1.amazonaws.com/v1/mcp"
 
@@ -101,7 +101,7 @@ def test_a_title_describes_a_server_that_has_nothing_else_to_say(publish: Publis
 
 
 @pytest.mark.parametrize(
-    ("server", "arguments", "said"),
+    ("server", "arguments", "message"),
     [
         (TITLED, ["--url", URL], "publishing is not supported yet"),
         (TITLED, ["--url", URL], "mcp-publisher publish"),
@@ -117,13 +117,13 @@ def test_a_title_describes_a_server_that_has_nothing_else_to_say(publish: Publis
         (TITLED, ["--url", URL, "--header", "x-api-key: secret", "--dry-run"], "not the name of a header"),
     ],
 )
-def test_what_cannot_be_published_is_refused_with_a_remedy(
-    publish: Publish, server: str, arguments: list[str], said: str
+def test_an_unpublishable_server_is_rejected_with_a_remedy(
+    publish: Publish, server: str, arguments: list[str], message: str
 ) -> None:
     code, out, err = publish(server, *arguments)
 
     assert (code, out) == (2, "")
-    assert said in err
+    assert message in err
 
 
 TEMPLATE = {
@@ -135,7 +135,9 @@ TEMPLATE = {
 
 @pytest.fixture
 def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """`deploy(auth, public_url)`: the name of a stack with these parameters, in the account of the command."""
+    """`deploy(auth, public_url)` returns the name of a stack with these parameters, in the account that the command
+    uses.
+    """
     for name, value in {
         "AWS_ENDPOINT_URL_CLOUDFORMATION": ministack_url,
         "AWS_ACCESS_KEY_ID": "test",
@@ -148,7 +150,7 @@ def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
         name = f"published-{auth.replace('_', '-').lower()}"
         values = {"Auth": auth, "PublicUrl": public_url}
         parameters = [{"ParameterKey": key, "ParameterValue": value} for key, value in values.items()]
-        # Typed for services by their names; the stubs of this one are not installed.
+        # boto3's types depend on literal service names; the stubs of this service are not installed.
         make: Any = boto3.client
         with closing(make("cloudformation")) as client:
             client.create_stack(StackName=name, TemplateBody=json.dumps(TEMPLATE), Parameters=parameters)
@@ -158,7 +160,7 @@ def deploy(ministack_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return create
 
 
-def test_a_stack_says_its_url_and_whether_callers_send_a_key(publish: Publish, deploy: Callable[..., str]) -> None:
+def test_the_url_and_the_key_header_come_from_the_stack(publish: Publish, deploy: Callable[..., str]) -> None:
     words = ("--name", "io.github.kim/shop", "--dry-run")
 
     with_key, _ = documents(publish(TITLED, "--stack", deploy("API_KEY"), *words))
@@ -174,10 +176,8 @@ def test_a_stack_says_its_url_and_whether_callers_send_a_key(publish: Publish, d
     assert with_token["remotes"] == [{"type": "streamable-http", "url": URL}]
 
 
-def test_a_stack_that_clients_of_a_registry_cannot_call_is_refused(
-    publish: Publish, deploy: Callable[..., str]
-) -> None:
-    for stack, said in ((deploy("IAM"), "signed with AWS credentials"), ("no-such-stack", "cannot be read")):
+def test_a_stack_that_registry_clients_cannot_call_is_rejected(publish: Publish, deploy: Callable[..., str]) -> None:
+    for stack, message in ((deploy("IAM"), "signed with AWS credentials"), ("no-such-stack", "cannot be read")):
         code, out, err = publish(TITLED, "--stack", stack, "--dry-run")
         assert (code, out) == (2, "")
-        assert said in err
+        assert message in err

@@ -1,4 +1,4 @@
-"""What holds messages against the official definitions, held against messages that are wrong on purpose."""
+"""The validation of messages, tested with messages that are wrong on purpose."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ META = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}}
 
 @pytest.fixture
 def installed() -> None:
-    """The schemas come with the conformance suite."""
+    """Skip without the conformance suite, which contains the schemas."""
     if schemas.official() is None:
         missing("the conformance suite is not installed; `make test` does it")
 
@@ -96,16 +96,16 @@ pytestmark = pytest.mark.usefixtures("installed")
 
 
 @pytest.mark.parametrize("right", RIGHT)
-def test_a_right_message_passes(right: Sent) -> None:
+def test_a_valid_message_passes(right: Sent) -> None:
     assert schemas.complaints(right) == []
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_message_is_noticed(wrong: Sent) -> None:
+def test_an_invalid_message_is_noticed(wrong: Sent) -> None:
     assert schemas.complaints(wrong)
 
 
-def test_there_is_a_schema_of_every_revision() -> None:
+def test_every_revision_has_a_schema() -> None:
     official = schemas.official()
     assert official is not None
     assert official.keys() == {"2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
@@ -128,16 +128,14 @@ def client() -> Client:
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
-def test_every_message_of_a_stream_is_judged(client: Client, era: Era) -> None:
+def test_every_message_of_a_stream_is_validated(client: Client, era: Era) -> None:
     before = TAP.judged
     client.in_era(era).call_tool("report", meta={"progressToken": "p"})
     assert TAP.judged - before == 2
     assert TAP.take() == []
 
 
-def test_an_answer_that_its_revision_does_not_know_fails_the_test_that_it_was_sent_in(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_response_is_reported(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def unfinished(_: object, result: JsonObject) -> JsonObject:
         return {**result, "tools": [{"name": "nameless"}]}
 
@@ -149,7 +147,7 @@ def test_an_answer_that_its_revision_does_not_know_fails_the_test_that_it_was_se
     assert "resultType" in reported
 
 
-def test_a_refusal_before_the_request_is_read_is_judged_too(client: Client) -> None:
+def test_an_error_before_the_request_is_read_is_validated_too(client: Client) -> None:
     before = TAP.judged
     assert client.post("{").refusal == (400, -32700)
     assert client.post(json.dumps([]), {"MCP-Protocol-Version": "2025-11-25"}).refusal == (400, -32600)

@@ -1,4 +1,4 @@
-"""The page as an App, framed by a host that the extension's own `AppBridge` drives. Its calls reach the real server."""
+"""The page as an App, in a host that uses the extension's own `AppBridge`. The App's calls reach the real server."""
 
 import subprocess
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ HOST = "https://host.example"
 RESOURCE = "ui://baton/tasks"
 ALL: JsonDict = {"serverTools": {}, "serverResources": {}, "openLinks": {}, "updateModelContext": {"text": {}}}
 SHOWS_PAGES: JsonDict = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
-"""What a host declares that shows Apps."""
+"""The capabilities of a host that shows Apps."""
 
 
 def bundled(node: Path, to: Path) -> str:
-    """The host's script, in one piece."""
+    """Bundle the host's script into one file. Return its text."""
     esbuild = HERE / "node_modules/esbuild/bin/esbuild"
     options = ["--bundle", "--format=iife", "--log-level=warning", f"--outfile={to}"]
     subprocess.run([node, esbuild, HERE / "suite/host.mjs", *options], check=True, cwd=HERE)
@@ -27,7 +27,7 @@ def bundled(node: Path, to: Path) -> str:
 
 @dataclass(slots=True)
 class App:
-    """The App in its host. `frame` is its page."""
+    """The App in its host. `frame` is the App's page."""
 
     page: Any
     frame: Any
@@ -36,15 +36,15 @@ class App:
     calls: list[JsonDict] = field(default_factory=list)
 
     def heard(self, what: str) -> Any:
-        """What the host has heard of a kind: `contexts`, `links` or `sizes`."""
+        """Return what the host has received of a kind: `contexts`, `links` or `sizes`."""
         return self.page.evaluate(f"window.heard.{what}")
 
     def tell(self, method: str, params: JsonDict) -> None:
-        """A notification of the host's, by the bridge's own method."""
+        """Send a notification from the host, with the bridge's own method."""
         self.page.evaluate(f"(params) => window.bridge.{method}(params)", params)
 
     def begin(self, tool: str, arguments: JsonDict) -> JsonDict:
-        """The host's model calls a tool: the App is told the arguments and the result."""
+        """Call a tool as the host's model. The App gets the arguments and the result."""
         self.tell("sendToolInput", {"arguments": arguments})
         result = self.wire.call(tool, **arguments)
         reported = {name: value for name, value in result.items() if name != "resultType"}
@@ -57,7 +57,7 @@ class App:
 
 
 def shown(browser: Browser, wire: Wire, script: str, **options: Any) -> App:
-    """The App in a new host. Options: `capabilities`, `tool`, `context`, and those of a page."""
+    """Show the App in a new host. Options: `capabilities`, `tool`, `context`, and those of a page."""
     capabilities = options.pop("capabilities", ALL)
     tool = options.pop("tool", "refund_order")
     context = {"theme": "light", "locale": "en", "timeZone": "UTC", "platform": "web", **options.pop("context", {})}

@@ -1,4 +1,4 @@
-"""The server, the browser and what watches its pages. One process of each serves all tests."""
+"""The server, the browser, and checks of its pages. All tests share one process of each."""
 
 import itertools
 import json
@@ -30,12 +30,14 @@ FLAGS = [
 ]
 OWNER_HEADER = "X-Owner"
 APPROVERS = {"payments": ["kim", "ada"]}
-"""Ada is the requester of most calls, which she cannot approve."""
+"""Ada is the requester of most calls, so she cannot approve them."""
 WITHIN_MS = 15_000
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1100, "height": 800}
 OPENED = itertools.count(1)
-"""A query that no page had yet, by which it is loaded anew, in the process of the page before: a process takes long."""
+"""Numbers for a query in the page's address. A new address reloads the page in the same process, because a new
+process would be slow.
+"""
 
 expect.set_options(timeout=WITHIN_MS)
 
@@ -47,7 +49,7 @@ document.addEventListener("securitypolicyviolation", (event) =>
 
 @dataclass(slots=True)
 class Console:
-    """The console in a page of its own, and all that went wrong in it."""
+    """The console in a browser page, and all errors in it."""
 
     page: Any
     wire: Wire
@@ -70,7 +72,7 @@ class Console:
 
 
 def chromium_path() -> Path | None:
-    """The machine's Chromium, or the one that CHROMIUM names; `None` where there is none."""
+    """Return this machine's Chromium, or the one that CHROMIUM names; `None` if there is none."""
     found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     return Path(found) if found else None
 
@@ -99,20 +101,20 @@ def _command(*options: str) -> list[str]:
 
 @pytest.fixture(scope="session")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
-    """A client of `baton serve`, which lets everybody in."""
+    """A client of `baton serve`, which accepts every caller."""
     with served(_command(), tmp_path_factory.mktemp("serve") / "log") as url:
         yield Wire(url)
 
 
 @pytest.fixture(scope="session")
 def wire_of_ada(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
-    """A client of `baton serve --owner-header`, which wants to know who asks: this one is Ada."""
+    """A client of `baton serve --owner-header`, which identifies the caller. This one is Ada."""
     with served(_command("--owner-header", OWNER_HEADER), tmp_path_factory.mktemp("owners") / "log") as url:
         yield Wire(url, ((OWNER_HEADER, "ada"),))
 
 
 def watched(page: Page, wrong: list[str], *, origin: str) -> None:
-    """Note what must not happen in a page: errors, violations of its policy, requests to another origin."""
+    """Record what must not happen in a page: errors, violations of its policy, and requests to other origins."""
     page.set_default_timeout(WITHIN_MS)
     page.add_init_script(WATCH)
     page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
@@ -123,7 +125,7 @@ def watched(page: Page, wrong: list[str], *, origin: str) -> None:
 
 
 def opened(browser: Browser, wire: Wire, **options: Any) -> Console:
-    """A console in a page of its own."""
+    """Return a console in a new page."""
     origin = wire.url.removesuffix("/mcp")
     page = new_page(browser, **options)
     console = Console(page, wire, f"{origin}/console")
@@ -132,7 +134,7 @@ def opened(browser: Browser, wire: Wire, **options: Any) -> Console:
 
 
 def new_page(browser: Browser, *, viewport: dict[str, int] | None = None) -> Page:
-    """A page of its own; all of them share one context, which costs less than one each."""
+    """Open a new page. All pages share one context, because that is faster."""
     context = browser.contexts[0] if browser.contexts else browser.new_context(reduced_motion="reduce")
     page = context.new_page()
     page.set_viewport_size(viewport or DESK)
@@ -140,7 +142,7 @@ def new_page(browser: Browser, *, viewport: dict[str, int] | None = None) -> Pag
 
 
 @pytest.fixture(scope="session")
-def kept_of_kim(browser: Browser, wire_of_ada: Wire) -> Console:
+def shared_console_of_kim(browser: Browser, wire_of_ada: Wire) -> Console:
     """The console of Kim, who decides approvals."""
     console = opened(browser, Wire(wire_of_ada.url, ((OWNER_HEADER, "kim"),)))
     connect(console.page, "kim")
@@ -148,27 +150,27 @@ def kept_of_kim(browser: Browser, wire_of_ada: Wire) -> Console:
 
 
 def connect(page: Page, owner: str) -> None:
-    """Have a page send an owner's credential, as if it had been entered."""
+    """Let a page send an owner's credential, as if it had been entered."""
     credential = json.dumps(json.dumps({"name": OWNER_HEADER, "value": owner}))
     page.add_init_script(f"sessionStorage.setItem('baton-credentials', {credential})")
 
 
 @pytest.fixture(scope="session")
-def kept(browser: Browser, wire: Wire) -> Console:
-    """The console of most tests: a page that stays open costs less than one each."""
+def shared_console(browser: Browser, wire: Wire) -> Console:
+    """The console of most tests. Its page stays open, because that is faster."""
     return opened(browser, wire)
 
 
 @pytest.fixture
-def console(kept: Console) -> Iterator[Console]:
-    """The console, to be opened, on a desk's screen, in light. Nothing may have gone wrong in it when the test ends."""
-    yield from _clean(kept)
+def console(shared_console: Console) -> Iterator[Console]:
+    """The console, on a desktop screen in light mode. The test fails if the page had errors."""
+    yield from _clean(shared_console)
 
 
 @pytest.fixture
-def console_of_kim(kept_of_kim: Console) -> Iterator[Console]:
-    """The console of Kim, in the same way."""
-    yield from _clean(kept_of_kim)
+def console_of_kim(shared_console_of_kim: Console) -> Iterator[Console]:
+    """The console of Kim, prepared and checked in the same way."""
+    yield from _clean(shared_console_of_kim)
 
 
 def _clean(console: Console) -> Iterator[Console]:

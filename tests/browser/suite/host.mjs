@@ -1,10 +1,10 @@
-// A host's half of MCP Apps: the extension's own AppBridge, in a page that frames the App as hosts do.
+// A host of MCP Apps: the extension's own AppBridge, in a page that shows the App in a frame as hosts do.
 import { AppBridge, PostMessageTransport } from "@modelcontextprotocol/ext-apps/app-bridge";
 
-// What the extension's specification says of a resource without `csp` (2026-01-26, Content Security Policy).
+// The policy that the extension's specification requires for a resource without `csp` (2026-01-26, Content Security Policy).
 const POLICY = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; media-src 'self' data:; connect-src 'none'";
 
-/** Every message in both directions, in its order: {from: "host" | "app", message}. */
+/** All messages in both directions, in order: {from: "host" | "app", message}. */
 window.messages = [];
 window.heard = { contexts: [], links: [], sizes: [] };
 
@@ -24,7 +24,7 @@ window.addEventListener("message", (event) => {
 window.show = async ({ html, capabilities, context, watch }) => {
   const frame = document.createElement("iframe");
   frame.title = "App";
-  // The strictest that a host can have: no origin, no forms, no dialogs, no windows.
+  // The strictest sandbox that a host can use: no origin, no forms, no dialogs, no windows.
   frame.setAttribute("sandbox", "allow-scripts");
   document.body.append(frame);
   const bridge = new AppBridge(null, { name: "test-host", version: "1.0.0" }, capabilities, { hostContext: context });

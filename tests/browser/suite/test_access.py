@@ -1,4 +1,4 @@
-"""Everybody can use the page: axe, in light and dark; a phone's width; the keyboard alone."""
+"""Accessibility of the page: axe in light and dark mode, a phone's width, and the keyboard alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from tests.browser.suite.wire import Wire
 from tests.processes import missing
 
 OF_COLOURS = ("color-contrast", "link-in-text-block")
-"""The rules whose findings depend on colours, the only thing in which light and dark differ."""
+"""The rules that depend on colours, which are the only difference between light and dark mode."""
 LONG = "a-value-without-any-break-" * 12
 
 
@@ -24,34 +24,34 @@ def axe() -> str:
 
 
 def list_of_tasks(console: Console) -> None:
-    """The list, in which tasks of each kind stand."""
+    """The list, with tasks of each kind."""
     console.wire.begin("refund_order", order_id="A-18")
     console.wire.begin("hostile", text=LONG)
     console.open()
 
 
 def failed_step(console: Console) -> None:
-    """A task with a failed step, all its values open."""
+    """A task with a failed step, and with all its values open."""
     console.open(console.wire.begin("hostile", text=LONG))
     for summary in console.page.locator(".steps .value > summary").all():
         summary.click()
 
 
 def form_with_errors(console: Console) -> None:
-    """A form of many fields, and what is wrong with each."""
+    """A form of many fields, with an error at each."""
     console.open(console.wire.begin("book_room"))
     console.page.get_by_role("button", name="Call book").click()
     expect(console.page.get_by_text("Choose at least one.")).to_be_visible()
 
 
 def completing(console: Console) -> None:
-    """The question before a task is completed."""
+    """The confirmation before a task is completed."""
     console.open(console.wire.begin("refund_order", order_id="A-17", amount=300))
     console.page.get_by_role("button", name="Complete…").click()
 
 
 def cancelled(console: Console) -> None:
-    """A task that has just been cancelled, with the notice of it."""
+    """A task that has just been cancelled, with its notice."""
     console.open(console.wire.begin("refund_order", order_id="A-17", amount=300))
     console.page.get_by_role("button", name="Cancel…").click()
     console.page.get_by_role("button", name="Cancel the task").click()
@@ -64,8 +64,8 @@ VIEWS: dict[str, Callable[[Console], None]] = {
 
 
 def findings(page: Page, axe: str, *rules: str) -> list[str]:
-    """What axe finds in a page, by these of its rules or by all of them."""
-    # The page's policy allows no script but its own; what the debugger evaluates is not under it.
+    """Return axe's findings in a page, by these rules or by all."""
+    # The page's policy allows only its own scripts, but it does not apply to code that the debugger evaluates.
     if page.evaluate("window.axe === undefined"):
         page.evaluate(axe)
     options = {"runOnly": {"type": "rule", "values": rules}} if rules else {}
@@ -127,7 +127,7 @@ def test_a_pause_can_be_resolved_with_the_keyboard(console: Console) -> None:
                 "(node.labels?.[0] ?? node).textContent; }"
             )
             if console.page.evaluate("document.activeElement === document.body"):
-                continue  # beyond the last, before the first
+                continue  # the focus is between the last and the first element
             outline = console.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
             assert outline == "solid", f"{focused} does not show that it has the focus"
             if focused.startswith(what):
@@ -151,7 +151,7 @@ def test_a_pause_can_be_resolved_with_the_keyboard(console: Console) -> None:
     expect(console.page.get_by_role("heading", level=1)).to_have_text("Tasks")
 
 
-def test_typed_text_and_open_values_stay_when_the_task_is_drawn_again(console: Console) -> None:
+def test_typed_text_and_open_values_stay_when_the_task_is_rendered_again(console: Console) -> None:
     task = console.wire.begin("report_by_step", month="2026-09")
     console.open(task)
     page = console.page

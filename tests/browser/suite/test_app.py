@@ -1,4 +1,4 @@
-"""The page as an App, driven by the official host half; all it can do is to call tools."""
+"""The page as an App in the official host implementation. It can only call tools."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,7 +27,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def show(browser: Browser, wire: Wire, script: str) -> Iterator[Show]:
-    """Shows the App in a host, which refuses messages that are not as the extension says."""
+    """Shows the App in a host, which rejects messages that violate the extension."""
     apps: list[App] = []
 
     def made(**options: Any) -> App:
@@ -128,7 +128,7 @@ def test_showing_a_tools_task_does_not_run_the_tool(show: Show, wire: Wire) -> N
     app.begin("refund_order", {"task_action": "list"})
     app.frame.locator(f"[data-key='task-{task}']").click()
     expect(app.frame.get_by_role("heading", level=1)).to_have_text("extract_sales")
-    # No workflow's tool completes it: only its worker does.
+    # No workflow tool can complete it. Only its worker does.
     expect(app.frame.get_by_role("button", name="Complete…")).to_have_count(0)
     assert {call["name"] for call in app.calls} == {"refund_order"}
 

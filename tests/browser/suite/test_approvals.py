@@ -1,4 +1,4 @@
-"""The console's list of approvals: what a person sees of a call, and the decision of this call."""
+"""The console's list of approvals: what a person sees of a call, and the decision about it."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from tests.browser.suite.wire import JsonDict, Wire
 
 HOSTILE = '<img src=x onerror="document.title=1"></script><script>document.title=2</script>'
 DISGUISE = "\u202e\u200b\u2028"
-"""Characters that turn, hide or break a text."""
+"""Characters that reverse, hide or break a text."""
 
 
 @pytest.fixture
 def asked(wire_of_ada: Wire, console_of_kim: Console, request: pytest.FixtureRequest) -> JsonDict:
-    """An approval for which Ada's call waits, of the test's own."""
+    """An approval for a new call of Ada."""
     wire_of_ada.call("pay_out", amount=5, to=payee(request))
     return approval_of(console_of_kim.wire, payee(request))
 
@@ -39,7 +39,7 @@ def decided(console: Console, approval: JsonDict) -> JsonDict:
 
 
 def allow(console: Console, status: int) -> None:
-    """Expect that the browser notes a refusal of the server."""
+    """Ignore the browser's message about a rejection by the server."""
     console.wrong[:] = [wrong for wrong in console.wrong if f"status of {status}" not in wrong]
 
 
@@ -93,7 +93,7 @@ def test_a_call_is_denied_with_a_reason(console_of_kim: Console, asked: JsonDict
     assert (record["state"], record["reason"]) == ("denied", "Never paid")
 
 
-def test_the_header_shows_in_each_view_how_many_wait(
+def test_the_header_shows_the_number_of_waiting_approvals_in_each_view(
     console_of_kim: Console, asked: JsonDict, wire_of_ada: Wire
 ) -> None:
     page, waiting = console_of_kim.page, console_of_kim.wire.api("approvals")["approvals"]
@@ -145,7 +145,7 @@ def test_an_approval_that_was_decided_elsewhere_says_so_and_leaves_the_list(
     allow(console_of_kim, 409)
 
 
-def test_the_requester_reads_that_another_person_has_to_decide(
+def test_the_requester_is_told_that_another_person_must_decide(
     browser: Browser, wire_of_ada: Wire, asked: JsonDict
 ) -> None:
     console = opened(browser, wire_of_ada)
@@ -174,7 +174,7 @@ def test_texts_are_not_markup_and_cannot_disguise_a_call(console_of_kim: Console
     assert [character for character in DISGUISE if character in text] == []
 
 
-def test_the_next_user_of_the_tab_does_not_see_the_approvals_of_the_one_before(
+def test_the_next_user_of_the_tab_does_not_see_the_approvals_of_the_previous_user(
     browser: Browser, wire_of_ada: Wire, asked: JsonDict
 ) -> None:
     console = opened(browser, wire_of_ada)
@@ -190,7 +190,7 @@ def test_the_next_user_of_the_tab_does_not_see_the_approvals_of_the_one_before(
     enter("kim")
     page.get_by_role("link", name="Approvals").click()
     expect(card(console, asked)).to_be_visible()
-    page.route("**/approvals?*", lambda _: None)  # it is not answered
+    page.route("**/approvals?*", lambda _: None)  # there is no response
     page.get_by_role("button", name="Disconnect").click()
     enter("lee")
     expect(page.get_by_role("status").filter(has_text="Loading…")).to_be_visible()
@@ -263,7 +263,7 @@ def test_a_call_by_hand_that_needs_an_approval_says_so(
 
 
 def paused(browser: Browser, wire: Wire, to: str) -> tuple[Console, Any]:
-    """Ada's task, which waits for an approval, in a console of her own."""
+    """Return Ada's task, which waits for an approval, in a new console."""
     console = opened(browser, wire)
     connect(console.page, "ada")
     console.open(wire.begin("settle", amount=5, to=to))

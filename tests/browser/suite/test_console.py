@@ -1,4 +1,4 @@
-"""The console against a real server: the list, a task, and everything that a person can do there."""
+"""The console with a real server: the list, a task, and all actions of a person."""
 
 import json
 import re
@@ -112,7 +112,7 @@ def test_the_tools_error_is_shown_at_the_form_and_typed_text_stays(console: Cons
     expect(field(page, "amount")).to_have_value("500.5")
 
 
-def test_open_questions_are_a_form_and_a_refused_answer_is_shown_at_its_field(console: Console) -> None:
+def test_open_questions_are_a_form_and_an_error_is_shown_at_its_field(console: Console) -> None:
     task = console.wire.begin("borrow", title="Walden")
     console.open(task)
     page = console.page

@@ -1,4 +1,4 @@
-"""Tasks that wait for a callback or a time: what the page says, and when its user can continue (docs/waiting.md)."""
+"""Tasks that wait for a callback or a time: what the page shows, and when its user can continue (docs/waiting.md)."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -50,7 +50,7 @@ def test_a_wait_is_shown_in_the_viewers_time_zone_without_a_button(abroad: Conso
     page.get_by_text("Make this call by hand").click()
     expect(page.get_by_role("button", name="Call look_up")).to_be_visible()
     expect(page.get_by_label("Then let the server continue")).to_have_count(0)
-    abroad.wire.begin("book_room")  # which needs somebody
+    abroad.wire.begin("book_room")  # which needs a person
     abroad.open()
     expect(row(abroad, task)).to_have_text(f", Paused at build: {says}")
     for group, rows in (("In progress", 1), ("Needs somebody", 0)):
@@ -66,7 +66,7 @@ def test_a_time_after_this_week_has_a_date(abroad: Console) -> None:
     expect(abroad.page.locator(".state")).to_have_text(f"Paused: waits until {local.day} {local:%B %Y %H:%M}")
 
 
-def test_after_its_callback_the_user_lets_the_server_continue(console: Console) -> None:
+def test_after_the_callback_the_user_can_continue_the_workflow(console: Console) -> None:
     task, page = console.wire.begin("release", branch="arrived"), console.page
     console.open(task)
     expect(page.get_by_role("button", name=GO_ON)).to_have_count(0)

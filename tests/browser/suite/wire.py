@@ -1,4 +1,4 @@
-"""Requests to the server beside the browser: what a host's or a model's client sends (MCP 2026-07-28)."""
+"""Requests to the server without the browser, as the client of a host or a model sends them (MCP 2026-07-28)."""
 
 import json
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ type JsonDict = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A client of the server's at an address such as `http://127.0.0.1:8000/mcp`."""
+    """A client of the server at an address such as `http://127.0.0.1:8000/mcp`."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = ()
 
     def request(self, method: str, params: JsonDict, *, extensions: JsonDict | None = None) -> JsonDict:
-        """The answer's result.
+        """Send a request and return its result.
 
         Raises:
-            AssertionError: the answer is an error.
+            AssertionError: the response is an error.
         """
         meta = {
             "io.modelcontextprotocol/protocolVersion": VERSION,
@@ -47,7 +47,7 @@ class Wire:
         return result
 
     def api(self, path: str, body: JsonDict | None = None) -> JsonDict:
-        """The reply of the HTTP API beside the MCP endpoint."""
+        """Send a request to the HTTP API beside the MCP endpoint, and return the response."""
         headers = {"Content-Type": "application/json", **dict(self.headers)}
         sent = None if body is None else json.dumps(body).encode()
         with urlopen(Request(self.url.removesuffix("mcp") + path, sent, headers), timeout=WITHIN_S) as answer:  # noqa: S310
@@ -55,21 +55,21 @@ class Wire:
         return reply
 
     def call(self, tool: str, **arguments: Any) -> JsonDict:
-        """A tool's result."""
+        """Call a tool and return its result."""
         return self.request("tools/call", {"name": tool, "arguments": arguments})
 
     def begin(self, workflow: str, **arguments: Any) -> str:
-        """Run a workflow as far as it goes; its task's id."""
+        """Run a workflow until it pauses or ends. Return its task's id."""
         task_id: str = self.call(workflow, **arguments)["structuredContent"]["task_id"]
         return task_id
 
     def board(self, workflow: str, task_id: str) -> JsonDict:
-        """A task's board, as the page reads it."""
+        """Return a task's board, as the page reads it."""
         board: JsonDict = self.call(workflow, task_id=task_id, task_action="show")["structuredContent"]["board"]
         return board
 
     def in_background(self, tool: str, **arguments: Any) -> str:
-        """Have a worker make a call; its task's id."""
+        """Call a tool in the background. Return its task's id."""
         declared: JsonDict = {"io.modelcontextprotocol/tasks": {}}
         task = self.request("tools/call", {"name": tool, "arguments": arguments}, extensions=declared)
         task_id: str = task["taskId"]

@@ -1,8 +1,8 @@
-"""The sample application's conversation, held with the official SDK's first client; prints what it saw as JSON.
+"""Runs the sample application's conversation with the official SDK's first release, and prints the results as JSON.
 
     python conversation.py URL HEADERS
 
-HEADERS is a JSON object. Runs in the environment beside it.
+HEADERS is a JSON object. Run it in the environment of this folder's pyproject.toml.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ async def prompt(session: ClientSession, progress: list[str | None], **meta: Any
 
 
 async def converse(session: ClientSession) -> dict[str, Any]:
-    """List, run into the pause, continue, resume."""
+    """List, pause, continue, resume."""
     initialized = await session.initialize()
     paused_at: list[str | None] = []
     resumed_at: list[str | None] = []

@@ -1,4 +1,4 @@
-"""Handlers that the runtime tests run in a process of their own. Each event says what to do."""
+"""Handlers that the runtime tests run in their own process. Each event contains instructions."""
 
 import sys
 import threading
@@ -17,17 +17,17 @@ _outcomes: list[str] = []
 
 
 def whole(event: Event, context: Any) -> Event:
-    """Answer without a stream, although one could be had."""
+    """Answer without a stream, although streaming is possible."""
     return {"event": event, "can_stream": stream_opener.get() is not None, "request_id": context.aws_request_id}
 
 
 def returned(event: Event, context: Any) -> object:
-    """Answer with the event."""
+    """Return the event."""
     return event
 
 
 def streamed(event: Event, context: Any) -> object:
-    """Stream `parts`, waiting for `gate` to be opened before the last; return what JSON cannot carry."""
+    """Stream `parts`, and wait for `gate` before the last one. Return a value that JSON cannot represent."""
     sink = _open(event)
     *first, last = event["parts"]
     for part in first:
@@ -38,7 +38,9 @@ def streamed(event: Event, context: Any) -> object:
 
 
 def large(event: Event, context: Any) -> object:
-    """Stream `count` pieces of `size` bytes, each filled with its number; return as much where `whole` is set."""
+    """Stream `count` pieces of `size` bytes, each filled with its number. With `whole`, return a text of `size`
+    instead.
+    """
     if event.get("whole"):
         return "x" * event["size"]
     sink = _open(event)
@@ -57,7 +59,7 @@ def failing(event: Event, context: Any) -> object:
 
 
 def interrupted(event: Event, context: Any) -> object:
-    """Write one part more after the gate opened; say what became of it when asked again."""
+    """Write another part after the gate opens. In the next invocation, return what became of it."""
     if "parts" not in event:
         return _outcomes
     sink = _open(event)
@@ -75,7 +77,7 @@ def interrupted(event: Event, context: Any) -> object:
 
 
 def lingering(event: Event, context: Any) -> object:
-    """Keep the sink and the opener of the first invocation, and use them in the next."""
+    """Keep the sink and the opener of the first invocation, and use them in the next one."""
     if not _kept:
         _kept_openers.append(stream_opener.get())
         _kept.append(_open(event))
@@ -95,7 +97,7 @@ def twice(event: Event, context: Any) -> object:
 
 
 def inspected(event: Event, context: Any) -> object:
-    """What this process is made of."""
+    """Return facts about this process."""
     opener: Any = stream_opener.get()
     return {
         "http": sorted({"http.client", "ssl"} & set(sys.modules)),

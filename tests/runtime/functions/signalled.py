@@ -1,4 +1,4 @@
-"""A function that wants to know when it is stopped, as functions with an extension can."""
+"""A function that handles SIGTERM, as functions with an extension can."""
 
 import os
 import signal

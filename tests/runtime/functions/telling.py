@@ -1,4 +1,4 @@
-"""Serves the handler that `SERVED` names, and tells what is there when an event asks for it."""
+"""Serves the handler that `SERVED` names, and reports the state of the process if an event asks for it."""
 
 import gc
 import importlib
@@ -13,7 +13,7 @@ _loaded: list[str] = []
 
 
 def handler(event: dict[str, Any], context: object) -> object:
-    """The handler's own answer, the modules at the end of the last one, or what the garbage collector is at."""
+    """Return the handler's response, the modules loaded after the last one, or the state of the garbage collector."""
     match event.get("tell"):
         case "modules":
             return _loaded
@@ -21,5 +21,5 @@ def handler(event: dict[str, Any], context: object) -> object:
             return {"enabled at import": _was_enabled, "enabled": gc.isenabled(), "frozen": gc.get_freeze_count()}
         case _:
             answer = _serve(event, context)
-            _loaded[:] = sorted(sys.modules)  # before what is done when the answer is out
+            _loaded[:] = sorted(sys.modules)  # before work that is deferred until after the response
             return answer

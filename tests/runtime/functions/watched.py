@@ -1,4 +1,4 @@
-"""A server whose logs, metrics and traces are looked at."""
+"""A server whose logs, metrics and traces are tested."""
 
 import os
 import sys
@@ -61,7 +61,7 @@ lambda_handler = handler(server)
 
 
 def fail_to_list(request: Request) -> JsonObject:
-    """Answer everything but `tools/list`, where something is wrong that nobody has thought of."""
+    """Answer everything but `tools/list`, which has an unexpected error."""
     if request.message.method == "tools/list":
         raise LookupError("nobody has thought of this")
     return call_method(request)
@@ -71,7 +71,7 @@ faulty_handler = compose(Server("faulty", version="1"), Settings.from_environmen
 
 
 def left(event: dict[str, Any], context: Any) -> object:
-    """Leave work for after the answer: write `text` to the named pipe `gate`, or fail where there is none."""
+    """Defer work until after the response: write `text` to the named pipe `gate`, or fail if there is none."""
     later = after_answer.get()
     if later is None:
         raise LookupError("nothing can be left for later")

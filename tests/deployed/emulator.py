@@ -1,17 +1,17 @@
-"""The twin of AWS that the tests deploy to: MiniStack, taught what the template uses and it does not know.
+"""The AWS emulator that the tests deploy to: MiniStack with patches for features of AWS that the template uses.
 
-- A REST API's Lambda integration in streaming mode, to which MiniStack answers 500. The function's streamed answer
-  (prelude, eight NUL bytes, body) becomes the API's, and comes whole, at its end: that it flows on AWS is what
-  `tests/runtime` shows of the runtime, and `tests/template` of the integration.
-- Which API key a request came with, which API Gateway tells the function; and the API's domain name, with which the
-  function makes addresses.
-- Gateway responses that stand in an API's definition.
-- That an alias has settings of its own for asynchronous invocations: it reads the function's alone.
-- That it stands for AWS, which is called over TLS: bucket and queue refuse whoever comes without.
-- That containers share a layer, which is read-only: it copies the layer into each of them.
-- That a container which is done with has nothing to finish: it asks each to stop, and waits.
+- Lambda integrations of REST APIs in streaming mode, to which MiniStack answers 500. The patch turns the function's
+  streamed response (prelude, eight NUL bytes, body) into the API's response. It arrives whole, at the end:
+  `tests/runtime` tests streaming in the runtime, and `tests/template` the integration.
+- The API key of a request and the API's domain name in the function's event. The function builds addresses from the
+  domain name.
+- Gateway responses in an API's definition.
+- Settings of an alias for asynchronous invocations. MiniStack reads only the function's.
+- Requests count as made over TLS. The policies of the bucket and the queue deny others.
+- Layers are mounted read-only and shared by containers. MiniStack copies the layer into each container.
+- Containers are removed at once. MiniStack asks each to stop, and waits.
 
-A process of its own: `python twin.py`, with MiniStack's own variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
+Runs as its own process: `python emulator.py`, with MiniStack's variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
 """
 
 import json
@@ -31,11 +31,11 @@ STREAMING_SUFFIX = "/response-streaming-invocations"
 PRELUDE_END = bytes(8)
 
 type ProxyAnswer = tuple[dict[str, Any] | None, str | None]
-"""A proxy response or what went wrong."""
+"""A proxy response, or an error message."""
 
 
-def teach_streaming() -> None:
-    """Have MiniStack's REST APIs take integrations in streaming mode."""
+def patch_streaming() -> None:
+    """Support integrations in streaming mode in REST APIs."""
     reference_in, shaped = apigateway_v1._extract_lambda_ref_from_integration_uri, apigateway_v1._lambda_proxy_response
 
     def function_reference(uri: str) -> str:
@@ -66,8 +66,8 @@ def streamed_answer(answer: bytes) -> dict[str, Any]:
     return {"statusCode": prelude["statusCode"], "multiValueHeaders": headers, "body": body.decode()}
 
 
-def teach_api_keys() -> None:
-    """Have requests to methods that need an API key tell the function which one they came with."""
+def patch_api_keys() -> None:
+    """Add the API key of a request to the function's event, if the method needs a key."""
     event_of = apigateway_v1._build_lambda_event_v1
 
     def event_with_key(*request: Any, **more: Any) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def teach_api_keys() -> None:
     apigateway_v1._build_lambda_event_v1 = event_with_key
 
 
-def teach_domain_names() -> None:
-    """Have requests tell the function the API's domain name, as API Gateway does."""
+def patch_domain_names() -> None:
+    """Add the API's domain name to the function's event, as API Gateway does."""
     event_of = apigateway_v1._build_lambda_event_v1
 
     def event_with_domain_name(api_id: str, *request: Any, **more: Any) -> dict[str, Any]:
@@ -93,8 +93,8 @@ def teach_domain_names() -> None:
     apigateway_v1._build_lambda_event_v1 = event_with_domain_name
 
 
-def teach_gateway_responses() -> None:
-    """Have the import of an API's definition keep its gateway responses."""
+def patch_gateway_responses() -> None:
+    """Keep the gateway responses of an imported API definition."""
     import_api = apigateway_v1._import_rest_api
 
     def import_with_responses(spec: dict[str, Any], *more: Any) -> str:
@@ -106,8 +106,8 @@ def teach_gateway_responses() -> None:
     apigateway_v1._import_rest_api = import_with_responses
 
 
-def teach_asynchronous_invocations() -> None:
-    """Have asynchronous invocations keep to the settings of the one alias that is invoked so."""
+def patch_asynchronous_invocations() -> None:
+    """Apply an alias's settings to asynchronous invocations. Each function has one such alias."""
     invoke = lambda_svc.invoke_async_with_retry
 
     def invoke_alias(function: dict[str, Any], event: dict[str, Any]) -> None:
@@ -118,8 +118,8 @@ def teach_asynchronous_invocations() -> None:
     lambda_svc.invoke_async_with_retry = invoke_alias
 
 
-def teach_tls() -> None:
-    """Have policies take every request for one over TLS, which a loopback address does without."""
+def patch_tls() -> None:
+    """Let policies treat every request as made over TLS, though the emulator's loopback address has none."""
     pin = app.pin_request_origin
 
     def pin_as_if_encrypted(source_ip: str, secure_transport: bool) -> None:
@@ -128,8 +128,8 @@ def teach_tls() -> None:
     app.pin_request_origin = pin_as_if_encrypted
 
 
-def teach_layers() -> None:
-    """Have a container see its function's one layer at `/opt`, read-only, in the place of a copy."""
+def patch_layers() -> None:
+    """Mount a function's layer at `/opt`, read-only, instead of copying it."""
     spawn, parse_flags = lambda_svc._spawn_lambda_container_impl, lambda_svc._parse_docker_flags
     folders: ContextVar[list[str]] = ContextVar("folders")
 
@@ -138,7 +138,7 @@ def teach_layers() -> None:
         return folder
 
     def spawn_with_layer(config: dict[str, Any], *more: Any) -> Any:
-        # A second attempt, on another platform, is given what the first was.
+        # A second attempt, for another platform, receives the config of the first.
         if "mounted" not in config:
             mounted = [extracted(layer) for layer in config.get("Layers") or []]
             config = {**config, "Layers": [], "mounted": mounted}
@@ -154,8 +154,8 @@ def teach_layers() -> None:
     lambda_svc._parse_docker_flags = flags_with_layer
 
 
-def teach_endings() -> None:
-    """Have containers that are done with end at once, not asked to and waited for."""
+def patch_endings() -> None:
+    """Remove containers at once, without asking them to stop."""
 
     def end(entry: dict[str, Any]) -> None:
         with suppress(NotFound):
@@ -165,12 +165,12 @@ def teach_endings() -> None:
 
 
 if __name__ == "__main__":
-    teach_streaming()
-    teach_api_keys()
-    teach_domain_names()
-    teach_gateway_responses()
-    teach_asynchronous_invocations()
-    teach_tls()
-    teach_layers()
-    teach_endings()
+    patch_streaming()
+    patch_api_keys()
+    patch_domain_names()
+    patch_gateway_responses()
+    patch_asynchronous_invocations()
+    patch_tls()
+    patch_layers()
+    patch_endings()
     sys.exit(app.main())
