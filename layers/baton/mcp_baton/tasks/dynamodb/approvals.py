@@ -87,7 +87,7 @@ class DynamoDBApprovalStore:
         return new, True
 
     def _waiting_of_task(self, task: str, now_ms: int) -> int:
-        pages = self._pages(
+        pages = self._table.pages(
             {
                 "KeyConditionExpression": "pk=:pk",
                 "FilterExpression": "#state=:waiting AND #until>:now",
@@ -138,7 +138,7 @@ class DynamoDBApprovalStore:
     def _listed_in(self, name: str, cursor: str | None) -> Iterator[Item]:
         """The keys of the items in a list, newest first."""
         values: Item = {":list": {"S": name}} if cursor is None else {":list": {"S": name}, ":at": {"S": cursor}}
-        pages = self._pages(
+        pages = self._table.pages(
             {
                 "IndexName": LISTS,
                 "KeyConditionExpression": "listed_in=:list" + ("" if cursor is None else " AND listed_at<:at"),
@@ -148,7 +148,7 @@ class DynamoDBApprovalStore:
             }
         )
         for page in pages:
-            yield from cast("list[Item]", page["Items"])
+            yield from page["Items"]
 
     def _current(self, listed: Iterable[Item], state: ApprovalState) -> Iterator[tuple[str, ApprovalRecord]]:
         """The approvals in a list that belong there. The index may be a moment old."""
@@ -245,15 +245,6 @@ class DynamoDBApprovalStore:
             return to_approval(self._table.update(_key(record.approval_id), update, WRITE))
         except ConditionFailed as failure:
             return record if failure.item is None else to_approval(failure.item)
-
-    def _pages(self, request: dict[str, Any]) -> Iterator[Any]:
-        request = {"TableName": self._table.name, **request}
-        while True:
-            page = self._table.query(cast("Any", request))
-            yield page
-            if "LastEvaluatedKey" not in page:
-                return
-            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
 
 def is_approval_id(text: str) -> bool:
