@@ -13,9 +13,9 @@ from msgspec import Struct, to_builtins
 
 from mcp_baton.exceptions import Conflict, EventError, StoreError, TaskFinished, TaskNotFound, TooLarge, ToolError
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
-from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.access import CALLBACKS
-from mcp_baton.server.approvals.api import Refused, reply
+from mcp_baton.server.approvals.api import Refused, json_in, reply
 from mcp_baton.server.background.dispatching import wake
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.schema.prompt_arguments import convert
@@ -83,17 +83,10 @@ def _digest(text: str) -> str:
 def answer(services: Services, request: HttpRequest, exchange: Exchange) -> HttpResponse:
     """Answer a request to a callback's address. The token in it is the only credential."""
     if request.method != "POST":
-        refused = reply(405, {"error": "Method not allowed: use POST"})
-        return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
+        return reply(405, {"error": "Method not allowed: use POST"}).allowing("POST")
     token, key = request.path.removeprefix(CALLBACKS), request.headers.get("idempotency-key")
     try:
-        if len(request.body) > MAX_BODY:
-            raise Refused(413, f"Content too large: at most {MAX_BODY} bytes")
-        try:
-            body = loads(request.body)
-        except ValueError as error:
-            raise Refused(400, f"The body is not JSON: {error}") from error
-        _deliver(services, exchange, token, body, key)
+        _deliver(services, exchange, token, json_in(request, MAX_BODY), key)
     except Refused as refused:
         return refused.response
     except StoreError:
@@ -160,12 +153,6 @@ def _is_new(task: TaskRecord, pointer: Pointer, arrived: Arrived, now_ms: int) -
     return True
 
 
-def _job_id(task: TaskRecord, pointer: Pointer) -> str | None:
-    """The job to wake: the one that waits, or that has made the address. A continuation can have made it, too."""
-    waiting = task.variables.get(JOB)
-    return waiting if isinstance(waiting, str) else pointer.job_id
-
-
 def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, arrived: Arrived) -> TaskRecord:
     """Store a callback. Returns the task as it is now."""
     workflow = services.server.workflows.get(task.workflow or "")
@@ -180,7 +167,9 @@ def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Poin
         index, stored = next((at, it) for at, it in enumerate(steps_of(current)) if it["name"] == pointer.step)
         expected = StepStatus(stored["status"])
         write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, arrived.sent)
-        job_id = _job_id(current, pointer)
+        # The job that waits, or that has made the address. A continuation can have made it, too.
+        waiting = current.variables.get(JOB)
+        job_id = waiting if isinstance(waiting, str) else pointer.job_id
         # A worker may let the workflow wait now: then its job must be woken.
         is_unsure = job_id is None and workflow is not None and workflow.background
         return Batch(steps=(write,), wakes=job_id, same_version=is_unsure)

@@ -300,18 +300,15 @@ class StartedTask:
                 rounds += 1
                 if rounds > ROUNDS:
                     raise AssertionError(f"the task has asked {ROUNDS} times, and asks again: {state!r}")
-                self._answer_all(state)
+                answers = self.client.stage.answers
+                if self.client.era == "2025":
+                    self._respond(self.client.wire)
+                else:
+                    self._update({key: answers.result(asked, key) for key, asked in state.input_requests.items()})
             else:
                 interval = state.shown.get("pollIntervalMs", state.shown.get("pollInterval"))
                 self.client.clock.advance(interval / 1000 if isinstance(interval, int) else 1)
         raise AssertionError(f"the task does not end: {state!r} after {POLLS} polls")
-
-    def _answer_all(self, state: TaskState) -> None:
-        answers = self.client.stage.answers
-        if self.client.era == "2025":
-            self._respond(self.client.wire)
-        else:
-            self._update({key: answers.result(asked, key) for key, asked in state.input_requests.items()})
 
     def _respond(self, wire: Wire) -> None:
         """Let the server ask on the stream of a request, and answer its earlier questions."""

@@ -1,6 +1,6 @@
 """Checks of a workflow's definition before it runs (docs/workflows.md, "What is checked"). Pure."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -207,7 +207,7 @@ def not_earlier(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
     if source.binding == step.binding:
         return f"{said}, but to the step itself; name an earlier step's binding"
     other = next(found for found in steps if found.binding == source.binding)
-    if step.binding in _bindings(other):
+    if other.uses(step.binding):
         return f"{said}: {step.name!r} and {other.name!r} need each other's output; give one of them another source"
     return f"{said}; put {other.name!r} before {step.name!r}"
 
@@ -250,10 +250,6 @@ def _is_same_source(one: object, other: Callable[..., object]) -> bool:
     if ours is None or theirs is None:
         return False
     return (ours.co_filename, ours.co_firstlineno) == (theirs.co_filename, theirs.co_firstlineno)
-
-
-def _bindings(step: Step) -> Iterable[object]:
-    return (source.binding for source in step.inputs)
 
 
 def _call(binding: str, path: str | None) -> str:

@@ -369,7 +369,7 @@ def recorded_text(written: RecordedCall) -> str:
     if not ended:
         sentences += may_have_run(written.plan.repeats(), written.plan.why_repeated)
     if failed and failed.is_for_the_operator:
-        sentences.append(_corrected(written))
+        sentences.append(written.handle.offer(None, begin="When the cause is corrected, ") if written.handle else "")
     else:
         sentences.append(_ended(written, len(statuses)) if ended else _next(written))
     return " ".join(filter(None, sentences))
@@ -404,11 +404,6 @@ def _position(batch: Batch) -> str:
     [write] = batch.steps
     failed = ", which failed" if write.status is StepStatus.FAILED else ""
     return f"Recorded as step '{write.name}'{failed}"
-
-
-def _corrected(written: RecordedCall) -> str:
-    """How the server continues after an operator has corrected the cause."""
-    return written.handle.offer(None, begin="When the cause is corrected, ") if written.handle else ""
 
 
 def _ended(written: RecordedCall, total: int) -> str:

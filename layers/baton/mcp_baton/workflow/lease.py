@@ -127,7 +127,9 @@ class Lease:
         elif task.claim is not None and task.claim.id != self.held.id:
             self._over = Superseded()
         else:
-            self._confirmed(task.claim or self.held)
+            self.held, self._is_uncontested = task.claim or self.held, False
+            self._read_s = self._clock()
+            self._renew_at_ms = self._store.now_ms() + RENEW_MS
 
     def check(self) -> Over | None:
         """Check the task if it was not read for a while: by a renewal that is due, or by reading its status.
@@ -260,11 +262,6 @@ class Lease:
             self._is_uncontested = True
         else:
             self._over = TaskOver(None)
-
-    def _confirmed(self, claim: Claim) -> None:
-        self.held, self._is_uncontested = claim, False
-        self._read_s = self._clock()
-        self._renew_at_ms = self._store.now_ms() + RENEW_MS
 
 
 class LeaseOfThread:

@@ -186,7 +186,9 @@ class _Gate(Struct, frozen=True):
 
     def refusal(self) -> Failed | None:
         """Find the approval of this call, or request it. One that is approved is marked as used."""
-        mark, repeat, is_asked = self._mark(), 0, self.place.is_asked
+        stored = None if self.variables is None else self.variables.get(self._variable)
+        mark = None if stored is None else convert(stored, Mark)
+        repeat, is_asked = 0, self.place.is_asked
         if mark is not None and mark.digest == self.call.digest:
             # If it was used, the outcome of that attempt is stored. So another call needs another approval.
             repeat, is_asked = (mark.repeat, True) if mark.by in (None, self.by) else (mark.repeat + 1, False)
@@ -197,10 +199,14 @@ class _Gate(Struct, frozen=True):
                 self._note(Mark(record.digest, repeat, self.by))
                 return None
             if is_same and record.waits_at(self.call.asked_ms):
-                self._requested(record, is_new=is_new)
+                if is_new:
+                    audit(record, "requested")
+                if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
+                    self.execution.approvals.append(record)
                 self._note(Mark(record.digest, repeat))
                 return _not_approved(record)
-            if is_same and record.state is ApprovalState.DENIED and self._stays_denied(record):
+            stays = record.task_id is not None or not record.expired_at(self.call.asked_ms)
+            if is_same and record.state is ApprovalState.DENIED and stays:
                 self._note(Mark(record.digest, repeat))
                 return _not_approved(record)
             repeat, is_asked = repeat + 1, False  # this one was used, has expired, or was withdrawn
@@ -235,9 +241,6 @@ class _Gate(Struct, frozen=True):
         is_known = mark is None or mark.digest == record.digest
         return is_known and not self.place.is_item and _is_later_run(self.by, record.used_by)
 
-    def _stays_denied(self, record: ApprovalRecord) -> bool:
-        return record.task_id is not None or not record.expired_at(self.call.asked_ms)
-
     def _is_limited(self, mark: "Mark | None") -> bool:
         """Whether the waiting approvals of the task have to be counted. The first request of a step in a run cannot
         exceed the limit, unless many run at the same time."""
@@ -246,16 +249,6 @@ class _Gate(Struct, frozen=True):
             return False
         is_parallel = place.workflow is not None and place.workflow.parallel > MOST_WAITING
         return mark is not None or place.is_item or is_parallel or not self.by.startswith((RUN, JOB))
-
-    def _requested(self, record: ApprovalRecord, *, is_new: bool) -> None:
-        if is_new:
-            audit(record, "requested")
-        if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
-            self.execution.approvals.append(record)
-
-    def _mark(self) -> "Mark | None":
-        stored = None if self.variables is None else self.variables.get(self._variable)
-        return None if stored is None else convert(stored, Mark)
 
     def _note(self, mark: "Mark") -> None:
         """Note the approval in the task. The note is stored with the outcome of the call, or not at all."""

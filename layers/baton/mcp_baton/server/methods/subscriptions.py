@@ -122,7 +122,12 @@ class _Subscription:
                 self._request.reply.notify("notifications/tasks", self._params(task))
                 reported.state = state
         except TaskNotFound:
-            self._request.reply.notify("notifications/tasks", self._expired(reported.followed.task))
+            # An expired task is reported as failed: `tasks/get` does not find it any more.
+            failed = replace(reported.followed.task, status=TaskStatus.FAILED, status_message=EXPIRED)
+            error: dict[str, Json] = {"code": INVALID_PARAMS, "message": EXPIRED}
+            self._request.reply.notify(
+                "notifications/tasks", {**task_summary(failed, self._options), "error": error, "_meta": self._meta}
+            )
             return True
         except StoreError:
             logger.warning("task %s: it cannot be read now", reported.followed.task.task_id, exc_info=True)
@@ -134,12 +139,6 @@ class _Subscription:
         view = task_view(task, self._options)
         own = view.get("_meta")
         return {**view, "_meta": {**own, **self._meta} if isinstance(own, Mapping) else self._meta}
-
-    def _expired(self, task: TaskRecord) -> dict[str, Json]:
-        """An expired task is reported as failed: `tasks/get` does not find it any more."""
-        failed = replace(task, status=TaskStatus.FAILED, status_message=EXPIRED)
-        error: dict[str, Json] = {"code": INVALID_PARAMS, "message": EXPIRED}
-        return {**task_summary(failed, self._options), "error": error, "_meta": self._meta}
 
 
 def _notified_state(task: TaskRecord) -> object:

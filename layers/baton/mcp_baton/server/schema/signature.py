@@ -192,8 +192,11 @@ class Signature(Struct, frozen=True):
 
 
 def read_signature(function: Callable[..., object], what: str) -> Signature:
-    if isinstance(function, type) or inspect.isasyncgenfunction(function):
-        raise _no_function(function, what)
+    if isinstance(function, type):
+        raise RegistrationError(f"{what}: a class cannot be published; write a function that creates an instance")
+    if inspect.isasyncgenfunction(function):
+        remedy = "collect its items and return a list"
+        raise RegistrationError(f"{what}: an asynchronous generator returns no value; {remedy}")
     hints = type_hints(function, what)
     context, declared = filled_by_server(function, what)
     filled = {context, *(name for name, _ in declared)}
@@ -221,12 +224,6 @@ def _check_parameter(parameter: Parameter, *, annotated: bool, what: str) -> Non
     unknown = undescribable(parameter.annotation)
     if unknown is not None:
         raise parameter_error(what, parameter.name, unknown)
-
-
-def _no_function(function: Callable[..., object], what: str) -> RegistrationError:
-    if isinstance(function, type):
-        return RegistrationError(f"{what}: a class cannot be published; write a function that creates an instance")
-    return RegistrationError(f"{what}: an asynchronous generator returns no value; collect its items and return a list")
 
 
 _HOOKS = ("__get_pydantic_core_schema__", "__pydantic_core_schema__", "__get_validators__", "__dataclass_fields__")
@@ -330,17 +327,22 @@ class Provider(Struct, frozen=True):
         return self.factory, self.scope
 
 
-def as_declared(factory: Factory) -> Factory:
-    return factory
-
-
 def read_provider(
-    dependency: Dependency, what: str, swap: Swap = as_declared, above: tuple[tuple[Factory, Lifetime], ...] = ()
+    dependency: Dependency,
+    what: str,
+    swap: Swap = lambda factory: factory,
+    above: tuple[tuple[Factory, Lifetime], ...] = (),
 ) -> Provider:
     """Read a dependency's factory, and those that it depends on."""
     factory, scope = swap(dependency.factory), dependency.scope
-    _refuse_unhashable(factory, what)
-    _refuse_cycle(factory, what, [known for known, _ in above])
+    try:
+        hash(factory)
+    except TypeError as error:
+        raise RegistrationError(f"{what}: the dependency {factory!r} is not hashable; wrap it in a function") from error
+    factories = [known for known, _ in above]
+    if factory in factories:
+        cycle = " -> ".join(name_of(item) for item in (*factories[factories.index(factory) :], factory))
+        raise RegistrationError(f"{what}: these dependencies need each other: {cycle}")
     within = next((known for known, its in above if its == "process"), None)
     if within is not None and scope == "request":
         raise RegistrationError(
@@ -359,19 +361,6 @@ def read_provider(
 
 def name_of(factory: Factory) -> str:
     return getattr(factory, "__qualname__", None) or repr(factory)
-
-
-def _refuse_unhashable(factory: Factory, what: str) -> None:
-    try:
-        hash(factory)
-    except TypeError as error:
-        raise RegistrationError(f"{what}: the dependency {factory!r} is not hashable; wrap it in a function") from error
-
-
-def _refuse_cycle(factory: Factory, what: str, above: list[Factory]) -> None:
-    if factory in above:
-        cycle = " -> ".join(name_of(item) for item in (*above[above.index(factory) :], factory))
-        raise RegistrationError(f"{what}: these dependencies need each other: {cycle}")
 
 
 def _kind(factory: Factory) -> tuple[bool, bool]:

@@ -111,8 +111,14 @@ class Continuation(Struct, frozen=True):
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
 
         def decided(current: TaskRecord) -> Batch:
-            batches.append(self._batch(plan, current, outcome, timing))
-            return batches[-1]
+            call, variables = self.call, self.variables
+            if current is plan.task:
+                batch = continuation_batch(plan, call, outcome, variables, ranked=self.ranked, timing=timing)
+            else:
+                now = plan_of(request, current)
+                batch = continuation_batch(now, call, outcome, variables, self.rng, timing=timing)
+            batches.append(batch)
+            return batch
 
         attempts = attempts_for(plan, self.call.tool)
         try:
@@ -123,12 +129,6 @@ class Continuation(Struct, frozen=True):
             return _unrecorded(_refused(request, plan.task.task_id, error), plan.workflow)
         after = plan_of(request, recorded.task)
         return _recorded(request, after, batches[-1], recorded.oversized, self.call.arguments)
-
-    def _batch(self, plan: Plan, current: TaskRecord, outcome: Outcome, timing: Timing) -> Batch:
-        call, variables = self.call, self.variables
-        if current is plan.task:
-            return continuation_batch(plan, call, outcome, variables, ranked=self.ranked, timing=timing)
-        return continuation_batch(plan_of(self.request, current), call, outcome, variables, self.rng, timing=timing)
 
 
 def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | NotMade:

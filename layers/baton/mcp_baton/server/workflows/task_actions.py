@@ -122,7 +122,10 @@ def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, resul
                 # A task's workflow never changes, so what is read here still holds at the write.
                 task = store.get(owner, task_id)
                 if action == "complete" and task.job is not None:
-                    return error(f"{_only_its_worker(task.job.work.tool)} Nothing was changed.")
+                    return error(
+                        f"This task is a call of {task.job.work.tool} in the background: only its worker completes it. "
+                        f"{TASK_ACTION} cancel ends it. Nothing was changed."
+                    )
                 if task.workflow != tool.workflow.name:
                     return not_run(request, tool, task_id, NotOfWorkflow(task))
                 if action == "complete":
@@ -136,12 +139,6 @@ def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, resul
         return not_run(request, tool, task_id, refused)
     except StoreError as failed:
         return not_run(request, tool, task_id, NotRead(failed))
-
-
-def _only_its_worker(tool: str) -> str:
-    return (
-        f"This task is a call of {tool} in the background: only its worker completes it. {TASK_ACTION} cancel ends it."
-    )
 
 
 def _store(request: Request) -> tuple[TaskStore, str]:

@@ -127,7 +127,12 @@ def not_run(
             again = f"call {workflow.name} again with arguments that its input schema allows"
             return error(cut(f"{sentence(problem)} {NOTHING_RUN}: {again}."))
         case TaskHeld(until_ms=until_ms, current=task):
-            return result_of_held(execution, workflow, task, until_ms)
+            # It is not an error: the same call works later.
+            until, seconds = timestamp(until_ms), max((until_ms - execution.now_ms() + 999) // 1000, 1)
+            text = text_of_held_task(workflow, list(_statuses(task).values()), until, seconds, task.task_id)
+            meta = task_meta(execution, task)
+            same = handle_of(execution.server, workflow, task.task_id).going_on()
+            return _made(execution, text, {**meta, "running_until": until}, meta, following=same)
         case TaskFinished(current=task) if task.workflow == workflow.name:
             return result_of_over(execution, workflow, task)
         case TaskFinished(current=task) | NotOfWorkflow(task=task):
@@ -219,15 +224,6 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     if warning:
         state["warning"] = " ".join(warning)
     return _made(execution, text, state, meta, results, links, following)
-
-
-def result_of_held(execution: Execution, workflow: Workflow, task: TaskRecord, until_ms: int) -> dict[str, Json]:
-    """The result if another run holds the task. It is not an error: the same call works later."""
-    until, seconds = timestamp(until_ms), max((until_ms - execution.now_ms() + 999) // 1000, 1)
-    text = text_of_held_task(workflow, list(_statuses(task).values()), until, seconds, task.task_id)
-    meta = task_meta(execution, task)
-    again = handle_of(execution.server, workflow, task.task_id).going_on()
-    return _made(execution, text, {**meta, "running_until": until}, meta, following=again)
 
 
 def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:

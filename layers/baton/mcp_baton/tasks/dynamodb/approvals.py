@@ -160,16 +160,13 @@ class DynamoDBApprovalStore:
                 continue
             if state is ApprovalState.WAITING and record.expired_at(now_ms):
                 if record.expired_at(now_ms - SLACK_MS):
-                    self._unlist(record)
+                    # Remove it from the list, so that no further reader has to skip it.
+                    update = Update(None, self._table.clock_ms())
+                    update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
+                    unlist(update)
+                    self._apply(record, update)
                 continue
             yield _listed_at(record), record
-
-    def _unlist(self, record: ApprovalRecord) -> None:
-        """Remove an expired approval from the list of those that wait, so that no further reader has to skip it."""
-        update = Update(None, self._table.clock_ms())
-        update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
-        unlist(update)
-        self._apply(record, update)
 
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         now_ms = self._table.clock_ms()

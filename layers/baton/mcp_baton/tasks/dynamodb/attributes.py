@@ -100,7 +100,9 @@ def text_in(attribute: Attribute) -> str:
     try:
         match attribute:
             case {"S": text}:
-                check_kept(text)
+                if text.startswith(NOT_KEPT):
+                    _, size, cause = text.split(",", 2)
+                    raise ValueNotKept(int(size), cause)
                 return text
             case {"B": compressed}:
                 return unzipped(bytes(compressed)).decode()
@@ -114,13 +116,6 @@ def not_kept(size: int, cause: str) -> Attribute:
     """The mark in place of a value of this many bytes as JSON that is not stored. The cause follows "result of N
     bytes"."""
     return {"S": f"{NOT_KEPT},{size},{cause}"}
-
-
-def check_kept(text: str) -> None:
-    """Raise `ValueNotKept` if a stored text is the mark of a value that was not stored."""
-    if text.startswith(NOT_KEPT):
-        _, size, cause = text.split(",", 2)
-        raise ValueNotKept(int(size), cause)
 
 
 def text_bytes(attribute: Attribute) -> int:

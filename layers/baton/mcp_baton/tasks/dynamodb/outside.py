@@ -274,7 +274,13 @@ class Mover:
         for name in sorted(unreadable & fitting.replaceable):
             fitting = noted(fitting, name)
         # Computing the size of a large item is slow: if nothing moved, it is not done twice.
-        return with_notes(fitting, over if fitting is changes else excess_after(stored, fitting, limit))
+        # Notes replace as many variables, the largest first, as are needed.
+        changes = fitting
+        over = over if fitting is changes else excess_after(stored, fitting, limit)
+        while over > 0 and (smaller := without_largest(changes)) is not None:
+            over -= weight(changes) - weight(smaller)
+            changes = smaller
+        return changes
 
     def fit_new(self, item: Item, limit: int) -> Item:
         """Move values of a new task's item outside, so that it fits. The caller refuses one that is still too large."""
@@ -318,14 +324,6 @@ class Mover:
         result = pointers.pop(FINAL_RESULT, changes.result)
         replaceable, variables = changes.replaceable.difference(pointers), {**changes.variables, **pointers}
         return replace(changes, result=result, replaceable=replaceable, variables=variables)
-
-
-def with_notes(changes: Changes, over: int) -> Changes:
-    """The changes with notes for as many variables, the largest first, as save that many bytes."""
-    while over > 0 and (smaller := without_largest(changes)) is not None:
-        over -= weight(changes) - weight(smaller)
-        changes = smaller
-    return changes
 
 
 def without_largest(changes: Changes) -> Changes | None:
