@@ -154,7 +154,6 @@ def _is_new(task: TaskRecord, pointer: Pointer, arrived: Arrived, now_ms: int) -
 
 
 def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, arrived: Arrived) -> TaskRecord:
-    """Store a callback. Returns the task as it is now."""
     workflow = services.server.workflows.get(task.workflow or "")
     step = workflow.step(pointer.step) if workflow else None
     if step is None or step.callback is None:

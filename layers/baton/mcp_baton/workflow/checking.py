@@ -93,7 +93,6 @@ def _size_faults(workflow: Workflow) -> Iterator[str]:
 
 
 def _taken(workflow: Workflow) -> dict[str, str]:
-    """The reserved names of arguments, and who uses them."""
     if not workflow.durable:
         return {}
     of_tool = dict.fromkeys((TASK_ACTION, TASK_RESULT), "by the workflow's tool") if workflow.tool else {}
@@ -157,7 +156,6 @@ def no_source(name: str, source: object, arguments: Sequence[str], before: Mappi
 
 
 def _no_call(name: str, function: Callable[..., object], arguments: Sequence[str]) -> str:
-    """The error for a function that is not a data source."""
     said = f"{name!r} is given {shown(function)}, which is no data source"
     argument = closest(name, arguments) or "…"
     calls = {prompt_arg: f"prompt_arg({argument!r})", step_output: "step_output('…')", constant: "constant(…)"}
@@ -372,7 +370,6 @@ def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
 
 
 def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
-    """The step with the name of its tool, if exactly one tool has its function."""
     tool = step.tool
     if not isinstance(tool, ToolFunction):
         return step
@@ -572,7 +569,6 @@ def _reference_faults(
 def _comparison_faults(
     comparison: Condition, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
 ) -> Iterator[str]:
-    """The error of a comparison whose values surely have types that cannot be compared."""
     one, other = (_kinds(source, workflow, before, tools) for source in comparison.operands)
     if one is None or other is None:
         return

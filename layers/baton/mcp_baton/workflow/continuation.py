@@ -166,7 +166,6 @@ def _ranked_items(plan: Plan, tool: str, call: Comparison, index: int, step: Ste
 
 
 def _other(step: StepProgress) -> Rank:
-    """The rank of a step whose arguments differ from the call's."""
     if _is_completed(step):
         return Rank.LAST
     return Rank.FAILED if step["status"] == StepStatus.FAILED else Rank.PENDING
@@ -262,7 +261,6 @@ def _item_batch(
 
 
 def _failed_items(plan: Plan, name: str) -> dict[int, str]:
-    """The failed calls of a list that the pause reason names."""
     if not isinstance(plan.pause, StepFailed) or plan.pause.step != name:
         return {}
     return {it.index: it.error for it in plan.pause.failed_items}

@@ -407,7 +407,6 @@ class Step(_Kept):
 
     @property
     def _parts(self) -> list[Json]:
-        """What the step does, as JSON."""
         sources, bindings = (
             {name: described(source) for name, source in given.items()}
             for given in (self.arguments, self.template_bindings)
@@ -593,7 +592,6 @@ def _source(value: Any) -> Any:
 
 
 def _step_name(given: Any) -> Any:
-    """The name of a step that is given as its name, as the step, or as a reference to its output."""
     if isinstance(given, Step):
         return given.name
     source = source_of(given)
@@ -613,7 +611,6 @@ def _is_map(given: object) -> bool:
 
 
 def _freeze(instance: Step | Workflow, **values: object) -> None:
-    """Set fields of a frozen dataclass while it is being made."""
     for name, value in values.items():
         object.__setattr__(cast("object", instance), name, value)
 

@@ -179,7 +179,6 @@ class Engine:
         return self._finish(run)
 
     def _replay(self, run: Run, step: Step) -> None:
-        """Add the stored result of a completed step to the run."""
         value: Json
         try:
             value = run.variables.get(f"{RESULT_PREFIX}{step.name}")
@@ -645,7 +644,6 @@ def _stop_before(step: Step, tried: "Tried") -> Stop | None:
 
 
 def _place(run: Run, call: Call) -> Place:
-    """Where a call belongs, for the guards of its tool."""
     step, lease = call.step, run.lease
     name = step.name if call.index is None else item_name(step.name, call.index)
     task, by = (None, "") if lease is None else (lease.task, f"run:{lease.held.number}")

@@ -152,7 +152,6 @@ def _headers(access: Access) -> dict[str, str]:
 
 
 def _reason(message: Any) -> str:
-    """Return the message in the body of an error, shortened."""
     said = message.get("message") or message.get("Message") if isinstance(message, dict) else None
     error = message.get("error") if isinstance(message, dict) else None
     said = error.get("message") if isinstance(error, dict) else said

@@ -76,7 +76,6 @@ def _not_begun(why: str) -> Failed:
 
 
 def _whole(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
-    """The converted arguments of a call, with the defaults of those that are left out."""
     defaults = {
         it.name: it.default
         for it in signature.parameters
@@ -147,7 +146,6 @@ def _task_ends_ms(execution: Execution, place: Place) -> int:
 
 
 def _hidden(arguments: JsonObject, place: Place) -> frozenset[str]:
-    """The names of the arguments with a secret."""
     if place.workflow is None or place.step is None:
         return frozenset()
     return hidden_in(arguments, place.step.arguments, place.workflow.secrets)

@@ -99,7 +99,6 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
 def _create(
     request: Request, called: Tool | WorkflowTool, arguments: JsonObject, workflow_task: str | None = None, **spec: Any
 ) -> TaskRecord:
-    """Create the task of a call. The worker is not invoked yet."""
     work = JobSpec(
         tool=called.name,
         request_id=request.exchange.request_id,

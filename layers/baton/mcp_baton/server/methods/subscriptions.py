@@ -147,7 +147,6 @@ def _notified_state(task: TaskRecord) -> object:
 
 
 def _find(request: Request, ids: list[str]) -> dict[str, _Reported]:
-    """The tasks with these ids that are the caller's."""
     if not ids or request.store is None or request.owner is None:
         return {}
 

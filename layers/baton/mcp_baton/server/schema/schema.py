@@ -128,7 +128,6 @@ class InputSchema:
 
     @cached_property
     def _plain(self) -> dict[str, PlainType] | None:
-        """The type of each parameter; `None` if one of them is not plain."""
         return plain_parameters(self._signature.parameters)
 
     @cached_property

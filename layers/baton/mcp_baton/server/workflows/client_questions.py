@@ -176,7 +176,6 @@ def run_asking(
 
 
 def _answered(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
-    """The answers to questions of the workflow in the rounds so far."""
     names = {question.name for question in workflow.questions}
     answers: dict[str, Json] = {}
     for key, answer in rounds.answers.items():
@@ -188,7 +187,6 @@ def _answered(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
 
 
 def _missing(request: Request, run: EndedRun) -> Missing | None:
-    """What the client's user can be asked for now."""
     stored = run.task is not None and run.stored
     able = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
     if not stored or not able or not (request.stateless or request.reply.may_ask):

@@ -91,7 +91,6 @@ def act(request: Request, tool: WorkflowTool) -> JsonObject:
 
 
 def _asked(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
-    """The action, the id of the task, and its new result."""
     task_id, given = named_task(request, request.object("arguments"))
     action, result = given.get(TASK_ACTION), given.get(TASK_RESULT)
     if not isinstance(action, str) or action not in ACTIONS:
@@ -281,7 +280,6 @@ class Board:
         return {"message": self._why, **self._pause, "step": paused_step(self._pause)}
 
     def _secrets(self) -> list[str]:
-        """The secret arguments that a resume needs again."""
         known = self._remaining.known if self._remaining else None
         return sorted(known.secrets.names) if known and known.open_steps else []
 
@@ -329,7 +327,6 @@ class Board:
                 yield Value(size, arguments, ((step, "arguments"),))
 
     def _arguments(self, name: str, completed: bool) -> JsonObject | None:
-        """The arguments of a step, with placeholders for secrets and long values."""
         try:
             kept = shown_call(self._task.variables, name) if completed else None
         except StoreError:

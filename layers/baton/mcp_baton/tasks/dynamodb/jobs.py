@@ -396,5 +396,4 @@ def _dispatch(update: Update, due_ms: int) -> None:
 
 
 def _count_anew(update: Update, job: Job) -> None:
-    """Give a job all its attempts again."""
     update.set(update.name("allowed"), f"{update.path(RUN, 'number')}+{update.number(job.work.attempts)}")

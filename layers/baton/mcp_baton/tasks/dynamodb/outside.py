@@ -353,7 +353,6 @@ def weight(changes: Changes) -> int:
 
 
 def _values(changes: Changes) -> dict[str, Attribute]:
-    """The values that may leave the item: variables, and the final result under its name."""
     values = {name: changes.variables[name] for name in changes.replaceable}
     return values if changes.result is None else {**values, FINAL_RESULT: changes.result}
 
