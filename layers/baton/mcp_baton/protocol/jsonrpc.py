@@ -141,6 +141,12 @@ def result_message(request_id: RequestId, result: JsonObject) -> dict[str, Json]
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
+def missing_capability(required: JsonObject) -> ProtocolError:
+    """The error for a request that needs capabilities that the client has not declared."""
+    data: JsonObject = {"requiredCapabilities": required}
+    return ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
+
+
 def error_message(request_id: RequestId | None, error: ProtocolError) -> dict[str, Json]:
     """Return an error response. `id` is `null` if the id of the request could not be read."""
     body: dict[str, Json] = {"code": error.code, "message": error.message}

@@ -13,7 +13,7 @@ from msgspec import Struct, to_builtins
 
 from mcp_baton.exceptions import Conflict, EventError, StoreError, TaskFinished, TaskNotFound, TooLarge, ToolError
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.server.access import CALLBACKS
 from mcp_baton.server.approvals.api import Refused, json_in, reply
 from mcp_baton.server.background.dispatching import wake
@@ -105,7 +105,7 @@ def deliver_event(services: Services, named: JsonObject, exchange: Exchange) -> 
     token, key = named.get("token"), named.get("id")
     if not isinstance(token, str) or not (key is None or isinstance(key, str)) or "payload" not in named:
         raise EventError("the event's `batonCallback` needs `token`, a string, and `payload`; `id` is a string")
-    if len(dumps(named["payload"]).encode()) > MAX_BODY:
+    if json_size(named["payload"]) > MAX_BODY:
         raise EventError(f"the callback's payload has more than {MAX_BODY} bytes")
     try:
         _deliver(services, exchange, token, named["payload"], key)

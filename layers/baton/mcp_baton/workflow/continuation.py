@@ -215,7 +215,9 @@ def continuation_batch(
         rng: As in `choose`; given after a lost race.
     """
     place = _place(plan, call, rng, ranked)
-    outcome = _without_secrets(plan, place, call, outcome)
+    if place is not None and isinstance(outcome, Failed):
+        # The error may quote the call's arguments.
+        outcome = replace(outcome, error=plan.without_secrets(place.step["name"], call.arguments, outcome.error))
     if place is not None and place.item is not None:
         return _item_batch(plan, place, place.item, call.tool, outcome, variables, timing)
     write = _step_write(plan, place, call, outcome, timing) if place else None
@@ -299,13 +301,6 @@ def _place(
             return Candidate(index, step, Rank.EQUAL)
     found = candidates(plan, call.tool, call.arguments, call.exact)
     return next((it for it in found if it.name == call.step), None)
-
-
-def _without_secrets(plan: Plan, place: Candidate | None, call: ContinuationCall, outcome: Outcome) -> Outcome:
-    """The outcome to store. An error may quote the call's arguments."""
-    if place is None or isinstance(outcome, Succeeded):
-        return outcome
-    return replace(outcome, error=plan.without_secrets(place.step["name"], call.arguments, outcome.error))
 
 
 def _step_write(

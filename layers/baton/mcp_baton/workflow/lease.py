@@ -55,6 +55,16 @@ def lease_end(store: TaskStore, left_ms: Left) -> int:
     return store.now_ms() + (LEASE_MS if left is None else min(LEASE_MS, max(left, 0)))
 
 
+def give_back(store: TaskStore, task: TaskRecord) -> None:
+    """Release a claim, so that the next run need not wait until it expires."""
+    if task.claim is None:
+        return
+    try:
+        store.renew(task, replace(task.claim, until_ms=0))
+    except StoreError:
+        logger.warning("task %s: its claim could not be released; it will expire", task.task_id, exc_info=True)
+
+
 class Began(Struct, frozen=True):
     """When a step began: epoch milliseconds, and seconds on the clock that measures its duration."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, convert, to_builtins
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size
 from mcp_baton.server.approvals.audit import audit
 from mcp_baton.server.approvals.notifying import AGAIN_MS
 from mcp_baton.server.execution import Execution
@@ -96,7 +96,9 @@ def _call_of(
     tool = execution.server.tools[name]
     published = {it.name: it.published for it in tool.signature.parameters}
     arguments: dict[str, Json] = {published[it]: to_json(value) for it, value in given.items()}
-    hidden = _hidden(arguments, place)
+    hidden = frozenset[str]()
+    if place.workflow is not None and place.step is not None:
+        hidden = hidden_in(arguments, place.step.arguments, place.workflow.secrets)
     shown: dict[str, Json] = {it: SECRET if it in hidden else value for it, value in arguments.items()}
     message = approval.question(name, shown)
     workflow, task_id = place.workflow, place.task.task_id if place.task else None
@@ -145,12 +147,6 @@ def _task_ends_ms(execution: Execution, place: Place) -> int:
     return task.created_ms + max(task.ttl_ms, longest_ms)
 
 
-def _hidden(arguments: JsonObject, place: Place) -> frozenset[str]:
-    if place.workflow is None or place.step is None:
-        return frozenset()
-    return hidden_in(arguments, place.step.arguments, place.workflow.secrets)
-
-
 def _keyed(value: Json, place: Place) -> str:
     """A digest of a secret that its task's approvers cannot compute."""
     key = f"{place.task.variables.get(SALT)} {place.task.task_id}" if place.task else ""
@@ -159,7 +155,7 @@ def _keyed(value: Json, place: Place) -> str:
 
 def _cut(shown: JsonObject) -> JsonObject:
     """The arguments as people see them. If they are long, the longest texts are cut, and a digest stands for them."""
-    size = len(dumps(shown).encode())
+    size = json_size(shown)
     if size <= MOST_SHOWN:
         return shown
     text = dumps(shown).encode()[:MOST_SHOWN].decode(errors="ignore")

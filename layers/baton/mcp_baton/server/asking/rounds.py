@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from mcp_baton.exceptions import Abandoned, ProtocolError, StoreError, ToolError
 from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, TASK_ID_KEY, Envelope
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, missing_capability
 from mcp_baton.protocol.state import LIFETIME_S, ForgedState, Seal, binding_of
 from mcp_baton.server.asking.asker import (
     URL_ELICITATION,
@@ -74,9 +74,7 @@ class Rounds(Struct):
     def _check_capabilities(self, questions: tuple[Question, ...]) -> None:
         for question in questions:
             if not declares(self.capabilities, question.capability):
-                required = _nested(question.capability.split("."))
-                data: Json = {"requiredCapabilities": required}
-                raise ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
+                raise missing_capability(_nested(question.capability.split(".")))
 
 
 def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, capabilities: JsonObject) -> Rounds:

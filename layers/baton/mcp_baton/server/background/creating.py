@@ -25,11 +25,12 @@ from mcp_baton.protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    MISSING_CLIENT_CAPABILITY,
+    missing_capability,
 )
 from mcp_baton.server.asking.asker import TaskBegins
 from mcp_baton.server.background.dispatching import dispatch
 from mcp_baton.server.background.questions import declared
+from mcp_baton.server.content import error_result
 from mcp_baton.server.definitions.labels import scopes_in
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
@@ -153,8 +154,7 @@ def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
 
 def _needs_tasks(request: Request, tool: Tool | WorkflowTool) -> ProtocolError:
     if request.stateless:
-        data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
-        return ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
+        return missing_capability({"extensions": {TASKS_EXTENSION: {}}})
     return ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} runs as a task only; send `task` with the call")
 
 
@@ -177,7 +177,7 @@ def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject 
     else:
         problem = f"Invalid arguments for tool {tool.name}: {explain(prepared)}"
     if request.stateless:
-        return {"content": [{"type": "text", "text": problem}], "isError": True}
+        return error_result(problem)
     raise ProtocolError(INVALID_PARAMS, problem)
 
 
@@ -236,10 +236,9 @@ def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, 
 
 def _check_resumable(request: Request, workflow: Workflow, task_id: str, arguments: JsonObject) -> None:
     """Report errors of a resume that are known already. The worker, which claims the task, checks again."""
-    if request.store is None or request.owner is None:
-        raise TaskNotFound
+    store, owner = request.own_tasks()
     try:
-        task = request.store.get(request.owner, task_id)
+        task = store.get(owner, task_id)
         if task.workflow != workflow.name:
             raise NotOfWorkflow(task)
         if task.status.terminal:

@@ -28,7 +28,8 @@ def call_tool(request: Request) -> JsonObject:
 
             return call_workflow_tool(request, workflow_tool)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
-    _check_headers(request, tool, arguments)
+    if request.stateless and (mismatch := header_mismatch(tool.mirrored, arguments, request.headers)):
+        raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
     if TASK_ID not in arguments or name not in request.server.tools_with_task_id:
         return _call(request, tool, arguments, request.bound_task())
     from mcp_baton.server.workflows.task_ids import NamedWrongly, named_task
@@ -54,14 +55,6 @@ def _call(
     if task_id is None:
         return result_of(tool, outcome_alone(request, tool, arguments))
     return _continue(request, tool, arguments, task_id, in_text=in_text)
-
-
-def _check_headers(request: Request, tool: Tool, arguments: JsonObject) -> None:
-    if not request.stateless:
-        return
-    mismatch = header_mismatch(tool.mirrored, arguments, request.headers)
-    if mismatch:
-        raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
 
 
 def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, in_text: bool) -> JsonObject:

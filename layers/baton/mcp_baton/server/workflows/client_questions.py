@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from msgspec import Struct
@@ -210,8 +209,7 @@ def _answers(
     lifetime_s = None
     if rounds is not None:
         rounds.identity = Identity(task=task.task_id)
-        ends_ms = datetime.fromisoformat(task.created_at).timestamp() * 1_000 + task.ttl_ms
-        lifetime_s = max((ends_ms - request.now_ms()) / 1_000, 1)
+        lifetime_s = max((task.created_ms + task.ttl_ms - request.now_ms()) / 1_000, 1)
     question = elicitation(key, missing.message, missing.schema, timeout_s=lifetime_s)
     asker = request.asking(rounds)(request.reply.request, _waiting(request, host))
     try:

@@ -122,9 +122,8 @@ class Continuation(Struct, frozen=True):
 
         attempts = attempts_for(plan, self.call.tool)
         try:
-            if request.store is None:
-                raise TaskNotFound
-            recorded = write_decided(request.store, plan.task, decided, attempts=attempts)
+            store, _ = request.own_tasks()
+            recorded = write_decided(store, plan.task, decided, attempts=attempts)
         except StoreError as error:
             return _unrecorded(_refused(request, plan.task.task_id, error), plan.workflow)
         after = plan_of(request, recorded.task)
@@ -198,10 +197,9 @@ def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: 
 
 def _find(request: Request, task_id: str) -> tuple[Plan | None, Found]:
     """The plan of the task, which has the values for placeholders; and where the call can be recorded."""
-    if request.store is None or request.owner is None:
-        return None, unrecorded_meta(request, task_id, UNKNOWN_TASK)
     try:
-        task = request.store.get(request.owner, task_id)
+        store, owner = request.own_tasks()
+        task = store.get(owner, task_id)
     except StoreError as error:
         return None, _refused(request, task_id, error)
     plan = plan_of(request, task)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.workflow_tool import argument_schemas
-from mcp_baton.server.execution import Execution
+from mcp_baton.server.execution import DetachedExecution, Execution
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
 from mcp_baton.server.running.runner import BoundTools, CallOptions, bound_resource, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, no_pulse
-from mcp_baton.server.workflows.parallel_calls import ParallelCalls, for_thread
+from mcp_baton.server.workflows.parallel_calls import ParallelCalls
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, FetchedResource, Outcome, Prepared, ResourceUnavailable
@@ -125,7 +125,8 @@ class ServerHost:
         return made
 
     def _enter_thread(self, listener: Listener, pulse: Callable[[], float]) -> None:
-        self._execution = for_thread(self._execution, listener)
+        fields = {name: getattr(self._execution, name) for name in Execution.__struct_fields__}
+        self._execution = DetachedExecution(**fields, reports_to=listener)
         self._is_in_thread, self._total, self.pulse = True, 0, pulse
 
     def words(self, name: str, error: Exception) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import StoreError, ValueNotKept
-from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size, loads
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from mcp_baton.tasks.texts import from_text, to_text, unzipped, zipped, zipped_length
 
@@ -126,7 +126,7 @@ def text_bytes(attribute: Attribute) -> int:
         case {"B": bytes() as compressed}:
             return zipped_length(compressed)
         case _:
-            return len(dumps(from_native(attribute)).encode())
+            return json_size(from_native(attribute))
 
 
 def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:

@@ -274,13 +274,13 @@ class Mover:
         for name in sorted(unreadable & fitting.replaceable):
             fitting = noted(fitting, name)
         # Computing the size of a large item is slow: if nothing moved, it is not done twice.
+        if fitting is not changes:
+            over = excess_after(stored, fitting, limit)
         # Notes replace as many variables, the largest first, as are needed.
-        changes = fitting
-        over = over if fitting is changes else excess_after(stored, fitting, limit)
-        while over > 0 and (smaller := without_largest(changes)) is not None:
-            over -= weight(changes) - weight(smaller)
-            changes = smaller
-        return changes
+        while over > 0 and (smaller := without_largest(fitting)) is not None:
+            over -= weight(fitting) - weight(smaller)
+            fitting = smaller
+        return fitting
 
     def fit_new(self, item: Item, limit: int) -> Item:
         """Move values of a new task's item outside, so that it fits. The caller refuses one that is still too large."""
