@@ -140,7 +140,18 @@ MAX_FIELDS: Final = 20
 def no_source(name: str, source: object, arguments: Sequence[str], before: Mapping[str, Step]) -> str:
     """The error for a value that is not a data source."""
     if callable(source):
-        return _no_call(name, source, arguments)
+        said = f"{name!r} is given {shown(source)}, which is no data source"
+        argument = closest(name, arguments) or "…"
+        calls: dict[object, str] = {
+            prompt_arg: f"prompt_arg({argument!r})",
+            step_output: "step_output('…')",
+            constant: "constant(…)",
+            task_variable: "task_variable('…')",
+        }
+        call = calls.get(source)
+        if call is not None:
+            return f"{said}, but the function that makes one; call it: {call}"
+        return f"{said}; write step_output('…') for what a step's tool returns, or constant(…) for a fixed value"
     cause = not_json(source)
     if cause:
         return f"{name!r} is given {shown(source)}, which is no data source, and not JSON: {_json_form(source)}"
@@ -153,16 +164,6 @@ def no_source(name: str, source: object, arguments: Sequence[str], before: Mappi
     elif isinstance(source, str):
         instead = f"{instead} for the text, or prompt_arg(…), step_output(…) or task_variable(…)"
     return f"{name!r} is given {shown(source)}, which is no data source; write {instead}"
-
-
-def _no_call(name: str, function: Callable[..., object], arguments: Sequence[str]) -> str:
-    said = f"{name!r} is given {shown(function)}, which is no data source"
-    argument = closest(name, arguments) or "…"
-    calls = {prompt_arg: f"prompt_arg({argument!r})", step_output: "step_output('…')", constant: "constant(…)"}
-    call = {**calls, task_variable: "task_variable('…')"}.get(function)
-    if call is not None:
-        return f"{said}, but the function that makes one; call it: {call}"
-    return f"{said}; write step_output('…') for what a step's tool returns, or constant(…) for a fixed value"
 
 
 def no_json(name: str, value: object, cause: str) -> str:

@@ -64,20 +64,15 @@ def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | 
         message = "Invalid params: a call that continues a task cannot be a task of its own; leave out `task`"
         raise ProtocolError(INVALID_PARAMS, message)
     if tool.tasks.explicit:
-        return _run_until_task(request, tool, arguments)
+        # The worker runs it again, with the answers that the client has given so far.
+        try:
+            outcome = outcome_alone(request, tool, arguments, CallOptions(starts_task=True))
+        except TaskBegins as begins:
+            return _dispatched(request, _create(request, tool, arguments, answers=begins.answers, key=begins.key))
+        result = result_of(tool, outcome)
+        return result if request.stateless else _completed_task(request, tool, arguments, result)
     refused = _refusal(request, tool, arguments)
     return refused or _dispatched(request, _create(request, tool, arguments, key=own_key()()))
-
-
-def _run_until_task(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject:
-    """Run a function that starts its task itself (`ctx.start_task`). The worker runs it again, with the answers that
-    the client has given so far."""
-    try:
-        outcome = outcome_alone(request, tool, arguments, CallOptions(starts_task=True))
-    except TaskBegins as begins:
-        return _dispatched(request, _create(request, tool, arguments, answers=begins.answers, key=begins.key))
-    result = result_of(tool, outcome)
-    return result if request.stateless else _completed_task(request, tool, arguments, result)
 
 
 def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result: JsonObject) -> JsonObject:
@@ -148,14 +143,10 @@ def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
     if support == "optional":
         return False
     if not request.may_have_tasks:
-        raise _needs_tasks(request, tool)
+        if request.stateless:
+            raise missing_capability({"extensions": {TASKS_EXTENSION: {}}})
+        raise ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} runs as a task only; send `task` with the call")
     raise ProtocolError(INTERNAL_ERROR, f"The tool {tool.name} runs in the background, and {_why_not(request)}")
-
-
-def _needs_tasks(request: Request, tool: Tool | WorkflowTool) -> ProtocolError:
-    if request.stateless:
-        return missing_capability({"extensions": {TASKS_EXTENSION: {}}})
-    return ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} runs as a task only; send `task` with the call")
 
 
 def _why_not(request: Request) -> str:

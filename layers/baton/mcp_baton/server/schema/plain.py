@@ -225,10 +225,6 @@ def _read(annotation: object, inside: frozenset[type]) -> PlainType:
         return PlainDataclass(annotation, {name: _read(field, inside) for name, field in fields.items()})
     if origin is Literal and all(type(part) is str for part in parts):
         return Choice(parts)
-    return _read_parts(origin, parts, inside)
-
-
-def _read_parts(origin: object, parts: tuple[Any, ...], inside: frozenset[type]) -> PlainType:
     if origin is list:
         return ListOf(_read(parts[0], inside))
     if origin is dict and parts[0] is str:

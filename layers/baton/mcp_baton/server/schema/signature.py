@@ -38,7 +38,13 @@ def filled_by_server(
     hints = type_hints(function, what)
     for name, parameter in _parameters(function).items():
         annotation = hints.get(name, typing.Any)
-        dependency = _dependency(name, annotation, parameter.default, what)
+        notes = (*getattr(annotation, "__metadata__", ()), parameter.default)
+        found = [note for note in notes if isinstance(note, Dependency)]
+        if any(note is Depends for note in notes):
+            raise RegistrationError(f"{what}: {name!r} has Depends without its factory; write Depends(factory)")
+        if len(found) > 1:
+            raise RegistrationError(f"{what}: {name!r} has two Depends; one of them is enough")
+        dependency = found[0] if found else None
         if dependency is not None:
             check_kind(parameter, what)
             declared.append((name, dependency))
@@ -58,16 +64,6 @@ def _parameters(function: Callable[..., object]) -> typing.Mapping[str, inspect.
         return inspect.signature(function).parameters
     except ValueError:  # some built-in types have no signature
         return {}
-
-
-def _dependency(name: str, annotation: typing.Any, default: object, what: str) -> "Dependency | None":
-    notes = (*getattr(annotation, "__metadata__", ()), default)
-    found = [note for note in notes if isinstance(note, Dependency)]
-    if any(note is Depends for note in notes):
-        raise RegistrationError(f"{what}: {name!r} has Depends without its factory; write Depends(factory)")
-    if len(found) > 1:
-        raise RegistrationError(f"{what}: {name!r} has two Depends; one of them is enough")
-    return found[0] if found else None
 
 
 def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
@@ -205,25 +201,20 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
         check_kind(parameter, what)
         if name not in filled:
             made = Parameter(name, hints.get(name, typing.Any), parameter.default)
-            _check_parameter(made, annotated=name in hints, what=what)
+            if made.name == "ctx" and name not in hints:
+                raise RegistrationError(f"{what}: the parameter 'ctx' has no annotation; write ctx: Context")
+            if type(made.default) is FunctionType:
+                made_by = made.default.__name__
+                raise RegistrationError(
+                    f"{what}: the parameter {made.name!r} has the function {made_by!r} as its default; "
+                    f"write Depends({made_by}) to get its value"
+                )
+            unknown = undescribable(made.annotation)
+            if unknown is not None:
+                raise parameter_error(what, made.name, unknown)
             parameters.append(made)
     returns = hints.get("return", NO_ANNOTATION)
     return Signature(tuple(parameters), context, returns, is_async(function), read_dependencies(declared, what))
-
-
-def _check_parameter(parameter: Parameter, *, annotated: bool, what: str) -> None:
-    """Refuse a parameter that callers cannot fill, as far as this is known without pydantic."""
-    if parameter.name == "ctx" and not annotated:
-        raise RegistrationError(f"{what}: the parameter 'ctx' has no annotation; write ctx: Context")
-    if type(parameter.default) is FunctionType:
-        made_by = parameter.default.__name__
-        raise RegistrationError(
-            f"{what}: the parameter {parameter.name!r} has the function {made_by!r} as its default; "
-            f"write Depends({made_by}) to get its value"
-        )
-    unknown = undescribable(parameter.annotation)
-    if unknown is not None:
-        raise parameter_error(what, parameter.name, unknown)
 
 
 _HOOKS = ("__get_pydantic_core_schema__", "__pydantic_core_schema__", "__get_validators__", "__dataclass_fields__")
