@@ -134,11 +134,7 @@ class Plan:
     """
 
     def __init__(
-        self,
-        task: TaskRecord,
-        workflow: Workflow | None,
-        prompt_arguments: PromptArguments,
-        canonical: Canonical,
+        self, task: TaskRecord, workflow: Workflow | None, prompt_arguments: PromptArguments, canonical: Canonical
     ) -> None:
         self.task = task
         self.workflow = workflow

@@ -59,12 +59,7 @@ class HttpTransport:
             raise Unreachable(f"{self._url} cannot be reached: {error}{_remedy(error, self._url)}") from error
 
     def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Json = None,
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Json = None
     ) -> dict[str, Any]:
         """Send a request to the HTTP API beside the MCP endpoint, and return its JSON object.
 

@@ -85,12 +85,7 @@ def _whole(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _call_of(
-    execution: Execution,
-    owner: str,
-    name: str,
-    approval: Approval,
-    given: Mapping[str, Any],
-    place: Place,
+    execution: Execution, owner: str, name: str, approval: Approval, given: Mapping[str, Any], place: Place
 ) -> ApprovalRecord:
     """The approval of a call as it would be requested now."""
     tool = execution.server.tools[name]

@@ -3,14 +3,7 @@
 import logging
 import math
 
-from mcp_baton.exceptions import (
-    ProtocolError,
-    StoreBusy,
-    TaskFinished,
-    TaskHeld,
-    TaskNotFound,
-    ValueLost,
-)
+from mcp_baton.exceptions import ProtocolError, StoreBusy, TaskFinished, TaskHeld, TaskNotFound, ValueLost
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST

@@ -7,14 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mcp_baton.exceptions import (
-    ProtocolError,
-    StoreError,
-    StoreUnavailable,
-    TaskFinished,
-    TaskNotFound,
-    TooLarge,
-)
+from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, missing_capability

@@ -9,15 +9,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from mcp_baton.exceptions import (
-    BatonError,
-    ProtocolError,
-    StoreBusy,
-    StoreError,
-    TaskFinished,
-    TaskNotFound,
-    TooLarge,
-)
+from mcp_baton.exceptions import BatonError, ProtocolError, StoreBusy, StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.content import error_result
@@ -35,24 +27,8 @@ from mcp_baton.server.workflows.task_view import (
     status_message_of,
     task_meta,
 )
-from mcp_baton.server.workflows.workflow_tools import (
-    ALL,
-    LONG,
-    NOTHING_RUN,
-    Unusable,
-    first_fitting,
-    not_run,
-    sentence,
-)
-from mcp_baton.tasks.record import (
-    RESULT_PREFIX,
-    WAITED,
-    StepProgress,
-    StepStatus,
-    TaskRecord,
-    paused_step,
-    timestamp,
-)
+from mcp_baton.server.workflows.workflow_tools import ALL, LONG, NOTHING_RUN, Unusable, first_fitting, not_run, sentence
+from mcp_baton.tasks.record import RESULT_PREFIX, WAITED, StepProgress, StepStatus, TaskRecord, paused_step, timestamp
 from mcp_baton.tasks.values import weight_of
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Step
 from mcp_baton.workflow.definition_changes import differing

@@ -92,10 +92,7 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
 
 
 def options_of(
-    request: Request,
-    *,
-    values: str | None = None,
-    following: Callable[[TaskRecord], list[JsonObject]] | None = None,
+    request: Request, *, values: str | None = None, following: Callable[[TaskRecord], list[JsonObject]] | None = None
 ) -> ViewOptions:
     return ViewOptions(
         now_ms=request.now_ms,

@@ -35,22 +35,8 @@ from mcp_baton.tasks.dynamodb.s3 import (
     ObjectTooLarge,
 )
 from mcp_baton.tasks.dynamodb.table import TaskTable
-from mcp_baton.tasks.dynamodb.values import (
-    Pointer,
-    digest_of,
-    excess,
-    is_large,
-    name_of,
-    pointer_in,
-    size,
-)
-from mcp_baton.tasks.texts import (
-    VALUE_BYTES,
-    check_readable,
-    from_text,
-    is_zipped,
-    to_text,
-)
+from mcp_baton.tasks.dynamodb.values import Pointer, digest_of, excess, is_large, name_of, pointer_in, size
+from mcp_baton.tasks.texts import VALUE_BYTES, check_readable, from_text, is_zipped, to_text
 from mcp_baton.tasks.values import FINAL_RESULT
 
 logger = logging.getLogger(__name__)

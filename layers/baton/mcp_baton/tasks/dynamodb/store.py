@@ -40,15 +40,7 @@ from mcp_baton.tasks.dynamodb.items import (
     number,
     stays_whole,
 )
-from mcp_baton.tasks.dynamodb.table import (
-    CHECKPOINT,
-    CREATE,
-    END,
-    RENEW,
-    WRITE,
-    ConditionFailed,
-    ItemTooLarge,
-)
+from mcp_baton.tasks.dynamodb.table import CHECKPOINT, CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held, stored_item
 from mcp_baton.tasks.dynamodb.values import excess, is_large, item_size
 from mcp_baton.tasks.ids import new_token

@@ -78,12 +78,7 @@ class ResponseStream:
 
 
 def send_whole(
-    connection: RuntimeConnection,
-    invoke_id: str,
-    invocation_id: str | None,
-    status: int,
-    headers: Headers,
-    body: bytes,
+    connection: RuntimeConnection, invoke_id: str, invocation_id: str | None, status: int, headers: Headers, body: bytes
 ) -> None:
     """Send a whole response at once, and wait until the Runtime API has acknowledged it.
 
