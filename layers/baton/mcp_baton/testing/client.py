@@ -444,13 +444,7 @@ class Client(Controls):
         status, result = str(task["status"]), task.get("result")
         if self.era == "2025" and status == "completed":
             result = self.request("tasks/result", {"taskId": task_id})["result"]
-        return Task(
-            task_id,
-            status,
-            variables_in(own_meta(task)),
-            result,
-            without(task, "result", "_meta"),
-        )
+        return Task(task_id, status, variables_in(own_meta(task)), result, without(task, "result", "_meta"))
 
     def tasks(self) -> list[Task]:
         """Return the owner's tasks, newest first, without variables. Only the 2025 era lists tasks."""
