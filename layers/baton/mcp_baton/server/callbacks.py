@@ -5,7 +5,6 @@ continuation settles a step with a tool: by one conditional write, without a cla
 """
 
 import logging
-from hashlib import sha256
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final, cast
 
@@ -22,6 +21,7 @@ from mcp_baton.server.schema.prompt_arguments import convert
 from mcp_baton.server.schema.schema import mismatch_of
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.callbacks import Pointer
+from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import CALL_PREFIX, JOB, WAIT_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, write_decided
 from mcp_baton.workflow.approval import GRACE_MS, digest_of
@@ -69,12 +69,8 @@ def callback_url(execution: Execution, place: Place, name: str) -> str:
         raise ToolError(f"callback_url({name!r}): the address of the API is not known; set BATON_BASE_URL")
     token = token_urlsafe(32)
     ends_ms = max(task.created_ms + task.ttl_ms, execution.now_ms() + step.longest_wait_ms + GRACE_MS)
-    store.callbacks.add(_digest(token), Pointer(task.owner, task.task_id, name, execution.job_id), ends_ms)
+    store.callbacks.add(text_digest(token), Pointer(task.owner, task.task_id, name, execution.job_id), ends_ms)
     return f"{execution.base_url}{CALLBACKS}{token}"
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
 
 
 # Requests
@@ -118,11 +114,11 @@ def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key
     """Store a callback and wake its task. Raises `Refused` or `StoreError`."""
     waits = any(step.callback for it in services.server.workflows.values() for step in it.steps)
     store = services.store.within(exchange.remaining_ms) if services.store and waits else None
-    pointer = store.callbacks.find(_digest(token)) if store else None
+    pointer = store.callbacks.find(text_digest(token)) if store else None
     if store is None or pointer is None:
         raise Refused(404, UNKNOWN)
     sent: JsonObject = {"digest": digest_of(body)}
-    arrived = Arrived(body, sent if key is None else {**sent, "key": _digest(key)})
+    arrived = Arrived(body, sent if key is None else {**sent, "key": text_digest(key)})
     try:
         task = store.get(pointer.owner, pointer.task_id)
         if _is_new(task, pointer, arrived, store.now_ms()):

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS
+from mcp_baton.server.content import with_meta
 from mcp_baton.server.definitions.param_headers import header_mismatch
 from mcp_baton.server.definitions.tool import Tool, free_name
 from mcp_baton.server.methods.calling import outcome_alone, outcome_of, result_of
@@ -71,8 +72,7 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str,
     result = result_of(tool, outcome)
     if in_text:
         result = _with_text(result, tool, recording.text())
-    own = result.get("_meta")
-    return result | {"_meta": {**own, **recording.meta} if isinstance(own, Mapping) else recording.meta}
+    return with_meta(result, recording.meta)
 
 
 def _with_text(result: JsonObject, tool: Tool, text: str) -> dict[str, Json]:

@@ -14,6 +14,7 @@ from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject, json_size
+from mcp_baton.server.content import with_meta
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
@@ -333,7 +334,7 @@ def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict
     result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
     if task.job is not None and isinstance(result, Mapping):
         # The result of the call itself.
-        return {**result, "_meta": {**_meta_of(result), **meta}}
+        return with_meta(result, meta)
     return {"result": result, "_meta": {**meta, **_naming(omitted)}}
 
 
@@ -372,12 +373,7 @@ def _as_returned(task: TaskRecord, result: Json) -> Json:
     if task.job is None or not isinstance(result, Mapping):
         return result
     made = {"resultType": "complete", **result}
-    return {**made, "_meta": {**_meta_of(result), **result_mark(task)}} if task.by_client else made
-
-
-def _meta_of(result: JsonObject) -> JsonObject:
-    meta = result.get("_meta")
-    return meta if isinstance(meta, Mapping) else {}
+    return with_meta(made, result_mark(task)) if task.by_client else made
 
 
 def _value(task: TaskRecord, name: str) -> Json:

@@ -23,7 +23,7 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_
 from mcp_baton.tasks.dynamodb.expressions import Update, first_token, unlist
 from mcp_baton.tasks.dynamodb.items import LISTS, expired, number
 from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
-from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.ids import new_token, text_digest
 from mcp_baton.tasks.texts import to_text
 
 PREFIX: Final = "APPROVAL#"
@@ -273,10 +273,8 @@ def _fixed(record: ApprovalRecord) -> Attribute:
 
 def _key_text(call: ApprovalRecord, repeat: int) -> str:
     """The part of an id that names the item: the task, the call and the number."""
-    from hashlib import sha256
-
     # Calls without a task have no common partition.
-    task = sha256((call.task_id or call.digest).encode()).hexdigest()[:KEY_CHARACTERS]
+    task = text_digest(call.task_id or call.digest)[:KEY_CHARACTERS]
     return f"{task}{call.digest[:KEY_CHARACTERS]}{repeat:0{REPEAT_CHARACTERS}x}"
 
 
