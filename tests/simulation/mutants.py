@@ -24,7 +24,7 @@ from mcp_baton.server.workflows import continuations, runs, task_view
 from mcp_baton.server.workflows.continuations import recorded_meta
 from mcp_baton.server.workflows.task_view import ViewOptions
 from mcp_baton.tasks.callbacks import Pointer
-from mcp_baton.tasks.dynamodb import expressions, items, jobs, listing, outbox, table
+from mcp_baton.tasks.dynamodb import expressions, items, jobs, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.table import RetryPolicy
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, TaskStanding
@@ -272,7 +272,7 @@ MUTANTS = (
             ("a job that is over stays in the outbox", without_action("REMOVE listed_in"), None, False),
             ("sweeps look at a job after it is due", None, LATE_ENTRIES, False),
             ("sweeps do nothing", None, replaced(sweep, look_after=lambda *given: given[-1]), False),
-            ("sweeps look at one shard", None, replaced(outbox, OUTBOX_SHARDS=1), False),
+            ("sweeps look at one shard", None, replaced(jobs, OUTBOX_SHARDS=1), False),
             ("sweeps believe their clock that a job has expired", None, replaced(jobs, CLOCKS_MS=0), True),
         )
     ),

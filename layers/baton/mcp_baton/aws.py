@@ -107,13 +107,7 @@ def handler(
     warnings = unknown_settings(os.environ) if settings is None else []
     settings = Settings.from_environment(os.environ) if settings is None else settings
     return compose(
-        server,
-        settings,
-        store=store,
-        connect=connect,
-        connect_s3=connect_s3,
-        dispatcher=dispatcher,
-        warnings=warnings,
+        server, settings, store=store, connect=connect, connect_s3=connect_s3, dispatcher=dispatcher, warnings=warnings
     )
 
 

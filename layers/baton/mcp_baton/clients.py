@@ -1,6 +1,7 @@
 """Clients of AWS with timeouts that leave time for a reply. botocore is imported with the first client."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import NotDispatched
@@ -109,19 +110,17 @@ class LambdaDispatcher:
 
     def __init__(self, worker: str, connect: "Callable[[], BaseClient]", *, telemetry: Telemetry = SILENT) -> None:
         self._worker = worker
-        self._connect = connect
+        self._client: Callable[[], Any] = cache(connect)
         self._telemetry = telemetry
-        self._client: Any = None
 
     def dispatch(self, event: JsonObject) -> None:
         """Send the event. When this returns, Lambda has accepted it; the worker has not run yet. Raises `NotDispatched`
         if Lambda did not accept the event, or the outcome is unknown."""
         try:
-            if self._client is None:
-                self._client = self._connect()
+            client = self._client()
             with self._telemetry.span("Lambda", operation="Invoke", function_name=self._worker):
                 payload = dumps(event).encode()
-                answer = self._client.invoke(FunctionName=self._worker, InvocationType="Event", Payload=payload)
+                answer = client.invoke(FunctionName=self._worker, InvocationType="Event", Payload=payload)
                 if answer["StatusCode"] != ACCEPTED:
                     raise NotDispatched(f"Lambda answered {answer['StatusCode']} instead of {ACCEPTED}")
         except Exception as error:
@@ -139,10 +138,7 @@ class TopicPublisher:
 
     def __init__(self, topic: str, connect: "Callable[[], BaseClient]") -> None:
         self._topic = topic
-        self._connect = connect
-        self._client: Any = None
+        self._client: Callable[[], Any] = cache(connect)
 
     def publish(self, message: str) -> None:
-        if self._client is None:
-            self._client = self._connect()
-        self._client.publish(TopicArn=self._topic, Message=message)
+        self._client().publish(TopicArn=self._topic, Message=message)

@@ -94,7 +94,11 @@ class SecretKeys:
         try:
             value = self._open().get(self._secret, force_fetch=True, VersionStage=stage)
         except Exception as error:
-            if _is_missing(error):
+            # Powertools wraps the error of Secrets Manager.
+            from botocore.exceptions import ClientError
+
+            cause = error.__context__
+            if isinstance(cause, ClientError) and cause.response["Error"]["Code"] == "ResourceNotFoundException":
                 return None
             self._failed_at = self._clock()
             raise self._unavailable("it cannot be read", error) from error
@@ -111,11 +115,3 @@ class SecretKeys:
         logger.error("BATON_STATE_KEY_SECRET=%s: %s", self._secret, why, exc_info=error)
         self._telemetry.add(INTERNAL_ERRORS)
         return KeyUnavailable()
-
-
-def _is_missing(error: Exception) -> bool:
-    """Return whether the version does not exist. Powertools wraps the error of Secrets Manager."""
-    from botocore.exceptions import ClientError
-
-    cause = error.__context__
-    return isinstance(cause, ClientError) and cause.response["Error"]["Code"] == "ResourceNotFoundException"

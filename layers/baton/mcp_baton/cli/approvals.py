@@ -1,8 +1,8 @@
 """`baton approvals`, `approve` and `deny`: the approvals that wait for people (docs/approvals.md)."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
@@ -60,17 +60,12 @@ def deny(way: Way, approval: Approval, reason: Reason = "", yes: Yes = False, *,
     return _decide(way, approval, "deny", reason, confirmed=yes, as_json=as_json)
 
 
-@contextmanager
-def connected(way: Way) -> "Iterator[HttpTransport]":
+def connected(way: Way) -> "closing[HttpTransport]":
     from mcp_baton.cli.remote.connection import access_of
     from mcp_baton.cli.remote.http import HttpTransport
 
     way.refuse_target()
-    server = HttpTransport(access_of(way))
-    try:
-        yield server
-    finally:
-        server.close()
+    return closing(HttpTransport(access_of(way)))
 
 
 def _listed(server: "HttpTransport", state: State) -> list[dict[str, Any]]:

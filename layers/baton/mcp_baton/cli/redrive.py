@@ -99,7 +99,6 @@ class Redrive:
         return 1 if failed else 0
 
     def _messages(self) -> Iterator[dict[str, Any]]:
-        """Yield each message of the queue once."""
         seen = set[str]()
         while self.most is None or len(seen) < self.most:
             count = BATCH if self.most is None else min(BATCH, self.most - len(seen))

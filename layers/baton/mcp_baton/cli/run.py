@@ -127,13 +127,7 @@ def _resume_all(
 
 
 def _run(
-    way: options.Way,
-    workflow: str | None,
-    task: str | None,
-    arguments: list[str] | None,
-    *,
-    go_on: bool,
-    as_json: bool,
+    way: options.Way, workflow: str | None, task: str | None, arguments: list[str] | None, *, go_on: bool, as_json: bool
 ) -> int:
     from mcp_baton.cli.remote.arguments import for_prompt, given
     from mcp_baton.cli.remote.connection import connection

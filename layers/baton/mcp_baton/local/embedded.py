@@ -215,7 +215,6 @@ class Unlimited(LimitedSizeDict):
 
 
 def _key(table_name: str, item: Item) -> "Key":
-    """Return the key of an item. In the task table it consists of two strings."""
     return table_name, item.hash_key.value, item.range_key.value if item.range_key else ""
 
 

@@ -283,7 +283,10 @@ def dynamodb_app(engine: "EmbeddedEngine") -> "WSGIApplication":
 
     @Request.application
     def answer(request: Request) -> Response:
-        if may_be_page(request):
+        # A web page can also give this machine a name of its own domain.
+        host = request.headers.get("Host", "")
+        is_own = is_local_host(host) or host.partition(":")[0] == CONTAINERS
+        if not is_own or any(name in request.headers for name in BROWSER_HEADERS):
             return Response(FOR_PROGRAMS, 403)
         # A browser would have to send a preflight request before it could send this header.
         if "X-Amz-Target" not in request.headers:
@@ -298,13 +301,6 @@ def dynamodb_app(engine: "EmbeddedEngine") -> "WSGIApplication":
         return PlainResponse(answered.content, answered.status_code, _own(answered.headers))
 
     return answer
-
-
-def may_be_page(request: Request) -> bool:
-    """Whether a web page may have sent a request: a page can also give this machine a name of its own domain."""
-    host = request.headers.get("Host", "")
-    is_own = is_local_host(host) or host.partition(":")[0] == CONTAINERS
-    return not is_own or any(name in request.headers for name in BROWSER_HEADERS)
 
 
 # Signals

@@ -121,7 +121,6 @@ def _cut(error: traceback.TracebackException) -> int:
 
 
 def _trace(record: logging.LogRecord, remedy: str, *, in_full: bool) -> str:
-    """Return the traceback of a record; empty if it has none."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return ""

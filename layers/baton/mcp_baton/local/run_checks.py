@@ -77,7 +77,6 @@ class WorkflowChecks:
 
     @cached_property
     def _tools(self) -> dict[str, Tool | None]:
-        """The tool of each step, by the step's name."""
         return {step.name: self._tool_of(step) for step in self.workflow.steps}
 
     def _tool_of(self, step: Step) -> Tool | None:

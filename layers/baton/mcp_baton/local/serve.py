@@ -22,16 +22,7 @@ from mcp_baton.local.clock import Clock
 from mcp_baton.local.data_file import DataFile
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
 from mcp_baton.local.faults import Definitions
-from mcp_baton.local.http_server import (
-    GRACE_S,
-    LOOPBACK,
-    Function,
-    LambdaHandler,
-    LocalServer,
-    bind,
-    dynamodb_app,
-    run,
-)
+from mcp_baton.local.http_server import GRACE_S, LOOPBACK, Function, LambdaHandler, LocalServer, bind, dynamodb_app, run
 from mcp_baton.local.loader import find, load
 from mcp_baton.local.log import PLAIN, LogStyle
 from mcp_baton.local.reload import Served, Watcher

@@ -217,7 +217,6 @@ class Pool:
             logger.error("an event was discarded after %d attempts (%s): %s", attempts, failure, event)
 
     def _attempt(self, delivery: Delivery) -> str | None:
-        """Return why an attempt failed; `None` if it did not."""
         try:
             sandbox = self._sandbox()
         except Exception as error:

@@ -128,7 +128,8 @@ def classify(message: Request | Notification, headers: Mapping[str, str]) -> Env
     if not isinstance(meta, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `_meta` must be an object")
     header = headers.get(VERSION_HEADER)
-    if _is_stateless(message.method, meta, header):
+    names_version = VERSION_KEY in meta or message.method == "server/discover"
+    if names_version or (header in STATELESS_REVISIONS and message.method != "initialize"):
         return _stateless(message, meta, headers)
     if header is not None and header not in HANDSHAKE_REVISIONS:
         raise _unsupported(header)
@@ -136,12 +137,6 @@ def classify(message: Request | Notification, headers: Mapping[str, str]) -> Env
     declared = None if session is None else capabilities_in(session)
     known = declared is not None
     return _envelope(Era.HANDSHAKE, header or REVISION_WITHOUT_HEADER, meta, declared or {}, is_known=known)
-
-
-def _is_stateless(method: str, meta: JsonObject, header: str | None) -> bool:
-    if VERSION_KEY in meta or method == "server/discover":
-        return True
-    return header in STATELESS_REVISIONS and method != "initialize"
 
 
 def _stateless(message: Request | Notification, meta: JsonObject, headers: Mapping[str, str]) -> Envelope:

@@ -42,11 +42,19 @@ class HttpRequest(Struct, frozen=True):
     base_url: str = ""
     source: str | None = None
 
+    @property
+    def is_json(self) -> bool:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
 
 class HttpResponse(Struct, frozen=True):
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+
+    def allowing(self, methods: str) -> "HttpResponse":
+        """The response with the header `Allow`."""
+        return HttpResponse(self.status, {**self.headers, "Allow": methods}, self.body)
 
 
 class StreamSink(Protocol):

@@ -95,6 +95,11 @@ def text_is_deeper_than(text: str, levels: int, read: Callable[[], Json]) -> boo
     return text.count("[") + text.count("{") > levels and is_deeper_than(read(), levels)
 
 
+def json_size(value: Json) -> int:
+    """The length of a value as JSON, bytes."""
+    return len(dumps(value).encode())
+
+
 def is_deeper_than(value: Json, levels: int) -> bool:
     """Return whether lists and objects are nested deeper than `levels`. Not recursive."""
     layer = [value] if isinstance(value, dict | list) else []

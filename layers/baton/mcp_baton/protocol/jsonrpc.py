@@ -107,7 +107,14 @@ def parse_message(value: Json) -> Message:
     if value.get("jsonrpc") != "2.0":
         return _malformed(known_id, '`jsonrpc` must be "2.0"')
     if "method" not in value and ("result" in value or "error" in value):
-        return _parse_response(value, known_id)
+        result, error = value.get("result"), value.get("error")
+        if known_id is None:
+            return _malformed(None, "a response needs the `id` of the request that it answers")
+        if isinstance(result, Mapping) and error is None:
+            return Response(known_id, result, None)
+        if isinstance(error, Mapping) and result is None:
+            return Response(known_id, None, error)
+        return _malformed(known_id, "a response has either a `result` or an `error`, and it is an object")
     method, params = value.get("method"), value.get("params", {})
     if not isinstance(method, str):
         return _malformed(known_id, "`method` must be a string")
@@ -116,17 +123,6 @@ def parse_message(value: Json) -> Message:
     if not isinstance(params, Mapping):
         return Malformed(known_id, ProtocolError(INVALID_PARAMS, "Invalid params: `params` must be an object"))
     return Notification(method, params) if known_id is None else Request(known_id, method, params)
-
-
-def _parse_response(value: JsonObject, message_id: RequestId | None) -> Message:
-    result, error = value.get("result"), value.get("error")
-    if message_id is None:
-        return _malformed(None, "a response needs the `id` of the request that it answers")
-    if isinstance(result, Mapping) and error is None:
-        return Response(message_id, result, None)
-    if isinstance(error, Mapping) and result is None:
-        return Response(message_id, None, error)
-    return _malformed(message_id, "a response has either a `result` or an `error`, and it is an object")
 
 
 def _malformed(message_id: RequestId | None, cause: str) -> Malformed:
@@ -139,6 +135,12 @@ def _as_id(value: Json) -> RequestId | None:
 
 def result_message(request_id: RequestId, result: JsonObject) -> dict[str, Json]:
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+def missing_capability(required: JsonObject) -> ProtocolError:
+    """The error for a request that needs capabilities that the client has not declared."""
+    data: JsonObject = {"requiredCapabilities": required}
+    return ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
 
 
 def error_message(request_id: RequestId | None, error: ProtocolError) -> dict[str, Json]:

@@ -59,15 +59,6 @@ class Seal(Struct, frozen=True):
             ForgedState: the state has expired, or was not created for this caller and request.
             KeyUnavailable: no key is available.
         """
-        sealed: Any = loads(self._verified(state))
-        if sealed["binding"] != binding:
-            raise ForgedState("it belongs to another request or another caller")
-        if sealed["expires"] <= now_s:
-            raise ForgedState("it has expired")
-        content: JsonObject = sealed["content"]
-        return content
-
-    def _verified(self, state: str) -> bytes:
         encoded, _, signature = state.partition(".")
         try:
             payload, signed = from_base64url(encoded), from_base64url(signature)
@@ -77,7 +68,13 @@ class Seal(Struct, frozen=True):
 
         if not any(compare_digest(_sign(key, payload), signed) for key in self.keys()):
             raise ForgedState("its signature is wrong")
-        return payload
+        sealed: Any = loads(payload)
+        if sealed["binding"] != binding:
+            raise ForgedState("it belongs to another request or another caller")
+        if sealed["expires"] <= now_s:
+            raise ForgedState("it has expired")
+        content: JsonObject = sealed["content"]
+        return content
 
 
 def binding_of(owner: str | None, method: str, name: str, arguments: JsonObject, task: Json = None) -> str:

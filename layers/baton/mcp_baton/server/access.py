@@ -151,18 +151,13 @@ def early_answer(request: HttpRequest, page: Page | None, settings: Settings) ->
     if page is not None and is_preflight(request):
         return page.preflight(request.headers)
     if is_mcp and request.method != "POST":
-        refused = refusal(405, "Method not allowed: use POST")
-        return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
+        return refusal(405, "Method not allowed: use POST").allowing("POST")
     reason = forbidden(request.owner, local=settings.local_only)
     if reason:
         return refusal(403, reason)
-    return _bad_body(request, settings) if is_mcp else None
-
-
-def _bad_body(request: HttpRequest, settings: Settings) -> HttpResponse | None:
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if is_mcp and not request.is_json:
         return refusal(415, "Unsupported media type: send application/json")
-    if len(request.body) > settings.max_body_bytes:
+    if is_mcp and len(request.body) > settings.max_body_bytes:
         return refusal(413, f"Content too large: at most {settings.max_body_bytes} bytes")
     return None
 

@@ -5,7 +5,6 @@ continuation settles a step with a tool: by one conditional write, without a cla
 """
 
 import logging
-from hashlib import sha256
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final, cast
 
@@ -13,15 +12,16 @@ from msgspec import Struct, to_builtins
 
 from mcp_baton.exceptions import Conflict, EventError, StoreError, TaskFinished, TaskNotFound, TooLarge, ToolError
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
-from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.server.access import CALLBACKS
-from mcp_baton.server.approvals.api import Refused, reply
+from mcp_baton.server.approvals.api import Refused, json_in, reply
 from mcp_baton.server.background.dispatching import wake
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.schema.prompt_arguments import convert
 from mcp_baton.server.schema.schema import mismatch_of
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.callbacks import Pointer
+from mcp_baton.tasks.ids import text_digest
 from mcp_baton.tasks.record import CALL_PREFIX, JOB, WAIT_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore, write_decided
 from mcp_baton.workflow.approval import GRACE_MS, digest_of
@@ -69,12 +69,8 @@ def callback_url(execution: Execution, place: Place, name: str) -> str:
         raise ToolError(f"callback_url({name!r}): the address of the API is not known; set BATON_BASE_URL")
     token = token_urlsafe(32)
     ends_ms = max(task.created_ms + task.ttl_ms, execution.now_ms() + step.longest_wait_ms + GRACE_MS)
-    store.callbacks.add(_digest(token), Pointer(task.owner, task.task_id, name, execution.job_id), ends_ms)
+    store.callbacks.add(text_digest(token), Pointer(task.owner, task.task_id, name, execution.job_id), ends_ms)
     return f"{execution.base_url}{CALLBACKS}{token}"
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
 
 
 # Requests
@@ -83,17 +79,10 @@ def _digest(text: str) -> str:
 def answer(services: Services, request: HttpRequest, exchange: Exchange) -> HttpResponse:
     """Answer a request to a callback's address. The token in it is the only credential."""
     if request.method != "POST":
-        refused = reply(405, {"error": "Method not allowed: use POST"})
-        return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
+        return reply(405, {"error": "Method not allowed: use POST"}).allowing("POST")
     token, key = request.path.removeprefix(CALLBACKS), request.headers.get("idempotency-key")
     try:
-        if len(request.body) > MAX_BODY:
-            raise Refused(413, f"Content too large: at most {MAX_BODY} bytes")
-        try:
-            body = loads(request.body)
-        except ValueError as error:
-            raise Refused(400, f"The body is not JSON: {error}") from error
-        _deliver(services, exchange, token, body, key)
+        _deliver(services, exchange, token, json_in(request, MAX_BODY), key)
     except Refused as refused:
         return refused.response
     except StoreError:
@@ -112,7 +101,7 @@ def deliver_event(services: Services, named: JsonObject, exchange: Exchange) -> 
     token, key = named.get("token"), named.get("id")
     if not isinstance(token, str) or not (key is None or isinstance(key, str)) or "payload" not in named:
         raise EventError("the event's `batonCallback` needs `token`, a string, and `payload`; `id` is a string")
-    if len(dumps(named["payload"]).encode()) > MAX_BODY:
+    if json_size(named["payload"]) > MAX_BODY:
         raise EventError(f"the callback's payload has more than {MAX_BODY} bytes")
     try:
         _deliver(services, exchange, token, named["payload"], key)
@@ -125,11 +114,11 @@ def _deliver(services: Services, exchange: Exchange, token: str, body: Json, key
     """Store a callback and wake its task. Raises `Refused` or `StoreError`."""
     waits = any(step.callback for it in services.server.workflows.values() for step in it.steps)
     store = services.store.within(exchange.remaining_ms) if services.store and waits else None
-    pointer = store.callbacks.find(_digest(token)) if store else None
+    pointer = store.callbacks.find(text_digest(token)) if store else None
     if store is None or pointer is None:
         raise Refused(404, UNKNOWN)
     sent: JsonObject = {"digest": digest_of(body)}
-    arrived = Arrived(body, sent if key is None else {**sent, "key": _digest(key)})
+    arrived = Arrived(body, sent if key is None else {**sent, "key": text_digest(key)})
     try:
         task = store.get(pointer.owner, pointer.task_id)
         if _is_new(task, pointer, arrived, store.now_ms()):
@@ -160,14 +149,7 @@ def _is_new(task: TaskRecord, pointer: Pointer, arrived: Arrived, now_ms: int) -
     return True
 
 
-def _job_id(task: TaskRecord, pointer: Pointer) -> str | None:
-    """The job to wake: the one that waits, or that has made the address. A continuation can have made it, too."""
-    waiting = task.variables.get(JOB)
-    return waiting if isinstance(waiting, str) else pointer.job_id
-
-
 def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Pointer, arrived: Arrived) -> TaskRecord:
-    """Store a callback. Returns the task as it is now."""
     workflow = services.server.workflows.get(task.workflow or "")
     step = workflow.step(pointer.step) if workflow else None
     if step is None or step.callback is None:
@@ -180,7 +162,9 @@ def _store(services: Services, store: TaskStore, task: TaskRecord, pointer: Poin
         index, stored = next((at, it) for at, it in enumerate(steps_of(current)) if it["name"] == pointer.step)
         expected = StepStatus(stored["status"])
         write = StepWrite(index, pointer.step, expected, StepStatus.COMPLETED, value, arrived.sent)
-        job_id = _job_id(current, pointer)
+        # The job that waits, or that has made the address. A continuation can have made it, too.
+        waiting = current.variables.get(JOB)
+        job_id = waiting if isinstance(waiting, str) else pointer.job_id
         # A worker may let the workflow wait now: then its job must be woken.
         is_unsure = job_id is None and workflow is not None and workflow.background
         return Batch(steps=(write,), wakes=job_id, same_version=is_unsure)

@@ -134,6 +134,17 @@ def block(item: str | Content) -> JsonObject:
     return {"type": "text", "text": item} if isinstance(item, str) else item.to_json()
 
 
+def error_result(text: str) -> dict[str, Json]:
+    """The result of a call that failed. Hosts show only its text."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def with_meta(result: JsonObject, members: JsonObject) -> dict[str, Json]:
+    """A result with further members of `_meta`."""
+    own = result.get("_meta")
+    return {**result, "_meta": {**own, **members} if isinstance(own, Mapping) else members}
+
+
 def base64_of(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode()
 

@@ -203,18 +203,15 @@ class Endpoint:
             try:
                 result = self._call_method(asked)
             except InputRequired as required:
-                self._warn_of_temporary_key()
+                if self._services.seal.is_temporary and not self._warned:
+                    self._warned = True
+                    logger.warning(
+                        "BATON_STATE_KEY is not set: a round that reaches another process than the one before will be "
+                        "refused. Set it to 32 random characters or more."
+                    )
                 return required.result
             span.failed = result.get("isError") is True
             return result
-
-    def _warn_of_temporary_key(self) -> None:
-        if self._services.seal.is_temporary and not self._warned:
-            self._warned = True
-            logger.warning(
-                "BATON_STATE_KEY is not set: a round that reaches another process than the one before will be refused. "
-                "Set it to 32 random characters or more."
-            )
 
 
 def _described(asked: Request) -> tuple[str, dict[str, str]]:

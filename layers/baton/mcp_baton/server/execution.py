@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from mcp_baton.exceptions import ToolError
+from mcp_baton.exceptions import TaskNotFound, ToolError
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import JsonObject
@@ -58,6 +58,12 @@ class Execution(Struct, frozen=True, kw_only=True):
     def stateless(self) -> bool:
         return self.envelope.era is Era.STATELESS
 
+    def own_tasks(self) -> tuple[TaskStore, str]:
+        """The store and the owner of the caller's tasks. Raises `TaskNotFound` if one of them is missing."""
+        if self.store is None or self.owner is None:
+            raise TaskNotFound
+        return self.store, self.owner
+
     def asking_in_workflow(self) -> Asking:
         """How a step of a workflow asks the client. By default it cannot: the step would run again from its start, and
         with it all its calls."""
@@ -91,3 +97,13 @@ class Execution(Struct, frozen=True, kw_only=True):
     def left_s(self) -> float | None:
         left = self.left_ms()
         return None if left is None else left / 1000
+
+
+class DetachedExecution(Execution, frozen=True, kw_only=True):
+    """An execution with a listener of its own: a call beside others, or a run without a client."""
+
+    reports_to: Listener
+
+    @property
+    def listener(self) -> Listener:
+        return self.reports_to

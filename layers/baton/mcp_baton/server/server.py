@@ -473,7 +473,6 @@ def _decorated(function: Any, register: Registrar) -> Any:
 
 
 def _renamed(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Workflow:
-    """A workflow with the prefix before its name and the names of its tools."""
     steps = [
         step if step.tool is None else replace(step, tool=_with_prefix(step.tool, tools, prefix))
         for step in workflow.steps

@@ -83,15 +83,18 @@ def asked_by(text: str) -> tuple[str, str] | None:
     return (task_id, digest) if is_task_id(task_id) and len(digest) == DIGEST_CHARACTERS else None
 
 
-def digest_of(key: str) -> str:
+def text_digest(text: str) -> str:
+    """The SHA-256 of a text, hex."""
     from hashlib import sha256
 
-    return sha256(key.encode()).hexdigest()[:DIGEST_CHARACTERS]
+    return sha256(text.encode()).hexdigest()
+
+
+def digest_of(key: str) -> str:
+    return text_digest(key)[:DIGEST_CHARACTERS]
 
 
 def sent_mark(task_id: str, key: str, session: str, window: int) -> str:
     """The id, in the form of a question's id, of the item that marks a task's question as sent to a session in a window
     of time."""
-    from hashlib import sha256
-
-    return QUESTION_PREFIX + sha256(f"{task_id} {window} {session} {key}".encode()).hexdigest()[: 2 * QUESTION_BYTES]
+    return QUESTION_PREFIX + text_digest(f"{task_id} {window} {session} {key}")[: 2 * QUESTION_BYTES]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size
 from mcp_baton.tasks.record import TaskRecord
 
 FINAL_RESULT = "_workflow.result"
@@ -54,7 +54,7 @@ def weight_of(task: TaskRecord, name: str) -> Weight | None:
         return None
     if isinstance(values, StoredValues):
         return values.weight(key)
-    return Weight(len(dumps(values[key]).encode()), outside=False)
+    return Weight(json_size(values[key]), outside=False)
 
 
 def outside_bytes(task: TaskRecord, name: str) -> int:

@@ -67,14 +67,11 @@ class Answers:
         for name in (key, text):
             if name is not None and name in self._given:
                 return self._made(method, params, self._given[name], Unanswered(key, text, WRONG.get(method, "")))
-        if self._is_of_workflow(params):
-            return {"action": "decline"}
-        raise Unanswered(key, text)
-
-    def _is_of_workflow(self, params: JsonObject) -> bool:
         schema = params.get("requestedSchema")
         fields = schema.get("properties") if isinstance(schema, Mapping) else None
-        return isinstance(fields, Mapping) and bool(fields) and fields.keys() <= self.workflow_questions
+        if isinstance(fields, Mapping) and bool(fields) and fields.keys() <= self.workflow_questions:
+            return {"action": "decline"}
+        raise Unanswered(key, text)
 
     def _made(self, method: str, params: JsonObject, given: Json, wrong: Unanswered) -> JsonObject:
         match method, given:

@@ -300,18 +300,15 @@ class StartedTask:
                 rounds += 1
                 if rounds > ROUNDS:
                     raise AssertionError(f"the task has asked {ROUNDS} times, and asks again: {state!r}")
-                self._answer_all(state)
+                answers = self.client.stage.answers
+                if self.client.era == "2025":
+                    self._respond(self.client.wire)
+                else:
+                    self._update({key: answers.result(asked, key) for key, asked in state.input_requests.items()})
             else:
                 interval = state.shown.get("pollIntervalMs", state.shown.get("pollInterval"))
                 self.client.clock.advance(interval / 1000 if isinstance(interval, int) else 1)
         raise AssertionError(f"the task does not end: {state!r} after {POLLS} polls")
-
-    def _answer_all(self, state: TaskState) -> None:
-        answers = self.client.stage.answers
-        if self.client.era == "2025":
-            self._respond(self.client.wire)
-        else:
-            self._update({key: answers.result(asked, key) for key, asked in state.input_requests.items()})
 
     def _respond(self, wire: Wire) -> None:
         """Let the server ask on the stream of a request, and answer its earlier questions."""
@@ -447,13 +444,7 @@ class Client(Controls):
         status, result = str(task["status"]), task.get("result")
         if self.era == "2025" and status == "completed":
             result = self.request("tasks/result", {"taskId": task_id})["result"]
-        return Task(
-            task_id,
-            status,
-            variables_in(own_meta(task)),
-            result,
-            without(task, "result", "_meta"),
-        )
+        return Task(task_id, status, variables_in(own_meta(task)), result, without(task, "result", "_meta"))
 
     def tasks(self) -> list[Task]:
         """Return the owner's tasks, newest first, without variables. Only the 2025 era lists tasks."""

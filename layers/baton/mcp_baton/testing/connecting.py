@@ -118,12 +118,7 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient", worke
                 sleep=clock.sleep,
             )
             return compose(
-                watched,
-                settings,
-                store=tasks,
-                clock=clock.monotonic_s,
-                sleep=clock.sleep,
-                dispatcher=events,
+                watched, settings, store=tasks, clock=clock.monotonic_s, sleep=clock.sleep, dispatcher=events
             )
 
         function, worker = Function(make, invocations), Worker(make, invocations, events, workers)

@@ -100,7 +100,6 @@ class Script:
         return asynchronous if item.signature.is_async else plain
 
     def _begin(self, item: Tool | Prompt | Resource, arguments: dict[str, Any]) -> Canned | None:
-        """Note a call. Return its result if the tool must not run."""
         self.invocations.check()
         if item.signature.context in arguments:
             self.answers.listen(arguments[item.signature.context])

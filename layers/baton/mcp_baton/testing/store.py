@@ -4,7 +4,6 @@ Both use the events of botocore's client, so that the store handles a failure wi
 """
 
 from dataclasses import dataclass
-from hashlib import sha256
 from secrets import token_urlsafe
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton.tasks.dynamodb.callbacks import KEY as CALLBACK
 from mcp_baton.tasks.dynamodb.callbacks import callback_key
 from mcp_baton.tasks.dynamodb.items import LISTED_AT, LISTED_IN, LISTS, OUTBOX
+from mcp_baton.tasks.ids import text_digest
 from mcp_baton.testing.function import Invocations
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Store:
         if made is None:
             raise ValueError(f"no tool of the task {task_id} has called ctx.callback_url({step!r})")
         token = token_urlsafe(32)
-        self.client.put_item(TableName=TABLE, Item={**made, **callback_key(sha256(token.encode()).hexdigest())})
+        self.client.put_item(TableName=TABLE, Item={**made, **callback_key(text_digest(token))})
         return token
 
     def _before(

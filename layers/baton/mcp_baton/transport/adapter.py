@@ -152,8 +152,6 @@ class LambdaExchange:
 
 
 class _CollectedStream(Struct):
-    """A stream that is collected into a whole response."""
-
     status: int
     headers: Mapping[str, str]
     body: bytearray = field(default_factory=bytearray)

@@ -102,7 +102,10 @@ def _identities(context: Mapping[str, object], trust_session_names: bool) -> Ite
         for name in ("sub", "principalId"):
             for source in others:
                 yield from _text(source, name)
-    yield from _cognito_identity(authorizer, identity)
+    # All callers of a Cognito identity pool have the same role. Only the id of the identity distinguishes them.
+    if authorizer:
+        yield from _text(_object(_object(authorizer, "iam"), "cognitoIdentity"), "identityId")
+    yield from _text(identity, "cognitoIdentityId")
     principals = (_principal(found, trust_session_names) for found in _unique_ids(authorizer, identity))
     yield from filter(None, principals)
     yield from _text(identity, "apiKeyId")
@@ -116,13 +119,6 @@ def _claims(authorizer: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
     yield _object(_object(authorizer, "jwt"), "claims")
     yield _object(authorizer, "lambda")
     yield authorizer
-
-
-def _cognito_identity(authorizer: Mapping[str, object], identity: Mapping[str, object]) -> Iterator[str]:
-    # All callers of a Cognito identity pool have the same role. Only the id of the identity distinguishes them.
-    if authorizer:
-        yield from _text(_object(_object(authorizer, "iam"), "cognitoIdentity"), "identityId")
-    yield from _text(identity, "cognitoIdentityId")
 
 
 def _unique_ids(authorizer: Mapping[str, object], identity: Mapping[str, object]) -> Iterator[str]:

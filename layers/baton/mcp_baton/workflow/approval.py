@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.ids import text_digest
 from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.quoting import one_line, quoted_error
 from mcp_baton.workflow.sources import fill, placeholders
@@ -98,9 +99,7 @@ def _shown(value: Json) -> str:
 
 def digest_of(value: Json) -> str:
     """The SHA-256 digest of a value's canonical JSON, hex. Equal values have equal digests."""
-    from hashlib import sha256
-
-    return sha256(canonical_text(value).encode()).hexdigest()
+    return text_digest(canonical_text(value))
 
 
 class NotApproved(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Checks of a workflow's definition before it runs (docs/workflows.md, "What is checked"). Pure."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -93,7 +93,6 @@ def _size_faults(workflow: Workflow) -> Iterator[str]:
 
 
 def _taken(workflow: Workflow) -> dict[str, str]:
-    """The reserved names of arguments, and who uses them."""
     if not workflow.durable:
         return {}
     of_tool = dict.fromkeys((TASK_ACTION, TASK_RESULT), "by the workflow's tool") if workflow.tool else {}
@@ -141,7 +140,18 @@ MAX_FIELDS: Final = 20
 def no_source(name: str, source: object, arguments: Sequence[str], before: Mapping[str, Step]) -> str:
     """The error for a value that is not a data source."""
     if callable(source):
-        return _no_call(name, source, arguments)
+        said = f"{name!r} is given {shown(source)}, which is no data source"
+        argument = closest(name, arguments) or "…"
+        calls: dict[object, str] = {
+            prompt_arg: f"prompt_arg({argument!r})",
+            step_output: "step_output('…')",
+            constant: "constant(…)",
+            task_variable: "task_variable('…')",
+        }
+        call = calls.get(source)
+        if call is not None:
+            return f"{said}, but the function that makes one; call it: {call}"
+        return f"{said}; write step_output('…') for what a step's tool returns, or constant(…) for a fixed value"
     cause = not_json(source)
     if cause:
         return f"{name!r} is given {shown(source)}, which is no data source, and not JSON: {_json_form(source)}"
@@ -154,17 +164,6 @@ def no_source(name: str, source: object, arguments: Sequence[str], before: Mappi
     elif isinstance(source, str):
         instead = f"{instead} for the text, or prompt_arg(…), step_output(…) or task_variable(…)"
     return f"{name!r} is given {shown(source)}, which is no data source; write {instead}"
-
-
-def _no_call(name: str, function: Callable[..., object], arguments: Sequence[str]) -> str:
-    """The error for a function that is not a data source."""
-    said = f"{name!r} is given {shown(function)}, which is no data source"
-    argument = closest(name, arguments) or "…"
-    calls = {prompt_arg: f"prompt_arg({argument!r})", step_output: "step_output('…')", constant: "constant(…)"}
-    call = {**calls, task_variable: "task_variable('…')"}.get(function)
-    if call is not None:
-        return f"{said}, but the function that makes one; call it: {call}"
-    return f"{said}; write step_output('…') for what a step's tool returns, or constant(…) for a fixed value"
 
 
 def no_json(name: str, value: object, cause: str) -> str:
@@ -207,7 +206,7 @@ def not_earlier(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
     if source.binding == step.binding:
         return f"{said}, but to the step itself; name an earlier step's binding"
     other = next(found for found in steps if found.binding == source.binding)
-    if step.binding in _bindings(other):
+    if other.uses(step.binding):
         return f"{said}: {step.name!r} and {other.name!r} need each other's output; give one of them another source"
     return f"{said}; put {other.name!r} before {step.name!r}"
 
@@ -250,10 +249,6 @@ def _is_same_source(one: object, other: Callable[..., object]) -> bool:
     if ours is None or theirs is None:
         return False
     return (ours.co_filename, ours.co_firstlineno) == (theirs.co_filename, theirs.co_firstlineno)
-
-
-def _bindings(step: Step) -> Iterable[object]:
-    return (source.binding for source in step.inputs)
 
 
 def _call(binding: str, path: str | None) -> str:
@@ -376,7 +371,6 @@ def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
 
 
 def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
-    """The step with the name of its tool, if exactly one tool has its function."""
     tool = step.tool
     if not isinstance(tool, ToolFunction):
         return step
@@ -576,7 +570,6 @@ def _reference_faults(
 def _comparison_faults(
     comparison: Condition, workflow: Workflow, before: Mapping[str, Step], tools: Mapping[str, Callee]
 ) -> Iterator[str]:
-    """The error of a comparison whose values surely have types that cannot be compared."""
     one, other = (_kinds(source, workflow, before, tools) for source in comparison.operands)
     if one is None or other is None:
         return

@@ -166,7 +166,6 @@ def _ranked_items(plan: Plan, tool: str, call: Comparison, index: int, step: Ste
 
 
 def _other(step: StepProgress) -> Rank:
-    """The rank of a step whose arguments differ from the call's."""
     if _is_completed(step):
         return Rank.LAST
     return Rank.FAILED if step["status"] == StepStatus.FAILED else Rank.PENDING
@@ -216,7 +215,9 @@ def continuation_batch(
         rng: As in `choose`; given after a lost race.
     """
     place = _place(plan, call, rng, ranked)
-    outcome = _without_secrets(plan, place, call, outcome)
+    if place is not None and isinstance(outcome, Failed):
+        # The error may quote the call's arguments.
+        outcome = replace(outcome, error=plan.without_secrets(place.step["name"], call.arguments, outcome.error))
     if place is not None and place.item is not None:
         return _item_batch(plan, place, place.item, call.tool, outcome, variables, timing)
     write = _step_write(plan, place, call, outcome, timing) if place else None
@@ -262,7 +263,6 @@ def _item_batch(
 
 
 def _failed_items(plan: Plan, name: str) -> dict[int, str]:
-    """The failed calls of a list that the pause reason names."""
     if not isinstance(plan.pause, StepFailed) or plan.pause.step != name:
         return {}
     return {it.index: it.error for it in plan.pause.failed_items}
@@ -301,13 +301,6 @@ def _place(
             return Candidate(index, step, Rank.EQUAL)
     found = candidates(plan, call.tool, call.arguments, call.exact)
     return next((it for it in found if it.name == call.step), None)
-
-
-def _without_secrets(plan: Plan, place: Candidate | None, call: ContinuationCall, outcome: Outcome) -> Outcome:
-    """The outcome to store. An error may quote the call's arguments."""
-    if place is None or isinstance(outcome, Succeeded):
-        return outcome
-    return replace(outcome, error=plan.without_secrets(place.step["name"], call.arguments, outcome.error))
 
 
 def _step_write(
@@ -369,7 +362,7 @@ def recorded_text(written: RecordedCall) -> str:
     if not ended:
         sentences += may_have_run(written.plan.repeats(), written.plan.why_repeated)
     if failed and failed.is_for_the_operator:
-        sentences.append(_corrected(written))
+        sentences.append(written.handle.offer(None, begin="When the cause is corrected, ") if written.handle else "")
     else:
         sentences.append(_ended(written, len(statuses)) if ended else _next(written))
     return " ".join(filter(None, sentences))
@@ -404,11 +397,6 @@ def _position(batch: Batch) -> str:
     [write] = batch.steps
     failed = ", which failed" if write.status is StepStatus.FAILED else ""
     return f"Recorded as step '{write.name}'{failed}"
-
-
-def _corrected(written: RecordedCall) -> str:
-    """How the server continues after an operator has corrected the cause."""
-    return written.handle.offer(None, begin="When the cause is corrected, ") if written.handle else ""
 
 
 def _ended(written: RecordedCall, total: int) -> str:

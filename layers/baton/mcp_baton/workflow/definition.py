@@ -70,11 +70,6 @@ class ToolFunction(str):
         return made
 
 
-def tool_of(tool: str | Callable[..., object] | None) -> str | None:
-    """The tool of a step: its name, or a `ToolFunction`."""
-    return tool if tool is None or isinstance(tool, str) else ToolFunction.of(tool)
-
-
 MAX_ATTEMPTS = 100
 
 
@@ -114,7 +109,10 @@ class Retry(Struct, frozen=True):
         _check_number("max_s", self.max_s, self.first_s)
         if not isinstance(self.jitter, bool):
             raise _wrong("jitter", self.jitter, "True or False")
-        force_setattr(self, "on", _exceptions(self.on))
+        named = tuple(self.on) if isinstance(self.on, Iterable) else (self.on,)
+        if not named or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in named):
+            raise _wrong("on", self.on, "one or more types of exceptions, e.g. (ToolError, ConnectionError)")
+        force_setattr(self, "on", named)
 
     def wait_s(self, attempts: int, rng: Callable[[], float] = random_fraction) -> float:
         """The wait after this many attempts, seconds.
@@ -133,13 +131,6 @@ def _check_number(field: str, value: object, least: float) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not math.isfinite(cast("float", value)) or cast("float", value) < least:
         raise _wrong(field, value, f"a number of {least:g} or more")
-
-
-def _exceptions(on: object) -> tuple[type[Exception], ...]:
-    named = tuple(on) if isinstance(on, Iterable) else (on,)
-    if not named or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in named):
-        raise _wrong("on", on, "one or more types of exceptions, e.g. (ToolError, ConnectionError)")
-    return cast("tuple[type[Exception], ...]", named)
 
 
 def _wrong(field: str, value: object, remedy: str) -> RegistrationError:
@@ -300,7 +291,7 @@ class Step(_Kept):
         _freeze(
             self,
             name=name,
-            tool=tool_of(tool),
+            tool=tool if tool is None or isinstance(tool, str) else ToolFunction.of(tool),
             arguments=_sources(arguments),
             binding=binding or name,
             guidance=guidance,
@@ -416,7 +407,6 @@ class Step(_Kept):
 
     @property
     def _parts(self) -> list[Json]:
-        """What the step does, as JSON."""
         sources, bindings = (
             {name: described(source) for name, source in given.items()}
             for given in (self.arguments, self.template_bindings)
@@ -602,7 +592,6 @@ def _source(value: Any) -> Any:
 
 
 def _step_name(given: Any) -> Any:
-    """The name of a step that is given as its name, as the step, or as a reference to its output."""
     if isinstance(given, Step):
         return given.name
     source = source_of(given)
@@ -622,7 +611,6 @@ def _is_map(given: object) -> bool:
 
 
 def _freeze(instance: Step | Workflow, **values: object) -> None:
-    """Set fields of a frozen dataclass while it is being made."""
     for name, value in values.items():
         object.__setattr__(cast("object", instance), name, value)
 
@@ -643,7 +631,10 @@ def wrong_step(
     elif tool is None or isinstance(tool, str) or callable(tool):
         cause = f"retry={shown(retry)} is no Retry; write retry=Retry(attempts=3)"
     else:
-        cause = no_function(tool)
+        cause = (
+            f"its tool is a tool's name or its function, and not {shown(tool)}; "
+            "give the function itself, tool=function, without calling it"
+        )
     return RegistrationError(f"step {name!r}: {cause}")
 
 
@@ -682,14 +673,6 @@ def no_arguments(value: object) -> str:
     texts = [name for name in names if isinstance(name, str)]
     inner = ", ".join(f"{name!r}: prompt_arg({name!r})" for name in texts) or "'…': prompt_arg('…')"
     return f"arguments={shown(value)} is no map of parameters to data sources; write arguments={{{inner}}}"
-
-
-def no_function(tool: object) -> str:
-    """What is wrong with a step's tool that is neither a text nor a function."""
-    return (
-        f"its tool is a tool's name or its function, and not {shown(tool)}; "
-        "give the function itself, tool=function, without calling it"
-    )
 
 
 def not_added(thing: object) -> RegistrationError:

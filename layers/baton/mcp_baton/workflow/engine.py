@@ -53,7 +53,7 @@ from mcp_baton.workflow.host import (
 )
 from mcp_baton.workflow.items import Items, item_name
 from mcp_baton.workflow.keys import Key, own_key, step_key
-from mcp_baton.workflow.lease import Began, Lease, LeaseOfThread, Over, Superseded, TaskOver, lease_end
+from mcp_baton.workflow.lease import Began, Lease, LeaseOfThread, Over, Superseded, TaskOver, give_back, lease_end
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, Waiting, approval_pause, pause_after
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready
@@ -146,12 +146,8 @@ class Engine:
 
     def give_back(self, task: TaskRecord) -> None:
         """Release a claim under which nothing was run."""
-        if self._store is None or task.claim is None:
-            return
-        try:
-            self._store.renew(task, structs.replace(task.claim, until_ms=0))
-        except StoreError:
-            logger.warning("task %s: its claim could not be released; it will expire", task.task_id, exc_info=True)
+        if self._store is not None:
+            give_back(self._store, task)
 
     def resume(self, workflow: Workflow, run_input: RunInput, task: TaskRecord) -> EndedRun:
         """Continue from a task's stored state. Settled steps are not run again; later steps use their results.
@@ -179,7 +175,6 @@ class Engine:
         return self._finish(run)
 
     def _replay(self, run: Run, step: Step) -> None:
-        """Add the stored result of a completed step to the run."""
         value: Json
         try:
             value = run.variables.get(f"{RESULT_PREFIX}{step.name}")
@@ -645,7 +640,6 @@ def _stop_before(step: Step, tried: "Tried") -> Stop | None:
 
 
 def _place(run: Run, call: Call) -> Place:
-    """Where a call belongs, for the guards of its tool."""
     step, lease = call.step, run.lease
     name = step.name if call.index is None else item_name(step.name, call.index)
     task, by = (None, "") if lease is None else (lease.task, f"run:{lease.held.number}")

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct, structs
 
-from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
+from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import ANSWERS, TASK_ACTION, TASK_ID, Step, Workflow
 from mcp_baton.workflow.host import MAX_FIELDS
@@ -131,20 +131,6 @@ def call_that_shows(task_id: str, workflow: Workflow | None) -> str:
     return f"call {workflow.name} with {dumps_spaced({TASK_ID: task_id, TASK_ACTION: 'show'})}"
 
 
-def answer_call(known: Known, go_on: Handle | None) -> JsonObject | None:
-    """The call that answers all open questions, as `next` lists it; `None` if there is none.
-
-    Args:
-        known: What is known by now.
-        go_on: Names the task. Without it, the call has the workflow's own arguments: it may have to start the workflow.
-    """
-    answers: JsonObject = {name: f"<{text}>" for name, text in known.open_questions().items()}
-    if not answers:
-        return None
-    named: JsonObject = go_on.arguments if go_on else known.shown_texts
-    return {"tool": known.workflow.name, "arguments": {**named, ANSWERS: answers}}
-
-
 def next_calls(plan: Plan, tools: Requirements, handle: Handle | None = None) -> list[JsonObject]:
     """The suggested calls for a stored task, as in `RemainingCalls.entries`.
 
@@ -198,8 +184,14 @@ class RemainingCalls(Struct, frozen=True):
         return self.pause.remedy if self.pause else None
 
     def _answer_call(self) -> JsonObject | None:
-        is_asking = self.pause is not None and self.pause.remedy is Remedy.ANSWERS
-        return answer_call(self.known, self.go_on) if is_asking else None
+        """The call that answers all open questions. Without a task, it may have to start the workflow."""
+        if self.pause is None or self.pause.remedy is not Remedy.ANSWERS:
+            return None
+        answers: JsonObject = {name: f"<{text}>" for name, text in self.known.open_questions().items()}
+        if not answers:
+            return None
+        named: JsonObject = self.go_on.arguments if self.go_on else self.known.shown_texts
+        return {"tool": self.known.workflow.name, "arguments": {**named, ANSWERS: answers}}
 
     # As data
 
@@ -390,7 +382,7 @@ class RemainingCalls(Struct, frozen=True):
                 continue
             resolution = None if isinstance(source, Constant) else known.resolve(source)
             if isinstance(resolution, Found) and not known.is_lost(source) and is_long(resolution.value):
-                total += len(dumps(resolution.value).encode())
+                total += json_size(resolution.value)
         return not self.tools.carries(total)
 
 

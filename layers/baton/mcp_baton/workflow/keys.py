@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.tasks.ids import text_digest
 
 DIGEST_CHARACTERS: Final = 32
 """Hex digits of a digest: 128 bits."""
@@ -21,9 +22,7 @@ def canonical_text(value: Json) -> str:
 
 def digest(value: Json) -> str:
     """The digest of a value's canonical text, hex. Equal values have equal digests."""
-    from hashlib import sha256
-
-    return sha256(canonical_text(value).encode()).hexdigest()[:DIGEST_CHARACTERS]
+    return text_digest(canonical_text(value))[:DIGEST_CHARACTERS]
 
 
 def _plain(value: Json) -> Json:

@@ -55,6 +55,16 @@ def lease_end(store: TaskStore, left_ms: Left) -> int:
     return store.now_ms() + (LEASE_MS if left is None else min(LEASE_MS, max(left, 0)))
 
 
+def give_back(store: TaskStore, task: TaskRecord) -> None:
+    """Release a claim, so that the next run need not wait until it expires."""
+    if task.claim is None:
+        return
+    try:
+        store.renew(task, replace(task.claim, until_ms=0))
+    except StoreError:
+        logger.warning("task %s: its claim could not be released; it will expire", task.task_id, exc_info=True)
+
+
 class Began(Struct, frozen=True):
     """When a step began: epoch milliseconds, and seconds on the clock that measures its duration."""
 
@@ -127,7 +137,9 @@ class Lease:
         elif task.claim is not None and task.claim.id != self.held.id:
             self._over = Superseded()
         else:
-            self._confirmed(task.claim or self.held)
+            self.held, self._is_uncontested = task.claim or self.held, False
+            self._read_s = self._clock()
+            self._renew_at_ms = self._store.now_ms() + RENEW_MS
 
     def check(self) -> Over | None:
         """Check the task if it was not read for a while: by a renewal that is due, or by reading its status.
@@ -260,11 +272,6 @@ class Lease:
             self._is_uncontested = True
         else:
             self._over = TaskOver(None)
-
-    def _confirmed(self, claim: Claim) -> None:
-        self.held, self._is_uncontested = claim, False
-        self._read_s = self._clock()
-        self._renew_at_ms = self._store.now_ms() + RENEW_MS
 
 
 class LeaseOfThread:

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from mcp_baton.protocol.json import JsonObject, dumps
+from mcp_baton.protocol.json import JsonObject, json_size
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handoff import Handle
@@ -143,7 +143,7 @@ def _value(source: Source, plan: Plan | None, room: Room) -> tuple[Found | str, 
         return f"{read} bytes must be read for it, which is more than is left to this request; send it by itself", 0, 0
     resolution = known.resolve(source)
     if isinstance(resolution, Found):
-        size = len(dumps(resolution.value).encode())
+        size = json_size(resolution.value)
         return (resolution, size, read) if size <= room.put_in else (_too_long(size, plan, workflow), 0, read)
     return _why_none(resolution, source, known), 0, read
 

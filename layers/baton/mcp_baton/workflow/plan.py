@@ -134,11 +134,7 @@ class Plan:
     """
 
     def __init__(
-        self,
-        task: TaskRecord,
-        workflow: Workflow | None,
-        prompt_arguments: PromptArguments,
-        canonical: Canonical,
+        self, task: TaskRecord, workflow: Workflow | None, prompt_arguments: PromptArguments, canonical: Canonical
     ) -> None:
         self.task = task
         self.workflow = workflow
@@ -277,11 +273,9 @@ class Plan:
         if step["status"] == StepStatus.SKIPPED:
             return True
         declared = self._step(step["name"])
-        is_open = step["status"] != StepStatus.COMPLETED
-        return is_open and declared is not None and self.known is not None and not self._may_run(declared, self.known)
-
-    def _may_run(self, step: Step, known: Known) -> bool:
-        return known.decide_condition(step) is not False
+        if step["status"] == StepStatus.COMPLETED or declared is None or self.known is None:
+            return False
+        return self.known.decide_condition(declared) is False
 
     def _step(self, name: str) -> Step | None:
         return self.workflow.step(name) if self.workflow else None

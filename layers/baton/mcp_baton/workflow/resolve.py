@@ -112,10 +112,6 @@ class Ready(Struct, frozen=True):
     call: Prepared | None
 
 
-def _none_outside(_: str) -> int:
-    return 0
-
-
 class Known(Struct, frozen=True):
     """The known values of a workflow, from which data sources are resolved.
 
@@ -137,7 +133,7 @@ class Known(Struct, frozen=True):
     secrets: Secrets = NO_SECRETS
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
-    outside: Callable[[str], int] = _none_outside
+    outside: Callable[[str], int] = lambda _: 0
     items: Mapping[str, Items] = field(default_factory=dict)
     item: Found | None = None
 
@@ -161,18 +157,15 @@ class Known(Struct, frozen=True):
         if isinstance(source, StepOutput):
             return self._output(self.workflow.bound(source.binding), source.path)
         if isinstance(source, FirstOf):
-            return self._first_of(source)
+            for part in source.sources:
+                resolution = self.resolve(part)
+                if isinstance(resolution, Found) or self.may_come(resolution):
+                    return resolution
+            return NoneOf(source)
         if isinstance(source, Item):
             found = lookup(self.item.value, source.path) if self.item else None
             return Found(_own(found.value)) if found else NoElement(source.path)
         return self._variable(source)
-
-    def _first_of(self, source: FirstOf) -> Resolution:
-        for part in source.sources:
-            resolution = self.resolve(part)
-            if isinstance(resolution, Found) or self.may_come(resolution):
-                return resolution
-        return NoneOf(source)
 
     def may_come(self, resolution: Resolution) -> bool:
         """Whether a source that has no value may get one later, or has one that cannot be read."""

@@ -434,13 +434,10 @@ class Run:
         return [it for it in left if it.step.name not in self.unsure or not self._may_be_stored(it, task, statuses)]
 
     def _may_be_stored(self, trace: StepTrace, task: TaskRecord, statuses: Mapping[str, StepStatus]) -> bool:
-        if statuses.get(trace.step.name) is StepStatus.COMPLETED:
-            return True
-        return isinstance(trace.outcome, Failed) and self._has_new_result(task, trace.step.name)
-
-    def _has_new_result(self, task: TaskRecord, step: str) -> bool:
-        """Whether a step has another result than when this run last read or wrote the task."""
-        name, before = f"{RESULT_PREFIX}{step}", self.task
+        """Whether the step is completed, or has another result than when this run last read or wrote the task."""
+        name, before = f"{RESULT_PREFIX}{trace.step.name}", self.task
+        if statuses.get(trace.step.name) is StepStatus.COMPLETED or not isinstance(trace.outcome, Failed):
+            return statuses.get(trace.step.name) is StepStatus.COMPLETED
         try:
             return before is not None and before.variables.get(name) != task.variables.get(name)
         except StoreError:

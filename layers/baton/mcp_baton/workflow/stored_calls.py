@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Final, TypeGuard
 
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.tasks.record import CALL_PREFIX
 from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.secrets import is_hidden, stored_arguments
@@ -23,19 +23,19 @@ def stored_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObje
         hidden: The names of those that must not be stored.
     """
     whole = stored_arguments(arguments, hidden)
-    lengths = {name: _length(value) for name, value in whole.items()}
+    lengths = {name: json_size(value) for name, value in whole.items()}
     reserved = {
         name for name, value in arguments.items() if name not in hidden and (_is_stand_in(value) or is_hidden(value))
     }
     kept = {name: _stand_in(value, lengths[name]) if name in reserved else value for name, value in whole.items()}
-    total = _length(kept)
+    total = json_size(kept)
     for name in sorted(whole.keys() - reserved, key=lambda name: (-lengths[name], name)):
         if total <= CALL_BYTES:
             break
         kept[name] = _stand_in(whole[name], lengths[name])
         # A client chooses how many arguments there are, so do not encode all of them again for each.
-        total += _length(kept[name]) - lengths[name]
-    return _stand_in(whole, _length(whole)) if total > CALL_BYTES or _is_stand_in(kept) else kept
+        total += json_size(kept[name]) - lengths[name]
+    return _stand_in(whole, json_size(whole)) if total > CALL_BYTES or _is_stand_in(kept) else kept
 
 
 def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
@@ -86,7 +86,3 @@ def _shown(value: Json) -> Json:
     if is_hidden(value):
         return "<secret>"
     return f"<{value['bytes']} bytes>" if _is_stand_in(value) else value
-
-
-def _length(value: Json) -> int:
-    return len(dumps(value).encode())

@@ -235,7 +235,6 @@ class Remote:
         return self._followed(result) if result.get("resultType") == "task" else result
 
     def _followed(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Poll a task, answer its questions, and return its result."""
         task_id = str(task["taskId"])
         self.progress.say(f"task {task_id}")
         try:

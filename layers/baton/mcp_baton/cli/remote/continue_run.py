@@ -142,7 +142,6 @@ class Continuation:
                 return made
 
     def _call(self, tool: Mapping[str, Any], arguments: Mapping[str, Any], task_id: str) -> bool:
-        """Make a call and show its result. Return whether it succeeded."""
         try:
             result = self._remote.call(tool, arguments, task_id)
         except Rejected as refused:

@@ -59,12 +59,7 @@ class HttpTransport:
             raise Unreachable(f"{self._url} cannot be reached: {error}{_remedy(error, self._url)}") from error
 
     def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Json = None,
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Json = None
     ) -> dict[str, Any]:
         """Send a request to the HTTP API beside the MCP endpoint, and return its JSON object.
 
@@ -159,7 +154,6 @@ def _headers(access: Access) -> dict[str, str]:
 
 
 def _reason(message: Any) -> str:
-    """Return the message in the body of an error, shortened."""
     said = message.get("message") or message.get("Message") if isinstance(message, dict) else None
     error = message.get("error") if isinstance(message, dict) else None
     said = error.get("message") if isinstance(error, dict) else said

@@ -110,7 +110,6 @@ def _label(name: str, field: Mapping[str, Any], schema: Mapping[str, Any], defau
 
 
 def _as_json(typed: str, field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Translate `yes` and `no` for a boolean."""
     if kinds_of(field, schema) == ["boolean"]:
         return {"y": "true", "yes": "true", "n": "false", "no": "false"}.get(typed.strip().lower(), typed.strip())
     return typed

@@ -4,7 +4,7 @@ import json
 import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from mcp_baton.cli.remote.printing import console
 from mcp_baton.exceptions import BatonError, StoreError
@@ -33,7 +33,7 @@ class Scan:
 
     def __init__(self, table: TaskTable, request: Mapping[str, Any], units_per_s: float, after: str | None) -> None:
         self._table = table
-        self._request = {"TableName": table.name, "ReturnConsumedCapacity": "TOTAL", **request}
+        self._request = {"ReturnConsumedCapacity": "TOTAL", **request}
         self._units_per_s = units_per_s
         self._bar: Progress | None = None
         self.position = None if after is None else _key(after)
@@ -72,7 +72,7 @@ class Scan:
         request = self._request if self.position is None else {**self._request, "ExclusiveStartKey": self.position}
         while True:
             began_s = self._table.monotonic()
-            page = self._table.scan(cast("Any", request), PATIENT)
+            page = self._table.scan(request, PATIENT)
             for item in page["Items"]:
                 yield item
                 self.position = {"pk": item["pk"], "sk": item["sk"]}

@@ -55,12 +55,13 @@ def guarded(services: Services, exchange: Exchange, answer: Callable[[Approvals]
 def _answer(approvals: Approvals, request: HttpRequest, who: Person) -> HttpResponse:
     approval_id = request.path.removeprefix(APPROVALS).strip("/")
     if request.method == "GET":
-        return _one(approvals, who, approval_id) if approval_id else _list(approvals, who, request.query)
+        if not approval_id:
+            return _list(approvals, who, request.query)
+        return reply(200, _seen(approvals, who, approval_id).to_json())
     if request.method == "POST" and approval_id:
         return _decide(approvals, who, approval_id, request)
     allowed = "GET, POST" if approval_id else "GET"
-    refused = reply(405, {"error": f"Method not allowed: use {allowed}"})
-    return HttpResponse(405, {**refused.headers, "Allow": allowed}, refused.body)
+    return reply(405, {"error": f"Method not allowed: use {allowed}"}).allowing(allowed)
 
 
 def _list(approvals: Approvals, who: Person, query: Mapping[str, str]) -> HttpResponse:
@@ -74,10 +75,6 @@ def _list(approvals: Approvals, who: Person, query: Mapping[str, str]) -> HttpRe
         raise Refused(400, "cursor is not one that this list has returned: leave it out") from error
     body: dict[str, Json] = {"approvals": [record.to_json() for record in page.approvals]}
     return reply(200, body if page.cursor is None else {**body, "nextCursor": page.cursor})
-
-
-def _one(approvals: Approvals, who: Person, approval_id: str) -> HttpResponse:
-    return reply(200, _seen(approvals, who, approval_id).to_json())
 
 
 def _seen(approvals: Approvals, who: Person, approval_id: str) -> ApprovalRecord:
@@ -133,14 +130,19 @@ def decision_in(body: Mapping[str, Json], by: str, origin: str, source: str | No
 
 
 def body_of(request: HttpRequest) -> Mapping[str, Json]:
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if not request.is_json:
         raise Refused(415, "Unsupported media type: send application/json")
-    if len(request.body) > MAX_BODY:
-        raise Refused(413, f"Content too large: at most {MAX_BODY} bytes")
-    try:
-        body = loads(request.body)
-    except ValueError as error:
-        raise Refused(400, f"The body is not JSON: {error}") from error
+    body = json_in(request, MAX_BODY)
     if not isinstance(body, Mapping):
         raise Refused(400, "The body is not a JSON object")
     return body
+
+
+def json_in(request: HttpRequest, most: int) -> Json:
+    """The JSON in the body of a request. Raises `Refused` if it is none, or has more bytes than allowed."""
+    if len(request.body) > most:
+        raise Refused(413, f"Content too large: at most {most} bytes")
+    try:
+        return loads(request.body)
+    except ValueError as error:
+        raise Refused(400, f"The body is not JSON: {error}") from error

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, convert, to_builtins
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size
 from mcp_baton.server.approvals.audit import audit
 from mcp_baton.server.approvals.notifying import AGAIN_MS
 from mcp_baton.server.execution import Execution
@@ -76,7 +76,6 @@ def _not_begun(why: str) -> Failed:
 
 
 def _whole(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
-    """The converted arguments of a call, with the defaults of those that are left out."""
     defaults = {
         it.name: it.default
         for it in signature.parameters
@@ -86,18 +85,15 @@ def _whole(signature: Signature, bound: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _call_of(
-    execution: Execution,
-    owner: str,
-    name: str,
-    approval: Approval,
-    given: Mapping[str, Any],
-    place: Place,
+    execution: Execution, owner: str, name: str, approval: Approval, given: Mapping[str, Any], place: Place
 ) -> ApprovalRecord:
     """The approval of a call as it would be requested now."""
     tool = execution.server.tools[name]
     published = {it.name: it.published for it in tool.signature.parameters}
     arguments: dict[str, Json] = {published[it]: to_json(value) for it, value in given.items()}
-    hidden = _hidden(arguments, place)
+    hidden = frozenset[str]()
+    if place.workflow is not None and place.step is not None:
+        hidden = hidden_in(arguments, place.step.arguments, place.workflow.secrets)
     shown: dict[str, Json] = {it: SECRET if it in hidden else value for it, value in arguments.items()}
     message = approval.question(name, shown)
     workflow, task_id = place.workflow, place.task.task_id if place.task else None
@@ -146,13 +142,6 @@ def _task_ends_ms(execution: Execution, place: Place) -> int:
     return task.created_ms + max(task.ttl_ms, longest_ms)
 
 
-def _hidden(arguments: JsonObject, place: Place) -> frozenset[str]:
-    """The names of the arguments with a secret."""
-    if place.workflow is None or place.step is None:
-        return frozenset()
-    return hidden_in(arguments, place.step.arguments, place.workflow.secrets)
-
-
 def _keyed(value: Json, place: Place) -> str:
     """A digest of a secret that its task's approvers cannot compute."""
     key = f"{place.task.variables.get(SALT)} {place.task.task_id}" if place.task else ""
@@ -161,7 +150,7 @@ def _keyed(value: Json, place: Place) -> str:
 
 def _cut(shown: JsonObject) -> JsonObject:
     """The arguments as people see them. If they are long, the longest texts are cut, and a digest stands for them."""
-    size = len(dumps(shown).encode())
+    size = json_size(shown)
     if size <= MOST_SHOWN:
         return shown
     text = dumps(shown).encode()[:MOST_SHOWN].decode(errors="ignore")
@@ -186,7 +175,9 @@ class _Gate(Struct, frozen=True):
 
     def refusal(self) -> Failed | None:
         """Find the approval of this call, or request it. One that is approved is marked as used."""
-        mark, repeat, is_asked = self._mark(), 0, self.place.is_asked
+        stored = None if self.variables is None else self.variables.get(self._variable)
+        mark = None if stored is None else convert(stored, Mark)
+        repeat, is_asked = 0, self.place.is_asked
         if mark is not None and mark.digest == self.call.digest:
             # If it was used, the outcome of that attempt is stored. So another call needs another approval.
             repeat, is_asked = (mark.repeat, True) if mark.by in (None, self.by) else (mark.repeat + 1, False)
@@ -197,10 +188,14 @@ class _Gate(Struct, frozen=True):
                 self._note(Mark(record.digest, repeat, self.by))
                 return None
             if is_same and record.waits_at(self.call.asked_ms):
-                self._requested(record, is_new=is_new)
+                if is_new:
+                    audit(record, "requested")
+                if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
+                    self.execution.approvals.append(record)
                 self._note(Mark(record.digest, repeat))
                 return _not_approved(record)
-            if is_same and record.state is ApprovalState.DENIED and self._stays_denied(record):
+            stays = record.task_id is not None or not record.expired_at(self.call.asked_ms)
+            if is_same and record.state is ApprovalState.DENIED and stays:
                 self._note(Mark(record.digest, repeat))
                 return _not_approved(record)
             repeat, is_asked = repeat + 1, False  # this one was used, has expired, or was withdrawn
@@ -235,9 +230,6 @@ class _Gate(Struct, frozen=True):
         is_known = mark is None or mark.digest == record.digest
         return is_known and not self.place.is_item and _is_later_run(self.by, record.used_by)
 
-    def _stays_denied(self, record: ApprovalRecord) -> bool:
-        return record.task_id is not None or not record.expired_at(self.call.asked_ms)
-
     def _is_limited(self, mark: "Mark | None") -> bool:
         """Whether the waiting approvals of the task have to be counted. The first request of a step in a run cannot
         exceed the limit, unless many run at the same time."""
@@ -246,16 +238,6 @@ class _Gate(Struct, frozen=True):
             return False
         is_parallel = place.workflow is not None and place.workflow.parallel > MOST_WAITING
         return mark is not None or place.is_item or is_parallel or not self.by.startswith((RUN, JOB))
-
-    def _requested(self, record: ApprovalRecord, *, is_new: bool) -> None:
-        if is_new:
-            audit(record, "requested")
-        if record.notify_ms and (is_new or record.notify_ms < self.call.asked_ms):
-            self.execution.approvals.append(record)
-
-    def _mark(self) -> "Mark | None":
-        stored = None if self.variables is None else self.variables.get(self._variable)
-        return None if stored is None else convert(stored, Mark)
 
     def _note(self, mark: "Mark") -> None:
         """Note the approval in the task. The note is stored with the outcome of the call, or not at all."""

@@ -12,9 +12,9 @@ from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.access import LINKS
 from mcp_baton.server.approvals.api import Refused, body_of, decided, decision_in, guarded, reply
 from mcp_baton.server.approvals.decisions import Approvals
-from mcp_baton.server.approvals.notifying import link_digest
 from mcp_baton.server.services import Services
 from mcp_baton.tasks.approvals import ApprovalRecord
+from mcp_baton.tasks.ids import text_digest
 
 GONE: Final = "This link is not valid: it was used, it has expired, or it does not exist."
 
@@ -39,7 +39,7 @@ def _answer(approvals: Approvals, request: HttpRequest) -> HttpResponse:
 
 def _record(approvals: Approvals, token: str) -> ApprovalRecord:
     """The approval that a token decides. Unknown, used and expired tokens have the same answer."""
-    found = approvals.store.approvals.linked(link_digest(token))
+    found = approvals.store.approvals.linked(text_digest(token))
     record = None if found is None else approvals.current(found)
     if record is None or not record.waits_at(approvals.store.now_ms()):
         raise Refused(404, GONE)

@@ -1,7 +1,6 @@
 """Notifications of approvals that wait for a person: functions of the author and an SNS topic (docs/approvals.md)."""
 
 import logging
-from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Final
 
@@ -12,6 +11,7 @@ from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.access import LINKS
 from mcp_baton.server.execution import Execution
 from mcp_baton.tasks.approvals import ApprovalRecord
+from mcp_baton.tasks.ids import text_digest
 from mcp_baton.telemetry import NOTIFICATIONS_FAILED
 from mcp_baton.workflow.approval import ApprovalRequest
 
@@ -19,10 +19,6 @@ logger = logging.getLogger(__name__)
 
 AGAIN_MS: Final = 60_000
 """After this time another process notifies people, if this one dies before it has done so."""
-
-
-def link_digest(token: str) -> str:
-    return sha256(token.encode()).hexdigest()
 
 
 def notify(execution: Execution) -> None:
@@ -64,5 +60,5 @@ def _link(execution: Execution, record: ApprovalRecord) -> str | None:
     if not execution.services.settings.approval_links or not base_url or execution.store is None:
         return None
     token = token_urlsafe(32)
-    execution.store.approvals.add_link(record, link_digest(token))
+    execution.store.approvals.add_link(record, text_digest(token))
     return f"{base_url}{LINKS}{token}"

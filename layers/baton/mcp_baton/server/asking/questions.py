@@ -9,6 +9,7 @@ from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import URL_ELICITATION, Question
 from mcp_baton.server.content import Content, Message
+from mcp_baton.tasks.ids import text_digest
 
 type Schema = JsonObject | Any
 """A JSON Schema with flat primitive fields, or a type: a model, a dataclass, or a plain one such as `int` or `Enum`.
@@ -159,9 +160,7 @@ class Roots(Struct, frozen=True):
 
 def key_of(place: int, text: str) -> str:
     """The key of a question without a given one. It is the same when the call runs again."""
-    from hashlib import sha256
-
-    return f"question-{place}-{sha256(text.encode()).hexdigest()[:12]}"
+    return f"question-{place}-{text_digest(text)[:12]}"
 
 
 def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | None = None) -> Question:

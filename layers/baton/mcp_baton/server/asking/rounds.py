@@ -7,7 +7,7 @@ The function runs again from its start, and the same question returns its answer
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from msgspec import Struct, field
@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from mcp_baton.exceptions import Abandoned, ProtocolError, StoreError, ToolError
 from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, TASK_ID_KEY, Envelope
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, missing_capability
 from mcp_baton.protocol.state import LIFETIME_S, ForgedState, Seal, binding_of
 from mcp_baton.server.asking.asker import (
     URL_ELICITATION,
@@ -74,9 +74,7 @@ class Rounds(Struct):
     def _check_capabilities(self, questions: tuple[Question, ...]) -> None:
         for question in questions:
             if not declares(self.capabilities, question.capability):
-                required = _nested(question.capability.split("."))
-                data: Json = {"requiredCapabilities": required}
-                raise ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
+                raise missing_capability(_nested(question.capability.split(".")))
 
 
 def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, capabilities: JsonObject) -> Rounds:
@@ -146,7 +144,12 @@ class StoreAsker(Struct):
         except StoreError as error:
             raise ToolError("The client could not be asked: the store is not available.") from error
         finally:
-            self._close(asked.values())
+            # Accept no further answers. A question that stays open expires, so a failure of the store is only logged.
+            try:
+                for identifier in asked.values():
+                    self.store.close(self.owner, identifier)
+            except StoreError:
+                logger.warning("a question could not be closed", exc_info=True)
         return [_accepted(self.known[question.key], question) for question in questions]
 
     def _send(self, question: Question) -> str:
@@ -177,14 +180,6 @@ class StoreAsker(Struct):
                 return found
             self.sleep(uniform(pause_s / 2, pause_s))
         raise ToolError(f"The client did not answer {question.method} within {limit_s:g} s.", retryable=False)
-
-    def _close(self, identifiers: Iterable[str]) -> None:
-        """Accept no further answers. A question that stays open expires, so a failure of the store is only logged."""
-        try:
-            for identifier in identifiers:
-                self.store.close(self.owner, identifier)
-        except StoreError:
-            logger.warning("a question could not be closed", exc_info=True)
 
 
 def _accepted(answer: JsonObject, question: Question) -> JsonObject:

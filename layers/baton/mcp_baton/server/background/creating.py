@@ -25,11 +25,12 @@ from mcp_baton.protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    MISSING_CLIENT_CAPABILITY,
+    missing_capability,
 )
 from mcp_baton.server.asking.asker import TaskBegins
 from mcp_baton.server.background.dispatching import dispatch
 from mcp_baton.server.background.questions import declared
+from mcp_baton.server.content import error_result
 from mcp_baton.server.definitions.labels import scopes_in
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_tool import WorkflowTool
@@ -63,20 +64,15 @@ def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | 
         message = "Invalid params: a call that continues a task cannot be a task of its own; leave out `task`"
         raise ProtocolError(INVALID_PARAMS, message)
     if tool.tasks.explicit:
-        return _run_until_task(request, tool, arguments)
+        # The worker runs it again, with the answers that the client has given so far.
+        try:
+            outcome = outcome_alone(request, tool, arguments, CallOptions(starts_task=True))
+        except TaskBegins as begins:
+            return _dispatched(request, _create(request, tool, arguments, answers=begins.answers, key=begins.key))
+        result = result_of(tool, outcome)
+        return result if request.stateless else _completed_task(request, tool, arguments, result)
     refused = _refusal(request, tool, arguments)
     return refused or _dispatched(request, _create(request, tool, arguments, key=own_key()()))
-
-
-def _run_until_task(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject:
-    """Run a function that starts its task itself (`ctx.start_task`). The worker runs it again, with the answers that
-    the client has given so far."""
-    try:
-        outcome = outcome_alone(request, tool, arguments, CallOptions(starts_task=True))
-    except TaskBegins as begins:
-        return _dispatched(request, _create(request, tool, arguments, answers=begins.answers, key=begins.key))
-    result = result_of(tool, outcome)
-    return result if request.stateless else _completed_task(request, tool, arguments, result)
 
 
 def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result: JsonObject) -> JsonObject:
@@ -99,7 +95,6 @@ def _completed_task(request: Request, tool: Tool, arguments: JsonObject, result:
 def _create(
     request: Request, called: Tool | WorkflowTool, arguments: JsonObject, workflow_task: str | None = None, **spec: Any
 ) -> TaskRecord:
-    """Create the task of a call. The worker is not invoked yet."""
     work = JobSpec(
         tool=called.name,
         request_id=request.exchange.request_id,
@@ -148,15 +143,10 @@ def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
     if support == "optional":
         return False
     if not request.may_have_tasks:
-        raise _needs_tasks(request, tool)
+        if request.stateless:
+            raise missing_capability({"extensions": {TASKS_EXTENSION: {}}})
+        raise ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} runs as a task only; send `task` with the call")
     raise ProtocolError(INTERNAL_ERROR, f"The tool {tool.name} runs in the background, and {_why_not(request)}")
-
-
-def _needs_tasks(request: Request, tool: Tool | WorkflowTool) -> ProtocolError:
-    if request.stateless:
-        data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
-        return ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
-    return ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} runs as a task only; send `task` with the call")
 
 
 def _why_not(request: Request) -> str:
@@ -178,7 +168,7 @@ def _refusal(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject 
     else:
         problem = f"Invalid arguments for tool {tool.name}: {explain(prepared)}"
     if request.stateless:
-        return {"content": [{"type": "text", "text": problem}], "isError": True}
+        return error_result(problem)
     raise ProtocolError(INVALID_PARAMS, problem)
 
 
@@ -237,10 +227,9 @@ def start_workflow(request: Request, tool: WorkflowTool, arguments: JsonObject, 
 
 def _check_resumable(request: Request, workflow: Workflow, task_id: str, arguments: JsonObject) -> None:
     """Report errors of a resume that are known already. The worker, which claims the task, checks again."""
-    if request.store is None or request.owner is None:
-        raise TaskNotFound
+    store, owner = request.own_tasks()
     try:
-        task = request.store.get(request.owner, task_id)
+        task = store.get(owner, task_id)
         if task.workflow != workflow.name:
             raise NotOfWorkflow(task)
         if task.status.terminal:

@@ -5,12 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from mcp_baton.exceptions import (
-    ClaimLost,
-    StoreError,
-    TaskFinished,
-    TaskNotFound,
-)
+from mcp_baton.exceptions import ClaimLost, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.execution import Execution
 from mcp_baton.tasks.jobs import JobStore

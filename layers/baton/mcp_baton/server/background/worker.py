@@ -22,13 +22,14 @@ from mcp_baton.exceptions import (
     TooLarge,
 )
 from mcp_baton.protocol.http import Exchange
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, json_size
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.background.dispatching import give_up
 from mcp_baton.server.background.job import JobExecution, JobMonitor
 from mcp_baton.server.background.questions import TaskAsker, envelope_of, questions_of
 from mcp_baton.server.background.waiting import suspended
+from mcp_baton.server.content import error_result
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.methods.calling import outcome_of, result_of
 from mcp_baton.server.running.runner import CallOptions
@@ -183,7 +184,7 @@ class JobAttempt:
         return host.Place(task=self._lease.task, by="job", before="job", is_asked=self._job.dispatches > 1)
 
     def _completed(self, result: JsonObject) -> str:
-        size = len(dumps(result).encode())
+        size = json_size(result)
         if size > VALUE_BYTES:
             result = self._too_large(f"result of {size} bytes", f"a task keeps {VALUE_BYTES} at most")
         try:
@@ -236,8 +237,7 @@ class JobAttempt:
 
     def _too_large(self, what: str, why: str) -> JsonObject:
         """The result instead of one that cannot be stored. The function has run, so it is not run again."""
-        text = f"{self._job.work.tool} was run, but its {what} cannot be stored: {why}."
-        return {"content": [{"type": "text", "text": text}], "isError": True}
+        return error_result(f"{self._job.work.tool} was run, but its {what} cannot be stored: {why}.")
 
     def _internal_error(self) -> ProtocolError:
         self._execution.services.telemetry.add(INTERNAL_ERRORS)

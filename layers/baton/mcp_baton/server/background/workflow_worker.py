@@ -13,7 +13,6 @@ from mcp_baton.exceptions import (
     NotDispatched,
     ProtocolError,
     StoreBusy,
-    StoreError,
     StoreUnavailable,
     TaskFinished,
     TaskHeld,
@@ -53,7 +52,7 @@ from mcp_baton.workflow.host import (
     ResourceUnavailable,
     Succeeded,
 )
-from mcp_baton.workflow.lease import Lease
+from mcp_baton.workflow.lease import Lease, give_back
 from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, Remedy, Waiting
 from mcp_baton.workflow.run import EndedRun
 
@@ -101,7 +100,10 @@ class WorkerHost(ServerHost):
         this invocation's time is left."""
         if self._monitor.gone or not super().may_start(after_s):
             return False
-        return self._failed or not self._begun or self._is_fresh()
+        left_ms = self.left_ms()
+        if self._failed or not self._begun or self._given_ms is None or left_ms is None:
+            return True
+        return self._given_ms - left_ms <= self._given_ms * FRESH_SHARE
 
     def wait(self, seconds: float) -> None:
         """Wait, or return early if the run has to stop."""
@@ -111,12 +113,6 @@ class WorkerHost(ServerHost):
                 return
             self._execution.services.sleep(part)
             seconds -= part
-
-    def _is_fresh(self) -> bool:
-        left_ms = self.left_ms()
-        if self._given_ms is None or left_ms is None:
-            return True
-        return self._given_ms - left_ms <= self._given_ms * FRESH_SHARE
 
     def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> CallOptions:
         return structs.replace(super()._options(variables, attempt), stay=False, pulse=self._both)
@@ -189,7 +185,8 @@ class WorkflowJob:
                 if self._may_wait(host, held):
                     continue
                 if not self._is_last():
-                    self._give_back()
+                    if self._execution.store is not None:
+                        give_back(self._execution.store, self._lease.task)
                     raise
                 return not_run(self._execution, tool, task_id, held)
             except StoreBusy:
@@ -230,16 +227,6 @@ class WorkflowJob:
         claim = self._lease.task.claim
         return self._monitor.gone or (claim is not None and claim.number >= self._job.allowed)
 
-    def _give_back(self) -> None:
-        """Release the claim on the call's task, so that the next delivery need not wait until it expires."""
-        if self._execution.store is None:
-            return
-        try:
-            self._execution.store.renew(self._lease.task, structs.replace(self._lease.claim(), until_ms=0))
-        except StoreError:
-            task_id = self._lease.task.task_id
-            logger.warning("task %s: its claim could not be released; it will expire", task_id, exc_info=True)
-
     def _goes_on(self, run: EndedRun) -> bool:
         """Whether the run has paused only because its time was over, after it completed at least one step."""
         settled = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
@@ -266,13 +253,9 @@ class WorkflowJob:
         return outcome
 
     def _completed(self, store: TaskStore, result: JsonObject, write: Write) -> str:
-        batch = Batch(result=_of_call(result), claim=self._lease.claim(), release=True, message=self._monitor.unwritten)
+        meta = result.get("_meta")
+        if isinstance(meta, Mapping):
+            # It is the result of the call's task, so it does not refer to the workflow's task.
+            result = {**result, "_meta": {name: value for name, value in meta.items() if name != RELATED_TASK_KEY}}
+        batch = Batch(result=result, claim=self._lease.claim(), release=True, message=self._monitor.unwritten)
         return write("completed", lambda: store.write(self._lease.task, batch))
-
-
-def _of_call(result: JsonObject) -> JsonObject:
-    """The result of a workflow as that of the call's task: without the reference to the workflow's task."""
-    meta = result.get("_meta")
-    if not isinstance(meta, Mapping):
-        return result
-    return {**result, "_meta": {name: value for name, value in meta.items() if name != RELATED_TASK_KEY}}

@@ -65,7 +65,6 @@ def all_workflow_errors(
 
 
 def _place_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
-    """The errors of tools that run only in some workflows."""
     for tool in tools.values():
         using = {name: it for name, it in workflows.items() if any(step.tool == tool.name for step in it.steps)}
         for name in tool.only_in:
@@ -81,7 +80,6 @@ def _place_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) 
 
 
 def _approval_errors(workflows: Mapping[str, Workflow], tools: Mapping[str, Tool]) -> Iterator[WorkflowError]:
-    """The errors of steps whose calls need an approval."""
     for workflow in workflows.values():
         for step in workflow.steps:
             tool = tools.get(step.tool or "")

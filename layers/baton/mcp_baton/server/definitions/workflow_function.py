@@ -484,21 +484,15 @@ def _documentation(docstring: str) -> tuple[str, dict[str, str]]:
     described: dict[str, str] = {}
     for title, section in zip(titles, sections, strict=True):
         if title in ("Args", "Arguments"):
-            described |= _entries(section)
+            name, margin = "", None
+            for line in section.splitlines():
+                entry = _ENTRY.fullmatch(line)
+                if entry and (margin is None or len(entry["indent"]) <= margin):
+                    name, margin = entry["name"], len(entry["indent"])
+                    described[name] = entry["text"].strip()
+                elif name and line.strip():
+                    described[name] = f"{described[name]} {line.strip()}"
     text = text.strip()
     if text[1:2].islower() or text[1:2] == " ":
         text = text[:1].lower() + text[1:]
     return text.removesuffix(".") if text.count(".") == 1 else text, described
-
-
-def _entries(section: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    name, margin = "", None
-    for line in section.splitlines():
-        entry = _ENTRY.fullmatch(line)
-        if entry and (margin is None or len(entry["indent"]) <= margin):
-            name, margin = entry["name"], len(entry["indent"])
-            found[name] = entry["text"].strip()
-        elif name and line.strip():
-            found[name] = f"{found[name]} {line.strip()}"
-    return found

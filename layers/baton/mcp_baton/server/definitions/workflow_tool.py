@@ -220,11 +220,17 @@ class WorkflowTool:
 
     @cached_property
     def definition(self) -> dict[str, Json]:
+        hints = [self._tools[step.tool].labels.annotations or {} for step in self.workflow.steps if step.tool]
+        writing = [hint for hint in hints if hint.get("readOnlyHint") is not True]
+        made: dict[str, Json] = {"readOnlyHint": not writing}
+        if writing:
+            made["destructiveHint"] = any(hint.get("destructiveHint") is not False for hint in writing)
+            made["idempotentHint"] = all(hint.get("idempotentHint") is True for hint in writing)
         return {
             "name": self.workflow.name,
             "title": title_of(self.workflow),
             "description": described(self.workflow, lambda tool: self._tools[tool].summary),
-            "annotations": self._annotations,
+            "annotations": made | {"openWorldHint": any(hint.get("openWorldHint") is not False for hint in hints)},
             "inputSchema": self.input_schema,
             "outputSchema": OUTPUT_SCHEMA,
             "_meta": {"ui": {"resourceUri": APP_URI}},
@@ -268,17 +274,6 @@ class WorkflowTool:
     def without_null(self) -> frozenset[str]:
         """The arguments whose type does not accept null. For these, null counts as missing."""
         return frozenset(argument.name for argument in self.workflow.arguments if not takes_null(argument))
-
-    @property
-    def _annotations(self) -> dict[str, Json]:
-        """The annotations of all steps' tools together, with the defaults of MCP (server/tools, ToolAnnotations)."""
-        hints = [self._tools[step.tool].labels.annotations or {} for step in self.workflow.steps if step.tool]
-        writing = [hint for hint in hints if hint.get("readOnlyHint") is not True]
-        made: dict[str, Json] = {"readOnlyHint": not writing}
-        if writing:
-            made["destructiveHint"] = any(hint.get("destructiveHint") is not False for hint in writing)
-            made["idempotentHint"] = all(hint.get("idempotentHint") is True for hint in writing)
-        return made | {"openWorldHint": any(hint.get("openWorldHint") is not False for hint in hints)}
 
 
 def _property(argument: Argument, schema: Mapping[str, Any]) -> dict[str, Json]:

@@ -4,6 +4,7 @@ from msgspec import structs
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import carried_to
+from mcp_baton.server.content import error_result
 from mcp_baton.server.definitions.tool import APPROVAL, Tool, takes_approval
 from mcp_baton.server.execution import Asking, Execution
 from mcp_baton.server.request import Request
@@ -46,7 +47,7 @@ def _outcome(tool: Tool, ended: Outcome | Mismatch) -> Outcome:
 
 def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
     if isinstance(outcome, Failed):
-        failed: dict[str, Json] = {"content": [{"type": "text", "text": outcome.error}], "isError": True}
+        failed = error_result(outcome.error)
         if outcome.not_approved is not None and (tool.output is None or takes_approval(tool.output.json_schema)):
             failed["structuredContent"] = {APPROVAL: approval_pause("", outcome.not_approved).to_json()}
         return failed

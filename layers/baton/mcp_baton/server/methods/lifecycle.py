@@ -4,7 +4,6 @@ MCP server/discover, server/tools, server/prompts, server/resources; for handsha
 """
 
 import os
-from collections.abc import Mapping
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.envelope import (
@@ -25,6 +24,7 @@ from mcp_baton.protocol.envelope import (
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.asking.asker import declares
+from mcp_baton.server.content import with_meta
 from mcp_baton.server.methods.lists import cacheable
 from mcp_baton.server.request import Request
 
@@ -86,9 +86,7 @@ def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
 
 def finished(request: Request, result: JsonObject) -> JsonObject:
     """A result of the 2026 era, with its type and the server's name (MCP 2026-07-28, basic/index)."""
-    meta = result.get("_meta")
-    own = meta if isinstance(meta, Mapping) else {}
-    return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: server_info(request)}}
+    return with_meta({"resultType": "complete", **result}, {SERVER_INFO_KEY: server_info(request)})
 
 
 def server_info(request: Request) -> dict[str, Json]:

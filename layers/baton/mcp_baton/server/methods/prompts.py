@@ -3,18 +3,10 @@
 import logging
 import math
 
-from mcp_baton.exceptions import (
-    ProtocolError,
-    StoreBusy,
-    TaskFinished,
-    TaskHeld,
-    TaskNotFound,
-    ValueLost,
-)
+from mcp_baton.exceptions import ProtocolError, StoreBusy, TaskFinished, TaskHeld, TaskNotFound, ValueLost
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.methods.calling import call_alone
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import bound_prompt
@@ -34,7 +26,6 @@ from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_t
 from mcp_baton.tasks.record import PROGRESS, timestamp
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Failed, Mismatch
-from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.run_text import Message, messages
 
 logger = logging.getLogger(__name__)
@@ -45,19 +36,16 @@ def get_prompt(request: Request) -> JsonObject:
     if name in request.server.workflows:
         return _run_workflow(request, request.server.workflows[name], given)
     if name in request.server.prompts:
-        return _get_messages(request, request.server.prompts[name], given)
+        prompt = request.server.prompts[name]
+        _, converted = check_arguments(prompt.arguments, given)
+        match call_alone(request, bound_prompt(prompt), converted):
+            case Mismatch() as mismatch:
+                raise ProtocolError(INVALID_PARAMS, f"Invalid params: {explain(mismatch)}")
+            case Failed(error):
+                raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}")
+            case made:
+                return _result(prompt.labels.description or "", made)
     raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name}")
-
-
-def _get_messages(request: Request, prompt: Prompt, given: JsonObject) -> JsonObject:
-    _, converted = check_arguments(prompt.arguments, given)
-    match call_alone(request, bound_prompt(prompt), converted):
-        case Mismatch() as mismatch:
-            raise ProtocolError(INVALID_PARAMS, f"Invalid params: {explain(mismatch)}")
-        case Failed(error):
-            raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}")
-        case made:
-            return _result(prompt.labels.description or "", made)
 
 
 def _run_workflow(request: Request, workflow: Workflow, given: JsonObject) -> JsonObject:
@@ -68,7 +56,14 @@ def _run_workflow(request: Request, workflow: Workflow, given: JsonObject) -> Js
         run = answer_with_run(request, workflow, given, task_id, host, ttl_ms)
     except NOT_RESUMED as error:
         raise refusal(error, task_id) from error
-    return _render(request, run)
+    in_text = run.stored and request.server.names_tasks_in_text(run.workflow)
+    handle = handle_of(request.server, run.workflow, run.task.task_id) if in_text and run.task else None
+    tools = request.server.tools
+    summaries = {step.tool: tools[step.tool].summary for step in run.workflow.steps if step.tool}
+    said = messages(run, request.server, summaries.__getitem__, handle)
+    made = _result(run.workflow.description, [_message(item) for item in said])
+    meta = run_meta(request, run)
+    return made | {"_meta": meta} if meta else made
 
 
 def _named(request: Request, workflow: Workflow, given: JsonObject) -> tuple[str | None, JsonObject]:
@@ -111,17 +106,6 @@ def refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
             what = f"these steps are completed and differ now: {', '.join(steps)}"
             message = f"The workflow has changed since the task was started; {what}"
     return ProtocolError(INVALID_PARAMS, message)
-
-
-def _render(request: Request, run: EndedRun) -> JsonObject:
-    in_text = run.stored and request.server.names_tasks_in_text(run.workflow)
-    handle = handle_of(request.server, run.workflow, run.task.task_id) if in_text and run.task else None
-    tools = request.server.tools
-    summaries = {step.tool: tools[step.tool].summary for step in run.workflow.steps if step.tool}
-    said = messages(run, request.server, summaries.__getitem__, handle)
-    made = _result(run.workflow.description, [_message(item) for item in said])
-    meta = run_meta(request, run)
-    return made | {"_meta": meta} if meta else made
 
 
 def _result(description: str, made: list[Json]) -> dict[str, Json]:

@@ -5,7 +5,7 @@ import logging
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskNotFound
 from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.envelope import APP_TYPE
-from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
+from mcp_baton.protocol.json import Json, JsonObject, escaped, json_size
 from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND
 from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_own, value_at
 from mcp_baton.server.methods.calling import call_alone
@@ -54,7 +54,7 @@ def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None
         raise _no_room(uri, weight.text_bytes)
     request.budget.read(weight.text_bytes)
     text = text_of(task, name)
-    if len(escaped(text).encode()) + 2 * len(dumps(uri).encode()) <= request.budget.left:
+    if len(escaped(text).encode()) + 2 * json_size(uri) <= request.budget.left:
         return text
     if request.reply.can_stream:
         return request.reply.in_pieces(text)

@@ -19,6 +19,7 @@ from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.background.dispatching import Followed
+from mcp_baton.server.content import with_meta
 from mcp_baton.server.methods.tasks import check_extension, from_store
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
@@ -119,27 +120,22 @@ class _Subscription:
             reported.next_s = now_s + max(SOONEST_S, poll_interval_ms(task, self._options) / 1000)
             state = _notified_state(task)
             if state != reported.state:
-                self._request.reply.notify("notifications/tasks", self._params(task))
+                params = with_meta(task_view(task, self._options), self._meta)
+                self._request.reply.notify("notifications/tasks", params)
                 reported.state = state
         except TaskNotFound:
-            self._request.reply.notify("notifications/tasks", self._expired(reported.followed.task))
+            # An expired task is reported as failed: `tasks/get` does not find it any more.
+            failed = replace(reported.followed.task, status=TaskStatus.FAILED, status_message=EXPIRED)
+            error: dict[str, Json] = {"code": INVALID_PARAMS, "message": EXPIRED}
+            self._request.reply.notify(
+                "notifications/tasks", {**task_summary(failed, self._options), "error": error, "_meta": self._meta}
+            )
             return True
         except StoreError:
             logger.warning("task %s: it cannot be read now", reported.followed.task.task_id, exc_info=True)
             reported.next_s = now_s + SOONEST_S
             return False
         return task.status.terminal
-
-    def _params(self, task: TaskRecord) -> dict[str, Json]:
-        view = task_view(task, self._options)
-        own = view.get("_meta")
-        return {**view, "_meta": {**own, **self._meta} if isinstance(own, Mapping) else self._meta}
-
-    def _expired(self, task: TaskRecord) -> dict[str, Json]:
-        """An expired task is reported as failed: `tasks/get` does not find it any more."""
-        failed = replace(task, status=TaskStatus.FAILED, status_message=EXPIRED)
-        error: dict[str, Json] = {"code": INVALID_PARAMS, "message": EXPIRED}
-        return {**task_summary(failed, self._options), "error": error, "_meta": self._meta}
 
 
 def _notified_state(task: TaskRecord) -> object:
@@ -148,7 +144,6 @@ def _notified_state(task: TaskRecord) -> object:
 
 
 def _find(request: Request, ids: list[str]) -> dict[str, _Reported]:
-    """The tasks with these ids that are the caller's."""
     if not ids or request.store is None or request.owner is None:
         return {}
 

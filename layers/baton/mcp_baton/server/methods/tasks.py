@@ -7,17 +7,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mcp_baton.exceptions import (
-    ProtocolError,
-    StoreError,
-    StoreUnavailable,
-    TaskFinished,
-    TaskNotFound,
-    TooLarge,
-)
+from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, missing_capability
 from mcp_baton.server.background.dispatching import Followed, dispatch, looked_after, wake_waiting_job
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import CallerGone
@@ -162,17 +155,14 @@ def _completion(request: Request) -> JsonObject | None:
 def check_extension(request: Request) -> None:
     """Refuse a tasks method to a client of the 2026 era that has not declared the extension."""
     if request.stateless and not request.envelope.speaks_tasks:
-        data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
-        raise ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
+        raise missing_capability({"extensions": {TASKS_EXTENSION: {}}})
 
 
 def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
     """Ask the store. Unknown, expired and other owners' tasks have the same error."""
     check_extension(request)
-    if request.store is None or request.owner is None:
-        raise ProtocolError(INVALID_PARAMS, "Unknown task")
     try:
-        return ask(request.store, request.owner)
+        return ask(*request.own_tasks())
     except TaskNotFound as error:
         raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
     except TaskFinished:

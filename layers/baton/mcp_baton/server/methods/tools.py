@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS
+from mcp_baton.server.content import with_meta
 from mcp_baton.server.definitions.param_headers import header_mismatch
 from mcp_baton.server.definitions.tool import Tool, free_name
 from mcp_baton.server.methods.calling import outcome_alone, outcome_of, result_of
@@ -28,7 +29,8 @@ def call_tool(request: Request) -> JsonObject:
 
             return call_workflow_tool(request, workflow_tool)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
-    _check_headers(request, tool, arguments)
+    if request.stateless and (mismatch := header_mismatch(tool.mirrored, arguments, request.headers)):
+        raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
     if TASK_ID not in arguments or name not in request.server.tools_with_task_id:
         return _call(request, tool, arguments, request.bound_task())
     from mcp_baton.server.workflows.task_ids import NamedWrongly, named_task
@@ -56,14 +58,6 @@ def _call(
     return _continue(request, tool, arguments, task_id, in_text=in_text)
 
 
-def _check_headers(request: Request, tool: Tool, arguments: JsonObject) -> None:
-    if not request.stateless:
-        return
-    mismatch = header_mismatch(tool.mirrored, arguments, request.headers)
-    if mismatch:
-        raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
-
-
 def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, in_text: bool) -> JsonObject:
     """Run the tool as without the task, then record the outcome. Recording never changes the tool's own result."""
     from mcp_baton.server.workflows.continuations import Continuation, prepare
@@ -78,8 +72,7 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str,
     result = result_of(tool, outcome)
     if in_text:
         result = _with_text(result, tool, recording.text())
-    own = result.get("_meta")
-    return result | {"_meta": {**own, **recording.meta} if isinstance(own, Mapping) else recording.meta}
+    return with_meta(result, recording.meta)
 
 
 def _with_text(result: JsonObject, tool: Tool, text: str) -> dict[str, Json]:

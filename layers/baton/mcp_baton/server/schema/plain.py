@@ -219,20 +219,12 @@ def _read(annotation: object, inside: frozenset[type]) -> PlainType:
             return made
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is None and isinstance(annotation, type) and annotation not in inside:
-        return _read_record(annotation, inside | {annotation})
+        if "__dataclass_fields__" not in vars(annotation):
+            raise NotPlain
+        fields, inside = field_types(annotation), inside | {annotation}
+        return PlainDataclass(annotation, {name: _read(field, inside) for name, field in fields.items()})
     if origin is Literal and all(type(part) is str for part in parts):
         return Choice(parts)
-    return _read_parts(origin, parts, inside)
-
-
-def _read_record(annotation: type, inside: frozenset[type]) -> PlainType:
-    if "__dataclass_fields__" not in vars(annotation):
-        raise NotPlain
-
-    return PlainDataclass(annotation, {name: _read(field, inside) for name, field in field_types(annotation).items()})
-
-
-def _read_parts(origin: object, parts: tuple[Any, ...], inside: frozenset[type]) -> PlainType:
     if origin is list:
         return ListOf(_read(parts[0], inside))
     if origin is dict and parts[0] is str:
@@ -293,13 +285,19 @@ class PlainDataclass:
         self._made = made
         self._members = members
         self._fields: dict[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(made)}
-        self._required = frozenset(name for name, field in self._fields.items() if _is_required(field))
+        self._required = frozenset(
+            name
+            for name, field in self._fields.items()
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        )
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         return definitions.define(self._made, self.own_schema(definitions))
 
     def own_schema(self, definitions: Definitions) -> dict[str, Any]:
-        description = _description(self._made)
+        # The docstring, unless `dataclass` made it from the signature.
+        documentation = self._made.__doc__ or ""
+        description = "" if documentation.startswith(f"{self._made.__name__}(") else inspect.cleandoc(documentation)
         properties: dict[str, Any] = {}
         for name, member in self._members.items():
             default = self._fields[name].default
@@ -363,13 +361,3 @@ def _is_plain_field(field: "dataclasses.Field[Any]") -> bool:
     if not field.init or field.metadata or getattr(field, "doc", None) or field.name.startswith("_"):
         return False
     return field.default is dataclasses.MISSING or is_plain_default(field.default)
-
-
-def _is_required(field: "dataclasses.Field[Any]") -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _description(made: type) -> str:
-    """The docstring, unless `dataclass` made it from the signature."""
-    documentation = made.__doc__ or ""
-    return "" if documentation.startswith(f"{made.__name__}(") else inspect.cleandoc(documentation)

@@ -128,7 +128,6 @@ class InputSchema:
 
     @cached_property
     def _plain(self) -> dict[str, PlainType] | None:
-        """The type of each parameter; `None` if one of them is not plain."""
         return plain_parameters(self._signature.parameters)
 
     @cached_property
@@ -196,7 +195,9 @@ class OutputSchema:
         if self._by_hand is not None:
             return self._by_hand
         schema = self._adapter.json_schema(mode="serialization", schema_generator=schema_generator())
-        return _untitled(_with_root(schema))
+        if "$ref" in schema:  # the type is recursive
+            schema = {**schema["$defs"][schema["$ref"].removeprefix("#/$defs/")], "$defs": schema["$defs"]}
+        return _untitled(schema)
 
     @cached_property
     def _plain(self) -> PlainType | None:
@@ -222,13 +223,6 @@ def mismatch_of(error: "ValidationError") -> Mismatch:
         else:
             invalid.append(InvalidField(field, item["msg"]))
     return Mismatch(tuple(missing), tuple(invalid[:MAX_FIELDS]))
-
-
-def _with_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema with its root in place. For a recursive type, pydantic makes a reference."""
-    if "$ref" not in schema:
-        return schema
-    return {**schema["$defs"][schema["$ref"].removeprefix("#/$defs/")], "$defs": schema["$defs"]}
 
 
 def _untitled(schema: dict[str, Any]) -> dict[str, Any]:

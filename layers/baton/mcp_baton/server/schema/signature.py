@@ -38,7 +38,13 @@ def filled_by_server(
     hints = type_hints(function, what)
     for name, parameter in _parameters(function).items():
         annotation = hints.get(name, typing.Any)
-        dependency = _dependency(name, annotation, parameter.default, what)
+        notes = (*getattr(annotation, "__metadata__", ()), parameter.default)
+        found = [note for note in notes if isinstance(note, Dependency)]
+        if any(note is Depends for note in notes):
+            raise RegistrationError(f"{what}: {name!r} has Depends without its factory; write Depends(factory)")
+        if len(found) > 1:
+            raise RegistrationError(f"{what}: {name!r} has two Depends; one of them is enough")
+        dependency = found[0] if found else None
         if dependency is not None:
             check_kind(parameter, what)
             declared.append((name, dependency))
@@ -58,16 +64,6 @@ def _parameters(function: Callable[..., object]) -> typing.Mapping[str, inspect.
         return inspect.signature(function).parameters
     except ValueError:  # some built-in types have no signature
         return {}
-
-
-def _dependency(name: str, annotation: typing.Any, default: object, what: str) -> "Dependency | None":
-    notes = (*getattr(annotation, "__metadata__", ()), default)
-    found = [note for note in notes if isinstance(note, Dependency)]
-    if any(note is Depends for note in notes):
-        raise RegistrationError(f"{what}: {name!r} has Depends without its factory; write Depends(factory)")
-    if len(found) > 1:
-        raise RegistrationError(f"{what}: {name!r} has two Depends; one of them is enough")
-    return found[0] if found else None
 
 
 def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
@@ -192,8 +188,11 @@ class Signature(Struct, frozen=True):
 
 
 def read_signature(function: Callable[..., object], what: str) -> Signature:
-    if isinstance(function, type) or inspect.isasyncgenfunction(function):
-        raise _no_function(function, what)
+    if isinstance(function, type):
+        raise RegistrationError(f"{what}: a class cannot be published; write a function that creates an instance")
+    if inspect.isasyncgenfunction(function):
+        remedy = "collect its items and return a list"
+        raise RegistrationError(f"{what}: an asynchronous generator returns no value; {remedy}")
     hints = type_hints(function, what)
     context, declared = filled_by_server(function, what)
     filled = {context, *(name for name, _ in declared)}
@@ -202,31 +201,20 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
         check_kind(parameter, what)
         if name not in filled:
             made = Parameter(name, hints.get(name, typing.Any), parameter.default)
-            _check_parameter(made, annotated=name in hints, what=what)
+            if made.name == "ctx" and name not in hints:
+                raise RegistrationError(f"{what}: the parameter 'ctx' has no annotation; write ctx: Context")
+            if type(made.default) is FunctionType:
+                made_by = made.default.__name__
+                raise RegistrationError(
+                    f"{what}: the parameter {made.name!r} has the function {made_by!r} as its default; "
+                    f"write Depends({made_by}) to get its value"
+                )
+            unknown = undescribable(made.annotation)
+            if unknown is not None:
+                raise parameter_error(what, made.name, unknown)
             parameters.append(made)
     returns = hints.get("return", NO_ANNOTATION)
     return Signature(tuple(parameters), context, returns, is_async(function), read_dependencies(declared, what))
-
-
-def _check_parameter(parameter: Parameter, *, annotated: bool, what: str) -> None:
-    """Refuse a parameter that callers cannot fill, as far as this is known without pydantic."""
-    if parameter.name == "ctx" and not annotated:
-        raise RegistrationError(f"{what}: the parameter 'ctx' has no annotation; write ctx: Context")
-    if type(parameter.default) is FunctionType:
-        made_by = parameter.default.__name__
-        raise RegistrationError(
-            f"{what}: the parameter {parameter.name!r} has the function {made_by!r} as its default; "
-            f"write Depends({made_by}) to get its value"
-        )
-    unknown = undescribable(parameter.annotation)
-    if unknown is not None:
-        raise parameter_error(what, parameter.name, unknown)
-
-
-def _no_function(function: Callable[..., object], what: str) -> RegistrationError:
-    if isinstance(function, type):
-        return RegistrationError(f"{what}: a class cannot be published; write a function that creates an instance")
-    return RegistrationError(f"{what}: an asynchronous generator returns no value; collect its items and return a list")
 
 
 _HOOKS = ("__get_pydantic_core_schema__", "__pydantic_core_schema__", "__get_validators__", "__dataclass_fields__")
@@ -330,17 +318,22 @@ class Provider(Struct, frozen=True):
         return self.factory, self.scope
 
 
-def as_declared(factory: Factory) -> Factory:
-    return factory
-
-
 def read_provider(
-    dependency: Dependency, what: str, swap: Swap = as_declared, above: tuple[tuple[Factory, Lifetime], ...] = ()
+    dependency: Dependency,
+    what: str,
+    swap: Swap = lambda factory: factory,
+    above: tuple[tuple[Factory, Lifetime], ...] = (),
 ) -> Provider:
     """Read a dependency's factory, and those that it depends on."""
     factory, scope = swap(dependency.factory), dependency.scope
-    _refuse_unhashable(factory, what)
-    _refuse_cycle(factory, what, [known for known, _ in above])
+    try:
+        hash(factory)
+    except TypeError as error:
+        raise RegistrationError(f"{what}: the dependency {factory!r} is not hashable; wrap it in a function") from error
+    factories = [known for known, _ in above]
+    if factory in factories:
+        cycle = " -> ".join(name_of(item) for item in (*factories[factories.index(factory) :], factory))
+        raise RegistrationError(f"{what}: these dependencies need each other: {cycle}")
     within = next((known for known, its in above if its == "process"), None)
     if within is not None and scope == "request":
         raise RegistrationError(
@@ -359,19 +352,6 @@ def read_provider(
 
 def name_of(factory: Factory) -> str:
     return getattr(factory, "__qualname__", None) or repr(factory)
-
-
-def _refuse_unhashable(factory: Factory, what: str) -> None:
-    try:
-        hash(factory)
-    except TypeError as error:
-        raise RegistrationError(f"{what}: the dependency {factory!r} is not hashable; wrap it in a function") from error
-
-
-def _refuse_cycle(factory: Factory, what: str, above: list[Factory]) -> None:
-    if factory in above:
-        cycle = " -> ".join(name_of(item) for item in (*above[above.index(factory) :], factory))
-        raise RegistrationError(f"{what}: these dependencies need each other: {cycle}")
 
 
 def _kind(factory: Factory) -> tuple[bool, bool]:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from msgspec import Struct
@@ -176,7 +175,6 @@ def run_asking(
 
 
 def _answered(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
-    """The answers to questions of the workflow in the rounds so far."""
     names = {question.name for question in workflow.questions}
     answers: dict[str, Json] = {}
     for key, answer in rounds.answers.items():
@@ -188,7 +186,6 @@ def _answered(rounds: Rounds, workflow: Workflow) -> dict[str, Json]:
 
 
 def _missing(request: Request, run: EndedRun) -> Missing | None:
-    """What the client's user can be asked for now."""
     stored = run.task is not None and run.stored
     able = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
     if not stored or not able or not (request.stateless or request.reply.may_ask):
@@ -212,8 +209,7 @@ def _answers(
     lifetime_s = None
     if rounds is not None:
         rounds.identity = Identity(task=task.task_id)
-        ends_ms = datetime.fromisoformat(task.created_at).timestamp() * 1_000 + task.ttl_ms
-        lifetime_s = max((ends_ms - request.now_ms()) / 1_000, 1)
+        lifetime_s = max((task.created_ms + task.ttl_ms - request.now_ms()) / 1_000, 1)
     question = elicitation(key, missing.message, missing.schema, timeout_s=lifetime_s)
     asker = request.asking(rounds)(request.reply.request, _waiting(request, host))
     try:

@@ -111,24 +111,23 @@ class Continuation(Struct, frozen=True):
         timing = Timing(self.at_ms, round((request.services.clock() - self.began_s) * 1000))
 
         def decided(current: TaskRecord) -> Batch:
-            batches.append(self._batch(plan, current, outcome, timing))
-            return batches[-1]
+            call, variables = self.call, self.variables
+            if current is plan.task:
+                batch = continuation_batch(plan, call, outcome, variables, ranked=self.ranked, timing=timing)
+            else:
+                now = plan_of(request, current)
+                batch = continuation_batch(now, call, outcome, variables, self.rng, timing=timing)
+            batches.append(batch)
+            return batch
 
         attempts = attempts_for(plan, self.call.tool)
         try:
-            if request.store is None:
-                raise TaskNotFound
-            recorded = write_decided(request.store, plan.task, decided, attempts=attempts)
+            store, _ = request.own_tasks()
+            recorded = write_decided(store, plan.task, decided, attempts=attempts)
         except StoreError as error:
             return _unrecorded(_refused(request, plan.task.task_id, error), plan.workflow)
         after = plan_of(request, recorded.task)
         return _recorded(request, after, batches[-1], recorded.oversized, self.call.arguments)
-
-    def _batch(self, plan: Plan, current: TaskRecord, outcome: Outcome, timing: Timing) -> Batch:
-        call, variables = self.call, self.variables
-        if current is plan.task:
-            return continuation_batch(plan, call, outcome, variables, ranked=self.ranked, timing=timing)
-        return continuation_batch(plan_of(self.request, current), call, outcome, variables, self.rng, timing=timing)
 
 
 def prepare(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | NotMade:
@@ -198,10 +197,9 @@ def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: 
 
 def _find(request: Request, task_id: str) -> tuple[Plan | None, Found]:
     """The plan of the task, which has the values for placeholders; and where the call can be recorded."""
-    if request.store is None or request.owner is None:
-        return None, unrecorded_meta(request, task_id, UNKNOWN_TASK)
     try:
-        task = request.store.get(request.owner, task_id)
+        store, owner = request.own_tasks()
+        task = store.get(owner, task_id)
     except StoreError as error:
         return None, _refused(request, task_id, error)
     plan = plan_of(request, task)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.workflow_tool import argument_schemas
-from mcp_baton.server.execution import Execution
+from mcp_baton.server.execution import DetachedExecution, Execution
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
-from mcp_baton.server.running.runner import BoundFunction, BoundTools, CallOptions, bound_resource, call, run
+from mcp_baton.server.running.runner import BoundTools, CallOptions, bound_resource, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, no_pulse
-from mcp_baton.server.workflows.parallel_calls import ParallelCalls, for_thread
+from mcp_baton.server.workflows.parallel_calls import ParallelCalls
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, FetchedResource, Outcome, Prepared, ResourceUnavailable
@@ -58,7 +58,9 @@ class ServerHost:
         options = self._options(variables, attempt)
         try:
             if attempt.number > FIRST.number:
-                prepared = _anew(prepared, target)
+                # The tool may have changed the arguments of the first call.
+                again = target.prepare(prepared.arguments)
+                prepared = again if isinstance(again, Prepared) else prepared
             return run(self._execution, target, prepared, self._asking, options)
         except ProtocolError as error:
             return Failed(error.message, cause=error)
@@ -123,7 +125,8 @@ class ServerHost:
         return made
 
     def _enter_thread(self, listener: Listener, pulse: Callable[[], float]) -> None:
-        self._execution = for_thread(self._execution, listener)
+        fields = {name: getattr(self._execution, name) for name in Execution.__struct_fields__}
+        self._execution = DetachedExecution(**fields, reports_to=listener)
         self._is_in_thread, self._total, self.pulse = True, 0, pulse
 
     def words(self, name: str, error: Exception) -> str:
@@ -147,9 +150,3 @@ class ServerHost:
             return None
         self._shown = self._begun + fraction
         return self._shown, self._total
-
-
-def _anew[T](prepared: Prepared, target: BoundFunction[T]) -> Prepared:
-    """Bind the arguments again for a retry: the tool may have changed those of the first call."""
-    again = target.prepare(prepared.arguments)
-    return again if isinstance(again, Prepared) else prepared

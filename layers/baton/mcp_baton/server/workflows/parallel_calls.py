@@ -11,7 +11,6 @@ from typing import Any
 
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.execution import Execution
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, Listener, in_a_thread
 from mcp_baton.workflow.host import Host
 
@@ -102,18 +101,3 @@ class ForwardingListener:
 
     def keep_alive(self) -> None:
         """Does nothing: the request's thread keeps the connection alive."""
-
-
-class ThreadExecution(Execution, frozen=True, kw_only=True):
-    """An execution whose functions run beside others, with a listener of their own."""
-
-    forwarding: Listener
-
-    @property
-    def listener(self) -> Listener:
-        return self.forwarding
-
-
-def for_thread(execution: Execution, listener: Listener) -> ThreadExecution:
-    fields = {name: getattr(execution, name) for name in Execution.__struct_fields__}
-    return ThreadExecution(**fields, forwarding=listener)

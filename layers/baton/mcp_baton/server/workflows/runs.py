@@ -239,10 +239,9 @@ def resumed_input(
 
 
 def _taken(execution: Execution, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
-    if execution.store is None or execution.owner is None:
-        raise TaskNotFound
+    _, owner = execution.own_tasks()
     try:
-        return engine.take(workflow, execution.owner, task_id)
+        return engine.take(workflow, owner, task_id)
     except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
         raise
     except StoreError as error:

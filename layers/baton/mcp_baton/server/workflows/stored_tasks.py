@@ -7,7 +7,7 @@ from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.server.approvals.notifying import notify
-from mcp_baton.server.execution import Execution
+from mcp_baton.server.execution import DetachedExecution
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.services import Services
@@ -67,7 +67,7 @@ def resume_stored(services: Services, workflow: Workflow, owner: str, task_id: s
         ArgumentRefused: an argument is missing or does not convert.
         NotResumed: the task could not be resumed. Nothing was run.
     """
-    execution = OperatorExecution(
+    execution = DetachedExecution(
         services=services,
         server=services.server.full_view,
         store=services.store,
@@ -75,20 +75,11 @@ def resume_stored(services: Services, workflow: Workflow, owner: str, task_id: s
         claims=MappingProxyType({}),
         envelope=Envelope(Era.STATELESS, STATELESS_REVISIONS[0], {}, {}, None, None),
         exchange=exchange,
-        reply=Reply(exchange, streams=False),
+        # What the run reports is dropped: the reply has no stream.
+        reports_to=Reply(exchange, streams=False),
         base_url=services.settings.base_url or "",
     )
     try:
         return run_workflow(execution, workflow, {}, task_id, ServerHost(execution))
     finally:
         notify(execution)
-
-
-class OperatorExecution(Execution, frozen=True, kw_only=True):
-    """A run without a client. What it reports is dropped: the reply has no stream."""
-
-    reply: Reply
-
-    @property
-    def listener(self) -> Reply:
-        return self.reply

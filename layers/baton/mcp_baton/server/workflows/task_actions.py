@@ -5,23 +5,15 @@ No tool runs here. Each action makes one request to the store; `complete` makes 
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import cast
 
 from msgspec import Struct
 
-from mcp_baton.exceptions import (
-    BatonError,
-    ProtocolError,
-    StoreBusy,
-    StoreError,
-    TaskFinished,
-    TaskNotFound,
-    TooLarge,
-)
-from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
+from mcp_baton.exceptions import BatonError, ProtocolError, StoreBusy, StoreError, TaskFinished, TaskNotFound, TooLarge
+from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.background.dispatching import wake_waiting_job
+from mcp_baton.server.content import error_result
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.definitions.workflow_tool import ACTIONS, WorkflowTool
 from mcp_baton.server.request import Request
@@ -36,26 +28,8 @@ from mcp_baton.server.workflows.task_view import (
     status_message_of,
     task_meta,
 )
-from mcp_baton.server.workflows.workflow_tools import (
-    ALL,
-    LONG,
-    NOTHING_RUN,
-    Unusable,
-    error,
-    first_fitting,
-    not_run,
-    sentence,
-)
-from mcp_baton.tasks.record import (
-    RESULT_PREFIX,
-    WAITED,
-    StepProgress,
-    StepStatus,
-    TaskRecord,
-    paused_step,
-    timestamp,
-)
-from mcp_baton.tasks.store import TaskStore
+from mcp_baton.server.workflows.workflow_tools import ALL, LONG, NOTHING_RUN, Unusable, first_fitting, not_run, sentence
+from mcp_baton.tasks.record import RESULT_PREFIX, WAITED, StepProgress, StepStatus, TaskRecord, paused_step, timestamp
 from mcp_baton.tasks.values import weight_of
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Step
 from mcp_baton.workflow.definition_changes import differing
@@ -88,11 +62,10 @@ def act(request: Request, tool: WorkflowTool) -> JsonObject:
             return _listed(request)
         return _done(request, tool, action, task_id, result)
     except (NamedWrongly, Unusable) as refused:
-        return error(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
+        return error_result(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
 
 
 def _asked(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
-    """The action, the id of the task, and its new result."""
     task_id, given = named_task(request, request.object("arguments"))
     action, result = given.get(TASK_ACTION), given.get(TASK_RESULT)
     if not isinstance(action, str) or action not in ACTIONS:
@@ -115,7 +88,7 @@ def _asked(request: Request, tool: WorkflowTool) -> tuple[str, str, JsonObject]:
 
 def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, result: JsonObject) -> JsonObject:
     try:
-        store, owner = _store(request)
+        store, owner = request.own_tasks()
         match action:
             case "cancel":
                 task = store.cancel(owner, task_id)
@@ -123,7 +96,10 @@ def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, resul
                 # A task's workflow never changes, so what is read here still holds at the write.
                 task = store.get(owner, task_id)
                 if action == "complete" and task.job is not None:
-                    return error(f"{_only_its_worker(task.job.work.tool)} Nothing was changed.")
+                    return error_result(
+                        f"This task is a call of {task.job.work.tool} in the background: only its worker completes it. "
+                        f"{TASK_ACTION} cancel ends it. Nothing was changed."
+                    )
                 if task.workflow != tool.workflow.name:
                     return not_run(request, tool, task_id, NotOfWorkflow(task))
                 if action == "complete":
@@ -132,25 +108,13 @@ def _done(request: Request, tool: WorkflowTool, action: str, task_id: str, resul
             wake_waiting_job(request.services, store, task)
         return _result(request, tool, task, action)
     except TaskFinished as over:
-        return error(f"This task is {over.current.status.value}: nothing changes it.")
+        return error_result(f"This task is {over.current.status.value}: nothing changes it.")
     except TooLarge as large:
-        return error(cut(f"{TASK_RESULT} cannot be stored: {large}. Nothing was changed."))
+        return error_result(cut(f"{TASK_RESULT} cannot be stored: {large}. Nothing was changed."))
     except (TaskNotFound, StoreBusy) as refused:
         return not_run(request, tool, task_id, refused)
     except StoreError as failed:
         return not_run(request, tool, task_id, NotRead(failed))
-
-
-def _only_its_worker(tool: str) -> str:
-    return (
-        f"This task is a call of {tool} in the background: only its worker completes it. {TASK_ACTION} cancel ends it."
-    )
-
-
-def _store(request: Request) -> tuple[TaskStore, str]:
-    if request.store is None or request.owner is None:
-        raise TaskNotFound
-    return request.store, request.owner
 
 
 def _result(request: Request, tool: WorkflowTool, task: TaskRecord, action: str) -> JsonObject:
@@ -250,10 +214,10 @@ class Board:
             "secrets": self._secrets(),
             "can": {"go_on": self._can_go_on, "complete": self._live, "cancel": self._live},
         }
-        room = Room(ALL - size_of(made))
+        room = Room(ALL - json_size(made))
         forms = self._calls()
         for place, (call, schema) in enumerate(forms):
-            size = size_of(call) + 1
+            size = json_size(call) + 1
             if place and size > room.left:
                 break
             room.left -= size
@@ -261,7 +225,7 @@ class Board:
             if place == 0:
                 room.add(call, "schema", schema)
         for value in sorted(values, key=lambda value: value.size):
-            if room.takes(sum(value.size - size_of(holder[name]) for holder, name in value.places)):
+            if room.takes(sum(value.size - json_size(holder[name]) for holder, name in value.places)):
                 for holder, name in value.places:
                     holder[name] = value.value
         for call, schema in forms[1 : len(calls)]:
@@ -270,14 +234,13 @@ class Board:
 
     def _head(self) -> JsonObject:
         task = self._task
-        created_ms = round(datetime.fromisoformat(task.created_at).timestamp() * 1000)
         return {
             "task_id": task.task_id,
             "status": task.status.value,
             "status_message": self._message,
             "created_at": task.created_at,
             "updated_at": task.updated_at,
-            "expires_at": timestamp(created_ms + task.ttl_ms),
+            "expires_at": timestamp(task.created_ms + task.ttl_ms),
         }
 
     def _shown_pause(self) -> JsonObject | None:
@@ -287,7 +250,6 @@ class Board:
         return {"message": self._why, **self._pause, "step": paused_step(self._pause)}
 
     def _secrets(self) -> list[str]:
-        """The secret arguments that a resume needs again."""
         known = self._remaining.known if self._remaining else None
         return sorted(known.secrets.names) if known and known.open_steps else []
 
@@ -329,13 +291,12 @@ class Board:
                 yield Value(weight.text_bytes, readable(self._task, variable), ((step, "result"), (results, name)))
         arguments = self._arguments(name, completed) if "tool" in step else None
         if arguments is not None:
-            size = size_of(arguments)
+            size = json_size(arguments)
             step["arguments"] = {"bytes": size}
             if size <= LONG:
                 yield Value(size, arguments, ((step, "arguments"),))
 
     def _arguments(self, name: str, completed: bool) -> JsonObject | None:
-        """The arguments of a step, with placeholders for secrets and long values."""
         try:
             kept = shown_call(self._task.variables, name) if completed else None
         except StoreError:
@@ -392,27 +353,22 @@ class Room:
 
     def add(self, holder: dict[str, Json], name: str, value: Json) -> None:
         """Add a member if it fits."""
-        if value is not None and self.takes(size_of(value) + len(name) + 4):
+        if value is not None and self.takes(json_size(value) + len(name) + 4):
             holder[name] = value
-
-
-def size_of(value: Json) -> int:
-    """The length of a value, bytes of JSON."""
-    return len(dumps(value).encode())
 
 
 def _listed(request: Request) -> JsonObject:
     """The newest tasks of the owner, also those of tools and of other workflows, as in `tasks/list`."""
     try:
-        store, owner = _store(request)
+        store, owner = request.own_tasks()
         page = store.list(owner)
     except TaskNotFound:
         return _list_of([], "This server keeps no tasks for this caller.")
     except StoreBusy as busy:
-        return error(f"The server is busy. Make the same call again in {-(-busy.retry_after_ms // 1000)} s.")
+        return error_result(f"The server is busy. Make the same call again in {-(-busy.retry_after_ms // 1000)} s.")
     except StoreError:
         logger.exception("request %s: the tasks cannot be listed", request.exchange.request_id)
-        return error("The tasks cannot be read now. Make the same call again later.")
+        return error_result("The tasks cannot be read now. Make the same call again later.")
     tasks = [_entry(task, request.now_ms) for task in page.tasks[:MOST]]
     lines = [_line(task) for task in tasks[:NAMED]]
     more = [f"And {len(tasks) - NAMED} more."] if len(tasks) > NAMED else []

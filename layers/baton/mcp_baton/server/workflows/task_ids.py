@@ -25,7 +25,4 @@ def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[st
 
 
 def handle_of(server: ServerView, workflow: Workflow, task_id: str) -> Handle:
-    def takes_it(tool: str) -> bool:
-        return not server.tools[tool].has_parameter(TASK_ID)
-
-    return Handle(task_id, workflow, takes_it)
+    return Handle(task_id, workflow, lambda tool: not server.tools[tool].has_parameter(TASK_ID))

@@ -6,7 +6,6 @@ An answer has a budget. Values that do not fit are named only, and can be read a
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
@@ -14,7 +13,8 @@ from msgspec import Struct, field
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, json_size
+from mcp_baton.server.content import with_meta
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.execution import Execution
 from mcp_baton.server.request import Request
@@ -93,10 +93,7 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
 
 
 def options_of(
-    request: Request,
-    *,
-    values: str | None = None,
-    following: Callable[[TaskRecord], list[JsonObject]] | None = None,
+    request: Request, *, values: str | None = None, following: Callable[[TaskRecord], list[JsonObject]] | None = None
 ) -> ViewOptions:
     return ViewOptions(
         now_ms=request.now_ms,
@@ -164,7 +161,7 @@ def task_view(task: TaskRecord, options: ViewOptions) -> dict[str, Json]:
     if options.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
     weights = {name: weight for name in names if (weight := weight_of(task, name))}
-    left = options.budget.shown - len(dumps({**made, "_meta": state}).encode())
+    left = options.budget.shown - json_size({**made, "_meta": state})
     omitted = _left_out(task, weights, left, everything=options.values == ALL)
     # The list of what is left out, and the facts, take the place of variables with the same names. These can still be
     # read by their URIs.
@@ -320,7 +317,7 @@ def poll_interval_ms(task: TaskRecord, options: ViewOptions) -> int:
     if until_ms is not None:
         shortest, longest = WAIT_INTERVALS_MS
         return min(max((until_ms - options.now_ms()) // 2, shortest), longest)
-    age_ms = options.now_ms() - datetime.fromisoformat(task.created_at).timestamp() * 1000
+    age_ms = options.now_ms() - task.created_ms
     return next(interval for until, interval in INTERVALS_MS if age_ms < until)
 
 
@@ -337,7 +334,7 @@ def result_view(task: TaskRecord, meta: dict[str, Json], budget: Budget) -> dict
     result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
     if task.job is not None and isinstance(result, Mapping):
         # The result of the call itself.
-        return {**result, "_meta": {**_meta_of(result), **meta}}
+        return with_meta(result, meta)
     return {"result": result, "_meta": {**meta, **_naming(omitted)}}
 
 
@@ -376,12 +373,7 @@ def _as_returned(task: TaskRecord, result: Json) -> Json:
     if task.job is None or not isinstance(result, Mapping):
         return result
     made = {"resultType": "complete", **result}
-    return {**made, "_meta": {**_meta_of(result), **result_mark(task)}} if task.by_client else made
-
-
-def _meta_of(result: JsonObject) -> JsonObject:
-    meta = result.get("_meta")
-    return meta if isinstance(meta, Mapping) else {}
+    return with_meta(made, result_mark(task)) if task.by_client else made
 
 
 def _value(task: TaskRecord, name: str) -> Json:
@@ -408,7 +400,7 @@ def _left_out(
     }
     left -= sum(map(_entry_bytes, notes, notes.values()))
     for name in sorted(weights, key=lambda name: (name != FINAL_RESULT, weights[name].text_bytes, name)):
-        more = weights[name].text_bytes - len(dumps(notes[name]).encode())
+        more = weights[name].text_bytes - json_size(notes[name])
         if more <= left and (everything or name == FINAL_RESULT or not weights[name].outside):
             left -= more
             del notes[name]
@@ -417,7 +409,7 @@ def _left_out(
 
 def _entry_bytes(name: str, note: dict[str, Json]) -> int:
     # The name appears twice, as a key and in the list of what is left out, with colon, commas and quotation marks.
-    return 2 * len(dumps(name).encode()) + len(dumps(note).encode()) + 3
+    return 2 * json_size(name) + json_size(note) + 3
 
 
 def _naming(omitted: Mapping[str, Json]) -> dict[str, Json]:

@@ -10,9 +10,9 @@ from msgspec import structs
 
 from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound, ValueLost
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
-from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_spaced
+from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced, json_size
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.content import ResourceLink
+from mcp_baton.server.content import ResourceLink, error_result
 from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.server.definitions.workflow_tool import OUTPUT_PROPERTIES, REQUIRED, WorkflowTool
 from mcp_baton.server.execution import Execution
@@ -61,21 +61,16 @@ class Unusable(Exception):
 
 def call_workflow_tool(request: Request, tool: WorkflowTool) -> JsonObject:
     """Run a workflow as far as possible, or resume the task that the arguments name; in this request or by a worker."""
-    if not _becomes_task(request, tool):
-        return _answered(request, tool, as_task=False)
-    answer = _answered(request, tool, as_task=True)
-    if request.stateless or "task" in answer:
-        return answer
-    # A client that asks for a task accepts no other result.
-    raise ProtocolError(INVALID_PARAMS, text_of(answer))
+    as_task = tool.workflow.background or "task" in request.params
+    if as_task:
+        from mcp_baton.server.background.creating import becomes_task
 
-
-def _becomes_task(request: Request, tool: WorkflowTool) -> bool:
-    if not tool.workflow.background and "task" not in request.params:
-        return False
-    from mcp_baton.server.background.creating import becomes_task
-
-    return becomes_task(request, tool)
+        as_task = becomes_task(request, tool)
+    answer = _answered(request, tool, as_task=as_task)
+    if as_task and not request.stateless and "task" not in answer:
+        # A client that asks for a task accepts no other result.
+        raise ProtocolError(INVALID_PARAMS, text_of(answer))
+    return answer
 
 
 def _answered(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObject:
@@ -90,7 +85,7 @@ def _answered(request: Request, tool: WorkflowTool, *, as_task: bool) -> JsonObj
         host = ServerHost(request, until_s=request.reply_due_s())
         return result_of_run(request, answer_with_run(request, tool.workflow, arguments, task_id, host))
     except (NamedWrongly, Unusable) as refused:
-        return error(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
+        return error_result(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
     except (ArgumentRefused, *NOT_RESUMED) as refused:
         return not_run(request, tool, task_id or "", refused)
 
@@ -125,25 +120,32 @@ def not_run(
     match refused:
         case ArgumentRefused(problem=problem):
             again = f"call {workflow.name} again with arguments that its input schema allows"
-            return error(cut(f"{sentence(problem)} {NOTHING_RUN}: {again}."))
+            return error_result(cut(f"{sentence(problem)} {NOTHING_RUN}: {again}."))
         case TaskHeld(until_ms=until_ms, current=task):
-            return result_of_held(execution, workflow, task, until_ms)
+            # It is not an error: the same call works later.
+            until, seconds = timestamp(until_ms), max((until_ms - execution.now_ms() + 999) // 1000, 1)
+            text = text_of_held_task(workflow, list(_statuses(task).values()), until, seconds, task.task_id)
+            meta = task_meta(execution, task)
+            same = handle_of(execution.server, workflow, task.task_id).going_on()
+            return _made(execution, text, {**meta, "running_until": until}, meta, following=same)
         case TaskFinished(current=task) if task.workflow == workflow.name:
             return result_of_over(execution, workflow, task)
         case TaskFinished(current=task) | NotOfWorkflow(task=task):
             return _others(execution, tool, task)
         case TaskNotFound():
             known = "it never was, it has expired, or it is another's"
-            return error(f"There is no such task: {known}. {NOTHING_RUN}: {anew}, with all its arguments.")
+            return error_result(f"There is no such task: {known}. {NOTHING_RUN}: {anew}, with all its arguments.")
         case StoreBusy(retry_after_ms=after_ms):
-            return error(f"The server is busy. {NOTHING_RUN}: make the same call again in {-(-after_ms // 1000)} s.")
+            return error_result(
+                f"The server is busy. {NOTHING_RUN}: make the same call again in {-(-after_ms // 1000)} s."
+            )
         case Drifted(steps=steps):
             names = ", ".join(steps)
             why = f"The workflow has changed since this task was started, in steps that it has completed: {names}"
-            return error(cut(f"{why}. {NOTHING_RUN}: {anew}, or make the remaining calls yourself."))
+            return error_result(cut(f"{why}. {NOTHING_RUN}: {anew}, or make the remaining calls yourself."))
         case NotRead(error=cause):
             logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=cause)
-            return error(_unread(cause, anew))
+            return error_result(_unread(cause, anew))
 
 
 def _unread(cause: StoreError, anew: str) -> str:
@@ -157,11 +159,13 @@ def _others(execution: Execution, tool: WorkflowTool, task: TaskRecord) -> JsonO
     beside the workflow's: starting a new one would run the workflow twice."""
     if task.job is not None and task.job.work.workflow_task is not None:
         called, own = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
-        return error(f"This task is a call of {called} in the background. {NOTHING_RUN}: call {called} with {own}.")
+        return error_result(
+            f"This task is a call of {called} in the background. {NOTHING_RUN}: call {called} with {own}."
+        )
     of = "is not one of this workflow"
     if task.workflow is not None and execution.server.workflow_tool(task.workflow) is not None:
-        return error(f"This task {of}. {NOTHING_RUN}: call {task.workflow} with this {TASK_ID}.")
-    return error(f"This task {of}. {NOTHING_RUN}: call {tool.workflow.name} without {TASK_ID} to start anew.")
+        return error_result(f"This task {of}. {NOTHING_RUN}: call {task.workflow} with this {TASK_ID}.")
+    return error_result(f"This task {of}. {NOTHING_RUN}: call {tool.workflow.name} without {TASK_ID} to start anew.")
 
 
 LONG: Final = 2_000
@@ -175,11 +179,6 @@ UNKEPT: Final = 200_000
 
 NEXT: Final = 20_000
 """The longest `next`, bytes of JSON. Later results have the rest."""
-
-
-def error(text: str) -> dict[str, Json]:
-    """An error. Hosts show only its text."""
-    return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
 def text_of(result: JsonObject) -> str:
@@ -205,7 +204,7 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     names = {name: f"{RESULT_PREFIX}{name}" for name in run.statuses}
     stored = run.task.task_id if run.task and run.stored else None
     uris = {} if stored is None else {n: value_uri(stored, it) for n, it in names.items() if it not in run.oversized}
-    sizes = {name: len(dumps(value).encode()) for name, value in values.items()}
+    sizes = {name: json_size(value) for name, value in values.items()}
     results, links = _results(sizes, uris, values.__getitem__)
     text = text_of_run(run, known, server, handle, uris.get)
     following: list[JsonObject] = []
@@ -219,15 +218,6 @@ def result_of_run(execution: Execution, run: EndedRun) -> dict[str, Json]:
     if warning:
         state["warning"] = " ".join(warning)
     return _made(execution, text, state, meta, results, links, following)
-
-
-def result_of_held(execution: Execution, workflow: Workflow, task: TaskRecord, until_ms: int) -> dict[str, Json]:
-    """The result if another run holds the task. It is not an error: the same call works later."""
-    until, seconds = timestamp(until_ms), max((until_ms - execution.now_ms() + 999) // 1000, 1)
-    text = text_of_held_task(workflow, list(_statuses(task).values()), until, seconds, task.task_id)
-    meta = task_meta(execution, task)
-    again = handle_of(execution.server, workflow, task.task_id).going_on()
-    return _made(execution, text, {**meta, "running_until": until}, meta, following=again)
 
 
 def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
@@ -251,7 +241,7 @@ def result_of_over(execution: Execution, workflow: Workflow, task: TaskRecord) -
 
 def first_fitting(left: list[JsonObject]) -> list[JsonObject]:
     """The first entries of `next` that fit, at least one."""
-    sizes = accumulate(len(dumps(entry).encode()) for entry in left)
+    sizes = accumulate(json_size(entry) for entry in left)
     return [entry for place, (entry, size) in enumerate(zip(left, sizes, strict=True)) if place == 0 or size <= NEXT]
 
 

@@ -23,7 +23,7 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_
 from mcp_baton.tasks.dynamodb.expressions import Update, first_token, unlist
 from mcp_baton.tasks.dynamodb.items import LISTS, expired, number
 from mcp_baton.tasks.dynamodb.table import CREATE, WRITE, ConditionFailed, TaskTable
-from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.ids import new_token, text_digest
 from mcp_baton.tasks.texts import to_text
 
 PREFIX: Final = "APPROVAL#"
@@ -87,7 +87,7 @@ class DynamoDBApprovalStore:
         return new, True
 
     def _waiting_of_task(self, task: str, now_ms: int) -> int:
-        pages = self._pages(
+        pages = self._table.pages(
             {
                 "KeyConditionExpression": "pk=:pk",
                 "FilterExpression": "#state=:waiting AND #until>:now",
@@ -138,7 +138,7 @@ class DynamoDBApprovalStore:
     def _listed_in(self, name: str, cursor: str | None) -> Iterator[Item]:
         """The keys of the items in a list, newest first."""
         values: Item = {":list": {"S": name}} if cursor is None else {":list": {"S": name}, ":at": {"S": cursor}}
-        pages = self._pages(
+        pages = self._table.pages(
             {
                 "IndexName": LISTS,
                 "KeyConditionExpression": "listed_in=:list" + ("" if cursor is None else " AND listed_at<:at"),
@@ -148,7 +148,7 @@ class DynamoDBApprovalStore:
             }
         )
         for page in pages:
-            yield from cast("list[Item]", page["Items"])
+            yield from page["Items"]
 
     def _current(self, listed: Iterable[Item], state: ApprovalState) -> Iterator[tuple[str, ApprovalRecord]]:
         """The approvals in a list that belong there. The index may be a moment old."""
@@ -160,16 +160,13 @@ class DynamoDBApprovalStore:
                 continue
             if state is ApprovalState.WAITING and record.expired_at(now_ms):
                 if record.expired_at(now_ms - SLACK_MS):
-                    self._unlist(record)
+                    # Remove it from the list, so that no further reader has to skip it.
+                    update = Update(None, self._table.clock_ms())
+                    update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
+                    unlist(update)
+                    self._apply(record, update)
                 continue
             yield _listed_at(record), record
-
-    def _unlist(self, record: ApprovalRecord) -> None:
-        """Remove an expired approval from the list of those that wait, so that no further reader has to skip it."""
-        update = Update(None, self._table.clock_ms())
-        update.require(f"{update.name('state')}={update.text(ApprovalState.WAITING)}")
-        unlist(update)
-        self._apply(record, update)
 
     def decide(self, record: ApprovalRecord, decision: Decision) -> ApprovalRecord:
         now_ms = self._table.clock_ms()
@@ -246,15 +243,6 @@ class DynamoDBApprovalStore:
         except ConditionFailed as failure:
             return record if failure.item is None else to_approval(failure.item)
 
-    def _pages(self, request: dict[str, Any]) -> Iterator[Any]:
-        request = {"TableName": self._table.name, **request}
-        while True:
-            page = self._table.query(cast("Any", request))
-            yield page
-            if "LastEvaluatedKey" not in page:
-                return
-            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
-
 
 def is_approval_id(text: str) -> bool:
     """Whether a text has the form of an approval's id. If it has not, the table is not read."""
@@ -285,10 +273,8 @@ def _fixed(record: ApprovalRecord) -> Attribute:
 
 def _key_text(call: ApprovalRecord, repeat: int) -> str:
     """The part of an id that names the item: the task, the call and the number."""
-    from hashlib import sha256
-
     # Calls without a task have no common partition.
-    task = sha256((call.task_id or call.digest).encode()).hexdigest()[:KEY_CHARACTERS]
+    task = text_digest(call.task_id or call.digest)[:KEY_CHARACTERS]
     return f"{task}{call.digest[:KEY_CHARACTERS]}{repeat:0{REPEAT_CHARACTERS}x}"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import StoreError, ValueNotKept
-from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.protocol.json import Json, JsonObject, dumps, json_size, loads
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from mcp_baton.tasks.texts import from_text, to_text, unzipped, zipped, zipped_length
 
@@ -100,7 +100,9 @@ def text_in(attribute: Attribute) -> str:
     try:
         match attribute:
             case {"S": text}:
-                check_kept(text)
+                if text.startswith(NOT_KEPT):
+                    _, size, cause = text.split(",", 2)
+                    raise ValueNotKept(int(size), cause)
                 return text
             case {"B": compressed}:
                 return unzipped(bytes(compressed)).decode()
@@ -116,13 +118,6 @@ def not_kept(size: int, cause: str) -> Attribute:
     return {"S": f"{NOT_KEPT},{size},{cause}"}
 
 
-def check_kept(text: str) -> None:
-    """Raise `ValueNotKept` if a stored text is the mark of a value that was not stored."""
-    if text.startswith(NOT_KEPT):
-        _, size, cause = text.split(",", 2)
-        raise ValueNotKept(int(size), cause)
-
-
 def text_bytes(attribute: Attribute) -> int:
     """The length of the JSON text of an encoded value, bytes. Nothing is decompressed."""
     match attribute:
@@ -131,7 +126,7 @@ def text_bytes(attribute: Attribute) -> int:
         case {"B": bytes() as compressed}:
             return zipped_length(compressed)
         case _:
-            return len(dumps(from_native(attribute)).encode())
+            return json_size(from_native(attribute))
 
 
 def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:

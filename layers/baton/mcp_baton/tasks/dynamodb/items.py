@@ -7,14 +7,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb.attributes import (
-    Attribute,
-    Item,
-    decode,
-    encode_arguments,
-    encode_json,
-    encode_variables,
-)
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, encode_arguments, encode_json, encode_variables
 from mcp_baton.tasks.dynamodb.values import Reader, Variables, excess, is_large, no_reader
 from mcp_baton.tasks.ids import ALPHABET, shard_name, shard_of
 from mcp_baton.tasks.record import (

@@ -5,6 +5,8 @@ from contextlib import suppress
 from itertools import batched
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_json
@@ -22,15 +24,27 @@ from mcp_baton.tasks.dynamodb.expressions import (
     take_claim,
     unlist,
 )
-from mcp_baton.tasks.dynamodb.items import LISTED_IN, MARGIN_S, RUN, expired, number, owner_of, task_id_of
-from mcp_baton.tasks.dynamodb.outbox import due_keys
+from mcp_baton.tasks.dynamodb.items import (
+    LISTED_AT,
+    LISTED_IN,
+    LISTS,
+    MARGIN_S,
+    OUTBOX_SHARDS,
+    RUN,
+    expired,
+    list_time,
+    number,
+    outbox_name,
+    owner_of,
+    task_id_of,
+)
 from mcp_baton.tasks.dynamodb.table import CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge, RetryPolicy
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, has_claim, held, stored_item
 from mcp_baton.tasks.dynamodb.values import item_size, size
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Claim, Job, TaskRecord, TaskStatus
 from mcp_baton.tasks.texts import to_text
-from mcp_baton.telemetry import STORE_CONFLICTS
+from mcp_baton.telemetry import SILENT, STORE_CONFLICTS
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.outside import Path
@@ -202,7 +216,18 @@ class DynamoDBJobStore:
         return None
 
     def due(self) -> Iterator[tuple[str, str]]:
-        return ((owner_of(keys), task_id_of(keys)) for keys in due_keys(self._table))
+        # There is a sweep every minute, mostly without an item. Metrics of its queries would cost more than the sweeps.
+        table, now = replace(self._table, telemetry=SILENT), list_time(self._table.clock_ms())
+        for shard in sorted(range(OUTBOX_SHARDS), key=lambda _: table.rng()):
+            request = {
+                "IndexName": LISTS,
+                "KeyConditionExpression": f"{LISTED_IN}=:list AND {LISTED_AT}<:now",
+                "ExpressionAttributeValues": {":list": {"S": outbox_name(shard)}, ":now": {"S": now}},
+            }
+            # In random order: a later sweep gets those for which this one has no time.
+            for page in table.pages(request):
+                for keys in sorted(page["Items"], key=lambda _: table.rng()):
+                    yield owner_of(keys), task_id_of(keys)
 
     def look(self, owner: str, task_id: str) -> TaskRecord | None:
         key, now_ms = self._tasks.key(owner, task_id), self._tasks.now_ms()
@@ -371,5 +396,4 @@ def _dispatch(update: Update, due_ms: int) -> None:
 
 
 def _count_anew(update: Update, job: Job) -> None:
-    """Give a job all its attempts again."""
     update.set(update.name("allowed"), f"{update.path(RUN, 'number')}+{update.number(job.work.attempts)}")

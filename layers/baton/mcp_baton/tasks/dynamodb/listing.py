@@ -6,7 +6,7 @@ Cursors are opaque to clients, and useless for the tasks of another owner (docs/
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -16,9 +16,6 @@ from mcp_baton.tasks.dynamodb.parallel import all_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.ids import is_task_id
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, TaskPage
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef
 
 LISTED = (
     "sk",
@@ -76,7 +73,7 @@ def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limit
     most = limits.page_size if len(shards) == 1 else max(limits.page_size * 2 // len(shards), SMALLEST_READ)
 
     def read(shard: str, after: str | None) -> Page:
-        page = table.query(_query(table.name, owner, shard, now_ms, most, after))
+        page = table.query(_query(owner, shard, now_ms, most, after))
         last = page.get("LastEvaluatedKey")
         return Page(page["Items"], None if last is None else task_id_of(last))
 
@@ -85,10 +82,9 @@ def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limit
     return TaskPage(tasks, cursor=None if page.end is None else to_cursor(page.end))
 
 
-def _query(table: str, owner: str, shard: str, now_ms: int, most: int, after: str | None) -> "QueryInputTypeDef":
+def _query(owner: str, shard: str, now_ms: int, most: int, after: str | None) -> dict[str, Any]:
     projection, names = _projection(LISTED)
     return {
-        "TableName": table,
         "ConsistentRead": True,
         "KeyConditionExpression": "pk=:owner AND sk BETWEEN :first AND :last",
         "FilterExpression": "#e>:now",

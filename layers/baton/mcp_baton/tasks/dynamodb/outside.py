@@ -35,22 +35,8 @@ from mcp_baton.tasks.dynamodb.s3 import (
     ObjectTooLarge,
 )
 from mcp_baton.tasks.dynamodb.table import TaskTable
-from mcp_baton.tasks.dynamodb.values import (
-    Pointer,
-    digest_of,
-    excess,
-    is_large,
-    name_of,
-    pointer_in,
-    size,
-)
-from mcp_baton.tasks.texts import (
-    VALUE_BYTES,
-    check_readable,
-    from_text,
-    is_zipped,
-    to_text,
-)
+from mcp_baton.tasks.dynamodb.values import Pointer, digest_of, excess, is_large, name_of, pointer_in, size
+from mcp_baton.tasks.texts import VALUE_BYTES, check_readable, from_text, is_zipped, to_text
 from mcp_baton.tasks.values import FINAL_RESULT
 
 logger = logging.getLogger(__name__)
@@ -274,7 +260,13 @@ class Mover:
         for name in sorted(unreadable & fitting.replaceable):
             fitting = noted(fitting, name)
         # Computing the size of a large item is slow: if nothing moved, it is not done twice.
-        return with_notes(fitting, over if fitting is changes else excess_after(stored, fitting, limit))
+        if fitting is not changes:
+            over = excess_after(stored, fitting, limit)
+        # Notes replace as many variables, the largest first, as are needed.
+        while over > 0 and (smaller := without_largest(fitting)) is not None:
+            over -= weight(fitting) - weight(smaller)
+            fitting = smaller
+        return fitting
 
     def fit_new(self, item: Item, limit: int) -> Item:
         """Move values of a new task's item outside, so that it fits. The caller refuses one that is still too large."""
@@ -320,14 +312,6 @@ class Mover:
         return replace(changes, result=result, replaceable=replaceable, variables=variables)
 
 
-def with_notes(changes: Changes, over: int) -> Changes:
-    """The changes with notes for as many variables, the largest first, as save that many bytes."""
-    while over > 0 and (smaller := without_largest(changes)) is not None:
-        over -= weight(changes) - weight(smaller)
-        changes = smaller
-    return changes
-
-
 def without_largest(changes: Changes) -> Changes | None:
     """The changes with a note in place of the largest variable; `None` if a note would save nothing."""
     largest = max(changes.replaceable, key=lambda name: (size(changes.variables[name]), name), default=None)
@@ -355,7 +339,6 @@ def weight(changes: Changes) -> int:
 
 
 def _values(changes: Changes) -> dict[str, Attribute]:
-    """The values that may leave the item: variables, and the final result under its name."""
     values = {name: changes.variables[name] for name in changes.replaceable}
     return values if changes.result is None else {**values, FINAL_RESULT: changes.result}
 

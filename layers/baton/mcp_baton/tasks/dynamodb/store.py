@@ -40,15 +40,7 @@ from mcp_baton.tasks.dynamodb.items import (
     number,
     stays_whole,
 )
-from mcp_baton.tasks.dynamodb.table import (
-    CHECKPOINT,
-    CREATE,
-    END,
-    RENEW,
-    WRITE,
-    ConditionFailed,
-    ItemTooLarge,
-)
+from mcp_baton.tasks.dynamodb.table import CHECKPOINT, CREATE, END, RENEW, WRITE, ConditionFailed, ItemTooLarge
 from mcp_baton.tasks.dynamodb.task_items import ITEM_FULL, TaskItems, held, stored_item
 from mcp_baton.tasks.dynamodb.values import excess, is_large, item_size
 from mcp_baton.tasks.ids import new_token
@@ -256,14 +248,11 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         if not is_large(encoded):
             with suppress(ItemTooLarge):
                 return self._finish(owner, task_id, update)
-        return self._complete_moved(owner, task_id, Batch(result=result, by_client=by_client))
-
-    def _complete_moved(self, owner: str, task_id: str, batch: Batch) -> TaskRecord:
         # The task is read first, so that no values are written for a task that has ended or that has another owner.
         task = self.get(owner, task_id)
         while not task.status.terminal:
             try:
-                return self.write(task, batch).task
+                return self.write(task, Batch(result=result, by_client=by_client)).task
             except Conflict as prolonged:
                 # The task now lives longer than when it was read, so the result must be kept longer, too.
                 task = prolonged.current

@@ -4,10 +4,10 @@ Most writes carry a token, which shows whether an earlier attempt at the same wr
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -20,12 +20,6 @@ from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import (
-        QueryInputTypeDef,
-        QueryOutputTypeDef,
-        ScanInputTypeDef,
-        ScanOutputTypeDef,
-    )
 
 CONDITION_FAILED = "ConditionalCheckFailedException"
 TOO_LARGE = "maximum allowed size"
@@ -272,13 +266,23 @@ class TaskTable(Struct, frozen=True, eq=False):
         """Delete an item, if it exists."""
         self._read(lambda: self._send("DeleteItem", {"TableName": self.name, "Key": key}), READ)
 
-    def query(self, request: "QueryInputTypeDef", retry_policy: RetryPolicy = READ) -> "QueryOutputTypeDef":
-        page = self._read(lambda: checked(self._send("Query", request), "Count"), retry_policy)
-        return cast("QueryOutputTypeDef", page)
+    def query(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Read one page. The request does not name the table."""
+        query = {"TableName": self.name, **request}
+        return self._read(lambda: checked(self._send("Query", query), "Count"), READ)
 
-    def scan(self, request: "ScanInputTypeDef", retry_policy: RetryPolicy = READ) -> "ScanOutputTypeDef":
-        page = self._read(lambda: checked(self._send("Scan", request), "Count"), retry_policy)
-        return cast("ScanOutputTypeDef", page)
+    def pages(self, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Read all pages of a query."""
+        start: Mapping[str, Any] | None = {}
+        while start is not None:
+            page = self.query({**request, **({"ExclusiveStartKey": start} if start else {})})
+            yield page
+            start = page.get("LastEvaluatedKey")
+
+    def scan(self, request: Mapping[str, Any], retry_policy: RetryPolicy = READ) -> Mapping[str, Any]:
+        """Read one page. The request does not name the table."""
+        scan = {"TableName": self.name, **request}
+        return self._read(lambda: checked(self._send("Scan", scan), "Count"), retry_policy)
 
     def put_value(self, item: Item) -> None:
         """Write a piece of a value, unless the same piece exists and expires no earlier. Sent once."""

@@ -9,14 +9,7 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import (
-    IN_BUCKET,
-    IN_ITEMS,
-    Attribute,
-    decode,
-    text_bytes,
-    text_in,
-)
+from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, decode, text_bytes, text_in
 from mcp_baton.tasks.texts import from_text, zipped
 from mcp_baton.tasks.values import StoredValues, Weight
 

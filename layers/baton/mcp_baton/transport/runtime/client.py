@@ -17,13 +17,7 @@ from msgspec import Struct
 
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.transport.runtime.connection import RuntimeConnection
-from mcp_baton.transport.runtime.stream import (
-    Headers,
-    ResponseRejected,
-    ResponseStream,
-    error_trailers,
-    send_whole,
-)
+from mcp_baton.transport.runtime.stream import Headers, ResponseRejected, ResponseStream, error_trailers, send_whole
 from mcp_baton.transport.stream import Work, after_answer, stream_opener
 
 
@@ -113,7 +107,12 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
             gc.freeze()
             gc.enable()
         self._do_deferred_work()
-        self._poll_interruptibly_if_handled()
+        # Python runs no signal handlers during a C call.
+        if not self.use_thread_for_polling_next and callable(signal.getsignal(signal.SIGTERM)):
+            from concurrent.futures import ThreadPoolExecutor
+
+            self.ThreadPoolExecutor = ThreadPoolExecutor
+            self.use_thread_for_polling_next = True
         invocation = super().wait_next_invocation()
         self._invocation = invocation
         self._stream = None
@@ -178,14 +177,6 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
                 work()
             except Exception:
                 _logger.exception("work after the response failed")
-
-    def _poll_interruptibly_if_handled(self) -> None:
-        """Poll from a thread if the function handles SIGTERM: Python runs no signal handlers during a C call."""
-        if not self.use_thread_for_polling_next and callable(signal.getsignal(signal.SIGTERM)):
-            from concurrent.futures import ThreadPoolExecutor
-
-            self.ThreadPoolExecutor = ThreadPoolExecutor
-            self.use_thread_for_polling_next = True
 
 
 class _Marshaller(LambdaMarshaller):

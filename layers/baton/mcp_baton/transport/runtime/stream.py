@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 from mcp_baton.protocol.http import ClientGone
-from mcp_baton.protocol.json import Json, dumps, loads
+from mcp_baton.protocol.json import Json, dumps, json_size, loads
 from mcp_baton.transport.runtime.connection import RuntimeConnection
 
 ERROR_TYPE = "Lambda-Runtime-Function-Error-Type"
@@ -78,12 +78,7 @@ class ResponseStream:
 
 
 def send_whole(
-    connection: RuntimeConnection,
-    invoke_id: str,
-    invocation_id: str | None,
-    status: int,
-    headers: Headers,
-    body: bytes,
+    connection: RuntimeConnection, invoke_id: str, invocation_id: str | None, status: int, headers: Headers, body: bytes
 ) -> None:
     """Send a whole response at once, and wait until the Runtime API has acknowledged it.
 
@@ -146,10 +141,10 @@ def error_trailers(error_json: str) -> dict[str, str]:
     error_type = str(error.get("errorType", ""))[:_TYPE_LIMIT]
     message, frames = str(error.get("errorMessage", "")), list(error.get("stackTrace") or [])
     error = {**error, "errorType": error_type, "errorMessage": message, "stackTrace": []}
-    while message and len(dumps(error).encode()) > _ERROR_LIMIT:
+    while message and json_size(error) > _ERROR_LIMIT:
         message = message[: len(message) * 3 // 4]
         error["errorMessage"] = f"{message[:-1]}…"
-    while frames and len(dumps({**error, "stackTrace": frames}).encode()) > _ERROR_LIMIT:
+    while frames and json_size({**error, "stackTrace": frames}) > _ERROR_LIMIT:
         del frames[0]
     body = dumps({**error, "stackTrace": frames}).encode()
     header = "".join(character if "!" <= character <= "~" else "?" for character in error_type)
