@@ -68,7 +68,7 @@ def _vulnerabilities(output: str) -> Iterator[Finding]:
         for found in entry.get("vulns", []):
             fixed = ", ".join(found["fix_versions"]) or "no release yet"
             yield Finding(
-                found["id"], f"{entry['name']} {entry['version']}, mended in {fixed}; `make lock` locks newer ones"
+                found["id"], f"{entry['name']} {entry['version']}, fixed in {fixed}; `make lock` locks newer ones"
             )
 
 
@@ -102,7 +102,7 @@ def audit(ask: Ask, folder: Path, files: Sequence[Path]) -> str | int:
     packages = set[str]().union(*(names_in(file.read_text()) for file in files))
     source = believed_source(ask, known)
     if source is None:
-        return f"advisories about {len(packages)} locked packages: neither PyPI nor OSV tells any here"
+        return f"advisories about {len(packages)} locked packages, because neither PyPI nor OSV can be reached"
     return report("advisories", findings(ask(source, files), packages))
 
 

@@ -38,7 +38,7 @@ def parsed(output: str, errors: str, expected: set[str]) -> Iterator[Finding]:
             "bandit could not read " + ", ".join(f"{e['filename']} ({e['reason']})" for e in reported["errors"])
         )
     if unread := expected - reported["metrics"].keys():
-        raise AuditError(f"bandit did not look at {', '.join(sorted(unread))}")
+        raise AuditError(f"bandit did not check {', '.join(sorted(unread))}")
     for issue in reported["results"]:
         where = f"{issue['filename']}:{issue['line_number']}"
         yield Finding(f"{issue['test_id']} {issue['filename']}", f"{where}: {issue['issue_text']} {issue['more_info']}")
