@@ -1,6 +1,6 @@
-"""`make simulate`: many seeds, over several processes. Failing ones are printed, the first of them with traces.
+"""`make simulate`: simulate many seeds in several processes. Print the failing seeds, the first ones with their traces.
 
-Without `--first` the seeds are new ones each time, since the seeds that `make test` runs every day find nothing more.
+Without `--first`, each run uses new seeds, because the seeds of `make test` run every day and find nothing new.
 """
 
 import argparse
@@ -19,15 +19,15 @@ CHUNK = 250
 TRACES = 3
 
 FRESH = 10**9
-"""A first seed is drawn from this many."""
+"""The first seed is a random number below this."""
 
 ALONE = ("background", "questions", "parallel", "lists", "approvals", "waits", "background-waits")
 SHARES = {"workflows": 3, "jobs": 3, **dict.fromkeys(ALONE, 1)}
-"""The relative numbers of seeds of each kind."""
+"""The relative number of seeds of each kind."""
 
 
 def main() -> int:
-    """Simulate, and say what was found. The exit status is 1 when an invariant was broken."""
+    """Run the simulations and print the results. Return 1 if an invariant was broken, otherwise 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5_000, help="how many (5000)")
     parser.add_argument("--first", type=int, help="the first one (drawn anew and printed; 0 for a digest)")

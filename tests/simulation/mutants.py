@@ -1,6 +1,6 @@
-"""Mutants: Baton with one of its guards taken out. A simulation that notices none of them proves nothing.
+"""Mutants: Baton with one guard removed. They prove that simulations find missing guards.
 
-Each must break an invariant within `MOST_SEEDS` seeds.
+Each mutant must break an invariant within `MOST_SEEDS` seeds.
 """
 
 import re
@@ -53,10 +53,10 @@ type Patch = Callable[[pytest.MonkeyPatch], None]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """Baton with a guard taken out.
+    """Baton with one guard removed.
 
     Attributes:
-        is_rare: Whether it takes hundreds of seeds to notice.
+        is_rare: Whether finding the mutant takes hundreds of seeds.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Mutant:
 
 
 def killed_by(mutant: Mutant, seeds: range = range(MOST_SEEDS)) -> Outcome | None:
-    """The first simulation that notices a mutant; `None` where none does."""
+    """Return the first simulation that breaks an invariant, or `None`."""
     with simulating(), pytest.MonkeyPatch.context() as patch:
         if mutant.patch:
             mutant.patch(patch)
@@ -79,7 +79,7 @@ def killed_by(mutant: Mutant, seeds: range = range(MOST_SEEDS)) -> Outcome | Non
 
 
 def replaced(target: object, **values: object) -> Patch:
-    """Baton's module or class with these members in the place of its own."""
+    """Return a patch that replaces these members of a module or class."""
 
     def apply(patch: pytest.MonkeyPatch) -> None:
         for name, value in values.items():
@@ -120,7 +120,7 @@ def _answers_given_once(
 
 
 def _expiry(expires: Callable[[int], int]) -> Rewrite:
-    """Values outside the heads are written with another time of expiry."""
+    """Return a rewrite that changes the expiry of values outside the tasks' items."""
 
     def rewrite(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         item = request.get("Item", {})
@@ -191,7 +191,7 @@ UNKNOWN_RUN = replaced(prompts, run_meta=lambda *given: _run_meta(*given) | {"pe
 NO_LOOK = replaced(Lease, begin=lambda self: Began(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
 LATE_ENTRIES = replaced(items, outbox_entry=lambda task_id, at_ms: _outbox_entry(task_id, at_ms + 1_000))
 USE, DECIDE = "used_by=", "decided="
-"""Parts of the writes that use an approval and that decide it."""
+"""Patterns of the writes that use an approval and that decide it."""
 
 WITHDRAW = r"^SET state=[^,]+,listed_in="
 CALLBACK = r"variables\._workflow\.call\.signed="

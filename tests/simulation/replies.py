@@ -1,13 +1,12 @@
 """Invariants 14 to 17: each reply is compared with the versions of its task that were current during the request.
 
-14. What a reply, or a notification, says of a task is so in one version that was current between the request's begin
-and the reply: status, time of the last change, steps, pause reason, values, result, that a client supplied it,
-questions. So nothing that is over when a request begins is ever told as live, whatever a stale read has returned, and
-an owner never sees another's task.
-A notification is never older than the one before. "Unknown task" is only said of a task that is not there, has expired,
-or is another owner's. 15. A reply is uncertain, or says that the store failed, only if a fault befell its requests.
-16. A list has each task of its owner that was there all the time, once, newest first. 17. An owner with fewer tasks
-than allowed may create one, and with as many may not.
+14. A reply or notification shows a task as it was in one version that was current between the request's begin and the
+reply: status, time of the last change, steps, pause reason, values, result, whether a client supplied it, questions. So
+a task that had ended before the request is never shown as live, even after a stale read, and an owner never sees
+another owner's task. A notification is never older than the previous one. "Unknown task" is the reply only if the task
+does not exist, has expired, or belongs to another owner. 15. A reply is uncertain, or reports a failed store, only if a
+fault hit its requests. 16. A list has each task of its owner that existed all the time, once, newest first. 17. An
+owner with fewer tasks than allowed can create one. An owner at the limit cannot.
 """
 
 import re
@@ -37,13 +36,13 @@ UNREADABLE = "this value cannot be read now; ask again"
 EXPIRED = "The task has expired."
 STORE_DOWN = "the task store is not available"
 SPAN_S = 600
-"""For so long an expired task may still count against its owner's limit, seconds: an eighth of a lifetime."""
+"""How long an expired task may still count against its owner's limit, seconds: an eighth of a lifetime."""
 
 SHORT_MS = 6_000
-"""A function with less time than this may have none for its requests, milliseconds."""
+"""A function with less time left than this may have too little for its requests, milliseconds."""
 
 HOT_S = 3.0
-"""A partition that is hot for no longer than this costs no reply its certainty."""
+"""A partition that is hot for at most this long makes no reply uncertain."""
 
 CERTAIN = frozenset({Fault.THROTTLED, Fault.HOT, Fault.STALLED_BEFORE, Fault.STALLED_AFTER})
 READS = frozenset({"poll", "list", "listen", "result"})
@@ -54,14 +53,14 @@ _NOT_VALUES = frozenset({PROGRESS, PAUSE_REASON, "omitted"})
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a reply says of a task; `None` for what it does not say.
+    """What a reply says about a task; `None` for what it does not say.
 
     Attributes:
-        step: The first step that is not settled, and `""` if there is none.
-        pause: The pause reason without its error, and `{}` if there is none.
-        values: The variables' values, by stored name. One that is only named has its size and its URI.
+        step: The first step that is not settled, or `""` if there is none.
+        pause: The pause reason without its error, or `{}` if there is none.
+        values: The variables' values, by stored name. An omitted value has only its size and its URI.
         omitted: The names of such values.
-        result_by: `client` where a client supplied the result, and `""` for any other.
+        result_by: `client` if a client supplied the result, otherwise `""`.
         questions: The keys of the open questions.
     """
 
@@ -84,7 +83,7 @@ class Replies:
     world: "World"
     _last: dict[tuple[str, str], Version] = field(default_factory=dict)
 
-    # What happens.
+    # Events.
 
     def answered(self, process: Process) -> None:
         answer, task_id = process.answer, process.task_id
@@ -138,10 +137,10 @@ class Replies:
                 self.wrong(16, f"{process.name} lists {ids}, without {key[1]}")
 
     def check_state(self, process: Process, state: JsonObject, *, certain: bool) -> None:
-        """A reply has the id, the status, the steps and the pause reason of a workflow's task.
+        """Check the id, status, steps and pause reason of a workflow's task in a reply.
 
         Args:
-            certain: Whether it says that all of this is stored.
+            certain: Whether the reply says that all of this is stored.
         """
         task_id, status = str(state["task_id"]), str(state["task_status"])
         steps = {str(step["name"]): str(step["status"]) for step in cast("list[JsonObject]", state["steps"])}
@@ -153,20 +152,21 @@ class Replies:
             pause, result_by = _without_error(state.get("pause_reason")), process.meta.get("result_by", "")
             self._check(process, task_id, Told(status, steps=steps, pause=pause, result_by=result_by))
             return
-        # What is not stored is told from memory. What was over when the request began is not told as live all the same.
+        # Unsaved state is shown from memory. Even then, a task that had ended when the request began is not shown as
+        # live.
         first = self.world.database.since(self._key(process.owner, task_id), process.writes)[0].item
         if status in TERMINAL:
             self._check(process, task_id, Told(status))
         elif first is not None and status_of(first) in TERMINAL:
             self.wrong(14, f"{process.name} tells {task_id} as {status}, which was {status_of(first)}")
 
-    # What must hold.
+    # Checks.
 
     def wrong(self, number: int, what: str) -> None:
         self.world.judge.wrong(number, what)
 
     def _check(self, process: Process, task_id: str, reported: Told, *, stream: bool = False) -> None:
-        """Something is told of a task: one of its versions says so, too."""
+        """Check that one current version of the task agrees with the reply."""
         versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
         last = self._last.get((process.name, task_id)) if stream else None
         if last is not None:
@@ -180,7 +180,7 @@ class Replies:
         self.wrong(14, f"{process.name} tells of {task_id} what none of {len(versions)} versions says: {found}")
 
     def _differences(self, process: Process, reported: Told, item: Item | None) -> Iterator[str]:
-        """In what a version differs from what was told."""
+        """Yield the differences between a version and the reply."""
         if item is None:
             yield "there is no such task"
             return
@@ -224,7 +224,7 @@ class Replies:
             self.wrong(14, f"{process.name} is told that the task {task_id} is gone")
 
     def _check_superseded(self, process: Process, task_id: str) -> None:
-        """A run is told that another one has taken its task over."""
+        """Check a reply which says that another run has taken the task over."""
         holder = self.world.judge.claims.holders.get(process.name)
         item = self.world.database.since(self._key(process.owner, task_id), process.writes)[-1].item
         claim = claim_of(item) if item else None
@@ -232,7 +232,7 @@ class Replies:
             self.wrong(14, f"{process.name} tells that another run has its task, which it holds")
 
     def _check_end(self, process: Process) -> None:
-        """A stream ended. If that was before its time, its client knows that each of its tasks is over."""
+        """Check a stream that ended. If it ended early, its client must know that all its tasks have ended."""
         if process.ends_ms is not None or self.world.scheduler.now_ms >= process.began_ms + 50_000:
             return
         for (name, task_id), reported in self._last.items():
@@ -240,8 +240,9 @@ class Replies:
                 self._check_missing(process, task_id)
 
     def _check_certain(self, process: Process) -> None:
-        """Nothing is uncertain without a fault, and nothing fails without one. A request that was throttled was not
-        made: that is certain."""
+        """Check that a reply is uncertain, or an error, only after a fault. Throttling leaves no uncertainty, because a
+        throttled request is not made.
+        """
         meta, answer, faults = process.meta, process.answer, set(process.faults)
         if process.stalled:
             return
@@ -256,8 +257,9 @@ class Replies:
             self.wrong(15, f"{process.name} is refused without a fault: {answer.message}")
 
     def _bears_heat(self, process: Process) -> bool:
-        """Whether a hot partition should not matter to a process: it has time, and neither creates nor takes a task,
-        which waits for half a second."""
+        """Return whether a hot partition must not affect a process. The process must have time, and it must neither
+        create nor claim a task, because these requests wait only for half a second.
+        """
         from_ms, to_ms, _ = self.world.hot
         return (
             process.kind not in {"start", "begin", "resume"}
@@ -281,11 +283,12 @@ class Replies:
             self.wrong(17, f"{process.name} has created a task, and its owner had {certain} of {allowed} already")
 
     def _live(self, process: Process) -> tuple[int, int]:
-        """How many tasks an owner had at least and at most while a process created one."""
+        """Return the minimum and maximum number of live tasks that an owner had while a process created one."""
         world, (first_ms, last_ms) = self.world, self._clock(process)
         others = [other for other in world.processes.values() if other.container and other is not process]
-        # Whoever was under way, or was disturbed, may have left a task counted that is over, or one that never began:
-        # once for each disturbance, since a count whose answer was lost is sent again.
+        # A process that was still running, or had faults, may have left an ended or unborn task counted. It may be
+        # counted
+        # once per fault, because a count whose response was lost is sent again.
         unclear = sum(
             (other.answer is None or other.stalled or other.ended_writes > process.writes) + len(other.faults)
             for other in others
@@ -297,7 +300,7 @@ class Replies:
                 continue
             versions = world.database.since(key, process.writes)
             live = [version.item for version in versions if version.item and status_of(version.item) not in TERMINAL]
-            # One that was deleted may still be counted, as it was when it was there last.
+            # A deleted task may still be counted, as it was before the deletion.
             *_, before, last = (None, *(version.item for version in world.database.versions[key]))
             gone = [before] if last is None and before and status_of(before) not in TERMINAL else []
             at_most += any(_expires_ms(item) + SPAN_S * 1000 > first_ms for item in live or gone)
@@ -306,7 +309,7 @@ class Replies:
             return 0, len(world.processes)
         return (0 if unclear or world.uncounted else at_least), at_most
 
-    # What is known.
+    # Facts.
 
     def _key(self, owner: str, task_id: str) -> Key:
         return f"OWNER#{owner}#{task_id[10:12]}", TASK + task_id
@@ -315,23 +318,25 @@ class Replies:
         return [key for key in self.world.database.versions if key[0][:-2] == f"OWNER#{owner}#" and TASK in key[1]]
 
     def _clock(self, process: Process) -> tuple[float, float]:
-        """What the process' wall clock has shown at first and at last, epoch milliseconds, and one more either way."""
+        """Return the first and the last time that the process's wall clock may have shown, epoch milliseconds, with a
+        margin of 1 ms.
+        """
         return process.began_ms + process.fast_ms - 1, self.world.scheduler.now_ms + process.fast_ms + 1
 
 
 def status_told(task: JsonObject) -> Told:
-    """What `tasks/cancel` shows of a task."""
+    """Read a reply of `tasks/cancel`."""
     return Told(str(task["status"]), str(task["lastUpdatedAt"]))
 
 
 def place_told(task: JsonObject) -> Told:
-    """What `tasks/list` shows of a task."""
+    """Read a task in a reply of `tasks/list`."""
     reported, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
     return replace(reported, step=meta.get("step", ""), pause=meta.get("pause_reason", {}))
 
 
 def values_told(task: JsonObject) -> Told:
-    """What `tasks/get` and notifications show of a task."""
+    """Read a reply of `tasks/get`, or a notification."""
     reported, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
     progress = meta.get(PROGRESS, {"steps": []})
     return replace(
@@ -347,7 +352,7 @@ def values_told(task: JsonObject) -> Told:
 
 
 def pauses(item: Item, first_ms: float, last_ms: float) -> list[JsonObject]:
-    """The pause reasons that a task can have by a clock that goes from one time to another; `{}` for none."""
+    """Return the pause reasons that a task can have by a clock that shows times in this range; `{}` stands for none."""
     stored = _without_error(decoded(variables_of(item)[PAUSE_REASON]) if PAUSE_REASON in variables_of(item) else None)
     claim = claim_of(item)
     if claim is None or not claim[1] or not claim[2] or status_of(item) in TERMINAL:
@@ -359,12 +364,12 @@ def pauses(item: Item, first_ms: float, last_ms: float) -> list[JsonObject]:
 
 
 def open_step(steps: Mapping[str, str]) -> str:
-    """The first step that is not settled; `""` if there is none."""
+    """Return the first step that is not settled, or `""` if there is none."""
     return next((name for name, status in steps.items() if status not in SETTLED), "")
 
 
 def result_by(item: Item) -> str:
-    """`client` where a client supplied the task's result, and `""` for any other."""
+    """Return `client` if a client supplied the task's result, otherwise `""`."""
     return "client" if "by_client" in item else ""
 
 
@@ -386,7 +391,7 @@ def _other_values(reported: Told, item: Item, process: Process) -> Iterator[str]
             continue
         value, kept = values[name], decoded(attribute)
         if name == "result" and isinstance(kept, Mapping) and "allowed" in item:
-            # A job's result is told as its call would have returned it.
+            # A job's result is shown as its call would have returned it.
             mark: JsonObject = {"_meta": {RESULT_BY: result_by(item)}} if result_by(item) else {}
             kept = {"resultType": "complete", **kept, **mark}
         if value != kept and not (value == {"error": UNREADABLE} and process.faults):
@@ -410,11 +415,11 @@ def _expires_ms(item: Item) -> int:
 
 
 def _is_own(name: str) -> bool:
-    """Whether a key of `_meta` is the protocol's or Baton's, and no variable's."""
+    """Return whether a key of `_meta` belongs to the protocol or to Baton, and is not a variable."""
     return "/" in name
 
 
 def _task_in(answer: JsonObject) -> JsonObject:
-    """The task in an answer: the answer itself, or a member of it."""
+    """Return the task in a reply: the reply itself, or a member of it."""
     task = answer.get("task", answer)
     return task if isinstance(task, Mapping) else {}

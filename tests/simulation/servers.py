@@ -1,6 +1,7 @@
-"""The servers that simulations run: a few workflows, before and after a deployment that mends a step.
+"""The servers of the simulations: a few workflows, before and after a deployment that changes a step.
 
-Tools are made once. What a call does is up to the simulation under way, which the tool finds through its thread.
+Tools are created once. A tool finds the current simulation through its thread, and the simulation decides what a call
+does.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.sources import Constant
 
 type Called = Callable[[str, dict[str, Json], Context], dict[str, Json]]
-"""What a simulation does when a tool is called: its name, its arguments, its context."""
+"""What a simulation does for a tool call: receives its name, its arguments and its context."""
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ def weigh(of: int, ctx: Context) -> dict[str, Json]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A workflow that is simulated, and the calls that a model may make of its steps' tools."""
+    """A workflow, and the calls that a model may make of its steps' tools."""
 
     name: str
     calls: tuple[tuple[str, dict[str, Json]], ...]
@@ -72,7 +73,7 @@ PLANS = (
 
 @cache
 def server(*, mended: bool, parallel: int = 1) -> Server:
-    """The server, before or after the deployment that mends a step of each workflow. `parallel` steps run at once."""
+    """Return the server before or after the deployment that changes each workflow. `parallel` steps run at once."""
     made = Server("simulated")
     for tool in (look, pay, mail, weigh):
         made.add_tool(tool)
@@ -84,7 +85,7 @@ def server(*, mended: bool, parallel: int = 1) -> Server:
 
 
 def workflows(*, mended: bool) -> dict[str, list[Step]]:
-    """The steps of each workflow. What is mended is a step that may fail; one is new."""
+    """Return the steps of each workflow. The deployment changes steps that may fail, and adds one."""
     return {
         "one": [Step("only", tool=look, arguments={"key": constant("A") if mended else prompt_arg("key")})],
         "order": [

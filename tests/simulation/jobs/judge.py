@@ -1,15 +1,15 @@
-"""What must hold of a job after each write, each call and each answer, whatever happens.
+"""The invariants of a job. They must hold after each write, each tool call and each reply.
 
-2. A task that is over does not change. 3. A worker writes only while it holds the claim, so nothing of an attempt whose
-claim has ended is ever seen; a live claim is not taken, and neither is a job that waits for its client. 4. A result is
-that of a call which its worker has made. 5. What was acknowledged is there. 6. Where a client was told that nothing was
-run, nothing was. 9. A tool is begun as often as it may be, one that is not idempotent once, until its client answers.
-10. Once faults stop, one poll that comes when the job is due and its claim is over ends it, or lets it ask. 12. A job
-is dispatched again only when it is due and nobody holds it, and is given up only when its attempts are used up. 13. A
-question stays as it was asked, and an answer as it was given; a task waits for its client while a question is open, and
-no longer. 20. A job that works is in the outbox, and sweeps look at it from when it is due, or earlier; a
-job that has ended or waits for its client is not. Once faults stop, a clock is enough: a job ends, or asks, within two
-minutes of the poll that would have made it do so.
+2. A task that has ended does not change. 3. A worker writes only while it holds the claim, so an attempt whose claim
+has ended leaves no visible data. A live claim is not taken, and a job that waits for its client is not claimed. 4. The
+result is that of a call which the claim's worker made. 5. Acknowledged data is stored. 6. If a client was told that
+nothing was run, no tool was called. 9. Until the client answers, a tool starts at most as often as allowed; with
+`idempotent=False`, once. 10. When the faults have stopped, the job is due and its claim has ended, one poll makes it
+end or ask its client. 12. A job is dispatched again only if it is due and unclaimed. It is given up only if its
+attempts are used up. 13. Questions and answers do not change. A task waits for its client only while a question is
+open. 20. A working job is in the outbox, and sweeps find it when it is due, or earlier. A job that has ended or waits
+for its client is not in the outbox. When the faults have stopped, sweeps are enough: the job ends, or asks, within two
+minutes of the poll that would have done it.
 """
 
 import re
@@ -40,7 +40,7 @@ class JobJudge(Judge):
         super().__init__(world, strict=strict)
         self.jobs = world
         self.started: dict[str, tuple[str, int]] = {}
-        """The claim of each worker that has begun an attempt, and how many questions were answered then."""
+        """By worker that has begun an attempt: its claim, and how many questions were answered at that time."""
         self.attempts = Counter[int]()
         self.starts = Counter[int]()
 
@@ -151,12 +151,12 @@ class JobJudge(Judge):
         result = dumps(value)
         found = _SERIAL.search(result)
         made = {str(call.serial) for call in process.calls}
-        # A tool that took too long has no result, and may have done its work. One that was not begun has done none.
+        # A tool that timed out has no result, although it may have run. A tool that was not started has none either.
         timed_out = found is None and (TIMED_OUT in result or NOT_BEGUN in result)
         if not timed_out and (found is None or found[1] not in made):
             self.wrong(4, f"{process.name} has made the calls {made}, and the result is {result[:120]}")
 
-    # Calls and answers.
+    # Calls and replies.
 
     def began(self, call: Called) -> None:
         super().began(call)
@@ -167,7 +167,7 @@ class JobJudge(Judge):
                 self.wrong(9, f"{call.tool} is begun {self.starts[answered]} times with {answered} answers")
 
     def _check_holder(self, call: Called) -> bool:
-        """Whether the worker that calls has begun an attempt; no other one may hold the job."""
+        """Return whether the calling worker has begun an attempt. Check that no other worker holds the job."""
         mine, head = self.started.get(call.process.name), self.head
         if mine is None:
             self.wrong(3, f"{call.process.name} calls {call.tool} without having begun an attempt")
@@ -182,8 +182,9 @@ class JobJudge(Judge):
         return True
 
     def stopped(self, process: Process) -> None:
-        """Lambda stopped a process that had no time left. A worker's tool may take longer than there is, and nobody
-        waits for a sweep."""
+        """Check a process that Lambda stopped because its time was over. A worker's tool may take longer than the
+        invocation, and no client waits for a sweep.
+        """
         if process.kind not in {"work", "sweep"}:
             super().stopped(process)
 
@@ -207,10 +208,9 @@ class JobJudge(Judge):
             if process.kind == "start" and not_run and self.world.calls:
                 self.wrong(6, "the client is told that nothing was run, and a tool was called")
 
-    # For traces.
+    # Traces.
 
     def reported(self, change: Change) -> str:
-        """A write in short."""
         if change.after is None or not change.key[1].startswith(TASK):
             return change.key[1][:40]
         head = head_in(change.after)
