@@ -21,7 +21,7 @@ YES: JsonObject = {"result": {"action": "accept", "content": {"name": "Kim"}}}
 
 @pytest.fixture
 def answers(store: Store) -> DynamoDBAnswerStore:
-    """The answers of the store."""
+    """The store's answers."""
     return store.answers
 
 

@@ -62,7 +62,7 @@ def test_a_write_to_an_ended_task_is_not_counted_as_a_lost_race(
         watched.write(task, DONE)
     notes = collector.take()
     assert [(one.metric, one.of) for one in notes.measurements] == [(STORE_LATENCY, "UpdateItem")]
-    # A condition that does not hold is an answer, and no failure of the request.
+    # A failed condition is a response, not a failure of the request.
     assert [span.failed for span in notes.spans] == [False]
 
 
