@@ -168,7 +168,7 @@ def test_renewing_a_claim_is_one_request_that_fails_after_a_takeover(
     assert requests.take() == ["UpdateItem"]
     assert late == store.get(task.owner, task.task_id)
     assert (late.claim, late.version) == (Claim("a", run("a").until_ms, 1), task.version)
-    assert tokens(store.get(task.owner, task.task_id)) == tokens(task)  # renewals have no token, because they are sent once
+    assert tokens(store.get(task.owner, task.task_id)) == tokens(task)  # a renewal has no token
     clock.ms += LEASE_MS + 1
     taken = store.take(task.owner, task.task_id, "flow", run("b"))
     with pytest.raises(ClaimLost) as lost:

@@ -224,7 +224,7 @@ def test_a_stale_index_entry_changes_nothing(
 def test_a_job_that_continues_during_its_removal_stays(
     store: Store, create_job: Begin, clock: Clock, engine: Engine, after_read: Any
 ) -> None:
-    """An older release has stored a question without removing the entry. The last answer comes just after the sweep's
+    """An older release set `input_required` without removing the entry. The last answer comes just after the sweep's
     read."""
     task = create_job()
     key = key_of(task.owner, task.task_id)

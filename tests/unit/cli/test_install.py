@@ -1,4 +1,4 @@
-"""`baton install` adds a server to the file in which each host looks and keeps the rest of the file."""
+"""`baton install` adds a server to the configuration file of each host and keeps the rest of the file."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The commands that use a server: what its answers mean, how its tasks end, and how calls are printed."""
+"""The commands that use a server: how they read its replies, end its tasks and print calls."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def test_without_httpx_the_command_names_the_package(
 
 
 class Reached(Remote):
-    """Sends the requests of the commands to a server in this process."""
+    """Sends the commands' requests to a server in this process."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

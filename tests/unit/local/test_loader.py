@@ -1,4 +1,4 @@
-"""Finding what to serve in a Python file."""
+"""Finding the server in a Python file."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from mcp_baton.local.loader import LoadError, load, split_target
 
 @pytest.fixture(autouse=True)
 def own_modules() -> Iterator[None]:
-    """Take back what loading does to the interpreter."""
+    """Restore `sys.path` and `sys.modules` after the test."""
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path
@@ -50,7 +50,7 @@ def refusal(target: object) -> str:
 def test_the_only_server_of_a_file_is_loaded(tmp_path: Path, text: str, attribute: str, found: Fraction) -> None:
     write(tmp_path, "half = Fraction(1, 2)", "orders_neighbour.py")
     assert load(f"{write(tmp_path, text)}{attribute}", Fraction) == found
-    assert sys.path[0] == str(tmp_path)  # neighbours come before everything else
+    assert sys.path[0] == str(tmp_path)  # the file's folder comes before all other folders
 
 
 @pytest.mark.parametrize("name", ["my-server.py", "v1.2.py", "with space.py"])

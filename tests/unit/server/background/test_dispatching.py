@@ -1,4 +1,4 @@
-"""Sending for a worker: what is counted, and what a poll makes of a task that changes under it."""
+"""Dispatching events to workers: what is counted, and what a poll does if the task changes meanwhile."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +30,7 @@ ENDED = structs.replace(TASK, status=TaskStatus.COMPLETED)
 
 @dataclass
 class Around:
-    """A store and a dispatcher that do what the test says, at a time that it says."""
+    """A store and a dispatcher whose results and clock a test sets."""
 
     ms: int = 11
     again: TaskRecord | Exception | None = None
@@ -78,7 +78,7 @@ def around() -> Around:
     return Around()
 
 
-def test_an_event_that_was_taken_and_one_that_was_not_are_counted(around: Around) -> None:
+def test_accepted_and_refused_events_are_counted(around: Around) -> None:
     assert dispatch(around.request().services, TASK)
     around.refuses = True
     assert not dispatch(around.request().services, TASK)
@@ -106,7 +106,7 @@ def test_a_poll_does_what_a_task_needs(around: Around, task: TaskRecord, asked: 
     assert around.asked == asked
 
 
-def test_a_poll_sends_the_number_of_the_dispatch_that_it_has_noted(around: Around) -> None:
+def test_a_poll_sends_the_stored_dispatch_number(around: Around) -> None:
     job = TASK.job
     assert job
     around.again = structs.replace(TASK, job=structs.replace(job, dispatches=2))
@@ -119,7 +119,7 @@ def test_a_poll_sends_the_number_of_the_dispatch_that_it_has_noted(around: Aroun
     [(None, TASK), (StoreUnavailable("down"), TASK), (TaskFinished(ENDED), ENDED)],
     ids=["another poll was first", "the store does not answer", "the task has ended"],
 )
-def test_a_poll_that_may_not_send_sends_nothing_and_shows_what_it_knows(
+def test_a_poll_that_may_not_dispatch_sends_nothing_and_shows_the_known_task(
     around: Around, again: Exception | None, shown: TaskRecord
 ) -> None:
     around.again = again
@@ -127,13 +127,13 @@ def test_a_poll_that_may_not_send_sends_nothing_and_shows_what_it_knows(
     assert around.sent == []
 
 
-def test_a_task_that_expires_meanwhile_is_not_shown(around: Around) -> None:
+def test_a_task_that_expires_during_a_poll_is_not_found(around: Around) -> None:
     around.again = TaskNotFound()
     with pytest.raises(TaskNotFound):
         looked_after(around.request(), TASK)
 
 
-def test_abandoned_functions_are_counted(around: Around) -> None:
+def test_tasks_that_are_given_up_are_counted(around: Around) -> None:
     assert looked_after(around.request(), structs.replace(TASK, claim=Claim("w", 0, 3))).status is TaskStatus.FAILED
     assert around.counted == [TASKS_GIVEN_UP, WAKE_UP_DELAY]
 
@@ -150,7 +150,7 @@ def test_abandoned_functions_are_counted(around: Around) -> None:
     ],
     ids=["never claimed", "released", "died early", "died late", "died the last time", "released the last time"],
 )
-def test_how_late_somebody_looks_after_a_task_is_measured(around: Around, claim: Claim | None, delay_ms: int) -> None:
+def test_the_delay_of_a_wake_up_is_measured(around: Around, claim: Claim | None, delay_ms: int) -> None:
     around.ms, around.again = 21, structs.replace(TASK)
     looked_after(around.request(), structs.replace(TASK, claim=claim))
     found = [it.value for it in around.collector.take().measurements if it.metric is WAKE_UP_DELAY]

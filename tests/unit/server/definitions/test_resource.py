@@ -51,7 +51,7 @@ def match(template: str, uri: str) -> dict[str, str] | None:
         ("x://{+a}aa{b}", "x://1aaa", {"a": "1", "b": "a"}),
     ],
 )
-def test_a_uri_is_matched_as_a_whole_and_an_earlier_variable_takes_all_that_it_can(
+def test_a_uri_must_match_completely_and_earlier_variables_are_greedy(
     template: str, uri: str, values: dict[str, str] | None
 ) -> None:
     assert match(template, uri) == values
@@ -59,14 +59,14 @@ def test_a_uri_is_matched_as_a_whole_and_an_earlier_variable_takes_all_that_it_c
 
 @dataclass(frozen=True)
 class Part:
-    """A variable of a template, and what stands behind it."""
+    """A variable of a template, and the text after it."""
 
     spans: bool
     text: str
 
 
 def splits(parts: list[Part], uri: str) -> Iterator[list[str]]:
-    """Every way to split what is left of a URI, the one that gives the earlier parts more first: tried one by one."""
+    """Yield all ways to split the rest of a URI by trying each length, longest first."""
     if not parts:
         if not uri:
             yield []
@@ -82,7 +82,7 @@ PARTS = st.lists(st.builds(Part, st.booleans(), st.text(LETTERS, max_size=2)), m
 
 
 @given(begins=st.text(LETTERS, max_size=2), parts=PARTS, uri=st.text(LETTERS, max_size=9))
-def test_a_match_is_the_first_of_all_splits_that_there_are(begins: str, parts: list[Part], uri: str) -> None:
+def test_a_match_is_the_first_of_all_possible_splits(begins: str, parts: list[Part], uri: str) -> None:
     template = begins + "".join(
         f"{{{'+' if part.spans else ''}v{place}}}{part.text}" for place, part in enumerate(parts)
     )
@@ -93,7 +93,7 @@ def test_a_match_is_the_first_of_all_splits_that_there_are(begins: str, parts: l
 
 
 class Counted(str):
-    """A text that counts how often one of its characters, or the text at one of its places, is looked at."""
+    """A text that counts how often its characters or substrings are read."""
 
     __slots__ = ("looks",)
     looks: int
@@ -130,7 +130,7 @@ class Counted(str):
         ("x://{+a}aa{b}aa{+c}aa", "a", ""),
     ],
 )
-def test_the_work_grows_with_the_length_of_the_uri_times_the_number_of_variables(
+def test_the_time_of_a_match_is_linear_in_the_uri_and_the_variables(
     template: str, repeated: str, ends: str, length: int
 ) -> None:
     uri = Counted(template.partition("{")[0] + repeated * length + ends)
@@ -164,7 +164,7 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize(("sent", "decoded"), HIDDEN)
-def test_a_path_that_is_hidden_in_one_name_does_not_match_and_one_that_is_asked_for_does(
+def test_a_path_hidden_in_one_name_matches_only_variables_for_paths(
     sent: str, decoded: str
 ) -> None:
     assert match("files://{name}", f"files://{sent}") is None
@@ -180,7 +180,7 @@ def test_dots_within_a_name_are_part_of_it(name: str) -> None:
     assert match("files://{name}", f"files://{name}") is not None
 
 
-def test_nothing_is_withheld_of_a_uri_of_another_form() -> None:
+def test_no_variable_is_withheld_of_a_uri_that_does_not_match() -> None:
     assert Template("files://{name}", "a template").withheld("other://..") is None
     assert Template("files://{name}.md", "a template").withheld("files://..") is None
 
@@ -188,7 +188,7 @@ def test_nothing_is_withheld_of_a_uri_of_another_form() -> None:
 @given(st.text(min_size=1))
 @example("a/b")
 @example("..")
-def test_every_value_that_a_step_binds_reaches_a_function_that_takes_paths_whole(value: str) -> None:
+def test_a_filled_uri_matches_and_returns_the_bound_value(value: str) -> None:
     assert match("docs://{+topic}/end", fill_uri("docs://{topic}/end", {"topic": value})) == {"topic": value}
 
 
