@@ -1,4 +1,4 @@
-"""`Context`: what a tool can ask of, and say to, its request."""
+"""`Context`: a tool's access to its request."""
 
 import math
 from typing import Any
@@ -14,7 +14,7 @@ from mcp_baton.tasks.variables import TaskVariables
 
 
 class Desk:
-    """A context, and what was said through it."""
+    """A context, and the notifications that were sent through it."""
 
     def __init__(
         self, *, token: str | int | None = 1, level: str | None = None, progress: ProgressMap | None = None
@@ -34,11 +34,11 @@ class Desk:
 
     @property
     def progress(self) -> list[Json]:
-        """The values of the progress that was reported."""
+        """The reported progress values."""
         return [params["progress"] for _, params in self.said]
 
 
-def test_a_tool_knows_its_request() -> None:
+def test_a_context_has_the_data_of_its_request() -> None:
     context = Desk().context
 
     assert (context.request_id, context.owner, context.remaining_ms()) == ("r-1", "kim", 1234)
@@ -61,7 +61,7 @@ def test_the_address_of_a_callback_is_hidden_in_messages() -> None:
     ]
 
 
-def test_progress_is_reported_under_the_clients_token() -> None:
+def test_progress_is_reported_with_the_clients_token() -> None:
     desk = Desk(token=7)
 
     desk.context.report_progress(1)
@@ -73,7 +73,7 @@ def test_progress_is_reported_under_the_clients_token() -> None:
     ]
 
 
-def test_progress_that_does_not_grow_is_left_out() -> None:
+def test_progress_that_does_not_increase_is_not_sent() -> None:
     desk = Desk()
 
     for progress in (1, 1, 0.5, 2, math.nan, 1.9, 3):
@@ -82,7 +82,7 @@ def test_progress_that_does_not_grow_is_left_out() -> None:
     assert desk.progress == [1, 2, 3]
 
 
-def test_a_tools_progress_becomes_the_requests() -> None:
+def test_a_tools_progress_is_mapped_to_the_requests_progress() -> None:
     desk = Desk(progress=lambda progress, total: (progress / 10, total) if progress < 5 else None)
 
     for progress in (1, 5, 6):
@@ -95,7 +95,7 @@ def test_a_tools_progress_becomes_the_requests() -> None:
     ("progress", "total", "message"),
     [(math.inf, None, None), (1, math.nan, None), (1, None, object()), (1j, None, None), ("1", None, None)],
 )
-def test_a_report_that_is_not_json_fails_in_the_tool_and_is_not_sent(progress: Any, total: Any, message: Any) -> None:
+def test_a_report_that_is_not_json_raises_in_the_tool_and_is_not_sent(progress: Any, total: Any, message: Any) -> None:
     desk = Desk()
 
     with pytest.raises((TypeError, ValueError)):
@@ -104,7 +104,7 @@ def test_a_report_that_is_not_json_fails_in_the_tool_and_is_not_sent(progress: A
 
 
 @pytest.mark.parametrize("wanted", LOG_LEVELS)
-def test_log_messages_are_sent_from_the_wanted_level_on(wanted: str) -> None:
+def test_log_messages_are_sent_from_the_requested_level_on(wanted: str) -> None:
     desk = Desk(level=wanted)
 
     for level in LOG_LEVELS:
@@ -114,7 +114,7 @@ def test_log_messages_are_sent_from_the_wanted_level_on(wanted: str) -> None:
     assert desk.said == [("notifications/message", {"level": level, "data": {"at": level}}) for level in heard]
 
 
-def test_each_common_level_has_a_call_of_its_own() -> None:
+def test_each_common_level_has_its_own_method() -> None:
     desk = Desk(level="debug")
 
     for level in ("debug", "info", "warning", "error"):
@@ -127,7 +127,7 @@ def test_each_common_level_has_a_call_of_its_own() -> None:
     ]
 
 
-def test_clients_that_did_not_ask_get_no_progress_or_logs() -> None:
+def test_clients_that_did_not_request_progress_or_logs_get_none() -> None:
     desk = Desk(token=None, level=None)
 
     desk.context.report_progress(1)
@@ -141,7 +141,7 @@ def test_clients_that_did_not_ask_get_no_progress_or_logs() -> None:
     [("loud", "x", None), ("info", object(), None), ("info", math.nan, None), ("info", "x", 1j)],
 )
 @pytest.mark.parametrize("wanted", ["debug", "emergency"])
-def test_a_log_message_that_cannot_be_sent_fails_in_the_tool(
+def test_a_log_message_that_cannot_be_sent_raises_in_the_tool(
     level: str, message: Any, logger: Any, wanted: str
 ) -> None:
     desk = Desk(level=wanted)

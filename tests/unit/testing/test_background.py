@@ -1,4 +1,4 @@
-"""`mcp_baton.testing` and tools that run in the background: workers, events and tasks."""
+"""Background tools in the testing kit: workers, events and tasks."""
 
 import asyncio
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def server() -> Server:
 
 @pytest.fixture
 def client(server: Server, era: Era) -> Iterator[Client]:
-    """Its workers work when the test says so."""
+    """A client whose workers run only when the test calls them."""
     with connect(server, era=era, workers="by hand") as made:
         yield made
 
@@ -111,7 +111,7 @@ def test_after_a_failed_dispatch_a_poll_dispatches_the_task(client: Client) -> N
     assert task.wait().result.value == REPORT
 
 
-def test_if_a_task_may_exist_the_error_does_not_deny_it(client: Client) -> None:
+def test_the_error_for_a_task_that_may_exist_says_so(client: Client) -> None:
     client.store.fails("PutItem", times=None)
     with pytest.raises(JsonRpcError, match="not known whether the task was created; the call may still be made"):
         client.start_task("archive", {"year": 2026})
@@ -145,7 +145,7 @@ def test_a_task_is_cancelled(client: Client) -> None:
 
 
 @BOTH_ERAS
-def test_questions_get_the_prepared_answers_and_a_missing_answer_is_named(client: Client) -> None:
+def test_prepared_answers_are_used_and_a_missing_one_is_named(client: Client) -> None:
     with pytest.raises(Unanswered, match="Which colour"):
         client.start_task("wrap").wait()
     client.answers({"Which colour?": {"colour": "blue"}, "ribbon": {"ribbon": "red"}})

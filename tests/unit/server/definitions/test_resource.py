@@ -195,13 +195,13 @@ def test_a_filled_uri_matches_and_returns_the_bound_value(value: str) -> None:
 @given(st.text(min_size=1))
 @example("R&D %2F 50%")
 @example("a/b")
-def test_a_value_that_a_step_binds_reaches_a_function_that_takes_names_whole_or_not_at_all(value: str) -> None:
+def test_a_bound_value_matches_a_single_name_only_if_it_is_not_a_path(value: str) -> None:
     expected = None if value in {".", ".."} or set(value) & set("/\\\0") else {"topic": value}
     assert match("docs://{topic}/end", fill_uri("docs://{topic}/end", {"topic": value})) == expected
 
 
 @given(st.text(st.characters(exclude_categories=()), min_size=1))
-def test_every_variables_uri_leads_back_to_it(name: str) -> None:
+def test_the_uri_of_a_variable_can_be_parsed_back(name: str) -> None:
     uri = value_uri("task", name)
     assert uri.isascii()
     assert is_own(uri)
@@ -211,5 +211,5 @@ def test_every_variables_uri_leads_back_to_it(name: str) -> None:
 @pytest.mark.parametrize(
     "uri", ["docs://tasks/a/b", "baton://tasks/a", "baton://tasks/a/b/c", "baton://tasks/a/%ff", ""]
 )
-def test_other_uris_name_no_value(uri: str) -> None:
+def test_other_uris_are_not_uris_of_variables(uri: str) -> None:
     assert value_at(uri) is None

@@ -1,4 +1,4 @@
-"""What stays in the head, what is kept outside, and what gives way."""
+"""Which values of a write stay in the task's item, are stored outside, or are replaced by a note."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ def stored(**variables: str) -> Item:
 
 @dataclass(slots=True)
 class Shelf:
-    """A table and a bucket that take as much as they have room for."""
+    """A table and a bucket with limited room."""
 
     room: int = 100
     items: dict[str, Item] = field(default_factory=dict)
@@ -45,18 +45,18 @@ class Shelf:
         return self.now_s
 
     def put_value(self, item: Item) -> None:
-        """Keep an item."""
+        """Store an item."""
         self._ask()
         self.items[item["pk"]["S"]] = item
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:
-        """Keep an object."""
+        """Store an object."""
         assert sha256(data).digest() == digest
         self._ask()
         self.objects[key] = data
 
     def get(self, key: Any, most: int = 0, *, consistent: bool = True) -> Any:
-        """An item that was kept, which only a consistent read finds; or an object that was kept."""
+        """Return a stored item, which only a consistent read finds, or a stored object."""
         if isinstance(key, dict):
             return self.items.get(key["pk"]["S"]) if consistent else None
         assert len(self.objects[key]) <= most
@@ -108,7 +108,7 @@ def test_the_size_after_a_batch_counts_a_new_definition() -> None:
     assert sizes[1] - sizes[0] == 899
 
 
-def test_if_nothing_can_be_moved_notes_replace_the_largest_values() -> None:
+def test_if_values_cannot_be_moved_notes_replace_the_largest() -> None:
     item = stored()
     batch = Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000})
     changes = plan(item, batch, PLAIN)
@@ -120,7 +120,7 @@ def test_if_nothing_can_be_moved_notes_replace_the_largest_values() -> None:
     assert nowhere().fit(item, changes, item_size(item) + 9000) == changes
 
 
-def test_progress_and_pause_reason_stay_and_a_result_may_become_a_pointer() -> None:
+def test_progress_and_pause_reason_stay_but_a_result_may_become_a_pointer() -> None:
     item = stored()
     batch = Batch(
         steps=(StepWrite(0, "s0", PENDING, COMPLETED, "small"),),
