@@ -340,9 +340,7 @@ def test_a_job_is_dispatched_again_once_it_is_due(
 
 
 @ON_MEMORY
-def test_each_dispatch_doubles_the_wait_up_to_ten_minutes(
-    store: Store, create_job: Begin, clock: Clock
-) -> None:
+def test_each_dispatch_doubles_the_wait_up_to_ten_minutes(store: Store, create_job: Begin, clock: Clock) -> None:
     task, waits = create_job(), list[int]()
     for _ in range(8):
         clock.ms = job_of(task).due_ms + 1

@@ -41,9 +41,7 @@ def listed_at(engine: Engine, task: TaskRecord) -> int | None:
     return int(item["listed_at"]["S"].partition("#")[0]) if "listed_in" in item else None
 
 
-def test_only_a_new_job_is_due_after_half_a_minute(
-    store: Store, begin: Begin, create_job: Begin, clock: Clock
-) -> None:
+def test_only_a_new_job_is_due_after_half_a_minute(store: Store, begin: Begin, create_job: Begin, clock: Clock) -> None:
     job, run = create_job(), begin()
     clock.ms += FIRST_DISPATCH_MS
     assert not is_due(store, job)
@@ -109,7 +107,9 @@ def test_a_job_that_ends_or_asks_its_client_leaves_the_outbox(
     assert (listed_at(engine, task), is_due(store, task)) == (None, False)
 
 
-def test_a_job_that_is_given_up_leaves_the_outbox(store: Store, create_job: Begin, clock: Clock, worker: MakeClaim) -> None:
+def test_a_job_that_is_given_up_leaves_the_outbox(
+    store: Store, create_job: Begin, clock: Clock, worker: MakeClaim
+) -> None:
     task = create_job(attempts=1)
     store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
     clock.ms += LEASE_MS + 1

@@ -112,7 +112,9 @@ def test_a_creation_over_the_limit_writes_no_object(stores: Stores, bucket: Buck
     assert bucket.keys == []
 
 
-def test_a_small_result_is_stored_outside_a_full_item(overflowing: Store, owner: str, begin: Begin, requests: Requests) -> None:
+def test_a_small_result_is_stored_outside_a_full_item(
+    overflowing: Store, owner: str, begin: Begin, requests: Requests
+) -> None:
     small = noise(4_000)
     task = overflowing.write(begin(), Batch(pause=SetPause({"error": "e" * 407_000}))).task
     requests.take()

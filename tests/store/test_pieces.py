@@ -139,9 +139,7 @@ def test_a_lost_piece_loses_only_its_value(store: Store, engine: Engine, owner: 
 
 @ON_MEMORY
 @pytest.mark.parametrize("content", [b"", b"something else"])
-def test_a_changed_piece_is_a_lost_value(
-    store: Store, engine: Engine, begin: Begin, content: bytes
-) -> None:
+def test_a_changed_piece_is_a_lost_value(store: Store, engine: Engine, begin: Begin, content: bytes) -> None:
     task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
     key = pieces(engine, task, "_workflow.result.s0")[1]
     engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": content}})

@@ -35,9 +35,7 @@ def test_timings_are_written_with_their_steps_only(
     assert timings_of(task) == {"s0": again, "s1": second}
 
 
-def test_a_task_without_timings_gets_them_with_its_next_steps(
-    store: Store, begin: Begin, clock: Clock
-) -> None:
+def test_a_task_without_timings_gets_them_with_its_next_steps(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(2)
     assert "timings" not in task.kept
     task = store.write(task, Batch(steps=(ran(0, Timing(clock.ms, 1)),))).task

@@ -183,9 +183,7 @@ def test_the_client_is_created_with_the_handler_or_at_first_use(
 
 
 @mock_aws
-def test_a_given_boto3_client_is_used_for_tasks(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_given_boto3_client_is_used_for_tasks(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     client = boto3.client("dynamodb", region_name="eu-west-1")
     create_table(client, "tasks")
     monkeypatch.setenv("BATON_TABLE", "tasks")

@@ -64,9 +64,7 @@ def test_a_state_of_the_previous_key_is_accepted_but_not_an_older_one(vault: Vau
         opened(keys, oldest)
 
 
-def test_a_process_with_the_old_key_reads_the_new_one_to_check_a_signature(
-    vault: Vault, clock: Pauses
-) -> None:
+def test_a_process_with_the_old_key_reads_the_new_one_to_check_a_signature(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     sealed(keys)
     vault.put(SECOND)

@@ -77,9 +77,7 @@ def test_log_lines_have_lambdas_time_format_in_either_order_of_creation(
     assert all(is_taken_by_lambda(line["timestamp"]) for line in lines)
 
 
-def test_a_chosen_time_format_is_kept(
-    service: str, watch: Watch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_chosen_time_format_is_kept(service: str, watch: Watch, capsys: pytest.CaptureFixture[str]) -> None:
     Logger(service=service, datefmt="%Y")
     watch(service).error("ours")
     assert [len(line["timestamp"]) for line in printed(capsys)] == [4]

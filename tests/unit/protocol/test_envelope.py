@@ -153,9 +153,7 @@ def test_headers_that_contradict_the_body_are_refused(message: Request, sent: di
         *((f"tasks/{verb}", "taskId") for verb in ("get", "update", "cancel")),
     ],
 )
-def test_the_name_header_equals_the_methods_field_and_only_tasks_may_omit_it(
-    method: str, field: str
-) -> None:
+def test_the_name_header_equals_the_methods_field_and_only_tasks_may_omit_it(method: str, field: str) -> None:
     message = request(method, META, **{field: "x"})
 
     assert classify(message, headers(method, mcp_name="x")).era is Era.STATELESS

@@ -42,7 +42,9 @@ WHOLE = {"role": "assistant", "content": {"type": "text", "text": "whole"}, "mod
         pytest.param("look", "where", {"roots": [{"uri": "file:///home"}]}, ["file:///home"], id="a list of roots"),
     ],
 )
-def test_each_kind_of_question_accepts_its_answers(client: Client, tool: str, key: str, answer: Any, value: object) -> None:
+def test_each_kind_of_question_accepts_its_answers(
+    client: Client, tool: str, key: str, answer: Any, value: object
+) -> None:
     client.answers({key: answer})
     assert client.call_tool(tool).value == value
 

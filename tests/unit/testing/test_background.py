@@ -175,7 +175,7 @@ def test_the_client_refuses_an_answer_of_the_wrong_type(client: Client) -> None:
 
 
 @BOTH_ERAS
-def test_a_tool_that_does_not_run_in_the_background_starts_no_task(client: Client) -> None:
+def test_a_plain_tool_starts_no_task(client: Client) -> None:
     with pytest.raises((ValueError, JsonRpcError)) as refused:
         client.start_task("plain")
     assert "start_task('plain')" in str(refused.value) or "does not run as a task" in str(refused.value)
@@ -204,12 +204,12 @@ def test_another_version_of_the_server_processes_waiting_events(client: Client) 
     assert task.result.text == "archived 2025 twice"
 
 
-def test_there_are_two_kinds_of_workers(server: Server) -> None:
+def test_workers_run_at_once_or_by_hand(server: Server) -> None:
     with pytest.raises(ValueError, match="'at once' or 'by hand'"), connect(server, workers="later"):  # type: ignore[arg-type]
         pass
 
 
-def test_tasks_are_followed_in_asynchronous_tests(server: Server) -> None:
+def test_tasks_can_be_used_in_asynchronous_tests(server: Server) -> None:
     async def talk() -> None:
         async with aconnect(server, workers="by hand") as client:
             task = await client.start_task("report", {"year": 2025})
@@ -230,9 +230,7 @@ def test_tasks_are_followed_in_asynchronous_tests(server: Server) -> None:
 DAY_S = 86_400
 
 
-def test_a_task_whose_event_was_lost_goes_on_by_the_clock_in_the_minute_in_which_it_is_due(
-    baton: Connect, server: Server
-) -> None:
+def test_a_task_whose_event_was_lost_continues_in_the_minute_when_it_is_due(baton: Connect, server: Server) -> None:
     client = baton(server)
     client.dispatch_fails()
     task = client.start_task("report", {"year": 2025})
@@ -242,7 +240,7 @@ def test_a_task_whose_event_was_lost_goes_on_by_the_clock_in_the_minute_in_which
     assert [(run.event.task_id, run.outcome) for run in client.worker_runs] == [(task.task_id, "completed")]
 
 
-def test_a_task_whose_worker_was_killed_goes_on_by_the_clock(baton: Connect, server: Server) -> None:
+def test_a_task_whose_worker_was_killed_is_continued_by_a_sweep(baton: Connect, server: Server) -> None:
     client = baton(server)
     with client.killed_after("report"):
         client.start_task("report", {"year": 2025})
@@ -251,7 +249,7 @@ def test_a_task_whose_worker_was_killed_goes_on_by_the_clock(baton: Connect, ser
     assert [run.outcome for run in client.worker_runs] == ["killed", "completed"]
 
 
-def test_a_task_that_is_refused_again_and_again_is_sent_later_and_later(baton: Connect, server: Server) -> None:
+def test_a_task_whose_dispatches_fail_is_dispatched_at_growing_intervals(baton: Connect, server: Server) -> None:
     client = baton(server)
     client.dispatch_fails(times=3)
     client.start_task("report", {"year": 2025})
@@ -261,14 +259,14 @@ def test_a_task_that_is_refused_again_and_again_is_sent_later_and_later(baton: C
     assert [run.event.dispatch for run in client.worker_runs] == [4]
 
 
-def test_the_clock_leaves_a_task_alone_while_its_worker_runs(baton: Connect, server: Server) -> None:
+def test_sweeps_leave_a_task_alone_while_its_worker_runs(baton: Connect, server: Server) -> None:
     client = baton(server)
     client.during("report", lambda: client.clock.advance(200))
     assert client.call_tool("report", {"year": 2025}).value == REPORT
     assert [run.event.dispatch for run in client.worker_runs] == [1]
 
 
-def test_the_clock_can_be_turned_off(baton: Connect, server: Server) -> None:
+def test_sweeps_can_be_turned_off(baton: Connect, server: Server) -> None:
     client = baton(server, settings=Settings(sweep=False))
     client.dispatch_fails()
     task = client.start_task("report", {"year": 2025})
@@ -277,7 +275,7 @@ def test_the_clock_can_be_turned_off(baton: Connect, server: Server) -> None:
     assert task.wait().status == "completed"
 
 
-def test_a_test_can_sweep_by_hand(client: Client) -> None:
+def test_a_test_can_call_the_sweep_itself(client: Client) -> None:
     client.start_task("report", {"year": 2025})
     client.waiting_events.clear()
     client.clock.advance(31)

@@ -1,4 +1,4 @@
-"""The handoff: what happened, and the calls that come next."""
+"""The handoff: what happened, and the next calls."""
 
 from collections.abc import Mapping
 
@@ -190,7 +190,7 @@ def test_a_long_value_is_shown_as_its_placeholder(source: Source, shown: str, mo
     assert f'Call do with {{"a": "{shown}"}}' in reported
 
 
-def test_a_call_lists_the_resources_that_are_not_read_yet() -> None:
+def test_a_call_lists_the_resources_that_are_still_unread() -> None:
     step = Step(
         "b",
         tool="do",
@@ -223,7 +223,7 @@ def test_a_placeholder_of_a_step_without_a_tool_has_its_name() -> None:
     assert '{"a": "<output from policy>"}' in text([policy, step], "fp", LATE)
 
 
-def test_an_absent_optional_argument_that_the_tool_does_not_require_is_left_out() -> None:
+def test_an_absent_argument_that_the_tool_does_not_require_is_left_out() -> None:
     step = Step("next", tool="do", arguments={"a": prompt_arg("amount"), "b": constant(1)})
 
     assert 'Call do with {"b": 1}' in text([step], "p", LATE)
@@ -237,7 +237,7 @@ def test_a_required_argument_without_a_source_is_missing() -> None:
     assert 'Call do with {"b": 1, "c": "<missing: c>", "z": "<missing: z>"}' in reported
 
 
-def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
+def test_remaining_steps_are_in_order_without_settled_ones() -> None:
     steps = [Step(name, tool=f"do_{name}") for name in "abcde"]
 
     reported = text(steps, "cfscp", StepFailed("b", "x", True, "do_b"))
@@ -274,7 +274,7 @@ def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
         ),
     ],
 )
-def test_a_remaining_step_without_a_tool_is_read(step: Step, lines: list[str]) -> None:
+def test_a_remaining_step_without_a_tool_lists_its_resources(step: Step, lines: list[str]) -> None:
     reported = text([FETCH, step], "cp", DeadlineExceeded("r", ""))
 
     assert reported.split("\n\n", 2)[2].splitlines() == lines

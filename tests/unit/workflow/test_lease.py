@@ -1,4 +1,4 @@
-"""A run's hold on its task: when it is renewed, when it looks, and what it learns."""
+"""A run's lease on its task: renewals, checks of the task, and their results."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim(
 
 @dataclass
 class Kept(RecordingStore):
-    """A store with one task, whose clock is turned by the test."""
+    """A store with one task and a clock that a test sets."""
 
     ms: int = 0
     takes_ms: int = 0
@@ -84,7 +84,7 @@ def test_a_pulse_says_when_the_next_renewal_is_due() -> None:
 def test_a_tool_does_not_start_if_the_claim_has_ended_since_the_step_began() -> None:
     store, hold = held()
     assert isinstance(hold.begin(), Began)
-    store.fails, store.ms = StoreUnavailable("no answer"), LEASE_MS + 1  # the requests of a guard took so long
+    store.fails, store.ms = StoreUnavailable("no answer"), LEASE_MS + 1  # requests before the call took this long
     assert hold.pulse() == math.inf
 
 

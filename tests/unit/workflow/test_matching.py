@@ -1,4 +1,4 @@
-"""Which step a call is."""
+"""Which step a call matches."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +37,7 @@ def plan(
     calls: JsonObject | None = None,
     **more: Json,
 ) -> Plan:
-    """The plan of a task with these steps, the results of some, and the calls of continuations that made them."""
+    """Return the plan of a task with these steps, stored results, and stored calls of continuations."""
     arguments = [Argument("whom"), Argument("pin", secret=True)]
     workflow = Workflow(name="w", description="d", arguments=arguments, steps=[step for step, _ in steps])
     variables: dict[str, Json] = {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
@@ -81,7 +81,9 @@ RANKED = {
 
 
 @pytest.mark.parametrize(("steps", "order"), RANKED.values(), ids=RANKED)
-def test_a_call_of_ann_comes_first_to(steps: Sequence[tuple[Step, StepStatus]], order: list[tuple[str, Rank]]) -> None:
+def test_candidates_are_ranked_in_this_order(
+    steps: Sequence[tuple[Step, StepStatus]], order: list[tuple[str, Rank]]
+) -> None:
     assert ranked(plan(steps), ANN) == order
 
 

@@ -1,4 +1,4 @@
-"""`Retry`: its values, its waits, and which failures a step's tool is called again after."""
+"""`Retry`: its fields, its waits, and the failures after which a tool is called again."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ def raised(error: BaseException | None = None) -> Failed:
 
 @dataclass
 class Scene:
-    """A host with so much time; what is called ends as the outcomes say, the last one again and again."""
+    """A host and a lease for retries. Calls end with these outcomes; the last one repeats."""
 
     outcomes: Sequence[Outcome]
     left_s: float = 1000.0
@@ -100,7 +100,7 @@ def test_a_step_without_a_tool_cannot_have_a_retry() -> None:
         Step("s", resources=["docs://a"], retry=Retry())
 
 
-def test_a_steps_retry_counts_for_equality_and_not_for_the_fingerprint() -> None:
+def test_a_retry_counts_for_equality_but_not_for_the_fingerprint() -> None:
     one, other = Step("s", tool="t"), Step("s", tool="t", retry=Retry())
 
     assert one != other
@@ -108,7 +108,7 @@ def test_a_steps_retry_counts_for_equality_and_not_for_the_fingerprint() -> None
     assert one.fingerprint == other.fingerprint
 
 
-def test_each_wait_is_longer_than_the_one_before_up_to_the_longest() -> None:
+def test_waits_grow_up_to_the_maximum() -> None:
     retry = structs.replace(EVEN, max_s=3)
 
     assert [retry.wait_s(number) for number in (1, 2, 3, 4, 5)] == [0.5, 1, 2, 3, 3]
@@ -129,7 +129,7 @@ def test_there_is_no_further_attempt_if_another_run_may_have_the_task() -> None:
     assert scene.tried(Retry(attempts=3)) == Tried(raised(), 1)
 
 
-def test_a_tool_that_fails_is_called_again_until_it_succeeds() -> None:
+def test_a_failing_tool_is_called_again_until_it_succeeds() -> None:
     scene = Scene([raised(), raised(), Succeeded(1)])
 
     assert scene.tried(EVEN) == Tried(Succeeded(1), 3)
@@ -155,21 +155,21 @@ def test_the_last_failure_is_the_outcome() -> None:
         pytest.param(EVEN, Failed("no"), id="no exception"),
     ],
 )
-def test_some_failures_are_not_tried_again(retry: Retry | None, failed: Failed) -> None:
+def test_some_failures_are_not_retried(retry: Retry | None, failed: Failed) -> None:
     scene = Scene([failed])
 
     assert scene.tried(retry) == Tried(failed, 1)
     assert scene.log == ["call 1"]
 
 
-def test_other_exceptions_count_if_they_are_named() -> None:
+def test_other_exceptions_are_retried_if_they_are_listed() -> None:
     retry = structs.replace(EVEN, on=(OSError,))
 
     assert Scene([raised(ConnectionError()), Succeeded(1)]).tried(retry) == Tried(Succeeded(1), 2)
     assert Scene([raised(), Succeeded(1)]).tried(retry).attempts == 1
 
 
-def test_a_timeout_is_tried_again_if_the_step_is_retryable() -> None:
+def test_a_timeout_is_retried_if_the_step_is_retryable() -> None:
     scene = Scene([Failed("late", kind=Failure.TIMED_OUT), Succeeded(1)])
 
     assert scene.tried(EVEN, retryable=True) == Tried(Succeeded(1), 2)
@@ -183,7 +183,7 @@ def test_no_wait_exceeds_the_deadline(left_s: float, calls: int) -> None:
     assert scene.left_s > 0
 
 
-def test_no_call_is_made_if_checking_the_task_took_the_time() -> None:
+def test_no_call_is_made_if_the_check_of_the_task_took_the_time() -> None:
     scene = Scene([raised()], left_s=1, look_takes_s=0.6)
 
     assert scene.tried(EVEN) == Tried(raised(), 1)
@@ -198,7 +198,7 @@ def test_a_call_that_did_not_begin_is_not_an_attempt() -> None:
     assert Scene([raised(), never]).tried(EVEN) == Tried(raised(), 1)
 
 
-def test_there_is_no_further_attempt_once_the_task_is_over() -> None:
+def test_there_is_no_further_attempt_after_the_task_has_ended() -> None:
     scene = Scene([raised()], over_after=2)
 
     assert scene.tried(EVEN) == Tried(raised(), 2, OVER)

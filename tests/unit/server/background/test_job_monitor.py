@@ -78,9 +78,7 @@ def say(monitor: JobMonitor, *numbers: int) -> None:
         monitor.notify("notifications/progress", {"progressToken": "task", "progress": number})
 
 
-def test_a_bursts_first_report_is_written_at_once_and_its_last_after_a_second(
-    monitor: JobMonitor, store: Kept
-) -> None:
+def test_a_bursts_first_report_is_written_at_once_and_its_last_after_a_second(monitor: JobMonitor, store: Kept) -> None:
     waits = list[float]()
     for store.ms, reports in ((0, (1,)), (100, (2, 3)), (900, (4,)), (1_000, ()), (1_500, ()), (2_000, (5,))):
         say(monitor, *reports)
@@ -89,9 +87,7 @@ def test_a_bursts_first_report_is_written_at_once_and_its_last_after_a_second(
     assert waits == [2, pytest.approx(0.9), pytest.approx(0.1), 2, 2, 2]
 
 
-def test_an_unwritten_message_is_in_the_last_write(
-    monitor: JobMonitor, store: Kept
-) -> None:
+def test_an_unwritten_message_is_in_the_last_write(monitor: JobMonitor, store: Kept) -> None:
     say(monitor, 1)
     monitor.pulse()
     say(monitor, 2, 3)

@@ -164,9 +164,7 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize(("sent", "decoded"), HIDDEN)
-def test_a_path_hidden_in_one_name_matches_only_variables_for_paths(
-    sent: str, decoded: str
-) -> None:
+def test_a_path_hidden_in_one_name_matches_only_variables_for_paths(sent: str, decoded: str) -> None:
     assert match("files://{name}", f"files://{sent}") is None
     assert match("files://{folder}/{+path}", f"files://{sent}/x") is None
     assert Template("files://{folder}/{+path}", "a template").withheld(f"files://{sent}/x") == "folder"

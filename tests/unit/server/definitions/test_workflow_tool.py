@@ -68,9 +68,7 @@ def writing(*, destructive: bool, idempotent: bool) -> JsonObject:
         ([{"readOnlyHint": False}], writing(destructive=True, idempotent=False)),
     ],
 )
-def test_the_annotations_combine_those_of_all_steps(
-    tools: list[JsonObject], hints: JsonObject
-) -> None:
+def test_the_annotations_combine_those_of_all_steps(tools: list[JsonObject], hints: JsonObject) -> None:
     twin = server_of(*tools).full_view.workflow_tool("flow")
     assert twin is not None
     assert twin.definition["annotations"] == hints

@@ -240,9 +240,7 @@ def server() -> Server:
 
 
 @pytest.mark.parametrize("arguments", [{}, {"times": "0"}, {"times": "x"}, {"times": "1", "typo": "x"}])
-def test_invalid_arguments_of_a_prompt_are_refused(
-    server: Server, arguments: dict[str, Json]
-) -> None:
+def test_invalid_arguments_of_a_prompt_are_refused(server: Server, arguments: dict[str, Json]) -> None:
     with pytest.raises(ProtocolError) as caught:
         get_prompt(call(server, name="ask", arguments=arguments))
 
@@ -301,9 +299,7 @@ def test_no_step_starts_near_the_end_of_the_functions_time(server: Server) -> No
         ({RELATED_TASK_KEY: None}, None),
     ],
 )
-def test_a_request_names_its_task_with_any_of_the_keys(
-    server: Server, meta: dict[str, Json], task: str | None
-) -> None:
+def test_a_request_names_its_task_with_any_of_the_keys(server: Server, meta: dict[str, Json], task: str | None) -> None:
     assert call(server, meta=meta).bound_task() == task
 
 

@@ -194,9 +194,7 @@ def typed(order: str, amount: float, line: Line, flag: bool = False) -> None: ..
         pytest.param({"amount": "x", "line": 5, "flag": "?"}, ["order"], ["amount", "line", "flag"], id="all at once"),
     ],
 )
-def test_all_invalid_arguments_are_named(
-    arguments: dict[str, Any], missing: list[str], invalid: list[str]
-) -> None:
+def test_all_invalid_arguments_are_named(arguments: dict[str, Any], missing: list[str], invalid: list[str]) -> None:
     mismatch = refused(typed, arguments)
 
     assert sorted(mismatch.missing) == sorted(missing)
