@@ -30,18 +30,18 @@ def main() -> int:
     """Run the simulations and print the results. Return 1 if an invariant was broken, otherwise 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5_000, help="how many (5000)")
-    parser.add_argument("--first", type=int, help="the first one (drawn anew and printed; 0 for a digest)")
+    parser.add_argument("--first", type=int, help="the first seed (random and printed; 0 for a digest)")
     parser.add_argument("--of", choices=sorted(KINDS), help="what is simulated (all kinds)")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are shown whole (3)")
-    parser.add_argument("--digest", action="store_true", help="print one digest of all that happened, and no more")
+    parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are printed with traces (3)")
+    parser.add_argument("--digest", action="store_true", help="print only a digest of everything that happened")
     given = parser.parse_args()
     if given.digest:
         first = given.first or 0
         _say(digest(range(first, first + given.seeds)))
         return 0
     first = secrets.randbelow(FRESH) if given.first is None else given.first
-    _say(f"The first seed is {first}. The same simulations again: --first {first} --seeds {given.seeds}")
+    _say(f"The first seed is {first}. To repeat them: --first {first} --seeds {given.seeds}")
     began = time.monotonic()
     found: list[Outcome] = []
     struck = Counter[str]()
@@ -56,7 +56,7 @@ def main() -> int:
     _say(f"{given.seeds} seeds in {seconds:.0f} s ({rate}): {len(found)} break an invariant")
     for number, count in sorted(Counter(outcome.broken[0].number for outcome in found).items()):
         _say(f"  invariant {number}: {count}")
-    _say("In so many of them:")
+    _say("Simulations with each attack:")
     for attack, count in struck.most_common():
         _say(f"  {count:7} {attack}")
     return 1 if found else 0

@@ -71,7 +71,7 @@ class ApprovalWorld(World):
         self._others = self.rng.randrange(6, 18)
         self.judge: ApprovalJudge = ApprovalJudge(self, strict=strict)
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
+    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
         return guarded_server(self.lives_s)
 
     def _invoke(self, ask: Ask, after_ms: float = 0.0) -> None:
@@ -162,7 +162,7 @@ class ApprovalJudge(Judge):
             self.wrong(20, f"write #{number} uses an approval that is {before.state.value} or expired: {after}")
         earlier = next((it for it in reversed(self.uses) if it.key == key), None)
         if earlier is not None:
-            self.world.struck.add("an approval was used again after a run had died")
+            self.world.struck.add("an approval was used again after a run was killed")
             stored = [call.serial for call in earlier.calls if call.serial in self.placed]
             runs = [str(it.used_by).startswith("run:") for it in (before, after)]
             if stored or not all(runs):

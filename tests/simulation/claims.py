@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 MARGIN_MS = 6_000
-"""A worker that stalls for longer than this before a call has checked all its claims before the stall, milliseconds."""
+"""If a worker's last stall ended longer than this before a call, the worker has checked its claims since,
+milliseconds."""
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class Claims:
                 self.judge.wrong(3, f"write #{number} counts takers down, from {before[1]} to {after[1]}")
             return
         if before[2]:
-            self.judge.world.struck.add("a claim that was not given up was taken over")
+            self.judge.world.struck.add("a claim that was not released was taken over")
         if after[1] != before[1] + 1:
             self.judge.wrong(3, f"write #{number} takes the claim, and counts takers from {before[1]} to {after[1]}")
         if before[2] >= process.own_ms(now_ms):
@@ -70,8 +71,7 @@ class Claims:
 
     def began(self, call: Called) -> None:
         """Check that no other run has taken the task of a run that calls a tool. Exception: the run has stalled since
-        it last checked its clock before the call.
-        """
+        it last checked its clock before the call."""
         process, head = call.process, self.judge.head
         if process.name not in self.holders or head is None or status_of(head) in TERMINAL:
             return

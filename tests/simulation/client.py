@@ -104,7 +104,7 @@ class SimulatedClient(PlainClient):
             world.struck.add(fault.reported)
             sent.process.faults.append(fault)
         if fault is Fault.STALLED_BEFORE:
-            world.note(actor, "stands still")
+            world.note(actor, "stalls")
             world.stall(actor)
         world.point(actor)
         self._before(fault, operation, request, sent)
@@ -137,7 +137,7 @@ class SimulatedClient(PlainClient):
             case Fault.KILLED_AFTER:
                 world.kill(actor, f"killed after {operation}")
             case Fault.STALLED_AFTER:
-                world.note(actor, "stands still")
+                world.note(actor, "stalls")
                 world.stall(actor)
             case Fault.LOST_REPLY:
                 self._silence(f"the reply to {operation} is lost")

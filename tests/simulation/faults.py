@@ -37,15 +37,15 @@ class Fault(Enum):
 
 WORDS = {
     Fault.LOST_REQUEST: "a request was lost",
-    Fault.LOST_REPLY: "the answer to a request that was made was lost",
+    Fault.LOST_REPLY: "a response was lost",
     Fault.LATE: "a request arrived late",
     Fault.THROTTLED: "a request was throttled",
     Fault.HOT: "a partition was hot",
     Fault.BROKEN: "DynamoDB answered 500",
     Fault.KILLED_BEFORE: "a process was killed before a request or call",
     Fault.KILLED_AFTER: "a process was killed after a request or call",
-    Fault.STALLED_BEFORE: "a process stood still",
-    Fault.STALLED_AFTER: "a process stood still",
+    Fault.STALLED_BEFORE: "a process stalled",
+    Fault.STALLED_AFTER: "a process stalled",
 }
 LOSSES = (Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE, Fault.THROTTLED, Fault.BROKEN)
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER)

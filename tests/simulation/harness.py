@@ -202,8 +202,7 @@ def simulating() -> Iterator[None]:
         level = logger.level
         logger.setLevel(logging.CRITICAL + 1)
         # Exclude existing objects from garbage collection, which would be slow. They are not unfrozen afterwards,
-        # because
-        # `gc.unfreeze` would also release objects that were frozen before.
+        # because `gc.unfreeze` would also release objects that were frozen before.
         gc.freeze()
         try:
             yield
@@ -213,8 +212,7 @@ def simulating() -> Iterator[None]:
 
 def _patch_values(patch: pytest.MonkeyPatch) -> None:
     """Run the threads that read and write values as actors. Store smaller values outside the item, in small pieces, so
-    that some values have several pieces.
-    """
+    that some values have several pieces."""
     patch.setattr(f"{STORE}.values.LARGE_BYTES", LARGE_BYTES)
     patch.setattr(f"{STORE}.parallel.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
     patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)

@@ -79,8 +79,7 @@ class Judge:
 
     def changed(self, change: Change, process: Process | None, now_ms: float) -> int:
         """Check a write and return its number. An exception of the judge ends the simulation, so that it does not look
-        like an error of Baton.
-        """
+        like an error of Baton."""
         try:
             return self._changed(change, process, now_ms)
         except Exception as error:  # noqa: BLE001 - Baton would catch it
@@ -128,7 +127,7 @@ class Judge:
         if before is None:
             self._created()
         elif before.get("definition") != after.get("definition"):
-            self.world.struck.add("a task went on with a mended workflow")
+            self.world.struck.add("a task continued with a changed workflow")
         if before is not None and status_of(before) in TERMINAL:
             self.wrong(2, f"write #{number} changes a task that is {status_of(before)}")
         self._check_steps(before, after)
@@ -227,7 +226,7 @@ class Judge:
     def check_answer(self, process: Process) -> None:
         """Check a reply when it is sent: acknowledged data is stored."""
         if "unknown" in {process.meta.get("recorded"), process.meta.get("persisted")}:
-            self.world.struck.add("an answer said that it is not known what was kept")
+            self.world.struck.add("a reply said that it is unknown what is stored")
         match process.kind:
             case "call":
                 self._check_call(process)

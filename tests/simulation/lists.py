@@ -74,8 +74,7 @@ class ListJudge(Judge):
 
     def _check_placed(self, process: Process, calls: list[Called]) -> None:
         """Check that calls are stored. Of two calls of one element, one result is stored. A failed call's error is in
-        the pause reason.
-        """
+        the pause reason."""
         stored = {self.world.calls[serial - 1].arguments.get("to") for serial in self.placed}
         others = [call for call in calls if call.tool != "mail" or call.arguments["to"] not in NAMES]
         own = [call for call in calls if call.returned and call not in others]

@@ -111,7 +111,7 @@ class Replies:
             self._check_missing(process, str(meta["task_id"]))
 
     def notified(self, process: Process, params: JsonObject) -> None:
-        self.world.struck.add("a stream told of a task")
+        self.world.struck.add("a stream showed a task")
         if params.get("statusMessage") == EXPIRED:
             self._check_missing(process, str(params["taskId"]))
             return
@@ -152,7 +152,7 @@ class Replies:
             pause, result_by = _without_error(state.get("pause_reason")), process.meta.get("result_by", "")
             self._check(process, task_id, Told(status, steps=steps, pause=pause, result_by=result_by))
             return
-        # Unsaved state is shown from memory. Even then, a task that had ended when the request began is not shown as
+        # Unsaved state is shown from memory. Even so, a task that had ended when the request began is not shown as
         # live.
         first = self.world.database.since(self._key(process.owner, task_id), process.writes)[0].item
         if status in TERMINAL:
@@ -241,8 +241,7 @@ class Replies:
 
     def _check_certain(self, process: Process) -> None:
         """Check that a reply is uncertain, or an error, only after a fault. Throttling leaves no uncertainty, because a
-        throttled request is not made.
-        """
+        throttled request is not made."""
         meta, answer, faults = process.meta, process.answer, set(process.faults)
         if process.stalled:
             return
@@ -258,8 +257,7 @@ class Replies:
 
     def _bears_heat(self, process: Process) -> bool:
         """Return whether a hot partition must not affect a process. The process must have time, and it must neither
-        create nor claim a task, because these requests wait only for half a second.
-        """
+        create nor claim a task, because these requests wait only for half a second."""
         from_ms, to_ms, _ = self.world.hot
         return (
             process.kind not in {"start", "begin", "resume"}
@@ -275,7 +273,7 @@ class Replies:
         if allowed is None:
             self.wrong(15, f"{process.name} has no task, without a fault and without a limit")
             return
-        self.world.struck.add("a task was refused, for its owner had enough" if refused else "a task was counted")
+        self.world.struck.add("a task was refused at its owner's limit" if refused else "a task was counted")
         certain, possible = self._live(process)
         if refused and possible < allowed:
             self.wrong(17, f"{process.name} may have no task, and its owner has {possible} of {allowed} at most")
@@ -286,9 +284,8 @@ class Replies:
         """Return the minimum and maximum number of live tasks that an owner had while a process created one."""
         world, (first_ms, last_ms) = self.world, self._clock(process)
         others = [other for other in world.processes.values() if other.container and other is not process]
-        # A process that was still running, or had faults, may have left an ended or unborn task counted. It may be
-        # counted
-        # once per fault, because a count whose response was lost is sent again.
+        # A process that was still running, or had faults, may have left an ended or never created task counted. It may
+        # be counted once per fault, because a count whose response was lost is sent again.
         unclear = sum(
             (other.answer is None or other.stalled or other.ended_writes > process.writes) + len(other.faults)
             for other in others
@@ -319,8 +316,7 @@ class Replies:
 
     def _clock(self, process: Process) -> tuple[float, float]:
         """Return the first and the last time that the process's wall clock may have shown, epoch milliseconds, with a
-        margin of 1 ms.
-        """
+        margin of 1 ms."""
         return process.began_ms + process.fast_ms - 1, self.world.scheduler.now_ms + process.fast_ms + 1
 
 

@@ -34,8 +34,7 @@ def without_condition(pattern: str, operation: str = "UpdateItem", *, among: str
 
 def without_action(pattern: str) -> Rewrite:
     """Return a rewrite that removes matching actions from updates, such as `ADD w0 :0` or `SET run.number=…`.
-    Placeholders of names are replaced before matching.
-    """
+    Placeholders of names are replaced before matching."""
 
     def rewrite(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if sent != "UpdateItem":

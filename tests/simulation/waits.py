@@ -78,7 +78,7 @@ class Post:
     key: str | None = None
 
     def repeats(self, other: "Post | None") -> bool:
-        """Return whether the other callback equals this one."""
+        """Return whether the other callback has the same body or the same key."""
         return other is not None and (self.body == other.body or (self.key is not None and self.key == other.key))
 
 
@@ -304,8 +304,7 @@ class WaitJudge(Judge):
 
     def all_ended(self) -> None:
         """Check the end: the faults have stopped, all times have passed and the task was resumed, so it has ended or
-        its wait has timed out.
-        """
+        its wait has timed out."""
         if not self.lives or self.head is None:
             return
         steps = steps_of(self.head)
@@ -406,8 +405,7 @@ class BackgroundWaitJudge(BackgroundJudge):
 
     def _is_wake_up(self, process: Process, before: Head, after: Head) -> bool:
         """Return whether a write dispatches a job because a callback has arrived. A worker that has just let its job
-        wait dispatches it itself if a wait has ended in the meantime.
-        """
+        wait dispatches it itself if a wait has ended in the meantime."""
         came = self.waiting.accepted is not None and process.kind in {"callback", "sweep"}
         fits = came or process.name in self.suspended
         return fits and after.dispatches == before.dispatches + 1 and before.holder == after.holder

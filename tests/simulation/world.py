@@ -333,7 +333,7 @@ class World:
         item = self.database.items.get(key)
         if item is not None and int(item["expires_at"]["N"]) * 1000 <= self.scheduler.now_ms:
             self.trace.append((self.scheduler.now_ms, "-", f"{key[1]} is deleted"))
-            self.struck.add("what had expired was deleted")
+            self.struck.add("an expired item was deleted")
             self.database.expire(key)
 
     # Time and faults.
@@ -352,7 +352,7 @@ class World:
 
     def stall(self, actor: Actor, seconds: float | None = None) -> None:
         """Stall the whole process of an actor, for this long or as long as the weather chooses."""
-        self.struck.add("a process stood still")
+        self.struck.add("a process stalled")
         seconds = self.weather.stall_s() if seconds is None else seconds
         process = self._running(actor)
         actors = [actor] if process is None or process.container is None else process.container.actors
@@ -371,7 +371,7 @@ class World:
 
     def _clocks_stand_still(self, container: Container, seconds: float) -> None:
         """Stop the container's monotonic clock for this time. The wall clock may stop, too."""
-        self.struck.add("a clock stood still")
+        self.struck.add("a clock stopped")
         container.stood_s += seconds
         if self.rng.random() < 0.5 and container.skew_s - seconds >= min(SKEWS_S):
             container.skew_s -= seconds
@@ -496,7 +496,7 @@ class World:
     def _busy(self, actor: Actor) -> None:
         """Take some time, or stall the process."""
         if self.rng.random() < 0.5:
-            self.note(actor, "stands still")
+            self.note(actor, "stalls")
             self.stall(actor)
         else:
             seconds = self.weather.stall_s()

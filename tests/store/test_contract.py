@@ -103,7 +103,7 @@ def test_a_status_read_has_four_attributes_and_is_eventually_consistent(
 
 
 @ON_MEMORY
-@pytest.mark.parametrize("knows", [False, True], ids=["of no such task", "of a shorter lifetime"])
+@pytest.mark.parametrize("knows", [False, True], ids=["no item", "an older item"])
 def test_a_stale_replica_does_not_make_a_task_missing(store: Store, begin: Begin, engine: Engine, knows: bool) -> None:
     task = begin(1)
     if knows:
@@ -132,7 +132,7 @@ def test_a_damaged_status_is_a_store_error(
 
 
 @pytest.mark.parametrize("name", ['"quoted"', "Zoë 🎉", "lone \ud800 half", "with#hash and space", ""])
-def test_owner_and_workflow_names_may_hold_any_text(store: Store, owner: str, name: str) -> None:
+def test_owner_and_workflow_names_may_contain_any_text(store: Store, owner: str, name: str) -> None:
     created = store.create(NewTask(name + owner, {f"v{name}": name}, workflow=name))
     read = store.get(name + owner, created.task_id)
     assert (read.owner, read.workflow, dict(read.variables)) == (name + owner, name, {f"v{name}": name})
@@ -178,7 +178,7 @@ def test_writes_keep_the_lifetime(store: Store, owner: str, clock: Clock, begin:
 @pytest.mark.parametrize(
     "task_id",
     [NOBODYS, "", "no such task", "x" * 5000, "\ud800", NOBODYS.upper() + "u"],
-    ids=["nobody's", "empty", "text", "long", "lone surrogate", "another alphabet"],
+    ids=["unknown", "empty", "text", "long", "lone surrogate", "another alphabet"],
 )
 def test_an_unknown_task_is_not_found(store: Store, owner: str, task_id: str) -> None:
     refuse_missing(store, owner, task_id)

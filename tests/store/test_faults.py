@@ -66,7 +66,7 @@ def test_a_batch_is_written_once_if_its_response_is_lost(
 
 
 @pytest.mark.parametrize("method", ["cancel", "complete"])
-def test_a_client_end_whose_response_is_lost_is_recognised_on_retry(
+def test_a_cancellation_or_completion_is_recognised_if_its_response_is_lost(
     store: Store, owner: str, begin: Begin, lost: LostReplies, method: str
 ) -> None:
     task = begin()

@@ -85,7 +85,7 @@ def test_a_long_job_is_compressed_and_read_back(create_job: Begin) -> None:
     assert job_of(create_job(answers=answers)).work.answers == answers
 
 
-def test_a_task_without_a_job_spec_is_no_job(store: Store, begin: Begin, worker: MakeClaim, clock: Clock) -> None:
+def test_a_task_without_a_job_spec_is_not_a_job(store: Store, begin: Begin, worker: MakeClaim, clock: Clock) -> None:
     task = begin()
     assert task.job is None
     with pytest.raises(Conflict):

@@ -91,7 +91,7 @@ def test_objects_are_counted(place: Place) -> None:
     assert (usage.puts, usage.gets, usage.writes, usage.reads) == (1, 2, 0, 0)
 
 
-def test_a_request_without_a_price_is_refused(place: Place) -> None:
+def test_a_request_that_cannot_be_metered_is_refused(place: Place) -> None:
     with pytest.raises(Unmetered, match="Scan"):
         place.counted.scan(TableName="any")
 

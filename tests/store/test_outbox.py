@@ -195,7 +195,7 @@ def test_a_job_that_has_expired_by_every_clock_is_removed(
 
 
 @pytest.mark.parametrize("status", ["completed", "input_required"])
-def test_a_job_that_another_release_ended_or_suspended_is_removed(
+def test_a_job_that_another_release_ended_or_stopped_for_input_is_removed(
     store: Store, create_job: Begin, clock: Clock, engine: Engine, status: str
 ) -> None:
     task = create_job()

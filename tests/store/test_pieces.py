@@ -48,7 +48,7 @@ def at_each(engine: Engine, operation: str, do: Callable[..., object]) -> Abstra
 
 
 def fail(**_: object) -> None:
-    raise StoreUnavailable("so it is")
+    raise StoreUnavailable("down")
 
 
 def test_six_megabytes_are_stored_without_a_bucket(
@@ -195,7 +195,7 @@ def test_a_piece_that_cannot_be_written_affects_only_its_value(store: Store, eng
     def refuse_one(request: Any, **_: object) -> None:
         if b"#12" in request.body:  # the thirteenth piece, which only the longer value has
             failed.append(request.body[:10])
-            raise StoreUnavailable("so it is")
+            raise StoreUnavailable("down")
 
     with at_each(engine, "PutItem", refuse_one):
         written = store.write(begin(2), Batch(steps=(done(0, LARGEST), done(1, BIG))))

@@ -98,7 +98,7 @@ def test_a_task_does_not_outlive_values_that_cannot_be_rewritten(
     kept_s = min(pointer.until_s for pointer in pointers(task).values())
 
     def fail(**_: object) -> None:
-        raise StoreUnavailable("so it is")
+        raise StoreUnavailable("down")
 
     with at_each(engine, "PutItem", fail):
         longer = store.jobs.extend(task, 20 * DAY_MS)
@@ -176,7 +176,7 @@ def test_writing_a_value_again_does_not_shorten_its_life(
     before = started(store, owner, worker("a"))
     longer = store.jobs.extend(before, 20 * DAY_MS)
     with pytest.raises(Conflict):
-        # Another process, which has no memory of the values just written.
+        # Another process, which has not written these values.
         stores().write(before, Batch(variables={"again": LARGE}))
     assert kept_until_s(engine, longer, pointers(longer)["large"]) > expiry_s(longer)
 

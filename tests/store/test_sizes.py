@@ -69,7 +69,7 @@ def test_compressed_values_count_as_they_are_stored(store: Store, owner: str, be
 
 
 def test_an_item_of_the_computed_maximum_size_is_accepted(stores: Stores, owner: str, begin: Begin) -> None:
-    """An item of exactly the maximum size is accepted. A slightly larger value is stored outside."""
+    """An item that nearly has the maximum size is accepted. Then a slightly larger value is stored outside."""
     unlimited = stores(limits=Limits(compress_over_bytes=10**9, item_bytes=10**9))
     full = filled(unlimited, begin(4), 409_600)
     assert 409_500 < bytes_of(full) <= 409_600

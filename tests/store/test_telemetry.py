@@ -43,7 +43,7 @@ def test_each_request_is_timed_under_its_name(watched: Store, collector: Collect
     assert [span.details["operation"] for span in notes.spans] == ["GetItem", "UpdateItem", "Query"]
 
 
-def test_a_lost_race_is_counted_and_is_no_error(watched: Store, collector: Collector, begin: Begin) -> None:
+def test_a_lost_race_is_counted_but_is_not_an_error(watched: Store, collector: Collector, begin: Begin) -> None:
     task = begin()
     watched.write(task, DONE)
     collector.take()

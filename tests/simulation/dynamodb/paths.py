@@ -72,8 +72,7 @@ def _inside(attribute: Attribute, part: str | int) -> Attribute | None:
 
 def with_value(item: Item, path: Path, value: Attribute | None) -> Item:
     """Return a copy of an item with this value at a path, or without a value there if it is `None`. Parts outside the
-    path are shared.
-    """
+    path are shared."""
     changed: Item = _changed({"M": item}, path, value)["M"]
     return changed
 

@@ -171,7 +171,7 @@ class BackgroundJudge(JobJudge):
         claim = claim_of(head)
         if claim and claim[0] == holder.claim and steps_of(head).get(step) == "completed":
             by = self.flow.completed[step]
-            self.world.struck.add("a step was completed by a call while a worker was at it")
+            self.world.struck.add("a call completed a step while a worker ran it")
             if by.kind != "call":
                 self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which {by.name} has completed")
 

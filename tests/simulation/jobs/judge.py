@@ -82,7 +82,7 @@ class JobJudge(Judge):
         self.attempts[len(before.answers)] += 1
         self.jobs.started(after.until_ms)
         if before.until_ms:
-            self.world.struck.add("a job whose worker was lost was begun again")
+            self.world.struck.add("a job restarted after its worker was lost")
         if before.status != "working":
             self.wrong(3, f"{process.name} begins a job that is {before.status}")
         if before.until_ms >= own_ms:
@@ -183,8 +183,7 @@ class JobJudge(Judge):
 
     def stopped(self, process: Process) -> None:
         """Check a process that Lambda stopped because its time was over. A worker's tool may take longer than the
-        invocation, and no client waits for a sweep.
-        """
+        invocation, and no client waits for a sweep."""
         if process.kind not in {"work", "sweep"}:
             super().stopped(process)
 

@@ -1,6 +1,5 @@
 """The simulation of one job: a call that becomes a task. Events are lost, workers are killed, and a client polls,
-answers and cancels.
-"""
+answers and cancels."""
 
 from dataclasses import dataclass
 from random import Random
@@ -181,7 +180,7 @@ class JobWorld(World):
                 self.scheduler.now_ms = max(poll_ms, head.due_ms + 1)
                 self._invoke(Ask("poll", last=True))
             else:
-                self.struck.add("only the clock looked after a job")
+                self.struck.add("only sweeps dispatched a job")
                 self._sweep_until(head, poll_ms)
         self.scheduler.run()
         after, expires_ms = self.judge.head, int(item["expires_at"]["N"]) * 1000
@@ -255,7 +254,7 @@ class JobWorld(World):
         if self.busy_s:
             self.sleep(self.busy_s)
         if not self.weather.over and self.rng.random() < self.freezing:
-            self.note(actor, "stands still until its claim has run out")
+            self.note(actor, "stalls until its claim has ended")
             self.stall(actor, self.rng.choice(FREEZES_S))
         super()._takes_time(actor)
 
@@ -278,7 +277,7 @@ class Queue:
         fault = world.weather.strikes()
         if fault is not None:
             world.processes[actor.process.name].faults.append(fault)
-            world.struck.add(f"as an event was sent: {fault.reported}")
+            world.struck.add(f"while an event was sent: {fault.reported}")
         if fault is Fault.STALLED_BEFORE:
             world.stall(actor)
         world.point(actor)

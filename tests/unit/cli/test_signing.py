@@ -77,7 +77,7 @@ def test_botocore_computes_the_same_signature_for_the_received_request(
 
 
 @pytest.mark.usefixtures("credentials")
-def test_a_key_or_token_is_sent_as_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_or_token_is_sent_in_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
     request = sent(Access(API, api_key="k", token="t", headers={"X-Tenant": "blue"}), monkeypatch)
     sent_values = [request.headers[name] for name in ("x-api-key", "authorization", "x-tenant")]
     assert sent_values == ["k", "Bearer t", "blue"]

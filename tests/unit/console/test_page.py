@@ -127,7 +127,7 @@ def test_the_page_is_one_file_of_less_than_95_kb() -> None:
         r"setAttribute\(\"style\"|cssText",  # the policy forbids inline styles
     ],
 )
-def test_the_page_does_not_use(used: str) -> None:
+def test_the_page_does_not_use_forbidden_constructs(used: str) -> None:
     assert re.findall(used, SOURCE) == []
 
 

@@ -23,7 +23,7 @@ def test_the_clock_sweeps_repeatedly_even_if_a_sweep_fails() -> None:
         events.append(event)
         if len(events) == 3:
             third.set()
-        raise ValueError("as the test had it")
+        raise ValueError("raised by the test")
 
     clock = Clock(handler, 20, minute_s=0.001)
     assert third.wait(BOUND_S)

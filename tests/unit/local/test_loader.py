@@ -38,12 +38,12 @@ def refusal(target: object) -> str:
         pytest.param("server = Fraction(1, 2)", "", Fraction(1, 2), id="the only one"),
         pytest.param("server = app = Fraction(1, 2)", "", Fraction(1, 2), id="one object under two names"),
         pytest.param("one = Fraction(1)\ntwo = Fraction(2)", ":two", 2, id="a named one"),
-        pytest.param("from orders_neighbour import half", "", Fraction(1, 2), id="from its neighbour"),
+        pytest.param("from orders_neighbour import half", "", Fraction(1, 2), id="from a file in the same folder"),
         pytest.param(
             "import sys\nserver = Fraction(1)\nassert sys.modules[__name__].server is server",
             "",
             1,
-            id="from a module that can be imported by its name while it runs",
+            id="from a module that imports itself",
         ),
     ],
 )

@@ -94,7 +94,7 @@ def test_an_unknown_revision_is_refused_and_the_supported_ones_are_listed(meta: 
 @pytest.mark.parametrize(
     ("meta", "sent"),
     [
-        pytest.param(None, headers(), id="the header alone says 2026"),
+        pytest.param(None, headers(), id="only the header has 2026"),
         pytest.param({CAPABILITIES_KEY: {}}, headers(), id="no version"),
         pytest.param({VERSION_KEY: STATELESS}, headers(), id="no capabilities"),
         pytest.param({**META, VERSION_KEY: 2026}, headers(), id="version is a number"),
@@ -139,7 +139,7 @@ CALL_HEADERS = headers("tools/call", mcp_name="refund")
         pytest.param(CALL, CALL_HEADERS | {"mcp-method": "Tools/Call"}, id="another case"),
         pytest.param(CALL, CALL_HEADERS | {"mcp-name": "cancel"}, id="another name"),
         pytest.param(CALL, CALL_HEADERS | {"mcp-name": "=?base64?!!?="}, id="broken base64"),
-        pytest.param(CALL, CALL_HEADERS | {"mcp-name": "=?base64?/w==?="}, id="base64 of what is not UTF-8"),
+        pytest.param(CALL, CALL_HEADERS | {"mcp-name": "=?base64?/w==?="}, id="base64 that is not UTF-8"),
     ],
 )
 def test_headers_that_contradict_the_body_are_refused(message: Request, sent: dict[str, str]) -> None:

@@ -53,7 +53,7 @@ def test_a_message_without_an_id_is_a_notification() -> None:
     ("fields", "expected"),
     [
         pytest.param({"result": {"a": 1}}, Response(7, {"a": 1}, None), id="result"),
-        pytest.param({"result": {}, "error": None}, Response(7, {}, None), id="result beside a null error"),
+        pytest.param({"result": {}, "error": None}, Response(7, {}, None), id="result and a null error"),
         pytest.param({"error": {"code": 1}}, Response(7, None, {"code": 1}), id="error"),
     ],
 )
@@ -72,7 +72,7 @@ def test_a_clients_response_is_distinguished_from_a_request(fields: dict[str, An
         pytest.param({**PING, "jsonrpc": "1.0"}, 1, INVALID_REQUEST, id="another jsonrpc"),
         pytest.param({**PING, "jsonrpc": 2.0}, 1, INVALID_REQUEST, id="jsonrpc as a number"),
         pytest.param({"jsonrpc": "2.0", "id": 1}, 1, INVALID_REQUEST, id="no method"),
-        pytest.param({**PING, "method": 5}, 1, INVALID_REQUEST, id="method is no string"),
+        pytest.param({**PING, "method": 5}, 1, INVALID_REQUEST, id="method is not a string"),
         pytest.param({**PING, "method": None}, 1, INVALID_REQUEST, id="method is null"),
         pytest.param({**PING, "id": None}, None, INVALID_REQUEST, id="id is null"),
         pytest.param({**PING, "id": True}, None, INVALID_REQUEST, id="id is a boolean"),
@@ -81,9 +81,9 @@ def test_a_clients_response_is_distinguished_from_a_request(fields: dict[str, An
         pytest.param({**PING, "params": []}, 1, INVALID_PARAMS, id="params is a list"),
         pytest.param({**PING, "params": None}, 1, INVALID_PARAMS, id="params is null"),
         pytest.param({**PING, "params": "x"}, 1, INVALID_PARAMS, id="params is a string"),
-        pytest.param({"jsonrpc": "2.0", "result": {}}, None, INVALID_REQUEST, id="an answer to nothing"),
-        pytest.param({"jsonrpc": "2.0", "id": 1, "result": 5}, 1, INVALID_REQUEST, id="result is no object"),
-        pytest.param({"jsonrpc": "2.0", "id": 1, "error": "x"}, 1, INVALID_REQUEST, id="error is no object"),
+        pytest.param({"jsonrpc": "2.0", "result": {}}, None, INVALID_REQUEST, id="a response without an id"),
+        pytest.param({"jsonrpc": "2.0", "id": 1, "result": 5}, 1, INVALID_REQUEST, id="result is not an object"),
+        pytest.param({"jsonrpc": "2.0", "id": 1, "error": "x"}, 1, INVALID_REQUEST, id="error is not an object"),
         pytest.param({"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}, 1, INVALID_REQUEST, id="both"),
     ],
 )

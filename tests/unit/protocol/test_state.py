@@ -44,11 +44,11 @@ def test_a_state_is_valid_only_for_its_lifetime() -> None:
     "binding",
     [
         pytest.param(binding_of("mallory", "tools/call", "ask", {"a": 1}), id="another owner"),
-        pytest.param(binding_of(None, "tools/call", "ask", {"a": 1}), id="nobody"),
+        pytest.param(binding_of(None, "tools/call", "ask", {"a": 1}), id="no owner"),
         pytest.param(binding_of("alice", "prompts/get", "ask", {"a": 1}), id="another method"),
         pytest.param(binding_of("alice", "tools/call", "other", {"a": 1}), id="another tool"),
         pytest.param(binding_of("alice", "tools/call", "ask", {"a": 2}), id="other arguments"),
-        pytest.param(binding_of("alice", "tools/call", "ask", {"a": True}), id="arguments that Python calls equal"),
+        pytest.param(binding_of("alice", "tools/call", "ask", {"a": True}), id="arguments that are equal in Python"),
         pytest.param(binding_of("alice", "tools/call", "ask", {}), id="no arguments"),
         pytest.param("", id="nothing"),
     ],

@@ -21,7 +21,9 @@ HI = {"type": "text", "text": "hi"}
     [
         pytest.param(Text("hi"), HI, id="text"),
         pytest.param(Image(b"\x00\xff"), {"type": "image", "data": "AP8=", "mimeType": "image/png"}, id="image"),
-        pytest.param(Image(b"", "image/gif"), {"type": "image", "data": "", "mimeType": "image/gif"}, id="no image"),
+        pytest.param(
+            Image(b"", "image/gif"), {"type": "image", "data": "", "mimeType": "image/gif"}, id="an empty image"
+        ),
         pytest.param(Audio(b"abc"), {"type": "audio", "data": "YWJj", "mimeType": "audio/wav"}, id="audio"),
         pytest.param(
             EmbeddedResource("docs://a", "text", "text/plain"),
@@ -36,7 +38,7 @@ HI = {"type": "text", "text": "hi"}
         pytest.param(
             EmbeddedResource("docs://a", ""),
             {"type": "resource", "resource": {"uri": "docs://a", "text": ""}},
-            id="embedded nothing",
+            id="embedded empty text",
         ),
         pytest.param(
             ResourceLink("docs://a", "a"), {"type": "resource_link", "uri": "docs://a", "name": "a"}, id="link"

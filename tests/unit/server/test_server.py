@@ -130,7 +130,7 @@ def test_a_callable_without_a_name_needs_a_given_one(server: Server, nameless: A
 
 
 def docs_faq() -> str:
-    """What is often asked."""
+    """Frequently asked questions."""
     return ""
 
 
@@ -229,7 +229,7 @@ def test_only_the_full_check_checks_paths_into_pydantic_models(server: Server) -
     ("argument", "at_the_handler"),
     [
         pytest.param(Argument("n", type=int, default="many"), True, id="scalar"),
-        pytest.param(Argument("n", type=list[int], default=["many"]), False, id="what pydantic converts"),
+        pytest.param(Argument("n", type=list[int], default=["many"]), False, id="a list"),
     ],
 )
 def test_a_default_that_does_not_convert_is_refused(server: Server, argument: Argument, at_the_handler: bool) -> None:

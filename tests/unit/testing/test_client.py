@@ -78,7 +78,7 @@ def test_a_result_has_the_tools_value_in_every_form(orders: Server, era: Era) ->
         return ["Kim", "Sam"]
 
     @orders.tool
-    def undeclared():  # noqa: ANN202 - an undeclared type is under test
+    def undeclared():  # type: ignore[no-untyped-def]  # noqa: ANN202 - under test
         return {"a": [1, None]}
 
     with connect(orders, era=era) as client:

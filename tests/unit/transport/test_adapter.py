@@ -153,7 +153,7 @@ def adding(app: Application) -> Application:
         (streams, 200, {"Content-Type": "text/event-stream"}),
         (fails, 500, {"Content-Type": "application/json"}),
     ],
-    ids=["whole", "a stream in memory", "failed"],
+    ids=["a whole response", "a stream in memory", "failed"],
 )
 def test_added_headers_are_on_every_response_but_do_not_replace_its_own(
     app: Application, status: int, own: dict[str, str]

@@ -42,7 +42,7 @@ def http_api(unique_id: str | None, arn: str = SESSION_ARN, **more: Any) -> dict
         pytest.param(
             {"authorizer": {"claims": {}, "sub": 7, "principalId": None}, "identity": {"apiKeyId": "k1"}},
             "k1",
-            id="what is no text counts for nothing",
+            id="values that are not strings are ignored",
         ),
     ],
 )
@@ -69,8 +69,8 @@ def test_users_of_an_identity_pool_are_distinguished_even_with_a_shared_role(con
         pytest.param(USER, USER, USER, id="user"),
         pytest.param(ACCOUNT, ACCOUNT, ACCOUNT, id="root user"),
         pytest.param(f"{ROLE}:kim", ROLE, f"{ROLE}:kim", id="role"),
-        pytest.param(f"{ACCOUNT}:kim", f"{ACCOUNT}:", f"{ACCOUNT}:", id="federated user, who is not root"),
-        pytest.param(":kim", None, None, id="a name alone"),
+        pytest.param(f"{ACCOUNT}:kim", f"{ACCOUNT}:", f"{ACCOUNT}:", id="federated user"),
+        pytest.param(":kim", None, None, id="a session name without an id"),
     ],
 )
 def test_an_iam_caller_is_its_unique_id_and_session_names_count_only_if_trusted(

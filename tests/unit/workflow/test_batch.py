@@ -71,7 +71,7 @@ def test_changed_and_removed_variables_are_written() -> None:
 
 
 RACES = {
-    "a failure never takes a completed step back": ("ccp", Failed("boom"), None),
+    "a failure does not reopen a completed step": ("ccp", Failed("boom"), None),
     "the last result wins": ("ccp", Succeeded(2), StepWrite(1, "b", COMPLETED, COMPLETED, 2)),
     "failed again": ("cfp", Failed("boom"), StepWrite(1, "b", FAILED, FAILED, {"error": "boom"})),
     "a retry that succeeded": ("cfp", Succeeded(2), StepWrite(1, "b", FAILED, COMPLETED, 2)),
@@ -92,10 +92,10 @@ REASONS = {
     "a new reason": ("cpp", None, LATE_B, SetPause(LATE_B.to_json())),
     "replaced": ("cfp", FAILED_B, LATE_B, SetPause(LATE_B.to_json())),
     "the blocked step was completed": ("ccp", None, LATE_B, None),
-    "the blocked step was completed, and somebody else is blocked": ("ccp", LATE_C, LATE_B, None),
-    "what is stored is over, too": ("ccp", FAILED_B, LATE_B, ClearPause(FAILED_B.to_json())),
-    "another's reason stays": ("cpp", LATE_C, None, None),
-    "a checkpoint after the step that was blocked": ("ccp", FAILED_B, None, ClearPause(FAILED_B.to_json())),
+    "the blocked step was completed, and another step is blocked": ("ccp", LATE_C, LATE_B, None),
+    "the stored reason is outdated too": ("ccp", FAILED_B, LATE_B, ClearPause(FAILED_B.to_json())),
+    "another run's reason stays": ("cpp", LATE_C, None, None),
+    "a checkpoint after the blocked step": ("ccp", FAILED_B, None, ClearPause(FAILED_B.to_json())),
     "a finished run": ("ccc", LATE_C, None, ClearPause(LATE_C.to_json())),
     "nothing to clear": ("ccc", None, None, None),
 }

@@ -206,7 +206,7 @@ def test_a_method_is_resolved_to_the_tool_of_its_object() -> None:
     assert checked(workflow(Step("s", tool=other.sell)), tools).steps[0].tool == "other"
 
 
-def test_a_function_that_is_not_one_tool_is_refused() -> None:
+def test_a_function_must_be_published_as_exactly_one_tool() -> None:
     two, other = {"a": callee(pay), "b": callee(pay)}, {"unpublished": callee(pay)}
 
     assert "published as 'a' and 'b'" in refused(workflow(Step("s", tool=pay)), two).cause

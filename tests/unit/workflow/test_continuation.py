@@ -37,7 +37,7 @@ def continued(task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVari
 
 FITTING = {
     "the first pending one": ("cppp", Succeeded(1), StepWrite(1, "mail1", PENDING, COMPLETED, 1, {})),
-    "the next pending one, whatever stands before it": (
+    "the next pending one, even after an open step": (
         "pcpp",
         Succeeded(1),
         StepWrite(3, "mail2", PENDING, COMPLETED, 1, {}),

@@ -118,17 +118,17 @@ SHOWN = {
     "no output": ("f", step_output("order"), "<output from fetch_order>"),
     "no output yet": ("p", step_output("order"), "<output from fetch_order>"),
     "skipped": ("s", step_output("order"), "<missing: a>"),
-    "of no output": ("f", step_output("order", "a.b"), "<field 'a.b' from fetch_order>"),
+    "a field of no output": ("f", step_output("order", "a.b"), "<field 'a.b' from fetch_order>"),
     "no such field": ("c", step_output("order", "a.b"), "<missing: a>"),
     "no such variable": ("c", task_variable("seen"), "<missing: a>"),
-    "no such field of it": ("c", task_variable("seen", "a.0"), "<missing: a>"),
+    "no such field of a variable": ("c", task_variable("seen", "a.0"), "<missing: a>"),
     "a variable that an earlier step may set": ("p", task_variable("seen"), "<task variable seen>"),
-    "a variable of which is known who sets it": (
+    "a variable with a known setter": (
         "c",
         TaskVariable("seen", set_by=("look",)),
         "<task variable seen (set by look)>",
     ),
-    "a field of one that several set": (
+    "a field of a variable with several setters": (
         "c",
         TaskVariable("seen", "a.0", set_by=("look", "see")),
         "<field 'a.0' from task variable seen (set by look or see)>",
@@ -176,8 +176,8 @@ LONG = "x" * 499
         pytest.param(step_output("order", "long"), "<field 'long' from fetch_order>", id="an output"),
         pytest.param(prompt_arg("topic"), "<prompt arg topic>", id="a prompt argument"),
         pytest.param(task_variable("long"), "<task variable long>", id="a task variable"),
-        pytest.param(constant(LONG), LONG, id="a constant stands whole"),
-        pytest.param(step_output("order", "shorter"), LONG[1:], id="what fits"),
+        pytest.param(constant(LONG), LONG, id="a constant is complete"),
+        pytest.param(step_output("order", "shorter"), LONG[1:], id="a value that fits"),
     ],
 )
 def test_a_long_value_is_shown_as_its_placeholder(source: Source, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +265,7 @@ def test_remaining_steps_are_in_order_without_settled_ones() -> None:
         pytest.param(
             Step("r", resources=["docs://{t}"], template_bindings={"t": step_output("order", "x")}),
             ["1. Read the resource docs://<field 'x' from fetch_order>"],
-            id="a field that is not there",
+            id="a missing field",
         ),
         pytest.param(
             Step("r", resources=["docs://{topic}"]),

@@ -40,7 +40,7 @@ class Kept(RecordingStore):
     def get(self, _owner: str, _task_id: str) -> TaskRecord:
         self.asked.append("get")
         if self.unread:
-            raise StoreUnavailable("so it is")
+            raise StoreUnavailable("down")
         return replace(TASK, status=self.standing.status, variables={"by": "another run"})
 
     def read_status(self, _owner: str, _task_id: str) -> TaskStanding:
@@ -211,7 +211,7 @@ def test_a_late_renewal_response_does_not_stop_a_running_tool() -> None:
 
 def test_a_run_with_an_uncertain_task_starts_nothing_after_its_claim() -> None:
     store, hold = held(unsure=True)
-    store.ms, store.fails = LEASE_MS + 1, StoreUnavailable("so it is")
+    store.ms, store.fails = LEASE_MS + 1, StoreUnavailable("down")
     assert hold.begin() is None
     store.ms, store.fails = 2 * LEASE_MS, TaskNotFound()
     assert isinstance(hold.begin(), Began)

@@ -158,15 +158,15 @@ def test_arguments_that_do_not_satisfy_the_schema_are_a_mismatch() -> None:
 
 
 LOCATED = {
-    "resources alone need no schema": (
+    "a step with only resources needs no schema": (
         Step("next", resources=["docs://faq", "docs://{id}"]),
         ["docs://faq", "docs://7"],
     ),
-    "a step's own templates win over prompt arguments": (
+    "template bindings replace prompt arguments": (
         Step("next", resources=["docs://{id}/{n}"], template_bindings={"id": constant("x y"), "n": constant(3)}),
         ["docs://x%20y/3"],
     ),
-    "a value reaches one segment whatever it holds": (
+    "a value fills only one segment": (
         Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order", "topic")}),
         ["docs://a%2Fb"],
     ),
@@ -189,7 +189,7 @@ def test_uris_are_filled_from_known_values(step: Step, uris: list[str]) -> None:
             UnresolvableParams(
                 "next", "t", "", "'nothing' is not in the output of step 'fetch': it is an object without this field"
             ),
-            id="a path that the output lacks",
+            id="a missing path",
         ),
         pytest.param(
             Step("next", resources=["docs://{t}"], template_bindings={"t": prompt_arg("amount")}),

@@ -42,7 +42,7 @@ def caller(owner: str | None, scope: str = "", settings: Settings = LISTED) -> P
         ("lee", "", True, False, False),
     ],
 )
-def test_a_person_of_the_group_decides_and_the_requester_does_not(
+def test_a_member_of_the_group_can_decide_but_the_requester_cannot(
     owner: str | None, scope: str, by_requester: bool, sees: bool, decides: bool
 ) -> None:
     who, asked = caller(owner, scope), record(by_requester=by_requester)

@@ -99,7 +99,7 @@ def test_accepted_and_refused_events_are_counted(around: Around) -> None:
         (ENDED, []),
         (structs.replace(TASK, job=None), []),
     ],
-    ids=["due", "died", "held", "used up", "held for the last time", "not due", "waits", "over", "no job"],
+    ids=["due", "killed", "claimed", "used up", "last attempt claimed", "not due", "waits", "ended", "no job"],
 )
 def test_a_poll_does_what_a_task_needs(around: Around, task: TaskRecord, asked: list[str]) -> None:
     looked_after(around.request(), task)
@@ -148,7 +148,14 @@ def test_tasks_that_are_given_up_are_counted(around: Around) -> None:
         (Claim("w", 18, 3), 3),
         (Claim("w", 0, 3), 0),
     ],
-    ids=["never claimed", "released", "died early", "died late", "died the last time", "released the last time"],
+    ids=[
+        "never claimed",
+        "released",
+        "killed early",
+        "killed late",
+        "killed in the last attempt",
+        "released after the last attempt",
+    ],
 )
 def test_the_delay_of_a_wake_up_is_measured(around: Around, claim: Claim | None, delay_ms: int) -> None:
     around.ms, around.again = 21, structs.replace(TASK)

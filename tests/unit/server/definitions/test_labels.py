@@ -48,18 +48,18 @@ def test_tools_resources_and_prompts_show_their_labels() -> None:
     @server.resource("docs://a", **labels, annotations=HINTS, mime_type="text/plain")
     @server.prompt(**labels)
     def page() -> None:
-        """Said otherwise."""
+        """Not shown."""
 
     @server.resource("docs://all/{name}")
     def pages(name: str) -> str:
-        """Said by the function."""
+        """The docstring of the function."""
         return name
 
     tool, prompt = server.tools["page"].definition, server.prompts["page"]
     assert tool == {"name": "page", **ALL.to_json(), "inputSchema": tool["inputSchema"]}
     assert [made.definition for made in server.resources.values()] == [
         {"uri": "docs://a", "name": "page", **ALL.to_json(), "mimeType": "text/plain"},
-        {"uriTemplate": "docs://all/{name}", "name": "pages", "description": "Said by the function."},
+        {"uriTemplate": "docs://all/{name}", "name": "pages", "description": "The docstring of the function."},
     ]
     assert definition_of_prompt("page", prompt.labels, prompt.arguments) == {
         "name": "page",

@@ -88,15 +88,15 @@ SAID = {"mcp-param-region": "x"}
     ("expected", "arguments", "headers", "agrees"),
     [
         pytest.param(REGION, {}, {}, True, id="neither"),
-        pytest.param(REGION, {}, SAID, False, id="a header without its value"),
+        pytest.param(REGION, {}, SAID, False, id="a header without a value"),
         pytest.param(REGION, {"region": None}, {}, True, id="null has no header"),
         pytest.param(REGION, {"region": None}, SAID, False, id="a header of null"),
         pytest.param(REGION, {"region": "x"}, {"mcp-param-other": "x"}, False, id="a value without its header"),
-        pytest.param({}, {"region": "y"}, SAID, True, id="a header that nothing is mirrored into"),
+        pytest.param({}, {"region": "y"}, SAID, True, id="a header of no parameter"),
         pytest.param(NESTED, {"where": {"region": "x"}}, SAID, True, id="a nested value"),
         pytest.param(NESTED, {"region": "x"}, {}, True, id="not at its path"),
         pytest.param(NESTED, {"where": "x"}, {}, True, id="its path ends early"),
-        pytest.param(NESTED, {"where": "x"}, SAID, False, id="its path ends early, and there is a header"),
+        pytest.param(NESTED, {"where": "x"}, SAID, False, id="its path ends early, with a header"),
     ],
 )
 def test_a_value_and_its_header_must_occur_together(

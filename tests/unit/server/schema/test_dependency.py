@@ -55,7 +55,7 @@ class Maker:
         (contextlib.AsyncExitStack, (True, True)),
     ],
 )
-def test_a_factory_is_entered_and_awaited_by_its_kind(factory: Any, kind: tuple[bool, bool]) -> None:
+def test_the_kind_of_a_factory_decides_whether_it_is_entered_and_awaited(factory: Any, kind: tuple[bool, bool]) -> None:
     provider = read_provider(Dependency(factory, "request"), "tool 'refund'")
 
     assert (provider.entered, provider.is_async) == kind

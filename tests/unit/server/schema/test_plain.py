@@ -245,7 +245,9 @@ def test_a_value_is_dumped_as_by_pydantic(drawn: tuple[Any, Any]) -> None:
         assert verdict(lambda: mine.value(value)) == verdict(lambda: theirs.value(value))
 
 
-@pytest.mark.parametrize("made", [lambda function: Tool(function, "t", Labels()), by_pydantic], ids=["by hand", "not"])
+@pytest.mark.parametrize(
+    "made", [lambda function: Tool(function, "t", Labels()), by_pydantic], ids=["plain", "pydantic"]
+)
 def test_a_function_gets_its_own_copies_of_containers(made: Callable[..., Tool]) -> None:
     def do(figures: Figures, tags: list[Any], by: dict[str, Any]) -> None: ...
 
@@ -285,25 +287,25 @@ class WithParameter(Generic[T]):  # noqa: UP046 - tests the parameterised class
 
 MORE: dict[str, Any] = {
     "contains itself": Recursive,
-    "a name that means nothing": record(("a", "Nowhere")),
-    "does something after its making": with_method("__post_init__", lambda _self: None),
-    "made by itself": record(("a", int), init=False, namespace={"__init__": lambda _self, **_: None}),
-    "created by itself": with_method("__new__", lambda cls, *_, **__: object.__new__(cls)),
-    "serialized by itself": with_method("double", field_serializer("a")(lambda _self, a: 2 * a)),
+    "an unknown name": record(("a", "Nowhere")),
+    "has __post_init__": with_method("__post_init__", lambda _self: None),
+    "has its own __init__": record(("a", int), init=False, namespace={"__init__": lambda _self, **_: None}),
+    "has its own __new__": with_method("__new__", lambda cls, *_, **__: object.__new__(cls)),
+    "has its own serializer": with_method("double", field_serializer("a")(lambda _self, a: 2 * a)),
     "configured": with_method("__pydantic_config__", ConfigDict(extra="allow")),
-    "a value for the making alone": record(("a", InitVar[int])),
-    "a value of the class": record(("a", int), ("b", ClassVar[int], 1)),
-    "a field that nobody gives": record(("a", int, field(default=1, init=False))),
-    "fields by place and by name": record(("a", int), ("b", int, field(kw_only=True))),
+    "an InitVar": record(("a", InitVar[int])),
+    "a class variable": record(("a", int), ("b", ClassVar[int], 1)),
+    "a field without an argument": record(("a", int, field(default=1, init=False))),
+    "positional and keyword fields": record(("a", int), ("b", int, field(kw_only=True))),
     "a field with metadata": record(("a", int, field(metadata={"description": "of pydantic"}))),
-    "a field of pydantic's": record(("a", int, Field(default=1, ge=0))),
+    "a pydantic field": record(("a", int, Field(default=1, ge=0))),
     "an annotated field": record(("a", Annotated[int, Field(ge=0)])),
     "a private field": record(("_a", int)),
-    "a default that is no scalar": record(("a", tuple[int, ...], ())),
-    "a default that JSON cannot say": record(("a", float, float("inf"))),
-    "a dataclass of pydantic's": pydantic_dataclass(record(("a", int))),
+    "a default that is not a scalar": record(("a", tuple[int, ...], ())),
+    "a default that JSON does not have": record(("a", float, float("inf"))),
+    "a pydantic dataclass": pydantic_dataclass(record(("a", int))),
     "generic": WithParameter,
-    "generic, and of what": WithParameter[int],
+    "generic with a parameter": WithParameter[int],
     "not decorated": type("Undecorated", (Undocumented,), {}),
 }
 OTHERS: list[Any] = [

@@ -363,7 +363,7 @@ def nested(levels: int) -> object:
 def test_a_value_that_is_not_json_raises_a_value_error(value: object) -> None:
     with pytest.raises(ValueError, match="the value is"):
         to_json(value)
-    assert to_json(nested(500)) == nested(500)  # the deepest nesting that can be bound again
+    assert to_json(nested(500)) == nested(500)  # the deepest value that can be bound again
 
 
 @given(JSON)
