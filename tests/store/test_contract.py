@@ -36,7 +36,7 @@ PAUSE: JsonObject = {
     "retryable": True,
     "suggestedTool": "work",
 }
-NOBODYS = new_task_id(0)
+UNKNOWN_ID = new_task_id(0)
 
 
 def done(index: int, result: object = None) -> StepWrite:
@@ -108,12 +108,12 @@ def test_a_stale_replica_does_not_make_a_task_missing(store: Store, begin: Begin
     task = begin(1)
     if knows:
         assert isinstance(task.source, dict)
-        before = {**task.source, **key_of(task.owner, NOBODYS), "expires_at": {"N": "1"}}
+        before = {**task.source, **key_of(task.owner, UNKNOWN_ID), "expires_at": {"N": "1"}}
         engine.client.put_item(TableName="tasks", Item=before)
 
     def lag(params: dict[str, object], **_: object) -> None:
         if not params["ConsistentRead"]:
-            params["Key"] = key_of(task.owner, NOBODYS)
+            params["Key"] = key_of(task.owner, UNKNOWN_ID)
 
     with hooked(engine.client, "provide-client-params.dynamodb.GetItem", lag):
         assert store.read_status(task.owner, task.task_id).status is TaskStatus.WORKING
@@ -177,7 +177,7 @@ def test_writes_keep_the_lifetime(store: Store, owner: str, clock: Clock, begin:
 
 @pytest.mark.parametrize(
     "task_id",
-    [NOBODYS, "", "no such task", "x" * 5000, "\ud800", NOBODYS.upper() + "u"],
+    [UNKNOWN_ID, "", "no such task", "x" * 5000, "\ud800", UNKNOWN_ID.upper() + "u"],
     ids=["unknown", "empty", "text", "long", "lone surrogate", "another alphabet"],
 )
 def test_an_unknown_task_is_not_found(store: Store, owner: str, task_id: str) -> None:
@@ -492,7 +492,7 @@ def test_creation_cost_does_not_depend_on_the_task_count(stores: Stores, owner: 
 
 
 def test_a_failed_creation_is_not_counted(stores: Stores, owner: str) -> None:
-    store = stores(limits=Limits(max_tasks_per_owner=2), new_id=lambda *_: NOBODYS)
+    store = stores(limits=Limits(max_tasks_per_owner=2), new_id=lambda *_: UNKNOWN_ID)
     store.create(NewTask(owner, {}))
     for _ in range(3):
         with pytest.raises(StoreError, match="id is taken"):
@@ -500,11 +500,11 @@ def test_a_failed_creation_is_not_counted(stores: Stores, owner: str) -> None:
 
 
 def test_a_used_id_is_refused_and_the_first_task_stays(stores: Stores, owner: str) -> None:
-    store = stores(new_id=lambda *_: NOBODYS)
+    store = stores(new_id=lambda *_: UNKNOWN_ID)
     first = store.create(NewTask(owner, {"first": True}))
     with pytest.raises(StoreError):
         store.create(NewTask(owner, {"first": False}))
-    assert store.get(owner, NOBODYS) == first
+    assert store.get(owner, UNKNOWN_ID) == first
 
 
 @ON_MEMORY

@@ -13,19 +13,19 @@ from mcp_baton.server.context import Call, ProgressMap
 from mcp_baton.tasks.variables import TaskVariables
 
 
-class Desk:
+class RecordedContext:
     """A context, and the notifications that were sent through it."""
 
     def __init__(
         self, *, token: str | int | None = 1, level: str | None = None, progress: ProgressMap | None = None
     ) -> None:
-        self.said: list[tuple[str, dict[str, Json]]] = []
+        self.sent: list[tuple[str, dict[str, Json]]] = []
         self.call = Call(
             request_id="r-1",
             owner="kim",
             envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, token, level),
             remaining_ms=lambda: 1234,
-            emit=lambda method, params: self.said.append((method, params)),
+            emit=lambda method, params: self.sent.append((method, params)),
             asker=CannotAsk("this is a test"),
             variables=TaskVariables({"a": 1}),
             progress=progress,
@@ -35,11 +35,11 @@ class Desk:
     @property
     def progress(self) -> list[Json]:
         """The reported progress values."""
-        return [params["progress"] for _, params in self.said]
+        return [params["progress"] for _, params in self.sent]
 
 
 def test_a_context_has_the_data_of_its_request() -> None:
-    context = Desk().context
+    context = RecordedContext().context
 
     assert (context.request_id, context.owner, context.remaining_ms()) == ("r-1", "kim", 1234)
     assert context.task is not None
@@ -47,48 +47,48 @@ def test_a_context_has_the_data_of_its_request() -> None:
 
 
 def test_the_address_of_a_callback_is_hidden_in_messages() -> None:
-    desk = Desk(level="debug")
-    desk.call.callback_url = lambda step: f"https://api.example.com/callbacks/token-of-{step}"
+    recorded = RecordedContext(level="debug")
+    recorded.call.callback_url = lambda step: f"https://api.example.com/callbacks/token-of-{step}"
 
-    url = desk.context.callback_url("signed")
-    desk.context.report_progress(1, message=f"sent {url}")
-    desk.context.log({"sent": [url]})
+    url = recorded.context.callback_url("signed")
+    recorded.context.report_progress(1, message=f"sent {url}")
+    recorded.context.log({"sent": [url]})
 
     shown = "https://api.example.com/callbacks/<secret callback of signed>"
-    assert [params.get("message", params.get("data")) for _, params in desk.said] == [
+    assert [params.get("message", params.get("data")) for _, params in recorded.sent] == [
         f"sent {shown}",
         {"sent": [shown]},
     ]
 
 
 def test_progress_is_reported_with_the_clients_token() -> None:
-    desk = Desk(token=7)
+    recorded = RecordedContext(token=7)
 
-    desk.context.report_progress(1)
-    desk.context.report_progress(2.5, total=10, message="half way")
+    recorded.context.report_progress(1)
+    recorded.context.report_progress(2.5, total=10, message="half way")
 
-    assert desk.said == [
+    assert recorded.sent == [
         ("notifications/progress", {"progressToken": 7, "progress": 1}),
         ("notifications/progress", {"progressToken": 7, "progress": 2.5, "total": 10, "message": "half way"}),
     ]
 
 
 def test_progress_that_does_not_increase_is_not_sent() -> None:
-    desk = Desk()
+    recorded = RecordedContext()
 
     for progress in (1, 1, 0.5, 2, math.nan, 1.9, 3):
-        desk.context.report_progress(progress)
+        recorded.context.report_progress(progress)
 
-    assert desk.progress == [1, 2, 3]
+    assert recorded.progress == [1, 2, 3]
 
 
 def test_a_tools_progress_is_mapped_to_the_requests_progress() -> None:
-    desk = Desk(progress=lambda progress, total: (progress / 10, total) if progress < 5 else None)
+    recorded = RecordedContext(progress=lambda progress, total: (progress / 10, total) if progress < 5 else None)
 
     for progress in (1, 5, 6):
-        desk.context.report_progress(progress, 10)
+        recorded.context.report_progress(progress, 10)
 
-    assert desk.said == [("notifications/progress", {"progressToken": 1, "progress": 0.1, "total": 10})]
+    assert recorded.sent == [("notifications/progress", {"progressToken": 1, "progress": 0.1, "total": 10})]
 
 
 @pytest.mark.parametrize(
@@ -96,44 +96,44 @@ def test_a_tools_progress_is_mapped_to_the_requests_progress() -> None:
     [(math.inf, None, None), (1, math.nan, None), (1, None, object()), (1j, None, None), ("1", None, None)],
 )
 def test_a_report_that_is_not_json_raises_in_the_tool_and_is_not_sent(progress: Any, total: Any, message: Any) -> None:
-    desk = Desk()
+    recorded = RecordedContext()
 
     with pytest.raises((TypeError, ValueError)):
-        desk.context.report_progress(progress, total, message)
-    assert desk.said == []
+        recorded.context.report_progress(progress, total, message)
+    assert recorded.sent == []
 
 
 @pytest.mark.parametrize("wanted", LOG_LEVELS)
 def test_log_messages_are_sent_from_the_requested_level_on(wanted: str) -> None:
-    desk = Desk(level=wanted)
+    recorded = RecordedContext(level=wanted)
 
     for level in LOG_LEVELS:
-        desk.context.log(level, {"at": level})
+        recorded.context.log(level, {"at": level})
 
     heard = LOG_LEVELS[LOG_LEVELS.index(wanted) :]
-    assert desk.said == [("notifications/message", {"level": level, "data": {"at": level}}) for level in heard]
+    assert recorded.sent == [("notifications/message", {"level": level, "data": {"at": level}}) for level in heard]
 
 
 def test_each_common_level_has_its_own_method() -> None:
-    desk = Desk(level="debug")
+    recorded = RecordedContext(level="debug")
 
     for level in ("debug", "info", "warning", "error"):
-        getattr(desk.context, level)("a")
-    desk.context.log("alert", "e", logger="shop")
+        getattr(recorded.context, level)("a")
+    recorded.context.log("alert", "e", logger="shop")
 
-    assert [params for _, params in desk.said] == [
+    assert [params for _, params in recorded.sent] == [
         *({"level": level, "data": "a"} for level in ("debug", "info", "warning", "error")),
         {"level": "alert", "data": "e", "logger": "shop"},
     ]
 
 
 def test_clients_that_did_not_request_progress_or_logs_get_none() -> None:
-    desk = Desk(token=None, level=None)
+    recorded = RecordedContext(token=None, level=None)
 
-    desk.context.report_progress(1)
-    desk.context.log("emergency", "x")
+    recorded.context.report_progress(1)
+    recorded.context.log("emergency", "x")
 
-    assert desk.said == []
+    assert recorded.sent == []
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ def test_clients_that_did_not_request_progress_or_logs_get_none() -> None:
 def test_a_log_message_that_cannot_be_sent_raises_in_the_tool(
     level: str, message: Any, logger: Any, wanted: str
 ) -> None:
-    desk = Desk(level=wanted)
+    recorded = RecordedContext(level=wanted)
 
     if logger is None or wanted == "debug":
         with pytest.raises((TypeError, ValueError)):
-            desk.context.log(level, message, logger=logger)
-    assert desk.said == []
+            recorded.context.log(level, message, logger=logger)
+    assert recorded.sent == []
 
 
 @pytest.mark.parametrize(
@@ -165,14 +165,14 @@ def test_a_log_message_that_cannot_be_sent_raises_in_the_tool(
     ids=str,
 )
 def test_level_and_message_are_accepted_in_either_order(given: Any, sent: Any) -> None:
-    desk = Desk(level="debug")
+    recorded = RecordedContext(level="debug")
 
-    desk.context.log(*given)
+    recorded.context.log(*given)
 
-    assert desk.said == [("notifications/message", {"level": sent[0], "data": sent[1]})]
+    assert recorded.sent == [("notifications/message", {"level": sent[0], "data": sent[1]})]
 
 
 @pytest.mark.parametrize("given", [("loud", "x"), (["info"], "x"), ("x", "")], ids=str)
 def test_a_log_message_without_a_known_level_is_refused(given: Any) -> None:
     with pytest.raises(ValueError, match="give a level: debug, info"):
-        Desk().context.log(*given)
+        RecordedContext().context.log(*given)

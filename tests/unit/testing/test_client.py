@@ -17,7 +17,7 @@ from tests.unit.testing.conftest import BOTH_ERAS
 pytestmark = pytest.mark.disable_socket
 
 INVALID_PARAMS = -32602
-NOBODYS = "0" * 34
+UNKNOWN_ID = "0" * 34
 ORDER = {"order_id": "A-17"}
 MAIL = {"to": "kim@example.com", "text": "Refunded A-17"}
 
@@ -93,7 +93,7 @@ def test_a_result_has_the_tools_value_in_every_form(orders: Server, era: Era) ->
 
 @BOTH_ERAS
 def test_a_call_with_an_unknown_task_is_not_recorded(client: Client) -> None:
-    result = client.call_tool("fetch_order", ORDER, task=NOBODYS)
+    result = client.call_tool("fetch_order", ORDER, task=UNKNOWN_ID)
     assert (result.recorded, result.is_error, result.steps) == (False, False, {})
 
 

@@ -372,7 +372,7 @@ def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBTaskStore, kept: bool) -> None:
-    """Both runs write their checkpoint. The first run then has no time for another step."""
+    """The checkpoint is written in both cases. In the first case, no step has run since."""
     others = store.create(NewTask(OWNER, {}))
     host = ScriptedHost(starts=1 if kept else 2)
 

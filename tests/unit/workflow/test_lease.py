@@ -17,7 +17,7 @@ TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim(
 
 
 @dataclass
-class Kept(RecordingStore):
+class FakeStore(RecordingStore):
     """A store with one task and a clock that a test sets."""
 
     ms: int = 0
@@ -51,14 +51,14 @@ class Kept(RecordingStore):
         return self.standing
 
 
-def held(left_ms: Callable[[], int | None] = lambda: None, *, unsure: bool = False) -> tuple[Kept, Lease]:
-    store = Kept(ms=0)
+def held(left_ms: Callable[[], int | None] = lambda: None, *, unsure: bool = False) -> tuple[FakeStore, Lease]:
+    store = FakeStore(ms=0)
     return store, Lease(store, TASK, left_ms, lambda: store.ms / 1000, unsure=unsure)
 
 
 @pytest.mark.parametrize(("left_ms", "end"), [(None, 45_100), (60_000, 45_100), (20_000, 20_100), (-1, 100)])
 def test_a_lease_ends_with_the_function_at_the_latest(left_ms: int | None, end: int) -> None:
-    assert lease_end(Kept(ms=100), lambda: left_ms) == end
+    assert lease_end(FakeStore(ms=100), lambda: left_ms) == end
 
 
 def test_a_pulse_renews_every_fifteen_seconds() -> None:

@@ -172,7 +172,7 @@ def test_client_capabilities_are_known_only_in_the_2026_era() -> None:
 
 
 @dataclass
-class Notebook:
+class FakeAnswerStore:
     """An answer store in a dictionary. A test answers through it, or makes it fail."""
 
     open: dict[tuple[str, str], JsonObject | None] = field(default_factory=dict)
@@ -203,8 +203,8 @@ class Notebook:
         self.log.append(f"{verb} {question}")
 
 
-def meeting(
-    notebook: Notebook,
+def asker_of(
+    answers_store: FakeAnswerStore,
     client: Callable[[str, str], JsonObject | None],
     waited_for: Callable[[], bool] = lambda: True,
 ) -> StoreAsker:
@@ -212,37 +212,39 @@ def meeting(
     numbers = itertools.count(1)
 
     def send(identifier: str, method: str, _params: JsonObject) -> None:
-        notebook.log.append(f"send {identifier}")
+        answers_store.log.append(f"send {identifier}")
         answer = client(identifier, method)
         if answer is not None:
-            notebook.answer("alice", identifier, answer)
+            answers_store.answer("alice", identifier, answer)
 
-    return StoreAsker(notebook, "alice", send, lambda: f"q{next(numbers)}", waited_for)
+    return StoreAsker(answers_store, "alice", send, lambda: f"q{next(numbers)}", waited_for)
 
 
 def test_a_question_is_stored_before_it_is_sent_and_deleted_after_its_answer() -> None:
-    notebook = Notebook()
+    answers_store = FakeAnswerStore()
 
-    assert meeting(notebook, lambda *_: {"result": ACCEPTED}).ask((NAME,)) == [ACCEPTED]
-    assert notebook.log == ["ask q1", "send q1", "answered q1", "close q1"]
-    assert notebook.open == {}
+    assert asker_of(answers_store, lambda *_: {"result": ACCEPTED}).ask((NAME,)) == [ACCEPTED]
+    assert answers_store.log == ["ask q1", "send q1", "answered q1", "close q1"]
+    assert answers_store.open == {}
 
 
 def test_all_questions_are_sent_before_the_wait_for_the_first_answer() -> None:
-    notebook = Notebook()
+    answers_store = FakeAnswerStore()
 
-    answers = meeting(notebook, lambda question, method: {"result": {"q": question, "m": method}}).ask((NAME, THOUGHT))
+    answers = asker_of(answers_store, lambda question, method: {"result": {"q": question, "m": method}}).ask(
+        (NAME, THOUGHT)
+    )
 
     assert answers == [
         {"q": "q1", "m": "elicitation/create"},
         {"q": "q2", "m": "sampling/createMessage"},
     ]
-    assert [entry.split()[0] for entry in notebook.log[:4]] == ["ask", "send", "ask", "send"]
+    assert [entry.split()[0] for entry in answers_store.log[:4]] == ["ask", "send", "ask", "send"]
 
 
 def test_the_same_question_is_asked_once_in_a_call() -> None:
-    notebook = Notebook()
-    asker = meeting(notebook, lambda question, _: {"result": {"q": question}})
+    answers_store = FakeAnswerStore()
+    asker = asker_of(answers_store, lambda question, _: {"result": {"q": question}})
 
     assert [asker.ask((NAME,)), asker.ask((NAME, COLOUR)), asker.ask((COLOUR,))] == [
         [{"q": "q1"}],
@@ -264,28 +266,28 @@ def test_the_same_question_is_asked_once_in_a_call() -> None:
 )
 def test_a_clients_refusal_is_an_error_of_the_tool(answer: JsonObject, reported: str) -> None:
     with pytest.raises(ToolError, match=reported):
-        meeting(Notebook(), lambda *_: answer).ask((THOUGHT,))
+        asker_of(FakeAnswerStore(), lambda *_: answer).ask((THOUGHT,))
 
 
 @pytest.mark.parametrize("broken", ["ask", "answered"])
 def test_an_unavailable_store_is_an_error_of_the_tool(broken: str) -> None:
     with pytest.raises(ToolError, match="store"):
-        meeting(Notebook(broken=broken), lambda *_: {"result": {}}).ask((NAME,))
+        asker_of(FakeAnswerStore(broken=broken), lambda *_: {"result": {}}).ask((NAME,))
 
 
 def test_an_answer_is_used_even_if_its_question_cannot_be_deleted(caplog: pytest.LogCaptureFixture) -> None:
     accepted: JsonObject = {"action": "accept", "content": {"name": "Kim"}}
 
-    assert meeting(Notebook(broken="close"), lambda *_: {"result": accepted}).ask((NAME,)) == [accepted]
+    assert asker_of(FakeAnswerStore(broken="close"), lambda *_: {"result": accepted}).ask((NAME,)) == [accepted]
     assert "could not be closed" in caplog.text
 
 
 def test_the_wait_for_an_answer_ends_when_the_tool_is_abandoned() -> None:
-    notebook, looks = Notebook(), itertools.count()
+    answers_store, looks = FakeAnswerStore(), itertools.count()
 
     with pytest.raises(Abandoned):
-        meeting(notebook, lambda *_: None, lambda: next(looks) < 2).ask((NAME,))
-    assert notebook.log.count("answered q1") == 2
+        asker_of(answers_store, lambda *_: None, lambda: next(looks) < 2).ask((NAME,))
+    assert answers_store.log.count("answered q1") == 2
 
 
 def test_the_store_is_polled_more_slowly_over_time_up_to_a_limit() -> None:
@@ -302,7 +304,7 @@ def test_a_time_limit_is_a_number_of_seconds(limit_s: float) -> None:
 
 def test_each_question_has_its_own_time_limit() -> None:
     clock = itertools.count(0.0, 1.0)
-    asker = replace(meeting(Notebook(), lambda *_: None), limit_s=2.5, clock=lambda: next(clock))
+    asker = replace(asker_of(FakeAnswerStore(), lambda *_: None), limit_s=2.5, clock=lambda: next(clock))
 
     with pytest.raises(ToolError, match=r"The client did not answer roots/list within 4\.5 s"):
         asker.ask((roots("folders", timeout_s=4.5),))

@@ -92,19 +92,19 @@ def test_a_match_is_the_first_of_all_possible_splits(begins: str, parts: list[Pa
     assert match(template, uri) == expected
 
 
-class Counted(str):
+class CountingText(str):
     """A text that counts how often its characters or substrings are read."""
 
-    __slots__ = ("looks",)
-    looks: int
+    __slots__ = ("reads",)
+    reads: int
 
-    def __new__(cls, text: str) -> "Counted":
+    def __new__(cls, text: str) -> "CountingText":
         made = super().__new__(cls, text)
-        made.looks = 0
+        made.reads = 0
         return made
 
     def __getitem__(self, place: SupportsIndex | slice) -> str:
-        self.looks += 1
+        self.reads += 1
         return super().__getitem__(place)
 
     def startswith(
@@ -114,7 +114,7 @@ class Counted(str):
         end: SupportsIndex | None = None,
         /,
     ) -> bool:
-        self.looks += 1
+        self.reads += 1
         return super().startswith(prefix, start, end)
 
 
@@ -133,9 +133,9 @@ class Counted(str):
 def test_the_time_of_a_match_is_linear_in_the_uri_and_the_variables(
     template: str, repeated: str, ends: str, length: int
 ) -> None:
-    uri = Counted(template.partition("{")[0] + repeated * length + ends)
+    uri = CountingText(template.partition("{")[0] + repeated * length + ends)
     match(template, uri)
-    assert uri.looks <= 2 * (len(uri) + 1) * (len(re.findall("{", template)) + 1)
+    assert uri.reads <= 2 * (len(uri) + 1) * (len(re.findall("{", template)) + 1)
 
 
 def test_variables_are_listed_in_order() -> None:

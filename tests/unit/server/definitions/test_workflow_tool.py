@@ -43,9 +43,9 @@ def server_of(*annotations: JsonObject, **options: Any) -> Server:
 def workflow_tool_of(*types: Any) -> WorkflowTool:
     """Return the tool of a workflow that has an argument of each type: `a0`, `a1`, …"""
     arguments = [Argument(f"a{number}", type=target) for number, target in enumerate(types)]
-    twin = server_of({}, arguments=arguments).full_view.workflow_tool("flow")
-    assert twin is not None
-    return twin
+    published = server_of({}, arguments=arguments).full_view.workflow_tool("flow")
+    assert published is not None
+    return published
 
 
 def properties(*types: Any) -> list[Any]:
@@ -69,9 +69,9 @@ def writing(*, destructive: bool, idempotent: bool) -> JsonObject:
     ],
 )
 def test_the_annotations_combine_those_of_all_steps(tools: list[JsonObject], hints: JsonObject) -> None:
-    twin = server_of(*tools).full_view.workflow_tool("flow")
-    assert twin is not None
-    assert twin.definition["annotations"] == hints
+    published = server_of(*tools).full_view.workflow_tool("flow")
+    assert published is not None
+    assert published.definition["annotations"] == hints
 
 
 def test_arguments_of_plain_types_are_described_as_in_tools() -> None:

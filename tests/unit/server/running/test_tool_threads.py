@@ -31,7 +31,7 @@ PATIENCE_S = 10.0
 
 
 @dataclass
-class Ear:
+class RecordingClient:
     """A client that keeps its messages and runs a test's callbacks."""
 
     heard: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
@@ -57,7 +57,7 @@ def run(
     function: Callable[..., object],
     *,
     mailbox: Mailbox | None = None,
-    ear: Ear | None = None,
+    client: RecordingClient | None = None,
     is_async: bool = False,
     left_s: Callable[[], float | None] | None = None,
     stay: bool = False,
@@ -71,7 +71,7 @@ def run(
         start.guard(function),
         arguments,
         mailbox or Mailbox(),
-        ear or Ear(),
+        client or RecordingClient(),
         start,
         is_async=is_async,
         left_s=left,
@@ -140,9 +140,9 @@ def test_a_synchronous_function_on_the_loop_is_a_type_error() -> None:
 def test_notifications_are_delivered_on_the_requests_thread() -> None:
     mailbox = Mailbox()
     threads: list[str] = []
-    ear = Ear(on_notify=lambda: threads.append(threading.current_thread().name))
+    client = RecordingClient(on_notify=lambda: threads.append(threading.current_thread().name))
 
-    run(lambda: mailbox.notify("m", {}), mailbox=mailbox, ear=ear)
+    run(lambda: mailbox.notify("m", {}), mailbox=mailbox, client=client)
 
     assert threads == [threading.current_thread().name]
 
@@ -150,11 +150,11 @@ def test_notifications_are_delivered_on_the_requests_thread() -> None:
 def test_the_stream_of_a_silent_function_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beside, "KEEP_ALIVE_S", 0.001)
     enough = threading.Event()
-    ear = Ear()
-    ear.on_quiet = lambda: enough.set() if ear.quiet == 3 else None
+    client = RecordingClient()
+    client.on_quiet = lambda: enough.set() if client.quiet == 3 else None
 
-    assert run(lambda: enough.wait(PATIENCE_S), ear=ear) == Returned(True)
-    assert ear.quiet >= 3
+    assert run(lambda: enough.wait(PATIENCE_S), client=client) == Returned(True)
+    assert client.quiet >= 3
 
 
 def test_an_abandoned_thread_does_not_block_other_functions() -> None:
@@ -174,10 +174,10 @@ def test_an_abandoned_thread_does_not_block_other_functions() -> None:
 @pytest.mark.parametrize("stay", [False, True])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_function_is_abandoned_when_its_client_disconnects_unless_it_may_stay(is_async: bool, stay: bool) -> None:
-    mailbox, release, ear = Mailbox(), threading.Event(), Ear()
+    mailbox, release, client = Mailbox(), threading.Event(), RecordingClient()
 
     def hang_up() -> None:
-        ear.gone = True
+        client.gone = True
         if stay:
             release.set()
 
@@ -189,13 +189,13 @@ def test_a_function_is_abandoned_when_its_client_disconnects_unless_it_may_stay(
     async def speak_later() -> str:
         return await asyncio.get_running_loop().run_in_executor(None, speak)
 
-    ear.on_notify = hang_up
+    client.on_notify = hang_up
     function = speak_later if is_async else speak
     if stay:
-        assert run(function, mailbox=mailbox, ear=ear, is_async=is_async, stay=True) == Returned("done")
+        assert run(function, mailbox=mailbox, client=client, is_async=is_async, stay=True) == Returned("done")
     else:
         with pytest.raises(CallerGone):
-            run(function, mailbox=mailbox, ear=ear, is_async=is_async)
+            run(function, mailbox=mailbox, client=client, is_async=is_async)
     release.set()
 
 
@@ -273,8 +273,8 @@ def test_the_pulse_is_called_before_a_function_starts() -> None:
 
 
 def test_the_pulse_is_called_while_a_function_sends_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    ear, mailbox = Ear(), Mailbox()
-    heard_when_due: list[int] = []
+    client, mailbox = RecordingClient(), Mailbox()
+    delivered_at_pulse: list[int] = []
 
     def talk(_function: Callable[..., object], _arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
         for _ in range(3):
@@ -283,12 +283,12 @@ def test_the_pulse_is_called_while_a_function_sends_messages(monkeypatch: pytest
         return lambda: None
 
     def pulse() -> float:
-        heard_when_due.append(len(ear.heard))
+        delivered_at_pulse.append(len(client.heard))
         return PATIENCE_S
 
     monkeypatch.setattr(beside, "_start_thread", talk)
-    assert run(lambda: 1, mailbox=mailbox, ear=ear, pulse=pulse) == Returned(1)
-    assert heard_when_due == [0, 1, 2, 3]
+    assert run(lambda: 1, mailbox=mailbox, client=client, pulse=pulse) == Returned(1)
+    assert delivered_at_pulse == [0, 1, 2, 3]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
