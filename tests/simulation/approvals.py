@@ -71,7 +71,7 @@ class ApprovalWorld(World):
         self._others = self.rng.randrange(6, 18)
         self.judge: ApprovalJudge = ApprovalJudge(self, strict=strict)
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
         return guarded_server(self.lives_s)
 
     def _invoke(self, ask: Ask, after_ms: float = 0.0) -> None:
@@ -187,7 +187,7 @@ class ApprovalJudge(Judge):
     def acknowledged(self, process: Process, approval_id: str, state: ApprovalState) -> None:
         record = next(it for it in self.approvals.values() if it.approval_id == approval_id)
         if record.state is not state or record.decided_by not in PEOPLE:
-            self.wrong(22, f"{process.name} is told that it has decided {state.value}, and it is {record}")
+            self.wrong(22, f"{process.name} is told that it decided {state.value}, but the approval is {record}")
 
 
 def _decision(record: ApprovalRecord) -> tuple[object, ...]:

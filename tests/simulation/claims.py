@@ -46,14 +46,16 @@ class Claims:
                 self.holders[process.name].released_ms = now_ms
         if before is None or after is None or before[0] == after[0]:
             if before and after and after[1] < before[1]:
-                self.judge.wrong(3, f"write #{number} counts takers down, from {before[1]} to {after[1]}")
+                self.judge.wrong(3, f"write #{number} decreases the claim's number from {before[1]} to {after[1]}")
             return
         if before[2]:
             self.judge.world.struck.add("a claim that was not released was taken over")
         if after[1] != before[1] + 1:
-            self.judge.wrong(3, f"write #{number} takes the claim, and counts takers from {before[1]} to {after[1]}")
+            self.judge.wrong(
+                3, f"write #{number} takes the claim and changes its number from {before[1]} to {after[1]}"
+            )
         if before[2] >= process.own_ms(now_ms):
-            self.judge.wrong(3, f"{process.name} takes a claim that lives for {before[2] - now_ms:.0f} ms more")
+            self.judge.wrong(3, f"{process.name} takes a claim that lasts {before[2] - now_ms:.0f} ms longer")
 
     def _run_wrote(
         self, number: int, process: Process, before: tuple[str, int, int] | None, after: tuple[str, int, int] | None
@@ -79,13 +81,13 @@ class Claims:
         holder = next((name for name, other in self.holders.items() if claim and other.claim == claim[0]), None)
         # Between its check of the workflow's task and the call, a worker also renews its claim on the call's task.
         margin_ms = MARGIN_MS if process.kind == "work" else 0
-        stood_still = process.stalled_ms > min(process.checked_ms, call.began_ms - margin_ms)
-        if holder in {None, process.name} or stood_still:
+        has_stalled = process.stalled_ms > min(process.checked_ms, call.began_ms - margin_ms)
+        if holder in {None, process.name} or has_stalled:
             return
         world = self.judge.world
         # A process with a fast clock takes a live claim, and a third process may then take the claim from it.
         if max(abs(process.skew_s), abs(world.processes[str(holder)].skew_s), world.fast_ms / 1000) <= 1:
-            self.judge.wrong(3, f"{process.name} calls {call.tool}, and {holder} has taken its task over")
+            self.judge.wrong(3, f"{process.name} calls {call.tool}, but {holder} has taken over its task")
 
     def ended(self, process: Process) -> None:
         if process.name not in self.holders or not isinstance(process.answer, Mapping):
@@ -102,7 +104,7 @@ class Claims:
         """Check a resume that was refused because another run holds the task."""
         *_, last = self.holders.values()
         if min(last.released_ms, last.ended_ms) < process.asked_ms and self.judge.world.fast_ms <= 1_000:
-            self.judge.wrong(10, f"{process.name} is told that another run holds the task, and that has ended")
+            self.judge.wrong(10, f"{process.name} is told that another run holds the task, but that run has ended")
 
     @staticmethod
     def reported(item: Item) -> str:

@@ -150,7 +150,7 @@ def beside(what: str, run: Callable[[], object]) -> None:
     due_ms = world.scheduler.now_ms
 
     def begin() -> None:
-        world.came_back(here(), due_ms)
+        world.continued_at(here(), due_ms)
         run()
 
     world.scheduler.add(Actor(f"{parent.name}.{what}", begin, due_ms, parent))

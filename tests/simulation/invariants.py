@@ -156,7 +156,7 @@ class Judge:
         if paused is None or paused_at(after) is not None or status_of(after) in TERMINAL:
             return
         if steps_of(after).get(paused, "completed") not in SETTLED:
-            self.wrong(5, f"the pause reason is gone, and the step {paused} that it named is {steps_of(after)[paused]}")
+            self.wrong(5, f"the pause reason was deleted, but its step {paused} is {steps_of(after)[paused]}")
 
     def _check_steps(self, before: Item | None, after: Item) -> None:
         old, new = steps_of(before) if before else {}, steps_of(after)
@@ -166,7 +166,7 @@ class Judge:
         for name, status in new.items():
             stored = RESULT_PREFIX + name in variables_of(after)
             if stored is not (status in {"completed", "failed"}):
-                self.wrong(1, f"the step {name} is {status}, and has {'a' if stored else 'no'} result")
+                self.wrong(1, f"the step {name} is {status}, but has {'a' if stored else 'no'} result")
         paused = paused_at(after)
         if paused is not None and new.get(paused) == "completed" and not is_waiting(after):
             self.wrong(1, f"the pause reason names the completed step {paused}")
@@ -179,14 +179,14 @@ class Judge:
         except ValueNotKept:
             return
         except StoreError as error:
-            self.wrong(7, f"{name} cannot be read as it is written: {error}")
+            self.wrong(7, f"{name} was just written and cannot be read: {error}")
             return
         if not name.startswith((RESULT_PREFIX, EXTRA_PREFIX)):
             return
         step = name.removeprefix(RESULT_PREFIX)
         has_failed = isinstance(value, Mapping) and "error" in value
         if step in steps_of(after) and has_failed is not (steps_of(after)[step] == "failed"):
-            self.wrong(1, f"the step {step} is {steps_of(after)[step]}, and its result is {dumps(value)[:80]}")
+            self.wrong(1, f"the step {step} is {steps_of(after)[step]}, but its result is {dumps(value)[:80]}")
         serial = serial_in(value)
         if serial is not None:
             self._check_place(serial, number, before, name)
@@ -194,7 +194,7 @@ class Judge:
     def _check_place(self, serial: int, number: int, before: Item | None, name: str) -> None:
         places = self.placed.setdefault(serial, [])
         if places:
-            self.wrong(4, f"call #{serial} is written to {name} by write #{number}, and was before: {places}")
+            self.wrong(4, f"call #{serial} is written to {name} by write #{number}, but was written before: {places}")
         places.append((number, name))
         call = self.world.calls[serial - 1]
         open_step = self.world.meant_by(call)
@@ -202,7 +202,7 @@ class Judge:
             return
         if name.startswith(RESULT_PREFIX) and steps_of(before).get(open_step) not in {None, *SETTLED}:
             self.wrong(
-                4, f"call #{serial} of {call.tool} {call.arguments} is written to {name}, and {open_step} is open"
+                4, f"call #{serial} of {call.tool} {call.arguments} is written to {name}, but {open_step} is open"
             )
 
     def began(self, call: Called) -> None:
@@ -238,7 +238,7 @@ class Judge:
         if process.kind == "call" and process.meta.get("recorded") is False:
             for call in process.calls:
                 if call.serial in self.placed:
-                    self.wrong(6, f"{process.name} is told that call #{call.serial} is not recorded, and it is")
+                    self.wrong(6, f"{process.name} is told that call #{call.serial} is not recorded, but it is")
         # If no time was left for a call, the last write has no result of a call.
         called_last = NOT_BEGUN not in dumps(process.meta.get("pause_reason"))
         if process.is_run and process.meta.get("persisted") is False and process.calls and called_last:
@@ -248,7 +248,7 @@ class Judge:
                 if at is None or not any(
                     sent.heard and sent.operation == "UpdateItem" for sent in process.requests[at:]
                 ):
-                    self.wrong(6, f"{process.name} is told that {place} is not kept, and it is, by write #{number}")
+                    self.wrong(6, f"{process.name} is told that {place} is not stored, but write #{number} stored it")
 
     def _check_call(self, process: Process) -> None:
         if process.meta.get("recorded") is True and not process.meta.get("oversized"):
@@ -260,7 +260,7 @@ class Judge:
             if process.answer.code == INVALID_REQUEST:
                 self.claims.refused(process)
             if process.calls:
-                self.wrong(11, f"{process.name} is refused, and called tools")
+                self.wrong(11, f"{process.name} is refused, but called tools")
             return
         if "task_id" not in meta or meta.get("persisted") in {False, "unknown"} or meta.get("oversized"):
             return
@@ -269,7 +269,9 @@ class Judge:
     def _check_placed(self, process: Process, calls: list[Called]) -> None:
         for call in calls:
             if call.serial not in self.placed:
-                self.wrong(5, f"{process.name} is told that call #{call.serial} of {call.tool} is kept, and it is not")
+                self.wrong(
+                    5, f"{process.name} is told that call #{call.serial} of {call.tool} is stored, but it is not"
+                )
 
     def settled(self) -> None:
         if self.head is not None:
@@ -297,7 +299,7 @@ class Judge:
             and self.claims.abandoned_before(resume)
             and not any(name.endswith(PAUSE_REASON) for name in poll.meta)
         ):
-            self.wrong(10, "the last run was killed, steps are open, and a poll does not say so")
+            self.wrong(10, "the last run was killed and steps are open, but a poll does not show it")
         # If the workflow's author changed a completed step afterwards, only the author can undo that.
         if isinstance(resume.answer, ProtocolError) and CHANGED not in resume.answer.message:
             self.wrong(10, f"the task cannot be resumed: {resume.answer.message}")

@@ -41,15 +41,15 @@ class Container:
     """A Lambda execution environment. It serves invocations one after another.
 
     Attributes:
-        mended: Whether it has the definitions of the second deployment.
+        edited: Whether it has the definitions of the second deployment.
         skew_s: How far its wall clock is ahead, seconds.
-        stood_s: For how long its monotonic clock has stopped, seconds.
+        stopped_s: For how long its monotonic clock has stopped, seconds.
     """
 
-    mended: bool
+    edited: bool
     limits: "Limits"
     skew_s: float
-    stood_s: float = 0.0
+    stopped_s: float = 0.0
     store: "DynamoDBTaskStore | None" = None
     processes: list["Process"] = field(default_factory=list)
 

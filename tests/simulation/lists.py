@@ -44,7 +44,7 @@ class ListWorld(World):
         self.parallel = self.rng.choice([1, 2, 3])
         self.judge: ListJudge = ListJudge(self, strict=strict)
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
         return listing_server(self.parallel)
 
 

@@ -72,7 +72,7 @@ class QuestionWorld(World):
         self.given: dict[str, Mapping[str, Json]] = {}
         self.judge: QuestionJudge = QuestionJudge(self, strict=strict)
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
         return asking_server()
 
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
@@ -125,7 +125,7 @@ class QuestionJudge(Judge):
             used = self.world.calls[serial - 1].arguments[argument]
             if used != answer:
                 self.wrong(
-                    18, f"write #{number} completes {step} with {used!r}, and the answer to {question} is {answer!r}"
+                    18, f"write #{number} completes {step} with {used!r}, but the answer to {question} is {answer!r}"
                 )
 
     def answered(self, process: Process) -> None:
@@ -142,14 +142,14 @@ class QuestionJudge(Judge):
         if REFUSED in text:
             self.world.struck.add("an answer was refused")
             if not any(self._refuses(item, given) for item in items):
-                self.wrong(18, f"{process.name} is refused the answers {dict(given)}, and none was used")
+                self.wrong(18, f"{process.name} cannot give the answers {dict(given)}, but no answer was used")
             return
         if not self._accepts(process, answer):
             return
         self.world.struck.add("an answer was accepted")
         for question, value in given.items():
             if value not in [self._answer(item, question) for item in items]:
-                self.wrong(18, f"{process.name} accepts the answer {value!r} to {question}, and it is not stored")
+                self.wrong(18, f"{process.name} accepts the answer {value!r} to {question}, but does not store it")
 
     def _accepts(self, process: Process, answer: JsonObject) -> bool:
         """Return whether a reply says that a run took its answers and stored everything."""
@@ -190,4 +190,4 @@ class QuestionJudge(Judge):
         super().ended(head)
         live = head is not None and status_of(head) not in TERMINAL and self.head is not None
         if live and self.head and status_of(self.head) != "completed":
-            self.wrong(10, f"every question is answered, and the task is {status_of(self.head)}")
+            self.wrong(10, f"every question is answered, but the task is {status_of(self.head)}")

@@ -52,7 +52,7 @@ _NOT_VALUES = frozenset({PROGRESS, PAUSE_REASON, "omitted"})
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Shown:
     """What a reply says about a task; `None` for what it does not say.
 
     Attributes:
@@ -99,12 +99,12 @@ class Replies:
             self._check_superseded(process, str(meta["task_id"]))
         if "status" in _task_in(answer):
             shown = _task_in(answer)
-            shows = values_told if process.kind.startswith("poll") else status_told
+            shows = shown_values if process.kind.startswith("poll") else shown_status
             self._check(process, str(shown["taskId"]), shows(shown))
         elif process.kind == "listen":
             self._check_end(process)
         elif process.kind == "result":
-            self._check(process, task_id, Told(result_by=meta.get(RESULT_BY, "")))
+            self._check(process, task_id, Shown(result_by=meta.get(RESULT_BY, "")))
         elif "task_status" in meta:
             self.check_state(process, meta, certain="persisted" not in meta)
         elif meta.get("record_error") == UNKNOWN_TASK:
@@ -115,7 +115,7 @@ class Replies:
         if params.get("statusMessage") == EXPIRED:
             self._check_missing(process, str(params["taskId"]))
             return
-        self._check(process, str(params["taskId"]), values_told(params), stream=True)
+        self._check(process, str(params["taskId"]), shown_values(params), stream=True)
 
     def listed(self, process: Process, pages: Sequence[JsonObject | ProtocolError]) -> None:
         self._check_certain(process)
@@ -127,7 +127,7 @@ class Replies:
         if ids != sorted(set(ids), reverse=True):
             self.wrong(16, f"{process.name} lists {ids}")
         for task in tasks:
-            self._check(process, str(task["taskId"]), place_told(task))
+            self._check(process, str(task["taskId"]), shown_in_list(task))
         if "nextCursor" in pages[-1]:
             return
         for key in self._keys(process.owner):
@@ -147,25 +147,25 @@ class Replies:
         for done, of in _COUNT.findall(str(state.get("message", ""))):
             completed = sum(status in SETTLED for status in steps.values())
             if certain and (int(done), int(of)) != (completed, len(steps)):
-                self.wrong(14, f"{process.name} tells {done} of {of} steps, and lists {steps}")
+                self.wrong(14, f"{process.name} counts {done} of {of} steps, but lists {steps}")
         if certain:
             pause, result_by = _without_error(state.get("pause_reason")), process.meta.get("result_by", "")
-            self._check(process, task_id, Told(status, steps=steps, pause=pause, result_by=result_by))
+            self._check(process, task_id, Shown(status, steps=steps, pause=pause, result_by=result_by))
             return
         # Unsaved state is shown from memory. Even so, a task that had ended when the request began is not shown as
         # live.
         first = self.world.database.since(self._key(process.owner, task_id), process.writes)[0].item
         if status in TERMINAL:
-            self._check(process, task_id, Told(status))
+            self._check(process, task_id, Shown(status))
         elif first is not None and status_of(first) in TERMINAL:
-            self.wrong(14, f"{process.name} tells {task_id} as {status}, which was {status_of(first)}")
+            self.wrong(14, f"{process.name} shows {task_id} as {status}, but it was {status_of(first)}")
 
     # Checks.
 
     def wrong(self, number: int, what: str) -> None:
         self.world.judge.wrong(number, what)
 
-    def _check(self, process: Process, task_id: str, reported: Told, *, stream: bool = False) -> None:
+    def _check(self, process: Process, task_id: str, reported: Shown, *, stream: bool = False) -> None:
         """Check that one current version of the task agrees with the reply."""
         versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
         last = self._last.get((process.name, task_id)) if stream else None
@@ -177,9 +177,9 @@ class Replies:
             if not found:
                 self._last[process.name, task_id] = version
                 return
-        self.wrong(14, f"{process.name} tells of {task_id} what none of {len(versions)} versions says: {found}")
+        self.wrong(14, f"{process.name} shows {task_id} as in none of {len(versions)} versions: {found}")
 
-    def _differences(self, process: Process, reported: Told, item: Item | None) -> Iterator[str]:
+    def _differences(self, process: Process, reported: Shown, item: Item | None) -> Iterator[str]:
         """Yield the differences between a version and the reply."""
         if item is None:
             yield "there is no such task"
@@ -196,24 +196,24 @@ class Replies:
             ("result by", reported.result_by, result_by(item)),
         ):
             if said not in {None, kept}:
-                yield f"{what} {said!r}, and it is {kept!r}"
+                yield f"{what} {said!r}, but it is {kept!r}"
         if reported.steps is not None and reported.steps != steps:
-            yield f"steps {reported.steps}, and they are {steps}"
+            yield f"steps {reported.steps}, but they are {steps}"
         if reported.pause is not None and is_workflow and reported.pause not in pauses(item, first_ms, last_ms):
-            yield f"pause {reported.pause}, and it is one of {pauses(item, first_ms, last_ms)}"
+            yield f"pause {reported.pause}, but it is one of {pauses(item, first_ms, last_ms)}"
         if reported.values is not None:
             yield from _other_values(reported, item, process)
         if reported.questions is not None and reported.questions != _questions(item):
-            yield f"questions {sorted(reported.questions)}, and they are {sorted(_questions(item))}"
+            yield f"questions {sorted(reported.questions)}, but they are {sorted(_questions(item))}"
 
     def _check_error(self, process: Process, error: ProtocolError, task_id: str) -> None:
         over = _OVER.search(error.message)
         if over:
-            self._check(process, task_id, Told(over[1]))
+            self._check(process, task_id, Shown(over[1]))
         elif isinstance(error.data, Mapping) and "status" in error.data:
             progress = cast("Any", error.data.get("progress"))
             steps = {step["name"]: step["status"] for step in progress["steps"]} if progress else None
-            self._check(process, task_id, Told(str(error.data["status"]), steps=steps))
+            self._check(process, task_id, Shown(str(error.data["status"]), steps=steps))
         elif error.code == INVALID_PARAMS and error.message == "Unknown task":
             self._check_missing(process, task_id)
 
@@ -221,7 +221,7 @@ class Replies:
         _, last_ms = self._clock(process)
         versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
         if all(version.item is not None and _expires_ms(version.item) > last_ms for version in versions):
-            self.wrong(14, f"{process.name} is told that the task {task_id} is gone")
+            self.wrong(14, f"{process.name} is told that the task {task_id} does not exist")
 
     def _check_superseded(self, process: Process, task_id: str) -> None:
         """Check a reply which says that another run has taken the task over."""
@@ -229,7 +229,7 @@ class Replies:
         item = self.world.database.since(self._key(process.owner, task_id), process.writes)[-1].item
         claim = claim_of(item) if item else None
         if holder is not None and claim is not None and claim[0] == holder.claim:
-            self.wrong(14, f"{process.name} tells that another run has its task, which it holds")
+            self.wrong(14, f"{process.name} says that another run has its task, but holds it")
 
     def _check_end(self, process: Process) -> None:
         """Check a stream that ended. If it ended early, its client must know that all its tasks have ended."""
@@ -246,7 +246,7 @@ class Replies:
         if process.stalled:
             return
         if "unknown" in {meta.get("recorded"), meta.get("persisted")} and faults <= CERTAIN:
-            self.wrong(15, f"{process.name} does not know what was written, and had the faults {process.faults}")
+            self.wrong(15, f"{process.name} does not know what was written, after the faults {process.faults}")
         is_short = process.ends_ms is not None and process.ends_ms - self.world.scheduler.now_ms < SHORT_MS
         if is_short or faults - {Fault.HOT} or (faults and not self._bears_heat(process)):
             return
@@ -276,9 +276,9 @@ class Replies:
         self.world.struck.add("a task was refused at its owner's limit" if refused else "a task was counted")
         certain, possible = self._live(process)
         if refused and possible < allowed:
-            self.wrong(17, f"{process.name} may have no task, and its owner has {possible} of {allowed} at most")
+            self.wrong(17, f"{process.name} cannot create a task, but its owner has at most {possible} of {allowed}")
         if not refused and certain >= allowed:
-            self.wrong(17, f"{process.name} has created a task, and its owner had {certain} of {allowed} already")
+            self.wrong(17, f"{process.name} has created a task, but its owner had {certain} of {allowed}")
 
     def _live(self, process: Process) -> tuple[int, int]:
         """Return the minimum and maximum number of live tasks that an owner had while a process created one."""
@@ -320,20 +320,20 @@ class Replies:
         return process.began_ms + process.fast_ms - 1, self.world.scheduler.now_ms + process.fast_ms + 1
 
 
-def status_told(task: JsonObject) -> Told:
+def shown_status(task: JsonObject) -> Shown:
     """Read a reply of `tasks/cancel`."""
-    return Told(str(task["status"]), str(task["lastUpdatedAt"]))
+    return Shown(str(task["status"]), str(task["lastUpdatedAt"]))
 
 
-def place_told(task: JsonObject) -> Told:
+def shown_in_list(task: JsonObject) -> Shown:
     """Read a task in a reply of `tasks/list`."""
-    reported, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
+    reported, meta = shown_status(task), cast("Mapping[str, Any]", task.get("_meta", {}))
     return replace(reported, step=meta.get("step", ""), pause=meta.get("pause_reason", {}))
 
 
-def values_told(task: JsonObject) -> Told:
+def shown_values(task: JsonObject) -> Shown:
     """Read a reply of `tasks/get`, or a notification."""
-    reported, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
+    reported, meta = shown_status(task), cast("Mapping[str, Any]", task.get("_meta", {}))
     progress = meta.get(PROGRESS, {"steps": []})
     return replace(
         reported,
@@ -369,7 +369,7 @@ def result_by(item: Item) -> str:
     return "client" if "by_client" in item else ""
 
 
-def _other_values(reported: Told, item: Item, process: Process) -> Iterator[str]:
+def _other_values(reported: Shown, item: Item, process: Process) -> Iterator[str]:
     stored = {
         name: attribute
         for name, attribute in variables_of(item).items()
@@ -380,7 +380,7 @@ def _other_values(reported: Told, item: Item, process: Process) -> Iterator[str]
     if "result" in item and reported.result is not None:
         stored["result"], values["result"] = item["result"], reported.result
     if stored.keys() != values.keys():
-        yield f"values of {sorted(values)}, and there are those of {sorted(stored)}"
+        yield f"values {sorted(values)}, but they are {sorted(stored)}"
         return
     for name, attribute in stored.items():
         if name in reported.omitted or pointer_of(attribute) is not None:
@@ -391,7 +391,7 @@ def _other_values(reported: Told, item: Item, process: Process) -> Iterator[str]
             mark: JsonObject = {"_meta": {RESULT_BY: result_by(item)}} if result_by(item) else {}
             kept = {"resultType": "complete", **kept, **mark}
         if value != kept and not (value == {"error": UNREADABLE} and process.faults):
-            yield f"{name} is told as {str(value)[:80]}, and is {str(kept)[:80]}"
+            yield f"{name} is shown as {str(value)[:80]}, but is {str(kept)[:80]}"
 
 
 def _questions(item: Item) -> frozenset[str]:

@@ -131,7 +131,7 @@ class WaitWorld(World):
         assert isinstance(self.judge, WaitJudge)
         return self.judge
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
         return waiting_server(self.waits)
 
     # The course of a simulation.
@@ -252,7 +252,7 @@ class WaitJudge(Judge):
         post = self.sim.posts.get(process.name)
         value = self._value(after, RESULT_PREFIX + SIGNED)
         if post is None or post.token == FORGED or value != post.body:
-            self.wrong(24, f"write #{number} stores {value!r} as the callback of {process.name}, which was {post}")
+            self.wrong(24, f"write #{number} stores {value!r} as the callback of {process.name}, but that was {post}")
             return
         if isinstance(until_ms, int) and until_ms <= process.began_ms + process.fast_ms:
             self.wrong(23, f"write #{number} accepts a callback that came after the time")
@@ -269,7 +269,7 @@ class WaitJudge(Judge):
             self.timed_out = call
         body = self.accepted.body if self.accepted else DEFAULT
         if call.arguments["amount"] != body:
-            self.wrong(25, f"{call.process.name} pays {call.arguments['amount']}, and the callback was {self.accepted}")
+            self.wrong(25, f"{call.process.name} pays {call.arguments['amount']}, but the callback was {self.accepted}")
 
     def replied(self, process: Process, post: Post, status: int) -> None:
         """Check the reply to a callback."""
@@ -295,7 +295,7 @@ class WaitJudge(Judge):
             case _:
                 fits = False
         if not fits:
-            self.wrong(24, f"{process.name} is answered {status}: {post}, accepted was {self.accepted}")
+            self.wrong(24, f"{process.name} gets {status} for {post}; the accepted callback is {self.accepted}")
 
     def _is_over(self, item: Item, now_ms: float) -> bool:
         until_ms = self._value(item, WAIT_PREFIX + SIGNED)
@@ -310,7 +310,7 @@ class WaitJudge(Judge):
         steps = steps_of(self.head)
         timed_out = steps[SIGNED] == "failed" and self.sim.waits.on_timeout == "fail"
         if not timed_out or self.accepted is not None:
-            self.wrong(26, f"all waits have ended, and the task has the steps {steps}")
+            self.wrong(26, f"all waits have ended, but the task has the steps {steps}")
 
     def _value(self, item: Item | None, name: str) -> Json:
         if item is None or name not in variables_of(item):
@@ -346,7 +346,7 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
             self.kill(here(), "killed before it wakes the job")
         return sent
 
-    def _look_after(self, item: dict[str, Any]) -> None:
+    def _wait_for_result(self, item: dict[str, Any]) -> None:
         """Run only sweeps. They wake the job after a callback, when a wait has ended, or when the job is due."""
         judge = self.both_waiting
         if judge.is_asleep and self.waiting.accepted is None and self.rng.random() < 0.9:

@@ -48,7 +48,7 @@ from tests.simulation.scheduler import Actor, Killed, Scheduler, here
 from tests.simulation.servers import PLANS, Plan, constants_of, server
 
 BEGIN_MS = 1_800_000_000_000.0 // SPAN_MS * SPAN_MS
-STOOD_STILL_MS = 2_000
+STALL_MS = 2_000
 INTO_A_SPAN_MS = (0, 30_000, SPAN_MS - 2_000, SPAN_MS - 100)
 DELAYS_MS = (0, 0, 0, 5, 50, 500, 5_000, 20_000, 44_000, 50_000, 130_000)
 KINDS = ("resume",) * 7 + ("call",) * 8 + ("poll",) * 3 + ("list", "listen", "begin", "result", "cancel", "complete")
@@ -132,9 +132,9 @@ class World:
         self.weather.over = True
         self.judge.settled()
         if self.task_id is not None:
-            self._resume_in_the_end(self.judge, "poll")
+            self._resume_at_the_end(self.judge, "poll")
 
-    def _resume_in_the_end(self, judge: Judge, poll: str) -> None:
+    def _resume_at_the_end(self, judge: Judge, poll: str) -> None:
         """Poll the judge's task when every claim has ended, and resume it."""
         self.scheduler.now_ms += 2 * judge.lease_ms + self.fast_ms
         self._invoke(Ask(poll, last=True))
@@ -169,7 +169,7 @@ class World:
 
     def _container(self, ask: Ask) -> Container:
         """Return a free container, or a new one. A deployment replaces all containers."""
-        free = [container for container in self.containers if container.mended is self.mended]
+        free = [container for container in self.containers if container.edited is self.edited]
         if free and not ask.last and self.rng.random() < self._reusing:
             self.struck.add("a container was used again")
             chosen = self.rng.choice(free)
@@ -178,9 +178,9 @@ class World:
         skew_s = 0.0 if ask.last else self.weather.skew_s()
         if skew_s:
             self.struck.add(f"a clock was {abs(skew_s):g} s off")
-        old = self.uncounted and not self.mended
+        old = self.uncounted and not self.edited
         container = Container(
-            self.mended, replace(self.limits, max_tasks_per_owner=None) if old else self.limits, skew_s
+            self.edited, replace(self.limits, max_tasks_per_owner=None) if old else self.limits, skew_s
         )
         container.store = self._store(container)
         return container
@@ -236,7 +236,7 @@ class World:
         return None
 
     def steps(self) -> Sequence[Step]:
-        return self.server(mended=self.mended).workflows[self.plan.name].steps
+        return self.server(edited=self.edited).workflows[self.plan.name].steps
 
     def created(self, task_id: str) -> None:
         if self.task_id is None:
@@ -252,7 +252,7 @@ class World:
         return max(0.0, *(process.fast_ms for process in self.processes.values()))
 
     @property
-    def mended(self) -> bool:
+    def edited(self) -> bool:
         return self.deployed_ms is not None and self.scheduler.now_ms >= self.deployed_ms
 
     # Requests.
@@ -341,14 +341,14 @@ class World:
     def point(self, actor: Actor) -> None:
         due_ms = max(actor.wake_ms, self.scheduler.now_ms)
         self.scheduler.point(actor)
-        self.came_back(actor, due_ms)
+        self.continued_at(actor, due_ms)
 
     def sleep(self, seconds: float) -> None:
         """Let time pass for the current actor."""
         actor = here()
         due_ms = self.scheduler.now_ms + seconds * 1000
         self.scheduler.sleep(actor, seconds)
-        self.came_back(actor, due_ms)
+        self.continued_at(actor, due_ms)
 
     def stall(self, actor: Actor, seconds: float | None = None) -> None:
         """Stall the whole process of an actor, for this long or as long as the weather chooses."""
@@ -360,19 +360,19 @@ class World:
             one.wake_ms = max(one.wake_ms, self.scheduler.now_ms + seconds * 1000)
         due_ms = self.scheduler.now_ms
         # Set before the point, because any of its actors may continue first.
-        if process is not None and seconds * 1000 > STOOD_STILL_MS:
+        if process is not None and seconds * 1000 > STALL_MS:
             process.stalled, process.stalled_ms = True, due_ms + seconds * 1000
             if process.is_run and seconds * 1000 > self.judge.lease_ms:
                 self._invoke(Ask("resume"), self.judge.lease_ms + self.rng.choice((1, 100, 700)))
         if process is not None and process.container is not None and self.weather.freezes:
-            self._clocks_stand_still(process.container, seconds)
+            self._stop_clocks(process.container, seconds)
         self.scheduler.point(actor)
-        self.came_back(actor, due_ms)
+        self.continued_at(actor, due_ms)
 
-    def _clocks_stand_still(self, container: Container, seconds: float) -> None:
+    def _stop_clocks(self, container: Container, seconds: float) -> None:
         """Stop the container's monotonic clock for this time. The wall clock may stop, too."""
         self.struck.add("a clock stopped")
-        container.stood_s += seconds
+        container.stopped_s += seconds
         if self.rng.random() < 0.5 and container.skew_s - seconds >= min(SKEWS_S):
             container.skew_s -= seconds
 
@@ -382,12 +382,12 @@ class World:
         process = self.processes.get(actor.process.name)
         return process if process is None or process.container is None else process.container.processes[-1]
 
-    def came_back(self, actor: Actor, due_ms: float) -> None:
+    def continued_at(self, actor: Actor, due_ms: float) -> None:
         """Let an actor continue. Note a stall if it is late. Stop the process if its time is over."""
         process = self._running(actor)
         if process is None:
             return
-        if self.scheduler.now_ms - due_ms > STOOD_STILL_MS:
+        if self.scheduler.now_ms - due_ms > STALL_MS:
             # A thread of an earlier invocation may continue during a later one.
             for late in (process, self.processes[actor.process.name]):
                 late.stalled, late.stalled_ms = True, self.scheduler.now_ms
@@ -418,8 +418,8 @@ class World:
 
     def monotonic(self) -> float:
         process = self.processes.get(here().process.name)
-        stood_s = process.container.stood_s if process and process.container else 0.0
-        return self.scheduler.now_ms / 1000 - stood_s
+        stopped_s = process.container.stopped_s if process and process.container else 0.0
+        return self.scheduler.now_ms / 1000 - stopped_s
 
     def _clock_ms(self, container: Container) -> int:
         process, shown_ms = container.processes[-1], int(self.scheduler.now_ms + container.skew_s * 1000)
@@ -439,15 +439,15 @@ class World:
         bucket = SimulatedBucket(self) if self.bucket is not None else None
         return DynamoDBTaskStore(table, container.limits, bucket)
 
-    def server(self, *, mended: bool) -> Server:
-        return server(mended=mended)
+    def server(self, *, edited: bool) -> Server:
+        return server(edited=edited)
 
     def endpoint(self, process: Process) -> Endpoint:
         container = process.container
         assert container is not None
         return Endpoint(
             Services(
-                server=self.server(mended=container.mended),
+                server=self.server(edited=container.edited),
                 store=container.store,
                 settings=self.settings,
                 seal=seal_of(self.settings),
@@ -513,5 +513,5 @@ class World:
 class ParallelWorld(World):
     """The same workflows with up to three parallel steps."""
 
-    def server(self, *, mended: bool) -> Server:
-        return server(mended=mended, parallel=3)
+    def server(self, *, edited: bool) -> Server:
+        return server(edited=edited, parallel=3)

@@ -73,7 +73,7 @@ class BackgroundWorld(JobWorld):
         self.both = BackgroundJudge(self, strict=strict)
         return self.both
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
         return background_server()
 
     def run(self) -> None:
@@ -81,7 +81,7 @@ class BackgroundWorld(JobWorld):
         super().run()
         flow = self.both.flow
         if flow.head is not None and status_of(flow.head) not in TERMINAL:
-            self._resume_in_the_end(flow, "poll own")
+            self._resume_at_the_end(flow, "poll own")
 
     def created(self, task_id: str) -> None:
         if self.task_id is None:
@@ -144,7 +144,7 @@ class BackgroundJudge(JobJudge):
         self.world.struck.add("a worker handed over to another")
         given_up = after.until_ms == 0 and after.dispatches == before.dispatches + 1
         if not given_up or after.allowed != after.started + ATTEMPTS:
-            self.wrong(12, f"{process.name} hands a job over that is {before}, and then {after}")
+            self.wrong(12, f"{process.name} hands over a job that was {before} and then is {after}")
 
     def _check_result(self, process: Process, value: Json) -> None:
         if self.flow.head is None:
@@ -158,7 +158,7 @@ class BackgroundJudge(JobJudge):
             case {"isError": True} if not process.calls:
                 self.world.struck.add("a workflow could not be run")
             case _:
-                self.wrong(5, f"the call's result says nothing of the workflow: {str(value)[:200]}")
+                self.wrong(5, f"the call's result does not show the workflow: {str(value)[:200]}")
 
     def began(self, call: Called) -> None:
         self.flow.began(call)
@@ -173,7 +173,7 @@ class BackgroundJudge(JobJudge):
             by = self.flow.completed[step]
             self.world.struck.add("a call completed a step while a worker ran it")
             if by.kind != "call":
-                self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which {by.name} has completed")
+                self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which {by.name} completed")
 
     def answered(self, process: Process) -> None:
         if process.kind in {"resume", "call"}:

@@ -99,7 +99,7 @@ class JobWorld(World):
     def _judge(self, *, strict: bool) -> JobJudge:
         return JobJudge(self, strict=strict)
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - jobs have no definitions
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - jobs have no definitions
         return job_server()
 
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
@@ -123,7 +123,7 @@ class JobWorld(World):
     def run(self) -> None:
         """Run the simulation. Then check that the job ends without faults."""
         self._invoke(Ask("start"))
-        self._let_clock_run()
+        self._schedule_sweeps()
         self.scheduler.run()
         self.weather.over = True
         self.judge.settled()
@@ -131,10 +131,10 @@ class JobWorld(World):
             item = self.judge.head
             if item is None or status_of(item) in TERMINAL:
                 return
-            self._look_after(item)
+            self._wait_for_result(item)
         self.judge.wrong(10, "the job does not end")
 
-    def _let_clock_run(self) -> None:
+    def _schedule_sweeps(self) -> None:
         """Schedule a sweep for each minute. Some are late, simultaneous, doubled or lost."""
         first_ms = self._clock.randrange(MINUTE_MS)
         for minute in range(self._sweeps):
@@ -157,21 +157,21 @@ class JobWorld(World):
             if int(item["expires_at"]["N"]) * 1000 <= self.scheduler.now_ms:
                 return
             if next_ms > poll_ms + MOST_LATE_MS:
-                self.judge.wrong(20, f"the clock does nothing for {head}")
+                self.judge.wrong(20, f"sweeps do nothing for {head}")
                 return
             self.scheduler.now_ms = max(self.scheduler.now_ms, next_ms)
             self._invoke(Ask("sweep", last=True))
             self.scheduler.run()
             next_ms += MINUTE_MS
 
-    def _look_after(self, item: dict[str, Any]) -> None:
+    def _wait_for_result(self, item: dict[str, Any]) -> None:
         """Act as a client that waits for its result: answer, and poll. A worker that is dispatched does its work."""
         head, now_ms = head_in(item), self.scheduler.now_ms
         if head.status == "input_required":
             self._invoke(Ask("update", last=True, every=True))
         else:
             if head.until_ms - now_ms > self.judge.lease_ms + self.fast_ms:
-                self.judge.wrong(10, f"the claim of a worker that has ended lives for {head.until_ms - now_ms:.0f} ms")
+                self.judge.wrong(10, f"the claim of an ended worker lasts {head.until_ms - now_ms:.0f} ms")
             if head.due_ms - now_ms > LONGEST_DISPATCH_MS + self.fast_ms:
                 self.judge.wrong(10, f"the job is due in {head.due_ms - now_ms:.0f} ms")
             is_used_up = head.started >= head.allowed
@@ -187,7 +187,9 @@ class JobWorld(World):
         if after is None or expires_ms <= self.scheduler.now_ms:
             self.judge.head = None
         elif status_of(after) == "working":
-            self.judge.wrong(10, f"faults have stopped, the client has come, and the job is still {head_in(after)}")
+            self.judge.wrong(
+                10, f"the faults have stopped and the client has polled, but the job is still {head_in(after)}"
+            )
 
     def _answer(self, process: Process, ask: Ask) -> None:
         if ask.event is None:

@@ -198,9 +198,9 @@ def test_a_worker_has_fifteen_minutes_unless_a_test_sets_another_limit(baton: Co
 
 def test_another_version_of_the_server_processes_waiting_events(client: Client) -> None:
     task = client.start_task("archive", {"year": 2025})
-    mended = Server("reports", version="2.0.0")
-    mended.add_tool(lambda year: f"archived {year} twice", name="archive", description="Archive.", task="required")
-    client.deployed(mended).run_worker()
+    later = Server("reports", version="2.0.0")
+    later.add_tool(lambda year: f"archived {year} twice", name="archive", description="Archive.", task="required")
+    client.deployed(later).run_worker()
     assert task.result.text == "archived 2025 twice"
 
 
