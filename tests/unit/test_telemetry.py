@@ -92,7 +92,7 @@ def test_measurements_of_all_threads_are_kept(collector: Collector) -> None:
 
 def test_the_correlation_id_is_passed_to_the_current_invocation(collector: Collector) -> None:
     heard: list[str] = []
-    collector.correlate("nobody listens")
+    collector.correlate("ignored")
     collector.begin(heard.append)
     collector.correlate("gateway-7")
     SILENT.correlate("gateway-8")

@@ -159,8 +159,8 @@ def test_a_resources_rounds_are_bound_to_its_uri() -> None:
 
 
 def test_a_call_that_cannot_ask_fails_with_the_reason() -> None:
-    with pytest.raises(ToolError, match=r"elicitation/create.*nobody is there"):
-        CannotAsk("nobody is there").ask((NAME, THOUGHT))
+    with pytest.raises(ToolError, match=r"elicitation/create.*there is no client"):
+        CannotAsk("there is no client").ask((NAME, THOUGHT))
 
 
 def test_client_capabilities_are_known_only_in_the_2026_era() -> None:

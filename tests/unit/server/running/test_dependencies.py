@@ -30,7 +30,7 @@ def ask(db: Annotated[str, Depends(database)]): return db
 server.tool(ask)
 tool = server.tools["ask"]
 envelope = Envelope(Era.STATELESS, "2026-07-28", {}, {}, None, None)
-call = Call("r-1", None, envelope, lambda: None, print, CannotAsk("nobody"))
+call = Call("r-1", None, envelope, lambda: None, print, CannotAsk("test"))
 assert with_dependencies(tool.function, tool.signature, call)() == "value"
 """
 TELL = """

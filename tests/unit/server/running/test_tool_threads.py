@@ -199,7 +199,7 @@ def test_a_function_is_abandoned_when_its_client_disconnects_unless_it_may_stay(
     release.set()
 
 
-CURRENT = contextvars.ContextVar("current", default="nobody's")
+CURRENT = contextvars.ContextVar("current", default="the default")
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -218,7 +218,7 @@ def test_a_function_sees_context_variables_of_its_request_but_cannot_change_them
         assert CURRENT.get() == "the request's"
     finally:
         CURRENT.reset(token)
-    assert run(read_later if is_async else read, is_async=is_async) == Returned("nobody's")
+    assert run(read_later if is_async else read, is_async=is_async) == Returned("the default")
 
 
 def test_asynchronous_functions_share_one_loop() -> None:
