@@ -124,7 +124,7 @@ def test_a_failed_read_of_the_secret_is_logged_counted_and_tried_again_later(
     assert opened(keys, sealed(keys)) == {"name": "yes"}
 
 
-def test_after_a_failed_read_requests_do_not_read_the_secret_at_once(vault: Vault, clock: Pauses) -> None:
+def test_after_a_failed_read_not_every_request_reads_the_secret(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     with vault.hushed():
         for _ in range(20):

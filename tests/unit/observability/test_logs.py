@@ -58,7 +58,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def is_taken_by_lambda(timestamp: str) -> bool:
+def is_accepted_by_lambda(timestamp: str) -> bool:
     """Return whether Lambda accepts the line's level. It does so only with an RFC 3339 timestamp."""
     return "T" in timestamp and datetime.fromisoformat(timestamp).tzinfo is not None
 
@@ -74,7 +74,7 @@ def test_log_lines_have_lambdas_time_format_in_either_order_of_creation(
         ("ours", "gateway-1"),
         ("theirs", "gateway-1"),
     ]
-    assert all(is_taken_by_lambda(line["timestamp"]) for line in lines)
+    assert all(is_accepted_by_lambda(line["timestamp"]) for line in lines)
 
 
 def test_a_chosen_time_format_is_kept(service: str, watch: Watch, capsys: pytest.CaptureFixture[str]) -> None:
