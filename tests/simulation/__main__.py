@@ -1,6 +1,6 @@
-"""`make simulate`: many seeds, over several processes. Failing ones are printed, the first of them with traces.
+"""`make simulate`: simulate many seeds in several processes. Print the failing seeds, the first ones with their traces.
 
-Without `--first` the seeds are new ones each time, since the seeds that `make test` runs every day find nothing more.
+Without `--first`, each run uses new seeds, because the seeds of `make test` run every day and find nothing new.
 """
 
 import argparse
@@ -19,29 +19,29 @@ CHUNK = 250
 TRACES = 3
 
 FRESH = 10**9
-"""A first seed is drawn from this many."""
+"""The first seed is a random number below this."""
 
 ALONE = ("background", "questions", "parallel", "lists", "approvals", "waits", "background-waits")
 SHARES = {"workflows": 3, "jobs": 3, **dict.fromkeys(ALONE, 1)}
-"""The relative numbers of seeds of each kind."""
+"""The relative number of seeds of each kind."""
 
 
 def main() -> int:
-    """Simulate, and say what was found. The exit status is 1 when an invariant was broken."""
+    """Run the simulations and print the results. Return 1 if an invariant was broken, otherwise 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5_000, help="how many (5000)")
-    parser.add_argument("--first", type=int, help="the first one (drawn anew and printed; 0 for a digest)")
+    parser.add_argument("--first", type=int, help="the first seed (random and printed; 0 for a digest)")
     parser.add_argument("--of", choices=sorted(KINDS), help="what is simulated (all kinds)")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are shown whole (3)")
-    parser.add_argument("--digest", action="store_true", help="print one digest of all that happened, and no more")
+    parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are printed with traces (3)")
+    parser.add_argument("--digest", action="store_true", help="print only a digest of everything that happened")
     given = parser.parse_args()
     if given.digest:
         first = given.first or 0
         _say(digest(range(first, first + given.seeds)))
         return 0
     first = secrets.randbelow(FRESH) if given.first is None else given.first
-    _say(f"The first seed is {first}. The same simulations again: --first {first} --seeds {given.seeds}")
+    _say(f"The first seed is {first}. To repeat them: --first {first} --seeds {given.seeds}")
     began = time.monotonic()
     found: list[Outcome] = []
     struck = Counter[str]()
@@ -56,7 +56,7 @@ def main() -> int:
     _say(f"{given.seeds} seeds in {seconds:.0f} s ({rate}): {len(found)} break an invariant")
     for number, count in sorted(Counter(outcome.broken[0].number for outcome in found).items()):
         _say(f"  invariant {number}: {count}")
-    _say("In so many of them:")
+    _say("Simulations with each attack:")
     for attack, count in struck.most_common():
         _say(f"  {count:7} {attack}")
     return 1 if found else 0

@@ -1,10 +1,10 @@
-"""Simulations of a step that needs an approval: several people decide, at once, late and with stale digests.
+"""Simulations of a step that needs an approval. Several people decide, at once, late and with stale digests.
 
-All promises of runs and calls hold, and these: 20. A guarded tool runs only after its own attempt has marked an
-approval of exactly this call as used, which was approved and had not expired by the clock of that process. 21. A
-decision has at most one effect at a tool that honours its key: an approval is used again only by the resume of a run
-whose outcome was not stored. 22. An approval is decided once, and what was acknowledged stays. It is used only after
-it was approved.
+All promises of runs and calls hold, and also: 20. A guarded tool runs only after its own attempt has marked an approval
+of exactly this call as used. The approval was granted and had not expired by the clock of that process. 21. A decision
+has at most one effect at a tool that honours its key. An approval is used again only if a later run resumes a run whose
+outcome was not stored. 22. An approval is decided once, and a confirmed decision does not change. An approval is used
+only after it was granted.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ KINDS = ("resume",) * 6 + ("call",) * 5 + ("decide",) * 9 + ("poll", "cancel", "
 LIVES_S = (20, 130, 600)
 CHANGING = ("state", "decided_ms", "decided_by", "decided_from", "source", "reason", "used_ms", "used_by", "notify_ms")
 LATE_MS = 31_000
-"""For how long a request is sent again, milliseconds."""
+"""How long a client resends a request, milliseconds."""
 
 
 @cache
@@ -60,8 +60,6 @@ def guarded_server(lives_s: int) -> Server:
 
 
 class ApprovalWorld(World):
-    """A simulation of one seed. Arguments as `World`."""
-
     settings: Settings = replace(SETTINGS, approvers={"refunds": frozenset(PEOPLE)})
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
@@ -73,7 +71,7 @@ class ApprovalWorld(World):
         self._others = self.rng.randrange(6, 18)
         self.judge: ApprovalJudge = ApprovalJudge(self, strict=strict)
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
         return guarded_server(self.lives_s)
 
     def _invoke(self, ask: Ask, after_ms: float = 0.0) -> None:
@@ -87,7 +85,7 @@ class ApprovalWorld(World):
             super()._answer(process, ask)
 
     def _decide(self, process: Process) -> None:
-        """Look at the list, and decide one of its approvals after a while, perhaps with the digest of another."""
+        """Read the list, wait, then decide one of its approvals, sometimes with a wrong digest."""
         listed = self._sent(process, "GET", "/approvals")
         answer: Any = loads(listed.body.decode())
         found: list[Mapping[str, Any]] = answer.get("approvals", [])
@@ -158,13 +156,13 @@ class ApprovalJudge(Judge):
 
     def _used(self, number: int, key: Key, before: ApprovalRecord, after: ApprovalRecord, process: Process) -> None:
         self.world.struck.add("an approval was used")
-        # A request that was sent before the expiry may arrive after it: the sender's clock counts.
+        # A request that was sent before the expiry may arrive after it. The sender's clock decides.
         sent_ms = max(it.began_ms for it in process.requests) + process.skew_s * 1000
         if before.state is not ApprovalState.APPROVED or sent_ms - LATE_MS > after.until_ms:
             self.wrong(20, f"write #{number} uses an approval that is {before.state.value} or expired: {after}")
         earlier = next((it for it in reversed(self.uses) if it.key == key), None)
         if earlier is not None:
-            self.world.struck.add("an approval was used again after a run had died")
+            self.world.struck.add("an approval was used again after a run was killed")
             stored = [call.serial for call in earlier.calls if call.serial in self.placed]
             runs = [str(it.used_by).startswith("run:") for it in (before, after)]
             if stored or not all(runs):
@@ -189,7 +187,7 @@ class ApprovalJudge(Judge):
     def acknowledged(self, process: Process, approval_id: str, state: ApprovalState) -> None:
         record = next(it for it in self.approvals.values() if it.approval_id == approval_id)
         if record.state is not state or record.decided_by not in PEOPLE:
-            self.wrong(22, f"{process.name} is told that it has decided {state.value}, and it is {record}")
+            self.wrong(22, f"{process.name} is told that it decided {state.value}, but the approval is {record}")
 
 
 def _decision(record: ApprovalRecord) -> tuple[object, ...]:

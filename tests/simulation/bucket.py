@@ -1,4 +1,4 @@
-"""S3 as one process has it: an `ObjectStore`, each of whose requests is a point, where a fault may strike."""
+"""The S3 client of one process: an `ObjectStore`. A fault may hit each of its requests."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,21 +17,21 @@ SILENT = frozenset({Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE})
 
 @dataclass(frozen=True, slots=True)
 class PlainBucket:
-    """A bucket to whose requests nothing happens."""
+    """A bucket without faults."""
 
     objects: dict[str, bytes]
 
-    def put(self, key: str, data: bytes, digest: bytes) -> None:  # noqa: ARG002 - the protocol has it
+    def put(self, key: str, data: bytes, digest: bytes) -> None:  # noqa: ARG002 - required by the protocol
         self.objects[key] = data
 
-    def get(self, key: str, most: int) -> bytes:  # noqa: ARG002 - the protocol has it
+    def get(self, key: str, most: int) -> bytes:  # noqa: ARG002 - required by the protocol
         if key not in self.objects:
             raise ObjectMissing
         return self.objects[key]
 
 
 class SimulatedBucket:
-    """The bucket of a container."""
+    """The bucket of a container. Faults hit its requests."""
 
     def __init__(self, world: "World") -> None:
         assert world.bucket is not None

@@ -1,4 +1,4 @@
-"""Invariant 3: which run holds the task, as its item says."""
+"""Invariant 3: checks, from the task's item, which run holds the task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 MARGIN_MS = 6_000
-"""A worker that has stood still for longer than this before a call has looked at all its claims, milliseconds."""
+"""If a worker's last stall ended longer than this before a call, the worker has checked its claims since,
+milliseconds."""
 
 
 @dataclass(slots=True)
@@ -22,8 +23,8 @@ class Holder:
     """A run that has claimed the task.
 
     Attributes:
-        released_ms: When it gave the task up by a write; infinite where it did not.
-        ended_ms: When it told its client that all it did is kept; infinite where it did not.
+        released_ms: When a write of this run released the task; infinite if none did.
+        ended_ms: When the run told its client that everything is stored; infinite if it did not.
     """
 
     claim: str
@@ -45,14 +46,16 @@ class Claims:
                 self.holders[process.name].released_ms = now_ms
         if before is None or after is None or before[0] == after[0]:
             if before and after and after[1] < before[1]:
-                self.judge.wrong(3, f"write #{number} counts takers down, from {before[1]} to {after[1]}")
+                self.judge.wrong(3, f"write #{number} decreases the claim's number from {before[1]} to {after[1]}")
             return
         if before[2]:
-            self.judge.world.struck.add("a claim that was not given up was taken over")
+            self.judge.world.struck.add("a claim that was not released was taken over")
         if after[1] != before[1] + 1:
-            self.judge.wrong(3, f"write #{number} takes the claim, and counts takers from {before[1]} to {after[1]}")
+            self.judge.wrong(
+                3, f"write #{number} takes the claim and changes its number from {before[1]} to {after[1]}"
+            )
         if before[2] >= process.own_ms(now_ms):
-            self.judge.wrong(3, f"{process.name} takes a claim that lives for {before[2] - now_ms:.0f} ms more")
+            self.judge.wrong(3, f"{process.name} takes a claim that lasts {before[2] - now_ms:.0f} ms longer")
 
     def _run_wrote(
         self, number: int, process: Process, before: tuple[str, int, int] | None, after: tuple[str, int, int] | None
@@ -69,22 +72,22 @@ class Claims:
         return change.before is not None and after is not None and after[2] == 0
 
     def began(self, call: Called) -> None:
-        """A tool begins. A run calls it only while no other has taken its task, unless the run has stood still since it
-        looked at its clock before that call."""
+        """Check that no other run has taken the task of a run that calls a tool. Exception: the run has stalled since
+        it last checked its clock before the call."""
         process, head = call.process, self.judge.head
         if process.name not in self.holders or head is None or status_of(head) in TERMINAL:
             return
         claim = claim_of(head)
         holder = next((name for name, other in self.holders.items() if claim and other.claim == claim[0]), None)
-        # A worker renews its claim on the call's task, too, between its look at the workflow's task and the call.
+        # Between its check of the workflow's task and the call, a worker also renews its claim on the call's task.
         margin_ms = MARGIN_MS if process.kind == "work" else 0
-        stood_still = process.stalled_ms > min(process.checked_ms, call.began_ms - margin_ms)
-        if holder in {None, process.name} or stood_still:
+        has_stalled = process.stalled_ms > min(process.checked_ms, call.began_ms - margin_ms)
+        if holder in {None, process.name} or has_stalled:
             return
         world = self.judge.world
-        # One whose clock is fast takes what others hold, and a third may take it from that one.
+        # A process with a fast clock takes a live claim, and a third process may then take the claim from it.
         if max(abs(process.skew_s), abs(world.processes[str(holder)].skew_s), world.fast_ms / 1000) <= 1:
-            self.judge.wrong(3, f"{process.name} calls {call.tool}, and {holder} has taken its task over")
+            self.judge.wrong(3, f"{process.name} calls {call.tool}, but {holder} has taken over its task")
 
     def ended(self, process: Process) -> None:
         if process.name not in self.holders or not isinstance(process.answer, Mapping):
@@ -93,18 +96,18 @@ class Claims:
             self.holders[process.name].ended_ms = self.judge.world.scheduler.now_ms
 
     def abandoned_before(self, process: Process) -> bool:
-        """Whether the run that began last, before this one, did not end by a write."""
+        """Return whether the most recent earlier run ended without a write that released the task."""
         earlier = [holder for name, holder in self.holders.items() if name != process.name]
         return bool(earlier) and earlier[-1].released_ms == float("inf")
 
     def refused(self, process: Process) -> None:
-        """A resume was told that another run holds the task."""
+        """Check a resume that was refused because another run holds the task."""
         *_, last = self.holders.values()
         if min(last.released_ms, last.ended_ms) < process.asked_ms and self.judge.world.fast_ms <= 1_000:
-            self.judge.wrong(10, f"{process.name} is told that another run holds the task, and that has ended")
+            self.judge.wrong(10, f"{process.name} is told that another run holds the task, but that run has ended")
 
     @staticmethod
     def reported(item: Item) -> str:
-        """The claim in an item, in short."""
+        """Return a short form of the claim in an item."""
         claim = claim_of(item)
         return "" if claim is None else f"run {claim[0][:6]} n={claim[1]} u={claim[2] % 10**9}"

@@ -1,4 +1,4 @@
-"""DynamoDB's client as one process has it: each attempt of a request is a point, where a fault may strike."""
+"""The DynamoDB client of one process. A fault may hit each attempt of a request."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ URL = "https://dynamodb.simulated"
 
 
 class ConditionalCheckFailedException(ClientError):
-    """As botocore makes it from the service's model."""
+    """Stands in for the exception class that botocore generates from the service's model."""
 
 
 class Exceptions:
@@ -33,11 +33,11 @@ class Exceptions:
 
 @dataclass(slots=True)
 class Sent:
-    """A request as a process sees it.
+    """A request as its process sees it.
 
     Attributes:
-        written: The numbers of the writes that it made.
-        heard: Whether an answer came that tells what became of it.
+        written: The numbers of the writes that the request made.
+        heard: Whether the process has received a response that states the outcome.
     """
 
     operation: str
@@ -50,7 +50,7 @@ class Sent:
 
 
 class PlainClient:
-    """A client of a simulated DynamoDB to whose requests nothing happens."""
+    """A client of the simulated DynamoDB without faults."""
 
     exceptions = Exceptions
 
@@ -58,7 +58,7 @@ class PlainClient:
         self.database = database
 
     def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
-        """A method of botocore's client: `put_item` sends a `PutItem`."""
+        """Return a method of botocore's client. `put_item` sends a `PutItem`."""
         operation = "".join(map(str.capitalize, method.split("_")))
         return lambda **request: self._send(operation, request)
 
@@ -67,7 +67,7 @@ class PlainClient:
 
 
 class SimulatedClient(PlainClient):
-    """The client of a container. A request is that of the process whose thread sends it."""
+    """The client of a container. A request belongs to the process whose thread sends it."""
 
     def __init__(self, world: "World") -> None:
         super().__init__(world.database)
@@ -76,7 +76,7 @@ class SimulatedClient(PlainClient):
         self._left = 0
 
     def _send(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request as often as botocore would by its configuration."""
+        """Send a request, with as many attempts as botocore's configuration allows."""
         request = self._world.rewritten(operation, request)
         sent = self._world.sending(operation, _partition(request))
         attempts = clients.ATTEMPTS
@@ -104,7 +104,7 @@ class SimulatedClient(PlainClient):
             world.struck.add(fault.reported)
             sent.process.faults.append(fault)
         if fault is Fault.STALLED_BEFORE:
-            world.note(actor, "stands still")
+            world.note(actor, "stalls")
             world.stall(actor)
         world.point(actor)
         self._before(fault, operation, request, sent)
@@ -137,7 +137,7 @@ class SimulatedClient(PlainClient):
             case Fault.KILLED_AFTER:
                 world.kill(actor, f"killed after {operation}")
             case Fault.STALLED_AFTER:
-                world.note(actor, "stands still")
+                world.note(actor, "stalls")
                 world.stall(actor)
             case Fault.LOST_REPLY:
                 self._silence(f"the reply to {operation} is lost")

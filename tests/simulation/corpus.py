@@ -1,7 +1,7 @@
-"""Seeds that broke an invariant once, of Baton as it was or with a guard taken out. They are always simulated.
+"""Seeds that once broke an invariant, either of Baton or of Baton with a guard removed. They are always simulated.
 
-What happens in a seed changes with what simulations draw. So each mistake that was mended has a test of its own, too,
-and `mutants.py` has guards that must never be missing.
+A seed no longer repeats the old failure once the simulation makes other random choices. Therefore each fixed error also
+has a test of its own, and `mutants.py` lists the guards that must not be missing.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Random items, conditions and updates: what the table in memory and a real engine are asked alike."""
+"""Random items, conditions and updates for the comparison of the simulated DynamoDB with DynamoDB Local."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,12 +13,12 @@ WORDS = ("", "a", "ab", "abc", "b", "z")
 KINDS = ("N", "S", "BS", "BOOL", "NULL", "M", "L", "B")
 ORDERED = ("N", "S", "B")
 HOLDS = {"aa": ("N",), "bb": ("S",), "cc": ("BS",), "dd": ("L",), "ee": ("M",), "ff": KINDS}
-"""What the attributes mostly hold, so that most updates can be made."""
+"""The usual types of the attributes, chosen so that most updates are valid."""
 SIGNS = ("=", "<>", "<", "<=", ">", ">=")
 
 
 class Drawn:
-    """Draws one request."""
+    """One random request."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -51,11 +51,11 @@ class Drawn:
                 return {"L": [self.attribute(levels=levels - 1) for _ in range(rng.randrange(4))]}
 
     def path(self, *, whole: bool = False, of: str = "", free: bool = False) -> str:
-        """A path, of names or placeholders.
+        """Return a random path, with names or placeholders.
 
         Args:
-            whole: An attribute rather than a place in one.
-            free: One that this request has not changed yet.
+            whole: Return an attribute, not a path inside one.
+            free: Return an attribute that this request does not change yet.
         """
         names = [name for name in NAMES if not of or HOLDS[name] == (of,) or self.rng.random() < 0.1]
         name = self.rng.choice([name for name in names if not free or name not in self.taken] or names)
@@ -129,7 +129,7 @@ class Drawn:
         ]
 
     def request(self, key: Item) -> dict[str, Any]:
-        """An `UpdateItem` with all that it needs."""
+        """Return a complete `UpdateItem` request."""
         update = self.update()
         request: dict[str, Any] = {"Key": key, "UpdateExpression": update}
         if self.rng.random() < 0.7:
@@ -138,7 +138,8 @@ class Drawn:
             **request,
             **({"ExpressionAttributeNames": self.names} if self.names else {}),
             **({"ExpressionAttributeValues": self.values} if self.values else {}),
-            # Of a place within an attribute, DynamoDB Local returns now the place, now the whole attribute.
+            # For a path inside an attribute, DynamoDB Local returns sometimes the value and sometimes the whole
+            # attribute.
             "ReturnValues": self.rng.choice(
                 ("ALL_NEW", "NONE") if {*update} & {".", "["} else ("ALL_NEW", "UPDATED_NEW")
             ),

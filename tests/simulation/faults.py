@@ -1,4 +1,4 @@
-"""Which faults befall a simulation, drawn from its seed."""
+"""Chooses the faults of a simulation from its seed."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -6,46 +6,46 @@ from random import Random
 
 
 class Fault(Enum):
-    """What can befall a request to the store."""
+    """A fault that can hit a request to the store."""
 
     @property
     def reported(self) -> str:
-        """The fault in words, for counts of seeds."""
+        """A description of the fault, for the counts of seeds."""
         return WORDS[self]
 
     LOST_REQUEST = auto()
-    """It never arrives: the client waits, and hears nothing."""
+    """The request never arrives. The client's request times out."""
     LOST_REPLY = auto()
-    """It is made, and the client hears nothing."""
+    """The request is made. The client's request times out."""
     LATE = auto()
-    """The client hears nothing; the request is made some seconds later."""
+    """The client's request times out. The request is made some seconds later."""
     THROTTLED = auto()
-    """It is refused for want of capacity."""
+    """The request is throttled."""
     HOT = auto()
-    """It is refused since its partition is asked for too much, for a few seconds."""
+    """The request is throttled because its partition is too busy for a few seconds."""
     BROKEN = auto()
-    """DynamoDB answers 500. Whether the request was made is anybody's guess: here it was, half of the time."""
+    """DynamoDB answers 500. The client cannot know whether the request was made; in half of the cases it was."""
     KILLED_BEFORE = auto()
-    """The process ends as the request is sent."""
+    """The process is killed when it sends the request."""
     KILLED_AFTER = auto()
-    """The process ends when the request was made, before it hears so."""
+    """The process is killed after the request was made, before the response arrives."""
     STALLED_BEFORE = auto()
-    """The process stands still before it sends the request."""
+    """The process stalls before it sends the request."""
     STALLED_AFTER = auto()
-    """The process stands still when the request was made."""
+    """The process stalls after the request was made."""
 
 
 WORDS = {
     Fault.LOST_REQUEST: "a request was lost",
-    Fault.LOST_REPLY: "the answer to a request that was made was lost",
+    Fault.LOST_REPLY: "a response was lost",
     Fault.LATE: "a request arrived late",
     Fault.THROTTLED: "a request was throttled",
     Fault.HOT: "a partition was hot",
     Fault.BROKEN: "DynamoDB answered 500",
     Fault.KILLED_BEFORE: "a process was killed before a request or call",
     Fault.KILLED_AFTER: "a process was killed after a request or call",
-    Fault.STALLED_BEFORE: "a process stood still",
-    Fault.STALLED_AFTER: "a process stood still",
+    Fault.STALLED_BEFORE: "a process stalled",
+    Fault.STALLED_AFTER: "a process stalled",
 }
 LOSSES = (Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE, Fault.THROTTLED, Fault.BROKEN)
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER)
@@ -58,14 +58,15 @@ SKEWS_S = (0.0, 0.0, 1.0, -1.0, 300.0, -300.0)
 
 @dataclass(slots=True)
 class Weather:
-    """The chances of faults in one simulation. Most simulations have few kinds of them, so that each gets far.
+    """The probabilities of faults in one simulation. Most simulations have few kinds of faults, so each kind has
+    effects.
 
     Attributes:
-        kinds: The faults that a request can have, each as likely as the others.
-        chance: Of a fault, for a request or a tool's call.
-        burst: How many further requests of a process fail in the same way, once one has.
-        freezes: Whether clocks can stand still with their processes.
-        stale: The chance that a read which is not consistent returns old data.
+        kinds: The faults that a request can have, all equally likely.
+        chance: The probability of a fault, for a request or a tool call.
+        burst: After a fault, how many more requests of the process fail in the same way.
+        freezes: Whether a process's clock can stop while the process stalls.
+        stale: The probability that an eventually consistent read returns old data.
     """
 
     rng: Random
@@ -79,7 +80,7 @@ class Weather:
 
     @classmethod
     def drawn(cls, rng: Random) -> "Weather":
-        """The weather of a seed: one seed in sixteen is calm."""
+        """Choose the weather of a seed. One seed in sixteen has no faults."""
         groups = rng.choice(((LOSSES,), (LOSSES,), (KILLS,), (STALLS,), (LOSSES, KILLS), (KILLS, STALLS), GROUPS))
         kinds = [kind for group in groups for kind in group if rng.random() < 0.7]
         calm = rng.random() < 0.0625
@@ -89,24 +90,24 @@ class Weather:
         return cls(rng, tuple(kinds), chance, burst, skewed=skewed, freezes=freezes, stale=stale)
 
     def strikes(self) -> Fault | None:
-        """The fault that befalls the next request, if one does."""
+        """Return the fault of the next request, or `None`."""
         if self.over or not self.kinds or self.rng.random() >= self.chance:
             return None
         return self.rng.choice(self.kinds)
 
     def among(self, faults: tuple[Fault, ...]) -> bool:
-        """Whether one of these befalls what is about to happen."""
+        """Choose whether one of these faults happens now."""
         known = [fault for fault in faults if fault in self.kinds]
         return bool(known) and not self.over and self.rng.random() < self.chance * len(known) / len(self.kinds)
 
     def lag_ms(self) -> float:
-        """How old the data is that a read returns which is not consistent, milliseconds."""
+        """Choose the age of the data that an eventually consistent read returns, milliseconds."""
         return self.rng.choice(LAGS_MS) if self.rng.random() < self.stale else 0.0
 
     def skew_s(self) -> float:
-        """How far a process' clock is ahead, seconds."""
+        """Choose how far a process's clock is ahead, seconds."""
         return self.rng.choice(SKEWS_S) if self.skewed else 0.0
 
     def stall_s(self) -> float:
-        """For how long a process stands still: below, about or far beyond a lease."""
+        """Choose how long a process stalls: less than a lease, about a lease, or much longer."""
         return self.rng.choice((1.0, 10.0, 20.0, 44.0, 46.0, 60.0, 120.0))

@@ -1,4 +1,4 @@
-"""Makes simulations of seeds: whatever in Baton tells time, waits, draws or starts threads asks the simulation."""
+"""Runs the simulation of a seed. Time, waiting, random numbers and threads of Baton come from the simulation."""
 
 import gc
 import hashlib
@@ -47,7 +47,7 @@ STORE = "mcp_baton.tasks.dynamodb"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a simulation ended."""
+    """The outcome of a simulation."""
 
     seed: int
     broken: tuple[Broken, ...]
@@ -65,7 +65,7 @@ _under_way: list[World] = []
 
 
 def simulate(seed: int, kind: type[World] = World, *, rewrite: Rewrite | None = None, strict: bool = True) -> Outcome:
-    """Run the simulation of a seed, of workflows or of jobs. Only within `simulating`."""
+    """Run the simulation of a seed. Call it only within `simulating`."""
     world = kind(seed, rewrite=rewrite, strict=strict)
     _under_way.append(world)
     STAGE.called = world.called
@@ -84,7 +84,7 @@ def simulate(seed: int, kind: type[World] = World, *, rewrite: Rewrite | None = 
 
 
 class SimulatedQueue[Element]:
-    """A queue whose owner waits in the simulation's time."""
+    """A queue whose consumer waits in simulated time."""
 
     def __init__(self) -> None:
         self._owner = current()
@@ -96,7 +96,7 @@ class SimulatedQueue[Element]:
             self._owner.wake_ms = min(self._owner.wake_ms, _under_way[-1].scheduler.now_ms)
 
     def get(self, timeout: float | None = None) -> Element:
-        """The first element, waited for so many seconds; as long as it takes for `None`."""
+        """Return the first element. Wait for at most `timeout` seconds, or without a limit if it is `None`."""
         if not self._elements:
             _under_way[-1].sleep(math.inf if timeout is None else timeout)
         if not self._elements:
@@ -109,7 +109,7 @@ class SimulatedQueue[Element]:
 
 
 class SimulatedMailbox(Mailbox):
-    """A mailbox whose owner waits in the simulation's time. The world hears how tools end."""
+    """A mailbox whose consumer waits in simulated time. It reports the ends of tools to the world."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class SimulatedMailbox(Mailbox):
         self._mail.put(item)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Mail:  # noqa: ARG002 - as `SimpleQueue`
-        """The first mail, waited for so many seconds."""
+        """Return the first message. Wait for at most `timeout` seconds."""
         return self._mail.get(timeout)
 
     def next(self, timeout_s: float) -> Mail | None:
@@ -136,7 +136,7 @@ class SimulatedThread:
         self.daemon = daemon
 
     def start(self) -> None:
-        """Let it take part. What the judge reads, it reads at once."""
+        """Add the thread to the simulation. While the judge reads, the thread runs at once."""
         if _under_way[-1].judging:
             self._run()
         else:
@@ -144,20 +144,20 @@ class SimulatedThread:
 
 
 def beside(what: str, run: Callable[[], object]) -> None:
-    """Run something in the process of the actor whose thread this is. It may begin late."""
+    """Run a function as a new actor in the process of the current actor. It may begin late."""
     parent, world = current(), _under_way[-1]
     assert parent is not None
     due_ms = world.scheduler.now_ms
 
     def begin() -> None:
-        world.came_back(here(), due_ms)
+        world.continued_at(here(), due_ms)
         run()
 
     world.scheduler.add(Actor(f"{parent.name}.{what}", begin, due_ms, parent))
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
-    """A tool's thread is an actor of the invocation's process."""
+    """Run a tool's thread as an actor of the invocation's process."""
     process = _under_way[-1].processes[here().process.name]
     process.checked_ms = process.clock_read_ms
     beside("tool", partial(copy_context().run, worker.run_and_report, function, arguments, mailbox, lambda: None))
@@ -165,13 +165,13 @@ def _start_thread(function: Callable[..., object], arguments: dict[str, Any], ma
 
 
 def _in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
-    """The call of a step that runs beside others is an actor of the invocation's process."""
+    """Run a parallel step's call as an actor of the invocation's process."""
     beside("step", partial(copy_context().run, job, lambda: None))
 
 
 @contextmanager
 def simulating() -> Iterator[None]:
-    """Let simulations run. What is not an actor of one goes on as ever."""
+    """Install the simulated clock, threads and random numbers. Threads outside a simulation use the real ones."""
 
     def instead[**P, T](real: Callable[P, T], simulated: Callable[[World], Callable[P, T]]) -> Callable[P, T]:
         def either(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -194,15 +194,15 @@ def simulating() -> Iterator[None]:
         patch.setattr(runner, "Mailbox", SimulatedMailbox)
         patch.setattr(parallel_calls, "in_a_thread", _in_a_thread)
         patch.setattr(parallel_calls, "SimpleQueue", SimulatedQueue)
-        # What is sent is held against the official definitions elsewhere; here that would take most of the time.
+        # Other tests validate messages against the official schema. Here, validation would take most of the time.
         patch.setattr(reply, "dumps", dumps)
         _patch_values(patch)
         logger = logging.getLogger("mcp_baton")
         patch.setattr(logger, "disabled", True)
         level = logger.level
         logger.setLevel(logging.CRITICAL + 1)
-        # What is there already stays: to look through it for garbage, again and again, takes long. Nothing is thawed
-        # afterwards: that would thaw what was frozen before, too.
+        # Exclude existing objects from garbage collection, which would be slow. They are not unfrozen afterwards,
+        # because `gc.unfreeze` would also release objects that were frozen before.
         gc.freeze()
         try:
             yield
@@ -211,22 +211,22 @@ def simulating() -> Iterator[None]:
 
 
 def _patch_values(patch: pytest.MonkeyPatch) -> None:
-    """Threads that read and write values are actors, too. Values leave the item from a smaller size on, and pieces are
-    small, so that some values have several."""
+    """Run the threads that read and write values as actors. Store smaller values outside the item, in small pieces, so
+    that some values have several pieces."""
     patch.setattr(f"{STORE}.values.LARGE_BYTES", LARGE_BYTES)
     patch.setattr(f"{STORE}.parallel.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
     patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
     patch.setattr(f"{STORE}.outside.BUNDLE_BYTES", PIECE_BYTES)
-    # Sixteen queries of each sweep would take most of the time.
+    # The sixteen queries of a real sweep would take most of the time.
     for module in ("items", "outbox"):
         patch.setattr(f"{STORE}.{module}.OUTBOX_SHARDS", OUTBOX_SHARDS)
 
 
 def failures(seeds: Iterable[int], struck: Counter[str] | None = None, kind: type[World] = World) -> Iterator[Outcome]:
-    """The simulations of these seeds that break an invariant.
+    """Yield the outcomes of the seeds that break an invariant.
 
     Args:
-        struck: Counts the simulations by the attacks that there were.
+        struck: Counts the simulations in which each attack happened.
     """
     with simulating():
         for seed in seeds:
@@ -238,7 +238,7 @@ def failures(seeds: Iterable[int], struck: Counter[str] | None = None, kind: typ
 
 
 type Failed = tuple[list[Outcome], Counter[str]]
-"""The simulations that broke an invariant, and how many there were of each attack."""
+"""The outcomes that broke an invariant, and how often each attack happened."""
 
 
 KINDS: Mapping[str, type[World]] = {
@@ -255,18 +255,18 @@ KINDS: Mapping[str, type[World]] = {
 
 
 type Chunk = tuple[tuple[int, ...], str]
-"""Seeds, and what is simulated: a name in `KINDS`."""
+"""Seeds, and the kind of their simulations: a key of `KINDS`."""
 
 
 def failing_of(chunk: Chunk) -> Failed:
-    """What `failures` finds, as one process tells it to another."""
+    """Return what `failures` finds, in a form that can be sent between processes."""
     seeds, kind = chunk
     struck = Counter[str]()
     return list(failures(seeds, struck, KINDS[kind])), struck
 
 
 def digest(seeds: Sequence[int]) -> str:
-    """A digest of all that happens in the simulations of these seeds, of each kind."""
+    """Return a digest of everything that happens in the simulations of these seeds, for all kinds."""
     made = hashlib.sha256()
     with simulating():
         for kind in KINDS.values():

@@ -1,4 +1,4 @@
-"""Reads a task's item for the judge, without Baton's own code for that."""
+"""Reads a task's item for the judge, without Baton's own reading code."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -38,13 +38,13 @@ def paused_at(item: Item) -> str | None:
 
 
 def is_waiting(item: Item) -> bool:
-    """Whether the pause reason is a wait. It stays when a callback has completed the step."""
+    """Return whether the pause reason is a wait. It remains after a callback has completed the step."""
     reason = variables_of(item).get(PAUSE_REASON)
     return reason is not None and reason["M"]["type"]["S"] == "waiting"
 
 
 def claim_of(item: Item) -> tuple[str, int, int] | None:
-    """The claim: its id, its number, and when it ends, epoch milliseconds."""
+    """Return the claim: its id, its number, and when it ends, epoch milliseconds."""
     run = item.get("run")
     if run is None:
         return None
@@ -52,10 +52,10 @@ def claim_of(item: Item) -> tuple[str, int, int] | None:
 
 
 def value_of(item: Item, name: str, stored: Callable[[str, str], Json]) -> Json:
-    """A variable's value.
+    """Return a variable's value.
 
     Args:
-        stored: Reads a task's variable, by their names, where it is not a plain text.
+        stored: Reads a variable, given the task's id and the variable's name, if it is not plain text.
     """
     attribute = variables_of(item)[name]
     if "S" in attribute:
@@ -69,12 +69,12 @@ def decoded(attribute: Any) -> Json:
 
 
 def pointer_of(attribute: Any) -> Pointer | None:
-    """Where a value is that is not in the head; `None` for one that is."""
+    """Return where a value is stored outside the task's item, or `None` if it is in the item."""
     return pointer_in(attribute)
 
 
 def serial_in(value: Json) -> int | None:
-    """The number of the call whose outcome a value is."""
+    """Return the number of the call that produced this value, or `None`."""
     if not isinstance(value, Mapping):
         return None
     serial = value.get("serial")

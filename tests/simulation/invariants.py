@@ -1,12 +1,12 @@
-"""What must hold after each write, each call and each answer, whatever happens.
+"""The invariants that must hold after each write, each tool call and each reply.
 
-1. No completed step reopens, and a step's status fits its result. 2. A task that is over does not change. 3. A run
-writes and calls only while it holds the claim; claims are counted up, and a live one is not taken. 4. What a call
-returned is written at most once, in one place, and where it belongs. 5. What was acknowledged is stored. 6. What was
-reported as not recorded is not stored. 7. Every value that a head names can be read until the task expires, and every
-item expires in the end. 8. An idempotency key means one step and one set of arguments. 9. (Background: a tool that is
-not idempotent starts at most once.) 10. Once faults stop, every task says why it is not running, and can be resumed
-within two leases. 11. Requests keep their bounds. 12 and 13: `jobs/judge.py`. 14 to 17: `replies.py`.
+1. A completed step stays completed, and a step's status matches its result. 2. A task that has ended does not change.
+3. A run writes and calls tools only while it holds the claim. Claim numbers increase, and a live claim is not taken. 4.
+The result of a call is written at most once, in one place, and in the right one. 5. Acknowledged data is stored. 6.
+Data that was reported as not recorded is not stored. 7. Every value of a task is readable until the task expires, and
+every item expires. 8. An idempotency key belongs to one step and one set of arguments. 9. (Background: a tool that is
+not idempotent starts at most once.) 10. After the faults, every task that does not run states why and can be resumed
+within two leases. 11. Requests end in time. 12 and 13: `jobs/judge.py`. 14 to 17: `replies.py`.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ CHANGED = "The workflow has changed since the task was started"
 
 
 class Violation(Exception):
-    """An invariant does not hold."""
+    """A broken invariant."""
 
     def __init__(self, broken: Broken) -> None:
         super().__init__(str(broken))
@@ -52,7 +52,8 @@ class Violation(Exception):
 
 
 class Judge:
-    """Looks at everything that happens in a simulation. If it is strict, the first broken invariant ends it."""
+    """Checks everything that happens in a simulation. In strict mode, the first broken invariant ends the
+    simulation."""
 
     lease_ms: int = LEASE_MS
 
@@ -74,13 +75,14 @@ class Judge:
         if self._strict:
             self.world.scheduler.fail(Violation(broken))
 
-    # What happens.
+    # Events.
 
     def changed(self, change: Change, process: Process | None, now_ms: float) -> int:
-        """A write was made. Returns its number. A mistake of the judge's own must not pass for one of Baton's."""
+        """Check a write and return its number. An exception of the judge ends the simulation, so that it does not look
+        like an error of Baton."""
         try:
             return self._changed(change, process, now_ms)
-        except Exception as error:  # noqa: BLE001 - Baton would catch it, too
+        except Exception as error:  # noqa: BLE001 - Baton would catch it
             self.world.scheduler.fail(error)
 
     def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
@@ -100,7 +102,8 @@ class Judge:
         return is_task and change.key[1] == TASK + self.task_id
 
     def _check_item(self, change: Change, now_ms: float) -> None:
-        """Each item expires: after the task that needs it, and not long after that. DynamoDB reads seconds."""
+        """Check that each item expires after the task that needs it, and soon after that. DynamoDB's expiry is in
+        seconds."""
         after = change.after
         if after is None:
             return
@@ -124,7 +127,7 @@ class Judge:
         if before is None:
             self._created()
         elif before.get("definition") != after.get("definition"):
-            self.world.struck.add("a task went on with a mended workflow")
+            self.world.struck.add("a task continued with a changed workflow")
         if before is not None and status_of(before) in TERMINAL:
             self.wrong(2, f"write #{number} changes a task that is {status_of(before)}")
         self._check_steps(before, after)
@@ -140,7 +143,8 @@ class Judge:
         self.world.created(self.task_id)
 
     def sent(self, change: Change, process: Process, began_ms: float) -> None:
-        """A write was sent at this time, or some seconds before that, if it is sent again."""
+        """Check the expiry of a task at a write. `began_ms` is when the request was sent, or first sent if it was
+        repeated."""
         if change.before is None or not change.key[1].startswith(TASK):
             return
         late_ms = began_ms + process.skew_s * 1000 - int(change.before["expires_at"]["N"]) * 1000
@@ -152,7 +156,7 @@ class Judge:
         if paused is None or paused_at(after) is not None or status_of(after) in TERMINAL:
             return
         if steps_of(after).get(paused, "completed") not in SETTLED:
-            self.wrong(5, f"the pause reason is gone, and the step {paused} that it named is {steps_of(after)[paused]}")
+            self.wrong(5, f"the pause reason was deleted, but its step {paused} is {steps_of(after)[paused]}")
 
     def _check_steps(self, before: Item | None, after: Item) -> None:
         old, new = steps_of(before) if before else {}, steps_of(after)
@@ -162,7 +166,7 @@ class Judge:
         for name, status in new.items():
             stored = RESULT_PREFIX + name in variables_of(after)
             if stored is not (status in {"completed", "failed"}):
-                self.wrong(1, f"the step {name} is {status}, and has {'a' if stored else 'no'} result")
+                self.wrong(1, f"the step {name} is {status}, but has {'a' if stored else 'no'} result")
         paused = paused_at(after)
         if paused is not None and new.get(paused) == "completed" and not is_waiting(after):
             self.wrong(1, f"the pause reason names the completed step {paused}")
@@ -175,14 +179,14 @@ class Judge:
         except ValueNotKept:
             return
         except StoreError as error:
-            self.wrong(7, f"{name} cannot be read as it is written: {error}")
+            self.wrong(7, f"{name} was just written and cannot be read: {error}")
             return
         if not name.startswith((RESULT_PREFIX, EXTRA_PREFIX)):
             return
         step = name.removeprefix(RESULT_PREFIX)
         has_failed = isinstance(value, Mapping) and "error" in value
         if step in steps_of(after) and has_failed is not (steps_of(after)[step] == "failed"):
-            self.wrong(1, f"the step {step} is {steps_of(after)[step]}, and its result is {dumps(value)[:80]}")
+            self.wrong(1, f"the step {step} is {steps_of(after)[step]}, but its result is {dumps(value)[:80]}")
         serial = serial_in(value)
         if serial is not None:
             self._check_place(serial, number, before, name)
@@ -190,7 +194,7 @@ class Judge:
     def _check_place(self, serial: int, number: int, before: Item | None, name: str) -> None:
         places = self.placed.setdefault(serial, [])
         if places:
-            self.wrong(4, f"call #{serial} is written to {name} by write #{number}, and was before: {places}")
+            self.wrong(4, f"call #{serial} is written to {name} by write #{number}, but was written before: {places}")
         places.append((number, name))
         call = self.world.calls[serial - 1]
         open_step = self.world.meant_by(call)
@@ -198,7 +202,7 @@ class Judge:
             return
         if name.startswith(RESULT_PREFIX) and steps_of(before).get(open_step) not in {None, *SETTLED}:
             self.wrong(
-                4, f"call #{serial} of {call.tool} {call.arguments} is written to {name}, and {open_step} is open"
+                4, f"call #{serial} of {call.tool} {call.arguments} is written to {name}, but {open_step} is open"
             )
 
     def began(self, call: Called) -> None:
@@ -210,7 +214,7 @@ class Judge:
             self.wrong(8, f"the key of {self.keys[call.key]} is given to {meant}")
 
     def stopped(self, process: Process) -> None:
-        """Lambda stopped a process that had no time left."""
+        """Check a process that Lambda stopped because its time was over."""
         self.claims.ended(process)
         if not process.stalled and process.answer is None:
             self.wrong(11, f"{process.name} did not answer within its time")
@@ -220,9 +224,9 @@ class Judge:
         self.check_answer(process)
 
     def check_answer(self, process: Process) -> None:
-        """What is told at this moment: what was acknowledged is there."""
+        """Check a reply when it is sent: acknowledged data is stored."""
         if "unknown" in {process.meta.get("recorded"), process.meta.get("persisted")}:
-            self.world.struck.add("an answer said that it is not known what was kept")
+            self.world.struck.add("a reply said that it is unknown what is stored")
         match process.kind:
             case "call":
                 self._check_call(process)
@@ -230,12 +234,12 @@ class Judge:
                 self._check_run(process)
 
     def _check_last(self, process: Process) -> None:
-        """What must hold when every late write has been made: what was reported as not recorded is not there."""
+        """Check after all late writes: data that was reported as not recorded is not stored."""
         if process.kind == "call" and process.meta.get("recorded") is False:
             for call in process.calls:
                 if call.serial in self.placed:
-                    self.wrong(6, f"{process.name} is told that call #{call.serial} is not recorded, and it is")
-        # What came last is not a call if there was no time left to begin one.
+                    self.wrong(6, f"{process.name} is told that call #{call.serial} is not recorded, but it is")
+        # If no time was left for a call, the last write has no result of a call.
         called_last = NOT_BEGUN not in dumps(process.meta.get("pause_reason"))
         if process.is_run and process.meta.get("persisted") is False and process.calls and called_last:
             last = process.calls[-1]
@@ -244,7 +248,7 @@ class Judge:
                 if at is None or not any(
                     sent.heard and sent.operation == "UpdateItem" for sent in process.requests[at:]
                 ):
-                    self.wrong(6, f"{process.name} is told that {place} is not kept, and it is, by write #{number}")
+                    self.wrong(6, f"{process.name} is told that {place} is not stored, but write #{number} stored it")
 
     def _check_call(self, process: Process) -> None:
         if process.meta.get("recorded") is True and not process.meta.get("oversized"):
@@ -256,7 +260,7 @@ class Judge:
             if process.answer.code == INVALID_REQUEST:
                 self.claims.refused(process)
             if process.calls:
-                self.wrong(11, f"{process.name} is refused, and called tools")
+                self.wrong(11, f"{process.name} is refused, but called tools")
             return
         if "task_id" not in meta or meta.get("persisted") in {False, "unknown"} or meta.get("oversized"):
             return
@@ -265,7 +269,9 @@ class Judge:
     def _check_placed(self, process: Process, calls: list[Called]) -> None:
         for call in calls:
             if call.serial not in self.placed:
-                self.wrong(5, f"{process.name} is told that call #{call.serial} of {call.tool} is kept, and it is not")
+                self.wrong(
+                    5, f"{process.name} is told that call #{call.serial} of {call.tool} is stored, but it is not"
+                )
 
     def settled(self) -> None:
         if self.head is not None:
@@ -282,7 +288,8 @@ class Judge:
                 self.wrong(7, f"{name} cannot be read in the end: {error}")
 
     def ended(self, head: Item | None) -> None:
-        """Faults have stopped, two leases have passed, and the task, which was like this, was polled and resumed."""
+        """Check the task after the faults have stopped, two leases have passed, and a client has polled and resumed
+        it."""
         *_, poll, resume = [process for process in self.world.processes.values() if not process.aside]
         if head is None or status_of(head) in TERMINAL or isinstance(poll.answer, ProtocolError):
             return
@@ -292,15 +299,15 @@ class Judge:
             and self.claims.abandoned_before(resume)
             and not any(name.endswith(PAUSE_REASON) for name in poll.meta)
         ):
-            self.wrong(10, "the last run was killed, steps are open, and a poll does not say so")
-        # A step that is completed, and was mended after that, is for its author to put back.
+            self.wrong(10, "the last run was killed and steps are open, but a poll does not show it")
+        # If the workflow's author changed a completed step afterwards, only the author can undo that.
         if isinstance(resume.answer, ProtocolError) and CHANGED not in resume.answer.message:
             self.wrong(10, f"the task cannot be resumed: {resume.answer.message}")
 
-    # For traces.
+    # Traces.
 
     def reported(self, change: Change) -> str:
-        """A write in short."""
+        """Return a short description of a write."""
         if change.after is None or not change.key[1].startswith(TASK):
             return change.key[1][:40]
         steps = ",".join(f"{name}={status[:4]}" for name, status in steps_of(change.after).items())

@@ -1,4 +1,4 @@
-"""Invocations: what clients and Lambda's queue ask for, answered by the real methods of a server."""
+"""Invocations: requests of clients and events of Lambda's queue, handled by the real methods of a server."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,19 +29,19 @@ STATELESS_ONLY = frozenset({"tasks/update", "subscriptions/listen"})
 
 
 class Unexpected(Exception):
-    """A request got a reply that it never should get."""
+    """A request received a reply that it must never receive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What an invocation is asked for.
+    """The request of an invocation.
 
     Attributes:
         kind: `start`, `resume`, `call`, `poll`, `update`, `cancel`, `complete`, `result`, `list`, `listen`, `begin` (a
             second task), `work`, or `sweep`.
-        last: Whether it comes after all faults.
+        last: Whether it is sent after all faults.
         every: Whether an update answers every question.
-        deliveries: How often the event has been delivered, this time included.
+        deliveries: How often the event has been delivered, including this time.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class Ask:
 
 @dataclass(slots=True)
 class SimulatedExchange:
-    """An `Exchange` of a process: its time is the simulation's. It is the stream's sink, too."""
+    """An `Exchange` of a process in simulated time. It is also the stream's sink."""
 
     world: "World"
     process: Process
@@ -71,13 +71,13 @@ class SimulatedExchange:
         return None if ends_ms is None else int(ends_ms - self.world.scheduler.now_ms)
 
     def add_headers(self, _headers: Mapping[str, str]) -> None:
-        """Headers are of no interest here."""
+        """Ignore the headers."""
 
     def open_stream(self, _status: int, _headers: Mapping[str, str]) -> "SimulatedExchange":
         return self
 
     def write(self, data: bytes) -> None:
-        """Take a piece of the stream. The judge reads each notification when it comes."""
+        """Take a chunk of the stream. The judge reads each notification on arrival."""
         *events, self._unread = (self._unread + data).split(b"\n\n")
         for event in events:
             _, _, text = event.partition(b"data: ")
@@ -89,7 +89,7 @@ class SimulatedExchange:
 
 
 def invoke(world: "World", process: Process, ask: Ask) -> None:
-    """Answer what is asked, and tell the judge."""
+    """Handle the request and report the reply to the judge."""
     endpoint, exchange = world.endpoint(process), SimulatedExchange(world, process)
     if ask.event is not None:
         _work(world, process, endpoint, ask.event, exchange)
@@ -143,7 +143,6 @@ def _sent(
 def _work(
     world: "World", process: Process, endpoint: "Endpoint", event: JsonObject, exchange: SimulatedExchange
 ) -> None:
-    """Invoke a worker."""
     named = event["batonTask"]
     assert isinstance(named, dict)
     try:
@@ -155,7 +154,7 @@ def _work(
 
 
 def answer_of(response: HttpResponse | None, exchange: SimulatedExchange) -> JsonObject | ProtocolError:
-    """What a client reads in a response, or at the end of its stream."""
+    """Return the reply from a response, or from the last message of its stream."""
     message = exchange.answer if response is None else loads(response.body.decode())
     match message:
         case {"result": dict() as result}:

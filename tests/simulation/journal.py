@@ -1,4 +1,4 @@
-"""What happened in a simulation, as its judge sees it."""
+"""The record of a simulation that the judge reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,10 +20,10 @@ class Called:
     """One call of a tool.
 
     Attributes:
-        serial: Its number, which stands in what it gives back.
-        key: Its `ctx.idempotency_key`; `None` where there is none.
-        returned: Whether it gave something back to who waited for it, rather than fail or be abandoned.
-        heard: Whether its outcome, good or bad, reached who waited for it.
+        serial: The call's number, which its result contains.
+        key: The call's `ctx.idempotency_key`; `None` if it has none.
+        returned: Whether its caller received a result, not an error or a timeout.
+        heard: Whether its caller received the outcome, a result or an error.
     """
 
     serial: int
@@ -38,28 +38,28 @@ class Called:
 
 @dataclass(slots=True)
 class Container:
-    """What Lambda keeps between the invocations that it gives to the same process, one after another.
+    """A Lambda execution environment. It serves invocations one after another.
 
     Attributes:
-        mended: Whether it has the mended definitions.
+        edited: Whether it has the definitions of the second deployment.
         skew_s: How far its wall clock is ahead, seconds.
-        stood_s: For how long its monotonic clock has stood still, seconds.
+        stopped_s: For how long its monotonic clock has stopped, seconds.
     """
 
-    mended: bool
+    edited: bool
     limits: "Limits"
     skew_s: float
-    stood_s: float = 0.0
+    stopped_s: float = 0.0
     store: "DynamoDBTaskStore | None" = None
     processes: list["Process"] = field(default_factory=list)
 
     @property
     def actors(self) -> list[Actor]:
-        """The last invocation, and the threads that it and earlier ones have started."""
+        """The last invocation, and the threads that all invocations have started."""
         return [self.processes[-1].actor, *(child for process in self.processes for child in process.actor.children)]
 
     def freeze(self, *, frozen: bool) -> None:
-        """Let the threads that its invocations left behind stand still, or go on."""
+        """Freeze or resume the threads that the invocations left behind."""
         for actor in self.actors:
             actor.frozen = frozen
 
@@ -73,17 +73,17 @@ class Process:
     """One invocation.
 
     Attributes:
-        ends_ms: When Lambda stops it; `None` for one with more time than it can need.
-        aside: Whether it is not about the task that the simulation is about.
-        writes: How many writes there were when it began.
-        ended_writes: How many there were when it answered.
+        ends_ms: When Lambda stops it; `None` if it has more time than it can need.
+        aside: Whether it does not concern the task of the simulation.
+        writes: The number of writes when it began.
+        ended_writes: The number of writes when it replied.
         fast_ms: How far its clock was ahead when it began, milliseconds.
         created: The sort key of the task that it created.
-        stalled_ms: When it last went on after that.
+        stalled_ms: When it last continued after a stall.
         clock_read_ms: When it last read its wall clock.
         shown_ms: The latest time that its wall clock has shown.
-        checked_ms: When it had last read it before it started the thread of a tool.
-        asked_ms: When a request of its last reached the store.
+        checked_ms: When it had last read its wall clock before it started a tool's thread.
+        asked_ms: When its last request reached the store.
     """
 
     kind: str
@@ -119,7 +119,8 @@ class Process:
         return self.container.skew_s if self.container else 0.0
 
     def own_ms(self, now_ms: float) -> float:
-        """The time by its wall clock, or the latest that it has shown: the clock may have stood still since."""
+        """Return the time by its wall clock, or the latest time that the clock has shown, because it may have
+        stopped."""
         return max(now_ms + self.skew_s * 1000, self.shown_ms)
 
     @property
@@ -132,7 +133,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An invariant that does not hold."""
+    """A broken invariant."""
 
     number: int
     what: str

@@ -1,7 +1,7 @@
-"""Simulations of a workflow with a list, whose elements clients also supply one by one (docs/workflows.md, Lists).
+"""Simulations of a workflow with a list. Clients also supply its elements one by one (docs/workflows.md, Lists).
 
-All promises of runs and calls hold, and this one: 19. A stored result of an element stays in its place until the step
-is completed, and then in the list of results, unless a run has made the call as well.
+All promises of runs and calls hold, and also: 19. A stored result of an element stays in its place until the step is
+completed, and then in the list of results, unless a run has made the call as well.
 """
 
 from functools import cache
@@ -38,15 +38,13 @@ def listing_server(parallel: int) -> Server:
 
 
 class ListWorld(World):
-    """A simulation of one seed. Arguments as `World`."""
-
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
         super().__init__(seed, rewrite=rewrite, strict=strict)
         self.plan = Plan("list", tuple(("mail", {"to": name}) for name in [*NAMES, "zoe"]))
         self.parallel = self.rng.choice([1, 2, 3])
         self.judge: ListJudge = ListJudge(self, strict=strict)
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
         return listing_server(self.parallel)
 
 
@@ -67,21 +65,23 @@ class ListJudge(Judge):
                 self.wrong(19, f"write #{number} replaces the result {value} of element {at} by {now}")
 
     def _check_pause(self, before: Item, after: Item) -> None:
-        """The reason of a list that has not ended goes when the elements that it names have results."""
+        """Accept that the pause reason of an unfinished list is removed when the elements that it names have
+        results."""
         reason = variables_of(before)[PAUSE_REASON]["M"] if paused_at(before) == STEP else {}
         failed = [int(it["M"]["index"]["N"]) for it in reason.get("failedItems", {"L": []})["L"]]
         if not failed or not self._results(after).keys() >= set(failed):
             super()._check_pause(before, after)
 
     def _check_placed(self, process: Process, calls: list[Called]) -> None:
-        """Of two calls of one element, one result is stored. The error of a failed call is in the pause reason."""
+        """Check that calls are stored. Of two calls of one element, one result is stored. A failed call's error is in
+        the pause reason."""
         stored = {self.world.calls[serial - 1].arguments.get("to") for serial in self.placed}
         others = [call for call in calls if call.tool != "mail" or call.arguments["to"] not in NAMES]
         own = [call for call in calls if call.returned and call not in others]
         super()._check_placed(process, others + [call for call in own if call.arguments["to"] not in stored])
 
     def _results(self, head: Item | None) -> dict[int, Json]:
-        """The stored results by element: those of the unfinished list, or all of them."""
+        """Return the stored results by element, of the unfinished or the completed list."""
         if head is None:
             return {}
         if ITEMS_PREFIX + STEP in variables_of(head):

@@ -1,6 +1,6 @@
-"""Mutants: Baton with one of its guards taken out. A simulation that notices none of them proves nothing.
+"""Mutants: Baton with one guard removed. They prove that simulations find missing guards.
 
-Each must break an invariant within `MOST_SEEDS` seeds.
+Each mutant must break an invariant within `MOST_SEEDS` seeds.
 """
 
 import re
@@ -53,10 +53,10 @@ type Patch = Callable[[pytest.MonkeyPatch], None]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """Baton with a guard taken out.
+    """Baton with one guard removed.
 
     Attributes:
-        is_rare: Whether it takes hundreds of seeds to notice.
+        is_rare: Whether finding the mutant takes hundreds of seeds.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Mutant:
 
 
 def killed_by(mutant: Mutant, seeds: range = range(MOST_SEEDS)) -> Outcome | None:
-    """The first simulation that notices a mutant; `None` where none does."""
+    """Return the first simulation that breaks an invariant, or `None`."""
     with simulating(), pytest.MonkeyPatch.context() as patch:
         if mutant.patch:
             mutant.patch(patch)
@@ -79,7 +79,7 @@ def killed_by(mutant: Mutant, seeds: range = range(MOST_SEEDS)) -> Outcome | Non
 
 
 def replaced(target: object, **values: object) -> Patch:
-    """Baton's module or class with these members in the place of its own."""
+    """Return a patch that replaces these members of a module or class."""
 
     def apply(patch: pytest.MonkeyPatch) -> None:
         for name, value in values.items():
@@ -120,7 +120,7 @@ def _answers_given_once(
 
 
 def _expiry(expires: Callable[[int], int]) -> Rewrite:
-    """Values outside the heads are written with another time of expiry."""
+    """Return a rewrite that changes the expiry of values outside the tasks' items."""
 
     def rewrite(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         item = request.get("Item", {})
@@ -191,7 +191,7 @@ UNKNOWN_RUN = replaced(prompts, run_meta=lambda *given: _run_meta(*given) | {"pe
 NO_LOOK = replaced(Lease, begin=lambda self: Began(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
 LATE_ENTRIES = replaced(items, outbox_entry=lambda task_id, at_ms: _outbox_entry(task_id, at_ms + 1_000))
 USE, DECIDE = "used_by=", "decided="
-"""Parts of the writes that use an approval and that decide it."""
+"""Patterns of the writes that use an approval and that decide it."""
 
 WITHDRAW = r"^SET state=[^,]+,listed_in="
 CALLBACK = r"variables\._workflow\.call\.signed="
@@ -199,81 +199,81 @@ NAMES_JOB = r"SET variables\._workflow\.job="
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
 
 MUTANTS = (
-    Mutant("writes are applied however often they are sent", without_condition(r"NOT contains\(w")),
-    Mutant("writes leave no token", without_action("ADD w")),
+    Mutant("repeated writes are applied again", without_condition(r"NOT contains\(w")),
+    Mutant("writes store no token", without_action("ADD w")),
     Mutant("each write drops the tokens of the last minute", patch=OLD_SET, is_rare=True),
     Mutant(
         "a write that landed is not recognised by its token",
         patch=replaced(table, has_token=lambda _item, _token: False),
     ),
-    Mutant("a task that is over can be written to", without_condition("status IN")),
-    Mutant("a task that has expired can be written to", without_condition("expires_at>"), is_rare=True),
-    Mutant("a new task takes the place of another", without_condition(r"attribute_not_exists\(pk", "PutItem")),
-    Mutant("a step is written whatever its status", without_condition(STEP)),
-    Mutant("progress is replaced whatever it was", without_condition(r"variables\._workflow\.progress="), is_rare=True),
+    Mutant("an ended task can be written to", without_condition("status IN")),
+    Mutant("an expired task can be written to", without_condition("expires_at>"), is_rare=True),
+    Mutant("a new task replaces another", without_condition(r"attribute_not_exists\(pk", "PutItem")),
+    Mutant("a step is written without a check of its status", without_condition(STEP)),
+    Mutant("progress is replaced without a check", without_condition(r"variables\._workflow\.progress="), is_rare=True),
     Mutant("a run writes without its claim", without_condition(r"run\.id=")),
     Mutant("a live claim can be taken", without_condition(r"\(run\.until<")),
-    Mutant("takers are not counted", without_action(r"SET run\.number=")),
-    Mutant("a run does not give its claim up", without_action(r"SET run\.until=")),
-    Mutant("a poll tells another status", patch=POLL),
-    Mutant("a poll of a job tells another status", patch=POLL, kind=JobWorld),
-    Mutant("a poll tells no variables", patch=replaced(tasks, task_view=_without_variables)),
+    Mutant("claims are not counted", without_action(r"SET run\.number=")),
+    Mutant("a run does not release its claim", without_action(r"SET run\.until=")),
+    Mutant("a poll shows another status", patch=POLL),
+    Mutant("a poll of a job shows another status", patch=POLL, kind=JobWorld),
+    Mutant("a poll shows no variables", patch=replaced(tasks, task_view=_without_variables)),
     Mutant("a result that a client supplied is not marked", patch=NO_MARK),
     Mutant("a job's result that a client supplied is not marked", patch=NO_MARK, kind=JobWorld),
-    Mutant("a result is marked as a client's that is not", patch=EACH_MARK),
+    Mutant("every result is marked as a client's", patch=EACH_MARK),
     Mutant("a continuation calls all steps completed", patch=replaced(continuations, recorded_meta=_all_completed)),
     Mutant("a continuation is always uncertain", patch=UNKNOWN_CALL),
     Mutant("a run is always uncertain", patch=UNKNOWN_RUN),
-    Mutant("values are kept for ever, as their expiry is in milliseconds", _expiry(lambda seconds: seconds * 1000)),
+    Mutant("values never expire, because their expiry is in milliseconds", _expiry(lambda seconds: seconds * 1000)),
     Mutant("values expire before their task", _expiry(lambda seconds: seconds - 2 * 86_400)),
     Mutant("reads of tasks are stale", _stale_reads),
-    Mutant("streams tell what stale reads return", _stale_reads, kind=JobWorld),
+    Mutant("streams show stale reads", _stale_reads, kind=JobWorld),
     Mutant("owners see each other's tasks", _one_owner),
     Mutant(
         "a list has the tasks of one shard", patch=replaced(listing, shard_names=lambda _shards: items.shard_names(1))
     ),
-    Mutant("a list does not tell where tasks stand", patch=replaced(task_view, listed_meta=lambda _task, _now_ms: {})),
+    Mutant("a list does not show the state of tasks", patch=replaced(task_view, listed_meta=lambda _task, _now_ms: {})),
     Mutant("an owner may have any number of tasks", patch=replaced(LiveTasks, enter=lambda *_: None), is_rare=True),
-    Mutant("tasks that are over count against the limit", patch=replaced(LiveTasks, leave=lambda *_: None)),
-    Mutant("tasks are counted as over that were never counted", _unconditional_counts),
+    Mutant("ended tasks count against the limit", patch=replaced(LiveTasks, leave=lambda *_: None)),
+    Mutant("tasks that were never counted are subtracted", _unconditional_counts),
     Mutant(
-        "a stream does not tell that its task is over",
+        "a stream does not show that its task has ended",
         patch=replaced(subscriptions, _notified_state=lambda _task: "as it was"),
     ),
-    Mutant("a run begins calls without looking at its claim", patch=NO_LOOK, is_rare=True),
+    Mutant("a run begins calls without checking its claim", patch=NO_LOOK, is_rare=True),
     Mutant(
         "a run stops for an older claim than its own",
         patch=replaced(TaskStanding, claim=property(lambda _self: Claim("another", 0, 1_000))),
     ),
-    Mutant("a request that was throttled is not sent again", patch=replaced(RetryPolicy, pause_s=_throttled_once)),
+    Mutant("throttled requests are not retried", patch=replaced(RetryPolicy, pause_s=_throttled_once)),
     *(
         Mutant(name, rewrite, kind=JobWorld, is_rare=is_rare)
         for name, rewrite, is_rare in (
-            ("a job is begun that another worker holds", without_condition(r"\(run\.until<"), False),
-            ("a job is begun that waits for its client", without_condition("status="), False),
-            ("a job is begun any number of times", without_condition(r"run\.number<allowed"), False),
+            ("a claimed job can be claimed", without_condition(r"\(run\.until<"), False),
+            ("a job that waits for its client can be claimed", without_condition("status="), False),
+            ("a job has unlimited attempts", without_condition(r"run\.number<allowed"), False),
             ("attempts are not counted", without_action(r"SET run\.number="), False),
             ("a job is dispatched again before it is due", without_condition("due<"), True),
-            ("a job that is dispatched again stays due", without_action("SET due="), False),
-            ("a job is dispatched again or given up that a worker holds", without_condition(r"run\.until<"), True),
-            ("a job is given up that has attempts left", without_condition(r"run\.number>="), True),
+            ("a dispatched job stays due", without_action("SET due="), False),
+            ("a claimed job is dispatched again or given up", without_condition(r"run\.until<"), True),
+            ("a job with attempts left is given up", without_condition(r"run\.number>="), True),
             ("a worker writes without its claim", without_condition(r"run\.id="), False),
-            ("a worker writes that has given its job up", without_condition(r"run\.until>"), True),
-            ("a job that is over is written to", without_condition("status IN"), False),
-            ("answers are decided on what was long ago", without_condition("version="), False),
-            ("attempts are not counted anew after an answer", without_action("SET allowed="), False),
-            ("writes of jobs are applied however often they are sent", without_condition(r"NOT contains\(w"), True),
+            ("a worker writes after it released its claim", without_condition(r"run\.until>"), True),
+            ("an ended job can be written to", without_condition("status IN"), False),
+            ("answers are decided on an old version", without_condition("version="), False),
+            ("an answer allows no new attempts", without_action("SET allowed="), False),
+            ("repeated writes of jobs are applied again", without_condition(r"NOT contains\(w"), True),
         )
     ),
     *(
         Mutant(name, rewrite, patch, is_rare=is_rare, kind=JobWorld)
         for name, rewrite, patch, is_rare in (
-            ("a job that goes on after an answer is not in the outbox", without_action("SET listed_in="), None, False),
-            ("a job that is over stays in the outbox", without_action("REMOVE listed_in"), None, False),
-            ("sweeps look at a job after it is due", None, LATE_ENTRIES, False),
+            ("an answered job is not in the outbox", without_action("SET listed_in="), None, False),
+            ("an ended job stays in the outbox", without_action("REMOVE listed_in"), None, False),
+            ("sweeps find a job too late", None, LATE_ENTRIES, False),
             ("sweeps do nothing", None, replaced(sweep, look_after=lambda *given: given[-1]), False),
-            ("sweeps look at one shard", None, replaced(jobs, OUTBOX_SHARDS=1), False),
-            ("sweeps believe their clock that a job has expired", None, replaced(jobs, CLOCKS_MS=0), True),
+            ("sweeps read only one shard", None, replaced(jobs, OUTBOX_SHARDS=1), False),
+            ("sweeps ignore differences between clocks", None, replaced(jobs, CLOCKS_MS=0), True),
         )
     ),
     Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.until="), kind=BackgroundWorld),
@@ -293,14 +293,14 @@ MUTANTS = (
     *(
         Mutant(name, rewrite, kind=ApprovalWorld)
         for name, rewrite in (
-            ("an approval is used whatever its state", without_condition("state=", among=USE)),
+            ("an approval is used without a check of its state", without_condition("state=", among=USE)),
             ("an approval is used after its expiry", without_condition("until>", among=USE)),
             (
                 "an approval is used by any attempt",
                 without_condition(r"\(?attribute_not_exists\(used", among=USE),
             ),
-            ("an approval is decided whatever its state", without_condition("state=", among=DECIDE)),
-            ("an approval is withdrawn whatever its state", without_condition("state=", among=WITHDRAW)),
+            ("an approval is decided without a check of its state", without_condition("state=", among=DECIDE)),
+            ("an approval is withdrawn without a check of its state", without_condition("state=", among=WITHDRAW)),
         )
     ),
     *(
@@ -309,13 +309,13 @@ MUTANTS = (
             ("any attempt may use an approval", replaced(_Gate, _may_use=lambda *_: True)),
             ("any run may use the approval of another", replaced(gate, _is_later_run=lambda *_: True)),
             ("a run does not check its claim after the guard", replaced(Lease, pulse=lambda _self: 15.0)),
-            ("a use is not noted", replaced(_Gate, _note=lambda *_: None)),
+            ("a use is not recorded", replaced(_Gate, _note=lambda *_: None)),
         )
     ),
     *(
         Mutant(name, rewrite, patch, is_rare=is_rare, kind=WaitWorld)
         for name, rewrite, patch, is_rare in (
-            ("a callback is stored whatever its step's status", without_condition(STEP, among=CALLBACK), None, True),
+            ("a callback is stored without a check of its step", without_condition(STEP, among=CALLBACK), None, True),
             ("a run continues before its timeout is stored", None, replaced(Engine, _time_out=_timed_out), True),
             ("a callback is accepted after the time", None, replaced(callbacks, WAIT_PREFIX="no wait "), False),
             ("a repeated callback is refused", None, replaced(callbacks, CALL_PREFIX="no call "), False),
@@ -328,15 +328,15 @@ MUTANTS = (
         for name, rewrite, patch, is_rare in (
             ("a callback is not in the outbox", _unlisted_callback, None, False),
             ("sweeps ignore callbacks", None, replaced(sweep, _check=_without_wakes), False),
-            ("any run takes a callback out of the outbox", None, replaced(engine, Claim=_workers_claim), True),
+            ("any run removes a callback from the outbox", None, replaced(engine, Claim=_workers_claim), True),
             (
-                "a workflow that waits does not name its job",
+                "a waiting workflow does not store its job",
                 without_action(NAMES_JOB),
                 None,
                 True,
             ),
             (
-                "a job that waits keeps the number of its event",
+                "a waiting job keeps the number of its event",
                 without_action("SET run.dispatch=dispatches"),
                 None,
                 True,

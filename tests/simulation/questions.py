@@ -1,8 +1,8 @@
-"""The simulation of workflows that ask questions: clients answer them, also twice, at once, and with other answers.
+"""The simulation of workflows that ask questions. Clients answer them: also twice, at once, and with other answers.
 
-Besides what holds of every workflow: 18. An answer that a reply accepted was stored. An answer is not replaced while a
-step keeps the result that it made with it. A run's step has run with the stored answer. An answer is only refused if
-another one was stored and used while the request ran.
+All promises for workflows hold, and also: 18. An accepted answer is stored. An answer is not replaced while a step
+keeps the result that it made with it. A run calls a tool with the stored answer. An answer is refused only if another
+one was stored and used while the request ran.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ FLOWS: Mapping[str, list[Step]] = {
     ],
 }
 USES = {"who": ("mail", "to"), "much": ("pay", "amount")}
-"""The step that calls a tool with each answer, and as which argument."""
+"""By question: the step that uses the answer, and the argument that receives it."""
 
 ANSWERS: Mapping[str, tuple[Json, ...]] = {"who": ("ann", "ann", "bob"), "much": (7, 7, 8)}
 CALLS: tuple[tuple[str, dict[str, Json]], ...] = (
@@ -65,8 +65,6 @@ def asking_server() -> Server:
 
 
 class QuestionWorld(World):
-    """A simulation of one seed. Arguments as `World`."""
-
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
         super().__init__(seed, rewrite=rewrite, strict=strict)
         self.plan = Plan(self.rng.choice(sorted(asking_server().workflows)), CALLS)
@@ -74,11 +72,11 @@ class QuestionWorld(World):
         self.given: dict[str, Mapping[str, Json]] = {}
         self.judge: QuestionJudge = QuestionJudge(self, strict=strict)
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
         return asking_server()
 
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
-        """The method and the params of what a client asks for. Runs are calls of the workflow's tool."""
+        """Return the method and the params of a client's request. Runs are calls of the workflow's tool."""
         if ask.kind not in {"start", "resume"} or process.aside:
             return super().message(process, ask)
         answers = self.given[process.name] = self._answers(last=ask.last)
@@ -88,7 +86,7 @@ class QuestionWorld(World):
         return "tools/call", {"name": self.plan.name, "arguments": arguments, "_meta": {TASK_ID_KEY: self.task_id}}
 
     def _answers(self, *, last: bool) -> dict[str, Json]:
-        """What a client answers: some of the questions, or in the end those that are open."""
+        """Return a client's answers: to some questions, or with `last`, to those that are still open."""
         asked = [step.name for step in self.steps() if step.ask]
         if last and self.judge.head is not None:
             statuses = steps_of(self.judge.head)
@@ -118,7 +116,7 @@ class QuestionJudge(Judge):
                 self._check_used(number, change.before, after, question, now)
 
     def _check_used(self, number: int, before: Item | None, after: Item, question: str, answer: Json) -> None:
-        """A run has completed a step with the answer that is stored."""
+        """Check that a step which a run has completed used the stored answer."""
         step, argument = USES[question]
         if steps_of(after).get(step) != "completed" or (before and steps_of(before).get(step) == "completed"):
             return
@@ -127,7 +125,7 @@ class QuestionJudge(Judge):
             used = self.world.calls[serial - 1].arguments[argument]
             if used != answer:
                 self.wrong(
-                    18, f"write #{number} completes {step} with {used!r}, and the answer to {question} is {answer!r}"
+                    18, f"write #{number} completes {step} with {used!r}, but the answer to {question} is {answer!r}"
                 )
 
     def answered(self, process: Process) -> None:
@@ -144,17 +142,17 @@ class QuestionJudge(Judge):
         if REFUSED in text:
             self.world.struck.add("an answer was refused")
             if not any(self._refuses(item, given) for item in items):
-                self.wrong(18, f"{process.name} is refused the answers {dict(given)}, and none was used")
+                self.wrong(18, f"{process.name} cannot give the answers {dict(given)}, but no answer was used")
             return
         if not self._accepts(process, answer):
             return
         self.world.struck.add("an answer was accepted")
         for question, value in given.items():
             if value not in [self._answer(item, question) for item in items]:
-                self.wrong(18, f"{process.name} accepts the answer {value!r} to {question}, and it is not stored")
+                self.wrong(18, f"{process.name} accepts the answer {value!r} to {question}, but does not store it")
 
     def _accepts(self, process: Process, answer: JsonObject) -> bool:
-        """Whether a reply says that a run took its answers and that all of it is stored."""
+        """Return whether a reply says that a run took its answers and stored everything."""
         meta = process.meta
         # A run claims its task, or creates it. Other replies say that another run has the task, or that it ended.
         ran = not answer.get("isError") and any(sent.written for sent in process.requests)
@@ -168,7 +166,7 @@ class QuestionJudge(Judge):
         )
 
     def _keeps_a_use(self, before: Item | None, after: Item, question: str) -> bool:
-        """Whether a step keeps the result that it made with the answer before."""
+        """Return whether a step keeps the result that it made with the previous answer."""
         step, _ = USES[question]
         if before is None or steps_of(before).get(step) not in ("completed", "failed"):
             return False
@@ -188,8 +186,8 @@ class QuestionJudge(Judge):
         return None if attribute is None else loads(attribute["S"])
 
     def ended(self, head: Item | None) -> None:
-        """Faults have stopped, and every question was answered: the task is completed."""
+        """Check the end: the faults have stopped and every question was answered, so the task is completed."""
         super().ended(head)
         live = head is not None and status_of(head) not in TERMINAL and self.head is not None
         if live and self.head and status_of(self.head) != "completed":
-            self.wrong(10, f"every question is answered, and the task is {status_of(self.head)}")
+            self.wrong(10, f"every question is answered, but the task is {status_of(self.head)}")

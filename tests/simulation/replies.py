@@ -1,13 +1,12 @@
 """Invariants 14 to 17: each reply is compared with the versions of its task that were current during the request.
 
-14. What a reply, or a notification, says of a task is so in one version that was current between the request's begin
-and the reply: status, time of the last change, steps, pause reason, values, result, that a client supplied it,
-questions. So nothing that is over when a request begins is ever told as live, whatever a stale read has returned, and
-an owner never sees another's task.
-A notification is never older than the one before. "Unknown task" is only said of a task that is not there, has expired,
-or is another owner's. 15. A reply is uncertain, or says that the store failed, only if a fault befell its requests.
-16. A list has each task of its owner that was there all the time, once, newest first. 17. An owner with fewer tasks
-than allowed may create one, and with as many may not.
+14. A reply or notification shows a task as it was in one version that was current between the request's begin and the
+reply: status, time of the last change, steps, pause reason, values, result, whether a client supplied it, questions. So
+a task that had ended before the request is never shown as live, even after a stale read, and an owner never sees
+another owner's task. A notification is never older than the previous one. "Unknown task" is the reply only if the task
+does not exist, has expired, or belongs to another owner. 15. A reply is uncertain, or reports a failed store, only if a
+fault hit its requests. 16. A list has each task of its owner that existed all the time, once, newest first. 17. An
+owner with fewer tasks than allowed can create one. An owner at the limit cannot.
 """
 
 import re
@@ -37,13 +36,13 @@ UNREADABLE = "this value cannot be read now; ask again"
 EXPIRED = "The task has expired."
 STORE_DOWN = "the task store is not available"
 SPAN_S = 600
-"""For so long an expired task may still count against its owner's limit, seconds: an eighth of a lifetime."""
+"""How long an expired task may still count against its owner's limit, seconds: an eighth of a lifetime."""
 
 SHORT_MS = 6_000
-"""A function with less time than this may have none for its requests, milliseconds."""
+"""A function with less time left than this may have too little for its requests, milliseconds."""
 
 HOT_S = 3.0
-"""A partition that is hot for no longer than this costs no reply its certainty."""
+"""A partition that is hot for at most this long makes no reply uncertain."""
 
 CERTAIN = frozenset({Fault.THROTTLED, Fault.HOT, Fault.STALLED_BEFORE, Fault.STALLED_AFTER})
 READS = frozenset({"poll", "list", "listen", "result"})
@@ -53,15 +52,15 @@ _NOT_VALUES = frozenset({PROGRESS, PAUSE_REASON, "omitted"})
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a reply says of a task; `None` for what it does not say.
+class Shown:
+    """What a reply says about a task; `None` for what it does not say.
 
     Attributes:
-        step: The first step that is not settled, and `""` if there is none.
-        pause: The pause reason without its error, and `{}` if there is none.
-        values: The variables' values, by stored name. One that is only named has its size and its URI.
+        step: The first step that is not settled, or `""` if there is none.
+        pause: The pause reason without its error, or `{}` if there is none.
+        values: The variables' values, by stored name. An omitted value has only its size and its URI.
         omitted: The names of such values.
-        result_by: `client` where a client supplied the result, and `""` for any other.
+        result_by: `client` if a client supplied the result, otherwise `""`.
         questions: The keys of the open questions.
     """
 
@@ -84,7 +83,7 @@ class Replies:
     world: "World"
     _last: dict[tuple[str, str], Version] = field(default_factory=dict)
 
-    # What happens.
+    # Events.
 
     def answered(self, process: Process) -> None:
         answer, task_id = process.answer, process.task_id
@@ -100,23 +99,23 @@ class Replies:
             self._check_superseded(process, str(meta["task_id"]))
         if "status" in _task_in(answer):
             shown = _task_in(answer)
-            shows = values_told if process.kind.startswith("poll") else status_told
+            shows = shown_values if process.kind.startswith("poll") else shown_status
             self._check(process, str(shown["taskId"]), shows(shown))
         elif process.kind == "listen":
             self._check_end(process)
         elif process.kind == "result":
-            self._check(process, task_id, Told(result_by=meta.get(RESULT_BY, "")))
+            self._check(process, task_id, Shown(result_by=meta.get(RESULT_BY, "")))
         elif "task_status" in meta:
             self.check_state(process, meta, certain="persisted" not in meta)
         elif meta.get("record_error") == UNKNOWN_TASK:
             self._check_missing(process, str(meta["task_id"]))
 
     def notified(self, process: Process, params: JsonObject) -> None:
-        self.world.struck.add("a stream told of a task")
+        self.world.struck.add("a stream showed a task")
         if params.get("statusMessage") == EXPIRED:
             self._check_missing(process, str(params["taskId"]))
             return
-        self._check(process, str(params["taskId"]), values_told(params), stream=True)
+        self._check(process, str(params["taskId"]), shown_values(params), stream=True)
 
     def listed(self, process: Process, pages: Sequence[JsonObject | ProtocolError]) -> None:
         self._check_certain(process)
@@ -128,7 +127,7 @@ class Replies:
         if ids != sorted(set(ids), reverse=True):
             self.wrong(16, f"{process.name} lists {ids}")
         for task in tasks:
-            self._check(process, str(task["taskId"]), place_told(task))
+            self._check(process, str(task["taskId"]), shown_in_list(task))
         if "nextCursor" in pages[-1]:
             return
         for key in self._keys(process.owner):
@@ -138,35 +137,36 @@ class Replies:
                 self.wrong(16, f"{process.name} lists {ids}, without {key[1]}")
 
     def check_state(self, process: Process, state: JsonObject, *, certain: bool) -> None:
-        """A reply has the id, the status, the steps and the pause reason of a workflow's task.
+        """Check the id, status, steps and pause reason of a workflow's task in a reply.
 
         Args:
-            certain: Whether it says that all of this is stored.
+            certain: Whether the reply says that all of this is stored.
         """
         task_id, status = str(state["task_id"]), str(state["task_status"])
         steps = {str(step["name"]): str(step["status"]) for step in cast("list[JsonObject]", state["steps"])}
         for done, of in _COUNT.findall(str(state.get("message", ""))):
             completed = sum(status in SETTLED for status in steps.values())
             if certain and (int(done), int(of)) != (completed, len(steps)):
-                self.wrong(14, f"{process.name} tells {done} of {of} steps, and lists {steps}")
+                self.wrong(14, f"{process.name} counts {done} of {of} steps, but lists {steps}")
         if certain:
             pause, result_by = _without_error(state.get("pause_reason")), process.meta.get("result_by", "")
-            self._check(process, task_id, Told(status, steps=steps, pause=pause, result_by=result_by))
+            self._check(process, task_id, Shown(status, steps=steps, pause=pause, result_by=result_by))
             return
-        # What is not stored is told from memory. What was over when the request began is not told as live all the same.
+        # Unsaved state is shown from memory. Even so, a task that had ended when the request began is not shown as
+        # live.
         first = self.world.database.since(self._key(process.owner, task_id), process.writes)[0].item
         if status in TERMINAL:
-            self._check(process, task_id, Told(status))
+            self._check(process, task_id, Shown(status))
         elif first is not None and status_of(first) in TERMINAL:
-            self.wrong(14, f"{process.name} tells {task_id} as {status}, which was {status_of(first)}")
+            self.wrong(14, f"{process.name} shows {task_id} as {status}, but it was {status_of(first)}")
 
-    # What must hold.
+    # Checks.
 
     def wrong(self, number: int, what: str) -> None:
         self.world.judge.wrong(number, what)
 
-    def _check(self, process: Process, task_id: str, reported: Told, *, stream: bool = False) -> None:
-        """Something is told of a task: one of its versions says so, too."""
+    def _check(self, process: Process, task_id: str, reported: Shown, *, stream: bool = False) -> None:
+        """Check that one current version of the task agrees with the reply."""
         versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
         last = self._last.get((process.name, task_id)) if stream else None
         if last is not None:
@@ -177,10 +177,10 @@ class Replies:
             if not found:
                 self._last[process.name, task_id] = version
                 return
-        self.wrong(14, f"{process.name} tells of {task_id} what none of {len(versions)} versions says: {found}")
+        self.wrong(14, f"{process.name} shows {task_id} as in none of {len(versions)} versions: {found}")
 
-    def _differences(self, process: Process, reported: Told, item: Item | None) -> Iterator[str]:
-        """In what a version differs from what was told."""
+    def _differences(self, process: Process, reported: Shown, item: Item | None) -> Iterator[str]:
+        """Yield the differences between a version and the reply."""
         if item is None:
             yield "there is no such task"
             return
@@ -196,24 +196,24 @@ class Replies:
             ("result by", reported.result_by, result_by(item)),
         ):
             if said not in {None, kept}:
-                yield f"{what} {said!r}, and it is {kept!r}"
+                yield f"{what} {said!r}, but it is {kept!r}"
         if reported.steps is not None and reported.steps != steps:
-            yield f"steps {reported.steps}, and they are {steps}"
+            yield f"steps {reported.steps}, but they are {steps}"
         if reported.pause is not None and is_workflow and reported.pause not in pauses(item, first_ms, last_ms):
-            yield f"pause {reported.pause}, and it is one of {pauses(item, first_ms, last_ms)}"
+            yield f"pause {reported.pause}, but it is one of {pauses(item, first_ms, last_ms)}"
         if reported.values is not None:
             yield from _other_values(reported, item, process)
         if reported.questions is not None and reported.questions != _questions(item):
-            yield f"questions {sorted(reported.questions)}, and they are {sorted(_questions(item))}"
+            yield f"questions {sorted(reported.questions)}, but they are {sorted(_questions(item))}"
 
     def _check_error(self, process: Process, error: ProtocolError, task_id: str) -> None:
         over = _OVER.search(error.message)
         if over:
-            self._check(process, task_id, Told(over[1]))
+            self._check(process, task_id, Shown(over[1]))
         elif isinstance(error.data, Mapping) and "status" in error.data:
             progress = cast("Any", error.data.get("progress"))
             steps = {step["name"]: step["status"] for step in progress["steps"]} if progress else None
-            self._check(process, task_id, Told(str(error.data["status"]), steps=steps))
+            self._check(process, task_id, Shown(str(error.data["status"]), steps=steps))
         elif error.code == INVALID_PARAMS and error.message == "Unknown task":
             self._check_missing(process, task_id)
 
@@ -221,18 +221,18 @@ class Replies:
         _, last_ms = self._clock(process)
         versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
         if all(version.item is not None and _expires_ms(version.item) > last_ms for version in versions):
-            self.wrong(14, f"{process.name} is told that the task {task_id} is gone")
+            self.wrong(14, f"{process.name} is told that the task {task_id} does not exist")
 
     def _check_superseded(self, process: Process, task_id: str) -> None:
-        """A run is told that another one has taken its task over."""
+        """Check a reply which says that another run has taken the task over."""
         holder = self.world.judge.claims.holders.get(process.name)
         item = self.world.database.since(self._key(process.owner, task_id), process.writes)[-1].item
         claim = claim_of(item) if item else None
         if holder is not None and claim is not None and claim[0] == holder.claim:
-            self.wrong(14, f"{process.name} tells that another run has its task, which it holds")
+            self.wrong(14, f"{process.name} says that another run has its task, but holds it")
 
     def _check_end(self, process: Process) -> None:
-        """A stream ended. If that was before its time, its client knows that each of its tasks is over."""
+        """Check a stream that ended. If it ended early, its client must know that all its tasks have ended."""
         if process.ends_ms is not None or self.world.scheduler.now_ms >= process.began_ms + 50_000:
             return
         for (name, task_id), reported in self._last.items():
@@ -240,13 +240,13 @@ class Replies:
                 self._check_missing(process, task_id)
 
     def _check_certain(self, process: Process) -> None:
-        """Nothing is uncertain without a fault, and nothing fails without one. A request that was throttled was not
-        made: that is certain."""
+        """Check that a reply is uncertain, or an error, only after a fault. Throttling leaves no uncertainty, because a
+        throttled request is not made."""
         meta, answer, faults = process.meta, process.answer, set(process.faults)
         if process.stalled:
             return
         if "unknown" in {meta.get("recorded"), meta.get("persisted")} and faults <= CERTAIN:
-            self.wrong(15, f"{process.name} does not know what was written, and had the faults {process.faults}")
+            self.wrong(15, f"{process.name} does not know what was written, after the faults {process.faults}")
         is_short = process.ends_ms is not None and process.ends_ms - self.world.scheduler.now_ms < SHORT_MS
         if is_short or faults - {Fault.HOT} or (faults and not self._bears_heat(process)):
             return
@@ -256,8 +256,8 @@ class Replies:
             self.wrong(15, f"{process.name} is refused without a fault: {answer.message}")
 
     def _bears_heat(self, process: Process) -> bool:
-        """Whether a hot partition should not matter to a process: it has time, and neither creates nor takes a task,
-        which waits for half a second."""
+        """Return whether a hot partition must not affect a process. The process must have time, and it must neither
+        create nor claim a task, because these requests wait only for half a second."""
         from_ms, to_ms, _ = self.world.hot
         return (
             process.kind not in {"start", "begin", "resume"}
@@ -273,19 +273,19 @@ class Replies:
         if allowed is None:
             self.wrong(15, f"{process.name} has no task, without a fault and without a limit")
             return
-        self.world.struck.add("a task was refused, for its owner had enough" if refused else "a task was counted")
+        self.world.struck.add("a task was refused at its owner's limit" if refused else "a task was counted")
         certain, possible = self._live(process)
         if refused and possible < allowed:
-            self.wrong(17, f"{process.name} may have no task, and its owner has {possible} of {allowed} at most")
+            self.wrong(17, f"{process.name} cannot create a task, but its owner has at most {possible} of {allowed}")
         if not refused and certain >= allowed:
-            self.wrong(17, f"{process.name} has created a task, and its owner had {certain} of {allowed} already")
+            self.wrong(17, f"{process.name} has created a task, but its owner had {certain} of {allowed}")
 
     def _live(self, process: Process) -> tuple[int, int]:
-        """How many tasks an owner had at least and at most while a process created one."""
+        """Return the minimum and maximum number of live tasks that an owner had while a process created one."""
         world, (first_ms, last_ms) = self.world, self._clock(process)
         others = [other for other in world.processes.values() if other.container and other is not process]
-        # Whoever was under way, or was disturbed, may have left a task counted that is over, or one that never began:
-        # once for each disturbance, since a count whose answer was lost is sent again.
+        # A process that was still running, or had faults, may have left an ended or never created task counted. It may
+        # be counted once per fault, because a count whose response was lost is sent again.
         unclear = sum(
             (other.answer is None or other.stalled or other.ended_writes > process.writes) + len(other.faults)
             for other in others
@@ -297,7 +297,7 @@ class Replies:
                 continue
             versions = world.database.since(key, process.writes)
             live = [version.item for version in versions if version.item and status_of(version.item) not in TERMINAL]
-            # One that was deleted may still be counted, as it was when it was there last.
+            # A deleted task may still be counted, as it was before the deletion.
             *_, before, last = (None, *(version.item for version in world.database.versions[key]))
             gone = [before] if last is None and before and status_of(before) not in TERMINAL else []
             at_most += any(_expires_ms(item) + SPAN_S * 1000 > first_ms for item in live or gone)
@@ -306,7 +306,7 @@ class Replies:
             return 0, len(world.processes)
         return (0 if unclear or world.uncounted else at_least), at_most
 
-    # What is known.
+    # Facts.
 
     def _key(self, owner: str, task_id: str) -> Key:
         return f"OWNER#{owner}#{task_id[10:12]}", TASK + task_id
@@ -315,24 +315,25 @@ class Replies:
         return [key for key in self.world.database.versions if key[0][:-2] == f"OWNER#{owner}#" and TASK in key[1]]
 
     def _clock(self, process: Process) -> tuple[float, float]:
-        """What the process' wall clock has shown at first and at last, epoch milliseconds, and one more either way."""
+        """Return the first and the last time that the process's wall clock may have shown, epoch milliseconds, with a
+        margin of 1 ms."""
         return process.began_ms + process.fast_ms - 1, self.world.scheduler.now_ms + process.fast_ms + 1
 
 
-def status_told(task: JsonObject) -> Told:
-    """What `tasks/cancel` shows of a task."""
-    return Told(str(task["status"]), str(task["lastUpdatedAt"]))
+def shown_status(task: JsonObject) -> Shown:
+    """Read a reply of `tasks/cancel`."""
+    return Shown(str(task["status"]), str(task["lastUpdatedAt"]))
 
 
-def place_told(task: JsonObject) -> Told:
-    """What `tasks/list` shows of a task."""
-    reported, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
+def shown_in_list(task: JsonObject) -> Shown:
+    """Read a task in a reply of `tasks/list`."""
+    reported, meta = shown_status(task), cast("Mapping[str, Any]", task.get("_meta", {}))
     return replace(reported, step=meta.get("step", ""), pause=meta.get("pause_reason", {}))
 
 
-def values_told(task: JsonObject) -> Told:
-    """What `tasks/get` and notifications show of a task."""
-    reported, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
+def shown_values(task: JsonObject) -> Shown:
+    """Read a reply of `tasks/get`, or a notification."""
+    reported, meta = shown_status(task), cast("Mapping[str, Any]", task.get("_meta", {}))
     progress = meta.get(PROGRESS, {"steps": []})
     return replace(
         reported,
@@ -347,7 +348,7 @@ def values_told(task: JsonObject) -> Told:
 
 
 def pauses(item: Item, first_ms: float, last_ms: float) -> list[JsonObject]:
-    """The pause reasons that a task can have by a clock that goes from one time to another; `{}` for none."""
+    """Return the pause reasons that a task can have by a clock that shows times in this range; `{}` stands for none."""
     stored = _without_error(decoded(variables_of(item)[PAUSE_REASON]) if PAUSE_REASON in variables_of(item) else None)
     claim = claim_of(item)
     if claim is None or not claim[1] or not claim[2] or status_of(item) in TERMINAL:
@@ -359,16 +360,16 @@ def pauses(item: Item, first_ms: float, last_ms: float) -> list[JsonObject]:
 
 
 def open_step(steps: Mapping[str, str]) -> str:
-    """The first step that is not settled; `""` if there is none."""
+    """Return the first step that is not settled, or `""` if there is none."""
     return next((name for name, status in steps.items() if status not in SETTLED), "")
 
 
 def result_by(item: Item) -> str:
-    """`client` where a client supplied the task's result, and `""` for any other."""
+    """Return `client` if a client supplied the task's result, otherwise `""`."""
     return "client" if "by_client" in item else ""
 
 
-def _other_values(reported: Told, item: Item, process: Process) -> Iterator[str]:
+def _other_values(reported: Shown, item: Item, process: Process) -> Iterator[str]:
     stored = {
         name: attribute
         for name, attribute in variables_of(item).items()
@@ -379,18 +380,18 @@ def _other_values(reported: Told, item: Item, process: Process) -> Iterator[str]
     if "result" in item and reported.result is not None:
         stored["result"], values["result"] = item["result"], reported.result
     if stored.keys() != values.keys():
-        yield f"values of {sorted(values)}, and there are those of {sorted(stored)}"
+        yield f"values {sorted(values)}, but they are {sorted(stored)}"
         return
     for name, attribute in stored.items():
         if name in reported.omitted or pointer_of(attribute) is not None:
             continue
         value, kept = values[name], decoded(attribute)
         if name == "result" and isinstance(kept, Mapping) and "allowed" in item:
-            # A job's result is told as its call would have returned it.
+            # A job's result is shown as its call would have returned it.
             mark: JsonObject = {"_meta": {RESULT_BY: result_by(item)}} if result_by(item) else {}
             kept = {"resultType": "complete", **kept, **mark}
         if value != kept and not (value == {"error": UNREADABLE} and process.faults):
-            yield f"{name} is told as {str(value)[:80]}, and is {str(kept)[:80]}"
+            yield f"{name} is shown as {str(value)[:80]}, but is {str(kept)[:80]}"
 
 
 def _questions(item: Item) -> frozenset[str]:
@@ -410,11 +411,11 @@ def _expires_ms(item: Item) -> int:
 
 
 def _is_own(name: str) -> bool:
-    """Whether a key of `_meta` is the protocol's or Baton's, and no variable's."""
+    """Return whether a key of `_meta` belongs to the protocol or to Baton, and is not a variable."""
     return "/" in name
 
 
 def _task_in(answer: JsonObject) -> JsonObject:
-    """The task in an answer: the answer itself, or a member of it."""
+    """Return the task in a reply: the reply itself, or a member of it."""
     task = answer.get("task", answer)
     return task if isinstance(task, Mapping) else {}

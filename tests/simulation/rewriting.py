@@ -1,4 +1,4 @@
-"""Requests with a condition or an action taken out, as a mutant sends them."""
+"""Removes conditions or actions from requests, for mutants."""
 
 import re
 from collections.abc import Mapping
@@ -11,10 +11,11 @@ _CLAUSE = re.compile(r"\b(SET|REMOVE|ADD|DELETE) ")
 
 
 def without_condition(pattern: str, operation: str = "UpdateItem", *, among: str = "") -> Rewrite:
-    """Sends writes without those of their conditions that match, names written out.
+    """Return a rewrite that removes matching conditions from writes. Placeholders of names are replaced before
+    matching.
 
     Args:
-        pattern: A regular expression, for a condition's beginning.
+        pattern: A regular expression that matches the beginning of a condition.
         among: A regular expression that some condition or action of the write must match.
     """
 
@@ -32,7 +33,8 @@ def without_condition(pattern: str, operation: str = "UpdateItem", *, among: str
 
 
 def without_action(pattern: str) -> Rewrite:
-    """Sends updates without those of their actions that match, names written out: `ADD w0 :0`, `SET run.n=…`."""
+    """Return a rewrite that removes matching actions from updates, such as `ADD w0 :0` or `SET run.number=…`.
+    Placeholders of names are replaced before matching."""
 
     def rewrite(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if sent != "UpdateItem":
@@ -54,7 +56,7 @@ def without_action(pattern: str) -> Rewrite:
 
 
 def _with(request: Mapping[str, Any], **changed: str) -> Mapping[str, Any]:
-    """The request with other expressions, and only the placeholders that are in them."""
+    """Return the request with other expressions, and only the placeholders that they use."""
     made = {name: value for name, value in {**request, **changed}.items() if value != ""}
     used = set(_PLACEHOLDER.findall(f"{made.get('UpdateExpression')} {made.get('ConditionExpression')}"))
     for given in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
@@ -68,7 +70,7 @@ def _written_out(text: str, names: Mapping[str, str]) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """The parts of a text between separators that stand in no parentheses."""
+    """Split a text at the separators outside parentheses."""
     parts, depth, started, at = [], 0, 0, 0
     while at < len(text):
         depth += {"(": 1, ")": -1}.get(text[at], 0)

@@ -1,7 +1,7 @@
-"""Threads of which one runs at a time, and a clock that moves when they say so: who goes on is drawn from a seed.
+"""Runs threads one at a time in simulated time. A seed decides which thread continues.
 
-Nothing here waits in real time. An actor gives way at a point; the scheduler picks who goes on, and when nobody can it
-moves the clock to the moment when somebody can. The same seed makes the same choices.
+Nothing waits in real time. An actor yields at a point, and the scheduler chooses the next actor. If none is ready, it
+advances the clock to the first time when one is. The same seed makes the same choices.
 """
 
 import threading
@@ -13,19 +13,19 @@ from random import Random
 from typing import NoReturn
 
 MOST_POINTS = 20_000
-"""Points after which a simulation is taken for endless."""
+"""The number of points after which a simulation counts as endless."""
 
 
 class Killed(BaseException):
-    """Raised in an actor whose process is gone. It does nothing any more that counts."""
+    """Raised in an actor whose process was killed."""
 
 
 class Endless(Exception):
-    """A simulation that does not come to an end."""
+    """A simulation that does not end."""
 
 
 class Actor:
-    """One thread of control: an invocation, a tool that runs beside one, or something that happens at a time.
+    """One thread: an invocation, a tool's thread, or an event at a given time.
 
     Args:
         wake_ms: When it begins, epoch milliseconds.
@@ -46,7 +46,7 @@ class Actor:
 
     @property
     def process(self) -> "Actor":
-        """The actor that was invoked, of which this one is a part."""
+        """The actor of the invocation that this actor belongs to."""
         return self if self.parent is None else self.parent.process
 
     def kill(self) -> None:
@@ -56,11 +56,11 @@ class Actor:
 
 
 class Scheduler:
-    """Lets one actor run at a time.
+    """Runs one actor at a time.
 
     Args:
-        by_priority: Whether actors have priorities that change at a few points, rather than equal chances at each.
-        tick_ms: The time that passes from one point to the next.
+        by_priority: Whether actors have priorities that change at a few points. Otherwise each choice is uniform.
+        tick_ms: The time between two points, milliseconds.
     """
 
     def __init__(self, rng: Random, now_ms: float, *, by_priority: bool, tick_ms: float) -> None:
@@ -75,7 +75,7 @@ class Scheduler:
         self._main.acquire()
 
     def add(self, actor: Actor) -> Actor:
-        """Let an actor take part from its `wake_ms` on."""
+        """Add an actor that begins at its `wake_ms`."""
         actor.priority = self._rng.random()
         self._actors.append(actor)
         if actor.parent is not None:
@@ -92,7 +92,7 @@ class Scheduler:
             raise self.failure
 
     def fail(self, failure: BaseException) -> NoReturn:
-        """End the simulation with this failure, whatever the code around would catch."""
+        """End the simulation with this failure, even if the surrounding code catches exceptions."""
         if self.failure is None:
             self.failure = failure
         for actor in self._actors:
@@ -100,7 +100,7 @@ class Scheduler:
         raise Killed
 
     def point(self, actor: Actor) -> None:
-        """Give way. Returns when the actor is to go on, at its `wake_ms` or later."""
+        """Yield to other actors. Return when this actor continues, at its `wake_ms` or later."""
         if actor.killed:
             raise Killed
         self.points += 1
@@ -117,7 +117,7 @@ class Scheduler:
             raise Killed
 
     def sleep(self, actor: Actor, seconds: float) -> None:
-        """Give way for at least so long."""
+        """Yield for at least this many seconds."""
         actor.wake_ms = self.now_ms + max(seconds, 0.0) * 1000
         self.point(actor)
 
@@ -126,7 +126,7 @@ class Scheduler:
             return None
         waiting = [actor for actor in self._actors if actor.killed or not actor.frozen]
         if not waiting:
-            # No invocation comes any more that would let them go on.
+            # No further invocation will come and resume them.
             waiting = self._actors
             for actor in waiting:
                 actor.kill()
@@ -147,20 +147,20 @@ class Scheduler:
             _threads.submit(self.work, actor)
 
     def work(self, actor: Actor) -> None:
-        """Run an actor to its end, and then those that begin after it, in this thread."""
+        """Run an actor to its end, then the new actors that follow it, in this thread."""
         following: Actor | None = actor
         while following is not None:
             following = self._ended(following)
 
     def _ended(self, actor: Actor) -> Actor | None:
-        """Run an actor to its end. Returns who goes on where that is one that has not begun."""
+        """Run an actor to its end. Return the next actor if it has not begun yet, otherwise `None`."""
         _here.actor, actor.started = actor, True
         try:
             if not actor.killed:
                 Context().run(actor.run)
         except Killed:
             pass
-        except BaseException as error:  # noqa: BLE001 - whatever it is, `run` raises it
+        except BaseException as error:  # noqa: BLE001 - `run` raises it
             with suppress(Killed):
                 self.fail(error)
         finally:
@@ -177,7 +177,7 @@ class Scheduler:
 
 
 _threads = ThreadPoolExecutor(10_000, "simulated")
-"""Threads run actors of one simulation after another, because to start a thread takes long."""
+"""Threads are reused by the actors of a simulation, because starting a thread is slow."""
 
 
 class _Here(threading.local):
@@ -188,11 +188,11 @@ _here = _Here()
 
 
 def current() -> Actor | None:
-    """The actor whose thread this is; `None` outside simulations."""
+    """Return the actor of this thread, or `None` outside simulations."""
     return _here.actor
 
 
 def here() -> Actor:
-    """The actor whose thread this is."""
+    """Return the actor of this thread."""
     assert _here.actor is not None
     return _here.actor

@@ -1,6 +1,7 @@
-"""The servers that simulations run: a few workflows, before and after a deployment that mends a step.
+"""The servers of the simulations: a few workflows, before and after a deployment that changes a step.
 
-Tools are made once. What a call does is up to the simulation under way, which the tool finds through its thread.
+Tools are created once. A tool finds the current simulation through its thread, and the simulation decides what a call
+does.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.sources import Constant
 
 type Called = Callable[[str, dict[str, Json], Context], dict[str, Json]]
-"""What a simulation does when a tool is called: its name, its arguments, its context."""
+"""What a simulation does for a tool call: receives its name, its arguments and its context."""
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ def weigh(of: int, ctx: Context) -> dict[str, Json]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A workflow that is simulated, and the calls that a model may make of its steps' tools."""
+    """A workflow, and the calls that a model may make of its steps' tools."""
 
     name: str
     calls: tuple[tuple[str, dict[str, Json]], ...]
@@ -71,42 +72,42 @@ PLANS = (
 
 
 @cache
-def server(*, mended: bool, parallel: int = 1) -> Server:
-    """The server, before or after the deployment that mends a step of each workflow. `parallel` steps run at once."""
+def server(*, edited: bool, parallel: int = 1) -> Server:
+    """Return the server before or after the deployment that changes each workflow. `parallel` steps run at once."""
     made = Server("simulated")
     for tool in (look, pay, mail, weigh):
         made.add_tool(tool)
     key = [Argument("key", "What to look up", required=True)]
-    for name, steps in workflows(mended=mended).items():
+    for name, steps in workflows(edited=edited).items():
         made.add_workflow(Workflow(name=name, description=f"do {name}", arguments=key, steps=steps, parallel=parallel))
     made.check()
     return made
 
 
-def workflows(*, mended: bool) -> dict[str, list[Step]]:
-    """The steps of each workflow. What is mended is a step that may fail; one is new."""
+def workflows(*, edited: bool) -> dict[str, list[Step]]:
+    """Return the steps of each workflow. The deployment changes steps that may fail, and adds one."""
     return {
-        "one": [Step("only", tool=look, arguments={"key": constant("A") if mended else prompt_arg("key")})],
+        "one": [Step("only", tool=look, arguments={"key": constant("A") if edited else prompt_arg("key")})],
         "order": [
             Step("look", tool=look, arguments={"key": prompt_arg("key")}),
-            Step("pay", tool=pay, arguments={"amount": constant(8) if mended else step_output("look", "n")}),
+            Step("pay", tool=pay, arguments={"amount": constant(8) if edited else step_output("look", "n")}),
             Step("ann", tool=mail, arguments={"to": constant("ann"), "text": constant("paid")}),
             Step("bob", tool=mail, arguments={"to": constant("bob"), "text": constant("paid")}),
         ],
         "mails": [
             Step("ann", tool=mail, arguments={"to": constant("ann")}),
-            *([Step("dora", tool=mail, arguments={"to": constant("dora")})] if mended else []),
-            Step("bob", tool=mail, arguments={"to": constant("bob"), "text": constant("mended" if mended else "")}),
+            *([Step("dora", tool=mail, arguments={"to": constant("dora")})] if edited else []),
+            Step("bob", tool=mail, arguments={"to": constant("bob"), "text": constant("edited" if edited else "")}),
             Step("cy", tool=mail, arguments={"to": constant("cy")}),
         ],
         "careful": [
             Step("first", tool=pay, arguments={"amount": constant(1)}, checkpoint=True, retry=Retry(3, first_s=1.0)),
-            Step("second", tool=pay, arguments={"amount": constant(5 if mended else 2)}, checkpoint=True),
+            Step("second", tool=pay, arguments={"amount": constant(5 if edited else 2)}, checkpoint=True),
             Step("look", tool=look, arguments={"key": prompt_arg("key")}, retryable=True),
         ],
         "heavy": [
             Step("one", tool=weigh, arguments={"of": constant(1)}),
-            Step("two", tool=weigh, arguments={"of": constant(4 if mended else 2)}, checkpoint=True),
+            Step("two", tool=weigh, arguments={"of": constant(4 if edited else 2)}, checkpoint=True),
             Step("look", tool=look, arguments={"key": prompt_arg("key")}, retry=Retry(2, first_s=20.0)),
         ],
     }

@@ -1,4 +1,4 @@
-"""The table in memory answers as a real engine does: random items, conditions and updates are asked of both."""
+"""The simulated DynamoDB answers like DynamoDB Local: both get the same random items, conditions and updates."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -30,7 +30,7 @@ def real(dynamodb_local_url: str) -> Iterator["DynamoDBClient"]:
 
 
 def asked(client: Any, operation: str, request: dict[str, Any]) -> Any:
-    """What an engine makes of a request: its answer, or the code of its refusal and the item with it."""
+    """Send a request. Return the answer, or the error code and the item of a rejection."""
     try:
         if isinstance(client, Database):
             answer = client.request(operation, request)
@@ -47,7 +47,7 @@ def asked(client: Any, operation: str, request: dict[str, Any]) -> Any:
 
 
 def comparable(attribute: Any) -> Any:
-    """Items whose sets are in an order, and whose numbers are numbers: `61.0` is `61`."""
+    """Return items in a comparable form: sets are sorted and numbers are decimals, so `61.0` equals `61`."""
     match attribute:
         case {"BS": texts}:
             return {"BS": sorted(texts)}
@@ -61,7 +61,7 @@ def comparable(attribute: Any) -> Any:
             return attribute
 
 
-def test_the_table_in_memory_answers_as_dynamodb_local_does(real: "DynamoDBClient") -> None:
+def test_the_simulated_dynamodb_answers_as_dynamodb_local_does(real: "DynamoDBClient") -> None:
     memory, number = Database(), examples(USUAL).max_examples
     for seed in range(number):
         drawn = Drawn(Random(seed))

@@ -1,4 +1,4 @@
-"""Simulations notice when a guard is taken out of Baton. What takes many seeds is left to `make simulate-mutants`."""
+"""Simulations notice a removed guard. Mutants that need many seeds run in `make simulate-mutants`."""
 
 import os
 
@@ -12,6 +12,6 @@ EVERY = os.environ.get("MUTANTS") == "every"
 @pytest.mark.parametrize(
     "mutant", [mutant for mutant in MUTANTS if EVERY or not mutant.is_rare], ids=lambda mutant: mutant.name
 )
-def test_a_guard_that_is_taken_out_is_missed(mutant: Mutant) -> None:
+def test_a_simulation_notices_a_removed_guard(mutant: Mutant) -> None:
     outcome = killed_by(mutant)
     assert outcome is not None, f"{MOST_SEEDS} simulations break no invariant"

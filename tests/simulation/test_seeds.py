@@ -1,6 +1,6 @@
-"""Simulations of many seeds: no invariant is broken, whatever fails, dies, stalls or comes at the same moment.
+"""Simulations of many seeds break no invariant.
 
-A failing seed is printed with its trace. `make simulate` runs many more.
+A failing seed is printed with its trace. `make simulate` runs many more seeds.
 """
 
 import os
@@ -29,7 +29,7 @@ CHUNK = 250
 
 
 def found(seeds: range | tuple[int, ...], kind: str) -> str:
-    """The first seed of these that breaks an invariant, with its trace; nothing where none does."""
+    """Return the first failing outcome with its trace, or an empty string."""
     return next((str(outcome) for outcome in failures(seeds, kind=KINDS[kind])), "")
 
 
@@ -40,12 +40,12 @@ def test_no_invariant_is_broken(kind: str, first: int) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_seeds_that_broke_an_invariant_once_break_none_any_more(kind: str) -> None:
+def test_seeds_that_failed_once_do_not_fail_again(kind: str) -> None:
     broken = found(ONCE_FAILED[kind], kind)
     assert not broken, broken
 
 
-def test_a_seed_is_the_same_simulation_in_every_process() -> None:
+def test_a_seed_gives_the_same_simulation_in_every_process() -> None:
     command = [sys.executable, "-m", "tests.simulation", "--seeds", "25", "--digest"]
     digests = {
         subprocess.run(

@@ -1,12 +1,12 @@
-"""Simulations of a workflow that waits for a callback and for a time (docs/waiting.md), in the foreground and in the
-background. Callbacks come early, late, twice, with other bodies, at the timeout, and after the end.
+"""Simulations of a workflow with a callback and a sleep (docs/waiting.md), in the foreground and in the background.
+Callbacks come early, late, twice, with other bodies, at the timeout, and after the end.
 
-All promises of workflows hold, or of workflows in the background, and these: 23. A wait ends once: a callback ends it
-by its write, or a run ends it when its time is over by the clock of that run. The end does not change. 24. A callback
-that was accepted (200) is the step's result, and each repetition is accepted. Another reply has a reason: another
-callback came first (409), the wait or the task is over (410), or the address is unknown (404). 25. Each later step
-and each reader sees the same end. 26. When the faults end, sweeps alone continue a workflow in the background: within
-two minutes after the callback or the time. Another workflow continues at its next resume.
+All promises for workflows hold, or those for workflows in the background, and also: 23. A wait ends once: by the write
+of a callback, or by a run whose clock has reached its time. The end does not change. 24. An accepted callback (200) is
+the step's result, and each repetition of it is accepted. Another reply has a reason: another callback came first (409),
+the wait or the task is over (410), or the address is unknown (404). 25. Each later step and each reader sees the same
+end. 26. When the faults end, sweeps alone continue a workflow in the background, within two minutes after the callback
+or the time. Another workflow continues at its next resume.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ from tests.simulation.world import Rewrite, World
 
 SIGNED, NIGHT = "signed", "night"
 DEFAULT = 0
-"""What the last step pays if no callback came."""
+"""The amount of the last step if no callback came."""
 
 BODIES, KEYS = (7, 7, 7, 8), (None, None, "k1", "k2")
 WITHIN_S, SLEEPS_S = (20, 100, 400), (5, 60, 200)
@@ -50,7 +50,7 @@ CALLS: tuple[tuple[str, dict[str, Json]], ...] = (
 KINDS = ("resume",) * 5 + ("callback",) * 5 + ("call",) * 2 + ("poll",) * 2 + ("cancel", "complete")
 EARLY_MS = (0, 0, 20, 500, 5_000, 30_000)
 AROUND_MS = (-1_000, -20, -5, 0, 0, 5, 20, 1_000, 130_000)
-"""When callbacks and resumes come, from a wait's end."""
+"""When callbacks and resumes come, relative to a wait's end, milliseconds."""
 
 BASE_URL = "https://simulated.test"
 FORGED = "forged"
@@ -61,7 +61,7 @@ class Waits:
     """A workflow with two waits.
 
     Attributes:
-        is_early: Whether the address is made long before the run waits for the callback.
+        is_early: Whether the address is created long before the run waits for the callback.
     """
 
     within_s: int
@@ -78,7 +78,7 @@ class Post:
     key: str | None = None
 
     def repeats(self, other: "Post | None") -> bool:
-        """Whether the other one was the same callback, or is this one."""
+        """Return whether the other callback has the same body or the same key."""
         return other is not None and (self.body == other.body or (self.key is not None and self.key == other.key))
 
 
@@ -105,8 +105,6 @@ def waiting_server(waits: Waits) -> Server:
 
 
 class WaitWorld(World):
-    """A simulation of one seed. Arguments as `World`."""
-
     settings: Settings = replace(SETTINGS, base_url=BASE_URL)
     background = False
 
@@ -133,13 +131,13 @@ class WaitWorld(World):
         assert isinstance(self.judge, WaitJudge)
         return self.judge
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflow
         return waiting_server(self.waits)
 
-    # What simulations do.
+    # The course of a simulation.
 
     def run(self) -> None:
-        """Run it to its end, let all waits end, and repeat the callback that was accepted."""
+        """Run the simulation, let all waits end, and repeat the accepted callback."""
         super().run()
         judge = self.waiting
         for _ in range(3):
@@ -155,7 +153,7 @@ class WaitWorld(World):
             self.scheduler.run()
 
     def called(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
-        """The first step gives an address away. Callbacks may come at once."""
+        """Create an address in the first step. Callbacks may come at once."""
         made = super().called(tool, arguments, ctx)
         if tool == "look" and ctx.task is not None:
             self.tokens.append(ctx.callback_url(SIGNED).removeprefix(BASE_URL + CALLBACKS))
@@ -164,7 +162,7 @@ class WaitWorld(World):
         return made
 
     def waits_until(self, until_ms: int) -> None:
-        """A wait has begun: callbacks, and resumes, come near its end, by their own clocks."""
+        """Schedule callbacks and resumes near the end of a wait, by their own clocks."""
         end_ms = until_ms - self.scheduler.now_ms + self.rng.choice((-300_000, 0, 0, 0, 300_000))
         at_once_ms = self.rng.choice(AROUND_MS)
         for _ in range(0 if self.weather.over else self._around):
@@ -195,17 +193,17 @@ class WaitWorld(World):
 
 
 class WaitJudge(Judge):
-    """The judge of the task of a workflow that waits."""
+    """The judge of a task with waits."""
 
     def __init__(self, world: WaitWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.sim = world
         self.accepted: Post | None = None
         self.accepted_at = 0
-        """How many writes there were when it was stored."""
+        """The number of writes when the callback was stored."""
         self.accepted_ms = 0.0
         self.is_unread = False
-        """Whether no worker has claimed the task since."""
+        """Whether no worker has claimed the task since the callback was stored."""
         self.timed_out: Called | None = None
         """A call that a run made because no callback came."""
 
@@ -254,7 +252,7 @@ class WaitJudge(Judge):
         post = self.sim.posts.get(process.name)
         value = self._value(after, RESULT_PREFIX + SIGNED)
         if post is None or post.token == FORGED or value != post.body:
-            self.wrong(24, f"write #{number} stores {value!r} as the callback of {process.name}, which was {post}")
+            self.wrong(24, f"write #{number} stores {value!r} as the callback of {process.name}, but that was {post}")
             return
         if isinstance(until_ms, int) and until_ms <= process.began_ms + process.fast_ms:
             self.wrong(23, f"write #{number} accepts a callback that came after the time")
@@ -271,10 +269,10 @@ class WaitJudge(Judge):
             self.timed_out = call
         body = self.accepted.body if self.accepted else DEFAULT
         if call.arguments["amount"] != body:
-            self.wrong(25, f"{call.process.name} pays {call.arguments['amount']}, and the callback was {self.accepted}")
+            self.wrong(25, f"{call.process.name} pays {call.arguments['amount']}, but the callback was {self.accepted}")
 
     def replied(self, process: Process, post: Post, status: int) -> None:
-        """A callback was answered."""
+        """Check the reply to a callback."""
         repeats = post.repeats(self.accepted)
         was_there = repeats and self.accepted_at <= process.writes
         versions = self.world.database.since(
@@ -297,7 +295,7 @@ class WaitJudge(Judge):
             case _:
                 fits = False
         if not fits:
-            self.wrong(24, f"{process.name} is answered {status}: {post}, accepted was {self.accepted}")
+            self.wrong(24, f"{process.name} gets {status} for {post}; the accepted callback is {self.accepted}")
 
     def _is_over(self, item: Item, now_ms: float) -> bool:
         until_ms = self._value(item, WAIT_PREFIX + SIGNED)
@@ -305,13 +303,14 @@ class WaitJudge(Judge):
         return timed_out or status_of(item) in TERMINAL or steps_of(item)[SIGNED] != "pending"
 
     def all_ended(self) -> None:
-        """Faults have stopped, all times have passed, and the task was resumed: it has ended, or its wait timed out."""
+        """Check the end: the faults have stopped, all times have passed and the task was resumed, so it has ended or
+        its wait has timed out."""
         if not self.lives or self.head is None:
             return
         steps = steps_of(self.head)
         timed_out = steps[SIGNED] == "failed" and self.sim.waits.on_timeout == "fail"
         if not timed_out or self.accepted is not None:
-            self.wrong(26, f"all waits have ended, and the task has the steps {steps}")
+            self.wrong(26, f"all waits have ended, but the task has the steps {steps}")
 
     def _value(self, item: Item | None, name: str) -> Json:
         if item is None or name not in variables_of(item):
@@ -324,7 +323,7 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
 
     background = True
 
-    def _settle_in(self, *, strict: bool) -> None:  # noqa: ARG002 - the judge is there
+    def _settle_in(self, *, strict: bool) -> None:  # noqa: ARG002 - the base class calls it
         self.job = JobPlan("sign", ATTEMPTS)
         self.limits = replace(self.limits, default_ttl_ms=3_600_000)
         self._meddling = self.rng.choice((0, 0, 0, 2, 5))
@@ -340,15 +339,15 @@ class BackgroundWaitWorld(WaitWorld, BackgroundWorld):
         return self.both_waiting.waiting
 
     def sending(self, operation: str, partition: str) -> Sent:
-        """A request begins. When the faults have ended, only sweeps wake a job after a callback."""
+        """Register a request. When the faults have ended, only sweeps wake a job after a callback."""
         sent = super().sending(operation, partition)
         updates = [it for it in sent.process.requests if it.operation == "UpdateItem"]
         if self.weather.over and sent.process.kind == "callback" and len(updates) > 1:
             self.kill(here(), "killed before it wakes the job")
         return sent
 
-    def _look_after(self, item: dict[str, Any]) -> None:
-        """Let only sweeps come: they wake the job after a callback, or when a wait has ended or the job is due."""
+    def _wait_for_result(self, item: dict[str, Any]) -> None:
+        """Run only sweeps. They wake the job after a callback, when a wait has ended, or when the job is due."""
         judge = self.both_waiting
         if judge.is_asleep and self.waiting.accepted is None and self.rng.random() < 0.9:
             self._invoke(Ask("callback", last=True))
@@ -380,7 +379,7 @@ class BackgroundWaitJudge(BackgroundJudge):
     """The judge of both tasks.
 
     Attributes:
-        is_asleep: Whether the job waits, and was not sent to a worker since it began to wait.
+        is_asleep: Whether the job waits and no event was sent since the wait began.
     """
 
     def __init__(self, world: BackgroundWaitWorld, *, strict: bool) -> None:
@@ -405,8 +404,8 @@ class BackgroundWaitJudge(BackgroundJudge):
             self.suspended.add(process.name if process else "")
 
     def _is_wake_up(self, process: Process, before: Head, after: Head) -> bool:
-        """Whether a write sends a job to a worker because a callback has arrived. A worker that has just let its job
-        wait sends it again if a wait has ended meanwhile."""
+        """Return whether a write dispatches a job because a callback has arrived. A worker that has just let its job
+        wait dispatches it itself if a wait has ended in the meantime."""
         came = self.waiting.accepted is not None and process.kind in {"callback", "sweep"}
         fits = came or process.name in self.suspended
         return fits and after.dispatches == before.dispatches + 1 and before.holder == after.holder

@@ -1,4 +1,4 @@
-"""One simulation: a table, two owners, invocations around one task, faults, and a judge that checks every write."""
+"""One simulation: a table, two owners, invocations on one task, faults, and a judge that checks every write."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,7 +48,7 @@ from tests.simulation.scheduler import Actor, Killed, Scheduler, here
 from tests.simulation.servers import PLANS, Plan, constants_of, server
 
 BEGIN_MS = 1_800_000_000_000.0 // SPAN_MS * SPAN_MS
-STOOD_STILL_MS = 2_000
+STALL_MS = 2_000
 INTO_A_SPAN_MS = (0, 30_000, SPAN_MS - 2_000, SPAN_MS - 100)
 DELAYS_MS = (0, 0, 0, 5, 50, 500, 5_000, 20_000, 44_000, 50_000, 130_000)
 KINDS = ("resume",) * 7 + ("call",) * 8 + ("poll",) * 3 + ("list", "listen", "begin", "result", "cancel", "complete")
@@ -56,23 +56,23 @@ SAME = Random(0).randbytes(3_000).hex()
 """A value that several tasks have."""
 ASIDE = frozenset({"begin", "list", "listen", "result"})
 CROWD = ("begin",) * 9 + ("list",) * 4 + ("listen", "resume", "call", "cancel", "complete")
-"""What clients ask for that create many tasks."""
+"""The requests of clients that create many tasks."""
 QUOTAS = (None, None, 1, 2)
 TIMES_S = (None, None, 29.0, 60.0, 900.0)
 TTLS_MS = (*(None,) * 9, 30_000, 100_000, 300_000)
 
 type Rewrite = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
-"""What a mutant makes of a request: its name, its parameters."""
+"""How a mutant changes a request: receives its operation and its parameters."""
 
 
 class World:
     """A simulation of one seed.
 
     Attributes:
-        stateless: Whether clients use the 2026 revision, where both have the method.
+        stateless: Whether clients use the 2026 revision for methods that exist in both.
 
     Args:
-        rewrite: What happens to each request before it is sent.
+        rewrite: Changes each request before it is sent.
     """
 
     settings = SETTINGS
@@ -123,18 +123,18 @@ class World:
         self.kinds: tuple[str, ...] = CROWD if rng.random() < 0.15 else KINDS
         self._others = rng.randrange(7)
 
-    # What simulations do.
+    # The course of a simulation.
 
     def run(self) -> None:
-        """Run it to its end, and then see what the task can still do without faults."""
+        """Run the simulation. Then check that the task can be polled and resumed without faults."""
         self._invoke(Ask("start"))
         self.scheduler.run()
         self.weather.over = True
         self.judge.settled()
         if self.task_id is not None:
-            self._resume_in_the_end(self.judge, "poll")
+            self._resume_at_the_end(self.judge, "poll")
 
-    def _resume_in_the_end(self, judge: Judge, poll: str) -> None:
+    def _resume_at_the_end(self, judge: Judge, poll: str) -> None:
         """Poll the judge's task when every claim has ended, and resume it."""
         self.scheduler.now_ms += 2 * judge.lease_ms + self.fast_ms
         self._invoke(Ask(poll, last=True))
@@ -155,7 +155,7 @@ class World:
         self.scheduler.add(actor)
 
     def _serve(self, process: Process, ask: Ask) -> None:
-        """Give an invocation to a container, which is then free for another one."""
+        """Run an invocation in a container, which is free again afterwards."""
         container, time_s = self._container(ask), None if ask.last else self._times_s(ask)
         process.container, process.began_ms, process.writes = container, self.scheduler.now_ms, self.database.writes
         process.ends_ms = None if time_s is None else process.began_ms + time_s * 1000
@@ -168,8 +168,8 @@ class World:
         self.containers.append(container)
 
     def _container(self, ask: Ask) -> Container:
-        """A container that is free, or a new one. A deployment replaces all."""
-        free = [container for container in self.containers if container.mended is self.mended]
+        """Return a free container, or a new one. A deployment replaces all containers."""
+        free = [container for container in self.containers if container.edited is self.edited]
         if free and not ask.last and self.rng.random() < self._reusing:
             self.struck.add("a container was used again")
             chosen = self.rng.choice(free)
@@ -178,9 +178,9 @@ class World:
         skew_s = 0.0 if ask.last else self.weather.skew_s()
         if skew_s:
             self.struck.add(f"a clock was {abs(skew_s):g} s off")
-        old = self.uncounted and not self.mended
+        old = self.uncounted and not self.edited
         container = Container(
-            self.mended, replace(self.limits, max_tasks_per_owner=None) if old else self.limits, skew_s
+            self.edited, replace(self.limits, max_tasks_per_owner=None) if old else self.limits, skew_s
         )
         container.store = self._store(container)
         return container
@@ -192,13 +192,13 @@ class World:
         invoke(self, process, ask)
 
     def stored(self, task_id: str, name: str) -> Json:
-        """A variable as it stands."""
+        """Read a stored variable."""
         with self.undisturbed() as store:
             return store.get(OWNER, task_id).variables[name]
 
     @contextmanager
     def undisturbed(self) -> Iterator[DynamoDBTaskStore]:
-        """The store of a process that nothing can happen to, whose clock stands at 0."""
+        """The store of a process without faults, whose clock shows 0."""
         client: Any = PlainClient(self.database)
         objects = None if self.bucket is None else PlainBucket(self.bucket)
         table = TaskTable("tasks", Connection(lambda: client), clock_ms=lambda: 0)
@@ -209,7 +209,8 @@ class World:
             self.judging = False
 
     def values_of(self, key: Key, head: Item) -> Iterator[tuple[str, float]]:
-        """The values outside a head, and when what keeps them expires, epoch seconds."""
+        """Yield the values outside a task's item, with the expiry of the items or objects that store them, epoch
+        seconds."""
         owner = key[0].removeprefix("OWNER#")[:-3]
         kept = {name: head[name] for name in KEPT if name in head}
         for name, attribute in {**variables_of(head), **kept}.items():
@@ -226,16 +227,16 @@ class World:
             yield name, 0.0 if piece is None else int(piece["expires_at"]["N"])
 
     def meant_by(self, call: Called) -> str | None:
-        """The step that makes this very call: all of its arguments are constants."""
+        """Return the step that makes exactly this call with constant arguments only, or `None`."""
         for step in self.steps():
             constants = constants_of(step)
-            made = (constants, constants | {"text": ""})  # a text that is not given is empty
+            made = (constants, constants | {"text": ""})  # an omitted text is empty
             if step.tool == call.tool and len(constants) == len(step.arguments) and call.arguments in made:
                 return step.name
         return None
 
     def steps(self) -> Sequence[Step]:
-        return self.server(mended=self.mended).workflows[self.plan.name].steps
+        return self.server(edited=self.edited).workflows[self.plan.name].steps
 
     def created(self, task_id: str) -> None:
         if self.task_id is None:
@@ -246,14 +247,15 @@ class World:
 
     @property
     def fast_ms(self) -> float:
-        """How far the fastest clock of all processes is ahead: by so much longer others may wait for its claims."""
+        """How far the fastest clock is ahead, milliseconds. Other processes may have to wait this much longer for its
+        claims."""
         return max(0.0, *(process.fast_ms for process in self.processes.values()))
 
     @property
-    def mended(self) -> bool:
+    def edited(self) -> bool:
         return self.deployed_ms is not None and self.scheduler.now_ms >= self.deployed_ms
 
-    # What the client asks for.
+    # Requests.
 
     def rewritten(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return request if self._rewrite is None else self._rewrite(operation, request)
@@ -292,13 +294,13 @@ class World:
         return self.weather.strikes()
 
     def make(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
-        """Make a request, now."""
+        """Make a request now."""
         self._writing = sent
         sent.process.asked_ms = self.scheduler.now_ms
         return self.database.request(operation, request)
 
     def _lag_ms(self) -> float:
-        """How old the data is that a read returns which is not consistent."""
+        """Choose the age of the data that an eventually consistent read returns, milliseconds."""
         lag_ms = 0.0 if self.judging else self.weather.lag_ms()
         if lag_ms:
             self.struck.add("a read may have been stale")
@@ -322,7 +324,7 @@ class World:
             self._expires(change, int(expires["N"]) * 1000)
 
     def _expires(self, change: Change, at_ms: int) -> None:
-        """DynamoDB deletes what has expired, at once or later."""
+        """Schedule the deletion of an expired item, at once or later."""
         if at_ms - self.scheduler.now_ms < 400_000:
             key, wait_ms = change.key, at_ms - self.scheduler.now_ms + self.rng.choice((1_000, 30_000))
             self.later(None, wait_ms / 1000, lambda: self._expire(key))
@@ -331,64 +333,65 @@ class World:
         item = self.database.items.get(key)
         if item is not None and int(item["expires_at"]["N"]) * 1000 <= self.scheduler.now_ms:
             self.trace.append((self.scheduler.now_ms, "-", f"{key[1]} is deleted"))
-            self.struck.add("what had expired was deleted")
+            self.struck.add("an expired item was deleted")
             self.database.expire(key)
 
-    # Time and chance.
+    # Time and faults.
 
     def point(self, actor: Actor) -> None:
         due_ms = max(actor.wake_ms, self.scheduler.now_ms)
         self.scheduler.point(actor)
-        self.came_back(actor, due_ms)
+        self.continued_at(actor, due_ms)
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass for the actor whose thread this is."""
+        """Let time pass for the current actor."""
         actor = here()
         due_ms = self.scheduler.now_ms + seconds * 1000
         self.scheduler.sleep(actor, seconds)
-        self.came_back(actor, due_ms)
+        self.continued_at(actor, due_ms)
 
     def stall(self, actor: Actor, seconds: float | None = None) -> None:
-        """Let the actor's whole process stand still, for so long or as long as the weather says."""
-        self.struck.add("a process stood still")
+        """Stall the whole process of an actor, for this long or as long as the weather chooses."""
+        self.struck.add("a process stalled")
         seconds = self.weather.stall_s() if seconds is None else seconds
         process = self._running(actor)
         actors = [actor] if process is None or process.container is None else process.container.actors
         for one in actors:
             one.wake_ms = max(one.wake_ms, self.scheduler.now_ms + seconds * 1000)
         due_ms = self.scheduler.now_ms
-        # Whichever of its actors goes on first.
-        if process is not None and seconds * 1000 > STOOD_STILL_MS:
+        # Set before the point, because any of its actors may continue first.
+        if process is not None and seconds * 1000 > STALL_MS:
             process.stalled, process.stalled_ms = True, due_ms + seconds * 1000
             if process.is_run and seconds * 1000 > self.judge.lease_ms:
                 self._invoke(Ask("resume"), self.judge.lease_ms + self.rng.choice((1, 100, 700)))
         if process is not None and process.container is not None and self.weather.freezes:
-            self._clocks_stand_still(process.container, seconds)
+            self._stop_clocks(process.container, seconds)
         self.scheduler.point(actor)
-        self.came_back(actor, due_ms)
+        self.continued_at(actor, due_ms)
 
-    def _clocks_stand_still(self, container: Container, seconds: float) -> None:
-        """The monotonic clock does not count the time, and the wall clock may not count it either for now."""
-        self.struck.add("a clock stood still")
-        container.stood_s += seconds
+    def _stop_clocks(self, container: Container, seconds: float) -> None:
+        """Stop the container's monotonic clock for this time. The wall clock may stop, too."""
+        self.struck.add("a clock stopped")
+        container.stopped_s += seconds
         if self.rng.random() < 0.5 and container.skew_s - seconds >= min(SKEWS_S):
             container.skew_s -= seconds
 
     def _running(self, actor: Actor) -> Process | None:
-        """The invocation that runs where an actor does, which another one may have started."""
+        """Return the invocation that currently runs in the actor's container. Another invocation may have started the
+        actor."""
         process = self.processes.get(actor.process.name)
         return process if process is None or process.container is None else process.container.processes[-1]
 
-    def came_back(self, actor: Actor, due_ms: float) -> None:
-        """An actor goes on, later than by itself if it stood still. Lambda stops what has no time left."""
+    def continued_at(self, actor: Actor, due_ms: float) -> None:
+        """Let an actor continue. Note a stall if it is late. Stop the process if its time is over."""
         process = self._running(actor)
         if process is None:
             return
-        if self.scheduler.now_ms - due_ms > STOOD_STILL_MS:
-            # What an earlier invocation has left running may go on in a later one.
+        if self.scheduler.now_ms - due_ms > STALL_MS:
+            # A thread of an earlier invocation may continue during a later one.
             for late in (process, self.processes[actor.process.name]):
                 late.stalled, late.stalled_ms = True, self.scheduler.now_ms
-        # Baton knows what an attempt may take, and not that this machine is so slow besides. Nobody waits for workers.
+        # Baton plans for the time of an attempt, but not for slow ticks. Workers have no client that waits.
         slow_ms = 0 if process.kind == "work" else 2 * self.scheduler.tick_ms
         if process.ends_ms is not None and self.scheduler.now_ms > process.ends_ms + slow_ms:
             if not process.aside:
@@ -396,7 +399,7 @@ class World:
             self.kill(actor, "is stopped by Lambda")
 
     def kill(self, actor: Actor, what: str) -> NoReturn:
-        """End the container of an actor."""
+        """Kill the container of an actor."""
         self.note(actor, what)
         process = self.processes[actor.process.name]
         assert process.container is not None
@@ -404,19 +407,19 @@ class World:
         raise Killed
 
     def later(self, actor: Actor | None, seconds: float, what: Callable[[], None]) -> None:
-        """Something happens after so many seconds, whatever has become of the actor by then."""
+        """Run a function after this many seconds, even if the actor has ended by then."""
         name = f"{actor.process.name if actor else ''}~{self.scheduler.points}"
         self.scheduler.add(Actor(name, what, self.scheduler.now_ms + seconds * 1000))
 
     def note(self, actor: Actor, what: str) -> None:
         self.trace.append((self.scheduler.now_ms, actor.name, what))
 
-    # What a process has.
+    # A process's parts.
 
     def monotonic(self) -> float:
         process = self.processes.get(here().process.name)
-        stood_s = process.container.stood_s if process and process.container else 0.0
-        return self.scheduler.now_ms / 1000 - stood_s
+        stopped_s = process.container.stopped_s if process and process.container else 0.0
+        return self.scheduler.now_ms / 1000 - stopped_s
 
     def _clock_ms(self, container: Container) -> int:
         process, shown_ms = container.processes[-1], int(self.scheduler.now_ms + container.skew_s * 1000)
@@ -436,15 +439,15 @@ class World:
         bucket = SimulatedBucket(self) if self.bucket is not None else None
         return DynamoDBTaskStore(table, container.limits, bucket)
 
-    def server(self, *, mended: bool) -> Server:
-        return server(mended=mended)
+    def server(self, *, edited: bool) -> Server:
+        return server(edited=edited)
 
     def endpoint(self, process: Process) -> Endpoint:
         container = process.container
         assert container is not None
         return Endpoint(
             Services(
-                server=self.server(mended=container.mended),
+                server=self.server(edited=container.edited),
                 store=container.store,
                 settings=self.settings,
                 seal=seal_of(self.settings),
@@ -474,7 +477,7 @@ class World:
         return {"serial": call.serial, "n": 7, "pad": pad}
 
     def heard(self, mail: Mail | None) -> None:
-        """Who waited for a tool has heard how it ended."""
+        """Note that the caller of a tool has received its outcome."""
         match mail:
             case Returned(value):
                 serial = serial_in(cast("Json", value))
@@ -491,9 +494,9 @@ class World:
             self._busy(actor)
 
     def _busy(self, actor: Actor) -> None:
-        """The tool takes its time, or its process stands still."""
+        """Take some time, or stall the process."""
         if self.rng.random() < 0.5:
-            self.note(actor, "stands still")
+            self.note(actor, "stalls")
             self.stall(actor)
         else:
             seconds = self.weather.stall_s()
@@ -508,7 +511,7 @@ class World:
 
 
 class ParallelWorld(World):
-    """The same workflows, of which up to three steps run at the same time."""
+    """The same workflows with up to three parallel steps."""
 
-    def server(self, *, mended: bool) -> Server:
-        return server(mended=mended, parallel=3)
+    def server(self, *, edited: bool) -> Server:
+        return server(edited=edited, parallel=3)

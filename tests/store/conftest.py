@@ -48,7 +48,7 @@ WORK = JobSpec(
 
 @dataclass(slots=True)
 class Clock:
-    """A clock that a test moves. It shows 2096, so that no engine deletes items by its own TTL."""
+    """A clock that a test sets. It shows 2096, so that no engine deletes items by its own TTL."""
 
     ms: int = 4_000_000_000_000
 
@@ -114,7 +114,7 @@ def ministack_engine(ministack_url: str) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def dynamodb_local_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """DynamoDB Local over HTTP, with an S3 in this process; MiniStack if this machine cannot run it."""
+    """DynamoDB Local over HTTP, with S3 in this process. MiniStack instead if the machine cannot run DynamoDB Local."""
     if left_out() is not None:
         yield request.getfixturevalue("ministack_engine")
         return
@@ -126,7 +126,7 @@ def dynamodb_local_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def memory_engine() -> Iterator[Engine]:
-    """The DynamoDB in memory that the end-to-end tests run over."""
+    """The in-memory DynamoDB that the end-to-end tests use."""
     memory = MemoryDynamoDB()
     memory.create(TABLE)
     with closing(memory_client(memory)) as client, closing(embedded_s3()) as s3:
@@ -154,16 +154,16 @@ def owner() -> str:
 
 @pytest.fixture
 def pauses() -> Pauses:
-    """The pauses between the attempts of the stores of this test."""
+    """The pauses between retries in this test's stores."""
     return Pauses()
 
 
 @pytest.fixture
 def stores(engine: Engine, clock: Clock, pauses: Pauses) -> Stores:
-    """Makes stores on the engine; keyword arguments go to the constructor."""
+    """Creates stores on the engine. Keyword arguments are passed to the constructor."""
 
     def make(**options: Any) -> Store:
-        # Generous time limits, because the machine may be slow. Other tests are about time limits.
+        # Generous time limits, because the machine may be slow. Tests of time limits set their own.
         options.setdefault("limits", Limits(zip_ms=60_000, values_ms=60_000))
         times: dict[str, Any] = {"clock_ms": clock, "monotonic": pauses.monotonic, "sleep": pauses.sleep}
         for name in TaskTable.__struct_fields__:
@@ -189,7 +189,7 @@ def bucket(engine: Engine) -> Bucket:
 
 @pytest.fixture
 def overflowing(stores: Stores, bucket: Bucket) -> Store:
-    """A store whose large values go to the bucket."""
+    """A store that writes large values to the bucket."""
     return stores(objects=S3ObjectStore(bucket.name, lambda: bucket.client))
 
 
@@ -207,14 +207,14 @@ def begin(store: Store, owner: str) -> Begin:
 
 @pytest.fixture
 def requests(engine: Engine) -> Iterator[Requests]:
-    """The requests that are sent from here on, including retries."""
+    """The requests sent since the fixture was created, including retries."""
     with noted(engine.client, engine.s3) as sent:
         yield sent
 
 
 @pytest.fixture
 def lost(engine: Engine) -> Iterator[LostReplies]:
-    """Loses responses."""
+    """Loses responses on demand."""
     replies = LostReplies(engine.url)
     events = engine.client.meta.events
     events.register_last("before-send", replies.lose)
@@ -250,26 +250,27 @@ def after_read(engine: Engine) -> Iterator[AfterRead]:
 
 @pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
-    """Sixteen threads."""
+    """A pool of sixteen threads."""
     with ThreadPoolExecutor(16) as pool:
         yield pool
 
 
 @pytest.fixture
 def rounds(engine: Engine) -> Rounds:
-    """How often a race is run: most often in memory, which is fast; once on moto, which processes requests in turn."""
+    """How many rounds a race test runs: the most in memory, which is fast; one on moto, which handles requests in
+    turn."""
     return lambda most: range({"memory": most, "embedded": 1}.get(engine.name, most // 4))
 
 
 @pytest.fixture
 def create_job(store: Store, owner: str) -> Begin:
-    """Creates a job; keyword arguments go to its work."""
+    """Creates a job. Keyword arguments change its `JobSpec`."""
     return lambda **work: store.create(NewTask(owner, {}, arguments={"month": 3}, work=replace(WORK, **work)))
 
 
 @pytest.fixture
 def worker(clock: Clock) -> MakeClaim:
-    """Makes a claim of a worker with this name, from now on."""
+    """Makes a worker's claim with this id that starts now."""
     return lambda name: Claim(name, clock.ms + LEASE_MS)
 
 

@@ -1,7 +1,7 @@
-"""Types of the fixtures, and marks for the engines of a test.
+"""Types of the fixtures, and marks that select a test's engines.
 
-Without a mark a test runs on the DynamoDB in memory that other tests use, on moto, which `baton serve` embeds, and on
-DynamoDB Local, or MiniStack if the machine cannot run DynamoDB Local.
+Without a mark, a test runs on the in-memory DynamoDB that other tests use, on moto, which `baton serve` embeds, and on
+DynamoDB Local, or on MiniStack if the machine cannot run DynamoDB Local.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ type Rounds = Callable[[int], range]
 
 
 def on(*engines: str) -> pytest.MarkDecorator:
-    """Runs a test on these engines only."""
+    """Run a test on these engines only."""
     return pytest.mark.parametrize("engine", engines, indirect=True)
 
 

@@ -18,7 +18,7 @@ type Outcome = TaskRecord | StoreError | None
 
 @contextmanager
 def hooked(client: Any, event: str, handler: Callable[..., object]) -> Iterator[None]:
-    """Call a handler at each event of botocore, such as `before-send.dynamodb.GetItem`, before other handlers."""
+    """Call a handler first at each event of botocore, such as `before-send.dynamodb.GetItem`."""
     client.meta.events.register_first(event, handler)
     try:
         yield
@@ -27,12 +27,12 @@ def hooked(client: Any, event: str, handler: Callable[..., object]) -> Iterator[
 
 
 def done(index: int, result: Json = "value", name: str | None = None) -> StepWrite:
-    """The write of a step that is completed with this result."""
+    """Return the write of a step that completes with this result."""
     return StepWrite(index, name or f"s{index}", StepStatus.PENDING, StepStatus.COMPLETED, result)
 
 
 def result(task: TaskRecord, index: int) -> Json:
-    """The stored result of a step, or why it was not stored."""
+    """Return the stored result of a step, or the reason why it was not stored."""
     try:
         return task.variables[f"_workflow.result.s{index}"]
     except ValueNotKept as error:
@@ -40,19 +40,19 @@ def result(task: TaskRecord, index: int) -> Json:
 
 
 def statuses(task: TaskRecord) -> list[str]:
-    """The status of each step."""
+    """Return the status of each step."""
     return [step["status"] for step in steps_of(task)]
 
 
 def note(value: str) -> Json:
-    """Why a result was not stored: it is too long, or could not be written outside the item."""
+    """Return the note in place of a result that is too long, or that could not be written outside the item."""
     size = len(value) + 2
     why = "exceeds the task's size limit" if size > VALUE_BYTES else "could not be written outside the task's item"
     return {"error": f"result of {size} bytes {why}"}
 
 
 def all_pages(store: DynamoDBTaskStore, owner: str) -> list[TaskPage]:
-    """The pages of the list of an owner's tasks."""
+    """Return the pages of an owner's task list."""
     pages = [store.list(owner)]
     while pages[-1].cursor is not None:
         pages.append(store.list(owner, pages[-1].cursor))
@@ -64,7 +64,7 @@ def at_once(
     calls: Sequence[Callable[[], TaskRecord | None]],
     caught: tuple[type[StoreError], ...] = (StoreError,),
 ) -> list[Outcome]:
-    """Run calls at the same moment. Returns the result or the exception of each."""
+    """Run calls at the same time. Return each call's result or exception."""
     barrier = Barrier(len(calls))
 
     def run(call: Callable[[], TaskRecord | None]) -> Outcome:

@@ -21,7 +21,7 @@ YES: JsonObject = {"result": {"action": "accept", "content": {"name": "Kim"}}}
 
 @pytest.fixture
 def answers(store: Store) -> DynamoDBAnswerStore:
-    """The answers of the store."""
+    """The store's answers."""
     return store.answers
 
 
@@ -57,7 +57,7 @@ def deep(levels: int) -> Any:
         pytest.param({"result": {"n": [2**60 + 1, 30.0, -0.0, "", [], {}, None, True, "\ud800", "é🎉"]}}, id="values"),
         pytest.param({"result": deep(60)}, id="deep"),
         pytest.param({"result": {"": {"a.b#c": 1}}}, id="odd names"),
-        pytest.param({"result": {"text": "x" * 200_000}}, id="long and dull"),
+        pytest.param({"result": {"text": "x" * 200_000}}, id="long and repetitive"),
     ],
 )
 def test_an_answer_arrives_as_it_was_sent(

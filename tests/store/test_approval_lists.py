@@ -10,7 +10,7 @@ def listed(store: Store, audience: str) -> list[ApprovalRecord]:
     return list(store.approvals.list([audience], ApprovalState.WAITING).approvals)
 
 
-def test_a_fast_reader_takes_no_approval_off_the_list_of_others(
+def test_a_reader_with_a_fast_clock_removes_no_approval_from_the_list(
     store: Store, owner: str, clock: Clock, engine: Engine
 ) -> None:
     until_ms, audience = clock.ms + 60_000, f"refunds-{owner}"

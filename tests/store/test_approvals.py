@@ -1,4 +1,4 @@
-"""Approvals in the table: each condition of each write (docs/storage.md, Approvals)."""
+"""Approvals in the table: the conditions of all writes (docs/storage.md, Approvals)."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ AUDIENCE = "refunds"
 
 @pytest.fixture
 def call(owner: str, clock: Clock) -> ApprovalRecord:
-    """An approval as it would be requested now."""
+    """An approval that is requested now."""
     return ApprovalRecord(
         approval_id="",
         digest="ab" * 32,
@@ -56,7 +56,7 @@ def approved(store: Store, call: ApprovalRecord) -> ApprovalRecord:
     return store.approvals.decide(ask(store, call), decision(call))
 
 
-def test_what_is_requested_is_read_as_it_was(store: Store, call: ApprovalRecord) -> None:
+def test_a_requested_approval_is_read_back_unchanged(store: Store, call: ApprovalRecord) -> None:
     record, is_new = store.approvals.ask(call, 0, is_limited=True)
 
     assert is_new
@@ -133,7 +133,7 @@ def test_a_denied_expired_or_different_call_is_not_used(store: Store, call: Appr
     denied = replace(call, digest="11" * 32)
     store.approvals.decide(ask(store, denied), decision(denied, approves=False))
     approved(store, call)
-    # Its key is equal, but it is another call.
+    # Its key is equal, but the call is different.
     similar = replace(call, digest=call.digest[:-1] + "0")
     tried = [store.approvals.use(it, 0, "run:1") for it in (denied, similar)]
     clock.ms = call.until_ms
@@ -191,7 +191,7 @@ def test_a_list_has_pages_newest_first(store: Store, call: ApprovalRecord) -> No
         store.approvals.list([call.audience], ApprovalState.WAITING, "not a cursor")
 
 
-def test_expired_approvals_leave_the_list_of_those_that_wait(store: Store, call: ApprovalRecord, clock: Clock) -> None:
+def test_expired_approvals_leave_the_list_of_waiting_ones(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     record = ask(store, call)
     later = ask(store, replace(call, digest="11" * 32, until_ms=call.until_ms + HOUR_MS))
     clock.ms = call.until_ms
@@ -223,7 +223,7 @@ def test_one_of_two_processes_notifies(store: Store, call: ApprovalRecord) -> No
     assert found == replace(record, notify_ms=7)
 
 
-def test_a_link_leads_to_its_approval_until_the_expiry(store: Store, call: ApprovalRecord, clock: Clock) -> None:
+def test_a_link_finds_its_approval_until_the_expiry(store: Store, call: ApprovalRecord, clock: Clock) -> None:
     record = ask(store, call)
     store.approvals.add_link(record, "dd" * 32)
 
@@ -242,6 +242,6 @@ def test_a_record_is_kept_for_an_audit(store: Store, call: ApprovalRecord, clock
     assert approvals.get(record.approval_id) is None
 
 
-def test_the_same_call_is_not_requested_without_end(store: Store, call: ApprovalRecord) -> None:
+def test_the_number_of_requests_for_one_call_is_limited(store: Store, call: ApprovalRecord) -> None:
     with pytest.raises(TooManyWaiting, match="256 times"):
         store.approvals.ask(call, 256, is_limited=False)

@@ -8,7 +8,7 @@ from tests.store.conftest import Clock
 from tests.store.given import Store
 
 
-def test_an_address_leads_to_its_step_until_it_expires(store: Store, owner: str, clock: Clock) -> None:
+def test_an_address_belongs_to_its_step_until_it_expires(store: Store, owner: str, clock: Clock) -> None:
     digest, until_ms = f"of-{owner}", clock.ms + 60_000
     pointers = {
         digest: Pointer(f"{owner} é\ud800", "task-1", "signed"),
@@ -22,7 +22,7 @@ def test_an_address_leads_to_its_step_until_it_expires(store: Store, owner: str,
     assert [store.callbacks.find(key) for key in pointers] == [None, None]
 
 
-def test_a_token_leads_to_one_step(store: Store, owner: str, clock: Clock) -> None:
+def test_a_token_belongs_to_one_step(store: Store, owner: str, clock: Clock) -> None:
     pointer = Pointer(owner, "task-1", "signed")
     store.callbacks.add(f"of-{owner}", pointer, clock.ms + 60_000)
     with pytest.raises(StoreError, match="the callback's token is taken"):

@@ -23,7 +23,7 @@ DONE = Batch(steps=(StepWrite(0, "s0", PENDING, COMPLETED, "value"),))
 
 @pytest.fixture
 def run(clock: Clock) -> MakeClaim:
-    """Makes a claim of a run with this name, from now on."""
+    """Makes a run's claim with this id that starts now."""
     return lambda name: Claim(name, clock.ms + LEASE_MS)
 
 
@@ -153,7 +153,7 @@ def test_a_missing_or_foreign_task_cannot_be_taken_or_renewed(
 
 
 def tokens(task: TaskRecord) -> dict[str, Any]:
-    """The tokens of the writes that a task's item has."""
+    """Return the write tokens in a task's item."""
     assert isinstance(task.source, dict)
     return {name: task.source[name] for name in SETS if name in task.source}
 
@@ -168,7 +168,7 @@ def test_renewing_a_claim_is_one_request_that_fails_after_a_takeover(
     assert requests.take() == ["UpdateItem"]
     assert late == store.get(task.owner, task.task_id)
     assert (late.claim, late.version) == (Claim("a", run("a").until_ms, 1), task.version)
-    assert tokens(store.get(task.owner, task.task_id)) == tokens(task)  # it is sent once, so it has none
+    assert tokens(store.get(task.owner, task.task_id)) == tokens(task)  # a renewal has no token
     clock.ms += LEASE_MS + 1
     taken = store.take(task.owner, task.task_id, "flow", run("b"))
     with pytest.raises(ClaimLost) as lost:
@@ -245,10 +245,10 @@ def test_one_of_several_simultaneous_takers_gets_the_task(
         assert (store.get(task.owner, task.task_id).claim or run("none")).id == winner
 
 
-def test_a_run_whose_claim_response_was_lost_and_that_was_taken_over_has_no_claim(
+def test_a_run_without_claim_response_has_no_claim_after_a_takeover(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, lost: LostReplies
 ) -> None:
-    """Its function stood still between the first attempt at the request and the second."""
+    """The function stalls between the two attempts of its request, and another run takes the task."""
     task, first = begin(workflow="flow"), run("a")
 
     def stand_still() -> None:

@@ -36,7 +36,7 @@ PAUSE: JsonObject = {
     "retryable": True,
     "suggestedTool": "work",
 }
-NOBODYS = new_task_id(0)
+UNKNOWN_ID = new_task_id(0)
 
 
 def done(index: int, result: object = None) -> StepWrite:
@@ -54,7 +54,7 @@ def finish(store: TaskStore, task: TaskRecord, how: str) -> TaskRecord:
 
 
 def refuse_missing(store: TaskStore, owner: str, task_id: str) -> None:
-    """No method finds this task."""
+    """Check that no method finds this task."""
     calls: list[Callable[[], object]] = [
         lambda: store.get(owner, task_id),
         lambda: store.read_status(owner, task_id),
@@ -103,17 +103,17 @@ def test_a_status_read_has_four_attributes_and_is_eventually_consistent(
 
 
 @ON_MEMORY
-@pytest.mark.parametrize("knows", [False, True], ids=["of no such task", "of a shorter lifetime"])
+@pytest.mark.parametrize("knows", [False, True], ids=["no item", "an older item"])
 def test_a_stale_replica_does_not_make_a_task_missing(store: Store, begin: Begin, engine: Engine, knows: bool) -> None:
     task = begin(1)
     if knows:
         assert isinstance(task.source, dict)
-        before = {**task.source, **key_of(task.owner, NOBODYS), "expires_at": {"N": "1"}}
+        before = {**task.source, **key_of(task.owner, UNKNOWN_ID), "expires_at": {"N": "1"}}
         engine.client.put_item(TableName="tasks", Item=before)
 
     def lag(params: dict[str, object], **_: object) -> None:
         if not params["ConsistentRead"]:
-            params["Key"] = key_of(task.owner, NOBODYS)
+            params["Key"] = key_of(task.owner, UNKNOWN_ID)
 
     with hooked(engine.client, "provide-client-params.dynamodb.GetItem", lag):
         assert store.read_status(task.owner, task.task_id).status is TaskStatus.WORKING
@@ -132,7 +132,7 @@ def test_a_damaged_status_is_a_store_error(
 
 
 @pytest.mark.parametrize("name", ['"quoted"', "Zoë 🎉", "lone \ud800 half", "with#hash and space", ""])
-def test_owner_and_workflow_names_may_hold_any_text(store: Store, owner: str, name: str) -> None:
+def test_owner_and_workflow_names_may_contain_any_text(store: Store, owner: str, name: str) -> None:
     created = store.create(NewTask(name + owner, {f"v{name}": name}, workflow=name))
     read = store.get(name + owner, created.task_id)
     assert (read.owner, read.workflow, dict(read.variables)) == (name + owner, name, {f"v{name}": name})
@@ -177,8 +177,8 @@ def test_writes_keep_the_lifetime(store: Store, owner: str, clock: Clock, begin:
 
 @pytest.mark.parametrize(
     "task_id",
-    [NOBODYS, "", "no such task", "x" * 5000, "\ud800", NOBODYS.upper() + "u"],
-    ids=["nobody's", "empty", "text", "long", "lone surrogate", "another alphabet"],
+    [UNKNOWN_ID, "", "no such task", "x" * 5000, "\ud800", UNKNOWN_ID.upper() + "u"],
+    ids=["unknown", "empty", "text", "long", "lone surrogate", "another alphabet"],
 )
 def test_an_unknown_task_is_not_found(store: Store, owner: str, task_id: str) -> None:
     refuse_missing(store, owner, task_id)
@@ -222,7 +222,7 @@ def test_variables_are_removed(store: Store, begin: Begin) -> None:
     assert {name: value for name, value in left.variables.items() if name != PROGRESS} == {"b": 2, "c": 4}
 
 
-def test_a_step_that_is_not_as_expected_is_a_conflict_that_shows_the_winner(
+def test_a_step_with_an_unexpected_status_is_a_conflict_that_shows_the_winner(
     store: Store, owner: str, begin: Begin
 ) -> None:
     task = begin(2)
@@ -232,8 +232,8 @@ def test_a_step_that_is_not_as_expected_is_a_conflict_that_shows_the_winner(
     assert conflict.value.current == winner == store.get(owner, task.task_id)
 
 
-def test_a_write_that_was_decided_on_another_definition_is_a_conflict(store: Store, begin: Begin) -> None:
-    """The steps that it means may be in other places by now."""
+def test_a_write_for_another_definition_is_a_conflict(store: Store, begin: Begin) -> None:
+    """In the new definition, the steps may have other positions."""
     created = begin(2, definition="one two")
     turned: list[Json] = [{"name": f"s{index}", "tool": "work", "status": "pending"} for index in (1, 0)]
     progress: Json = {"goal": "flow", "steps": turned, "schemaVersion": 1}
@@ -300,7 +300,7 @@ def test_a_terminal_task_cannot_be_changed(store: Store, owner: str, begin: Begi
     assert finished.value.current == over == store.get(owner, task.task_id)
 
 
-def test_cancelling_keeps_what_was_recorded(store: Store, begin: Begin) -> None:
+def test_cancelling_keeps_recorded_results(store: Store, begin: Begin) -> None:
     task = store.write(begin(), Batch(steps=(done(0),))).task
     cancelled = store.cancel(task.owner, task.task_id)
     assert (cancelled.status, cancelled.result) == (TaskStatus.CANCELLED, None)
@@ -407,7 +407,7 @@ def test_an_owner_has_no_more_live_tasks_than_allowed(stores: Stores, owner: str
     store.create(NewTask(owner, {}))
     with pytest.raises(StoreError):
         store.create(NewTask(owner, {}))
-    # A task is counted until the span ends in which it expires. The shortest span has 64 seconds.
+    # An expired task stays counted until its span of time ends. The shortest span is 64 seconds.
     clock.ms += 1000 + 64_000
     store.create(NewTask(owner, {}))
 
@@ -456,7 +456,7 @@ def test_an_expired_task_stays_counted_for_at_most_an_eighth_of_its_lifetime(
             store.create(NewTask(owner, {}))
         clock.ms += late_ms + 1_000
     count = engine.client.get_item(TableName="tasks", Key=count_key(owner, "00"), ConsistentRead=True)["Item"]
-    # The spans that are over are forgotten.
+    # Spans that are over are removed.
     assert len(count.keys() - {"pk", "sk", "expires_at"}) <= 2
 
 
@@ -471,7 +471,7 @@ def test_an_ended_task_is_not_counted_after_the_maximum_lifetime_changed(stores:
 @ON_MEMORY
 @pytest.mark.parametrize("operation", ["GetItem", "Query"])
 def test_shards_are_read_four_at_once(stores: Stores, engine: Engine, owner: str, operation: str) -> None:
-    """Four requests wait for each other: if one were sent after the other, none would be answered."""
+    """Four requests wait for each other. If they were sent one after the other, the barrier would time out."""
     store, barrier = stores(limits=Limits(max_tasks_per_owner=1, shards=8)), Barrier(4)
 
     def wait(**_: object) -> None:
@@ -492,7 +492,7 @@ def test_creation_cost_does_not_depend_on_the_task_count(stores: Stores, owner: 
 
 
 def test_a_failed_creation_is_not_counted(stores: Stores, owner: str) -> None:
-    store = stores(limits=Limits(max_tasks_per_owner=2), new_id=lambda *_: NOBODYS)
+    store = stores(limits=Limits(max_tasks_per_owner=2), new_id=lambda *_: UNKNOWN_ID)
     store.create(NewTask(owner, {}))
     for _ in range(3):
         with pytest.raises(StoreError, match="id is taken"):
@@ -500,11 +500,11 @@ def test_a_failed_creation_is_not_counted(stores: Stores, owner: str) -> None:
 
 
 def test_a_used_id_is_refused_and_the_first_task_stays(stores: Stores, owner: str) -> None:
-    store = stores(new_id=lambda *_: NOBODYS)
+    store = stores(new_id=lambda *_: UNKNOWN_ID)
     first = store.create(NewTask(owner, {"first": True}))
     with pytest.raises(StoreError):
         store.create(NewTask(owner, {"first": False}))
-    assert store.get(owner, NOBODYS) == first
+    assert store.get(owner, UNKNOWN_ID) == first
 
 
 @ON_MEMORY

@@ -66,7 +66,7 @@ def test_a_batch_is_written_once_if_its_response_is_lost(
 
 
 @pytest.mark.parametrize("method", ["cancel", "complete"])
-def test_an_end_whose_response_is_lost_is_recognised_as_its_own(
+def test_a_cancellation_or_completion_is_recognised_if_its_response_is_lost(
     store: Store, owner: str, begin: Begin, lost: LostReplies, method: str
 ) -> None:
     task = begin()
@@ -132,7 +132,7 @@ def test_the_item_is_read_if_a_failed_condition_does_not_return_it(
 def test_a_retry_whose_condition_still_holds_is_not_applied_twice(
     store: Store, begin: Begin, lost: LostReplies
 ) -> None:
-    """An older result never takes the place of a newer one."""
+    """An older result never replaces a newer one."""
     task = store.write(begin(), Batch(steps=(done(0, "first"),))).task
     again = [StepWrite(0, "s0", COMPLETED, COMPLETED, result) for result in ("older", "newer")]
     lost.times = 1
@@ -160,10 +160,10 @@ def test_a_retry_in_the_next_minute_is_not_applied_twice(
 
 @ON_MEMORY
 @pytest.mark.parametrize("minutes", range(1, 11))
-def test_a_write_is_recognised_if_the_clocks_of_two_writers_differ_by_ten_minutes(
+def test_a_write_is_recognised_if_the_writers_clocks_differ_by_ten_minutes(
     stores: Stores, begin: Begin, lost: LostReplies, clock: Clock, minutes: int
 ) -> None:
-    """One is up to five minutes fast, the other up to five minutes slow."""
+    """One clock is up to five minutes fast, the other up to five minutes slow."""
     task = begin(1, ttl_ms=3_600_000)
     off_ms = minutes * 30_000
     fast, slow = stores(clock_ms=lambda: clock.ms + off_ms), stores(clock_ms=lambda: clock.ms - off_ms)
@@ -248,7 +248,8 @@ def test_no_retry_outlasts_the_function(
     left_ms: int,
     attempts: int,
 ) -> None:
-    """Each attempt takes up to a second here, and 0.3 s are the reply's; a checkpoint keeps 3 s for the run's end."""
+    """Each attempt takes up to one second here. The reply needs 0.3 s, and a checkpoint leaves 3 s for the run's
+    end."""
     task, began_s = begin(claim=CLAIM), pauses.s
     requests.take()
     lost.times = 1_000
@@ -269,7 +270,7 @@ def test_no_retry_outlasts_the_function(
 def test_a_refused_write_is_read_back_within_the_time_of_the_write(
     store: Store, engine: Engine, owner: str, pauses: Pauses
 ) -> None:
-    """`tasks/cancel` has 10 s. Here 9 s of them go before DynamoDB says that the condition does not hold."""
+    """`tasks/cancel` has 10 s. Here, DynamoDB rejects the condition after 9 s."""
     throttled = "ThrottlingException"
     with (
         refusing(engine, "UpdateItem", throttled, during=lambda: pauses.s < 9.0),
@@ -342,13 +343,13 @@ def test_a_server_error_is_an_unknown_outcome_and_a_refusal_is_not(
 def refusing(
     engine: Engine, operation: str, code: str, during: Callable[[], bool] = lambda: True
 ) -> AbstractContextManager[None]:
-    """An engine that refuses each request of an operation with an error of this code, as long as `during` is true."""
+    """Make the engine reject an operation with this error while `during` returns true."""
     return hooked(engine.client, f"before-call.dynamodb.{operation}", lambda **_: refusal(code) if during() else None)
 
 
 @pytest.fixture
 def unreachable() -> Iterator["DynamoDBClient"]:
-    """A client of an endpoint without a server. It makes one attempt."""
+    """A client of an endpoint without a server. It makes one attempt per request."""
     with closing(http_client("http://127.0.0.1:9", Config(retries={"total_max_attempts": 1}))) as client:
         yield client
 
@@ -438,7 +439,7 @@ def test_a_damaged_item_is_an_error_that_names_it(store: Store, engine: Engine, 
 
 
 def test_a_late_attempt_is_not_applied_after_a_later_decision(store: Store, begin: Begin, clock: Clock) -> None:
-    """Writes of one token are applied once, also where the later one is of another minute."""
+    """Writes with one token are applied once, even if a later attempt comes in another minute."""
     task = begin(2)
     token = (new_token(), clock.ms)
     clock.ms += 60_000

@@ -44,10 +44,10 @@ def test_an_attempt_is_counted_once_if_the_response_is_lost(
     assert taken.claim == replace(worker("a"), number=1, dispatch=1)
 
 
-def test_a_worker_whose_claim_response_was_lost_and_that_was_taken_over_does_not_begin(
+def test_a_worker_without_claim_response_does_not_begin_after_a_takeover(
     store: Store, create_job: Begin, worker: MakeClaim, clock: Clock, lost: LostReplies
 ) -> None:
-    """Its function stood still between the first attempt at the request and the second."""
+    """The function stalls between the two attempts of its request, and another worker takes the job."""
     task, first = create_job(), worker("a")
 
     def stand_still() -> None:
@@ -61,7 +61,7 @@ def test_a_worker_whose_claim_response_was_lost_and_that_was_taken_over_does_not
     assert held.value.until_ms == worker("b").until_ms
 
 
-def test_a_worker_whose_claim_response_was_lost_and_whose_job_was_cancelled_does_not_begin(
+def test_a_worker_without_claim_response_does_not_begin_a_cancelled_job(
     store: Store, create_job: Begin, worker: MakeClaim, lost: LostReplies
 ) -> None:
     task = create_job()
@@ -82,7 +82,7 @@ def test_a_dispatch_is_noted_once_if_the_response_is_lost(
 
 
 @pytest.mark.parametrize("write", ["fail", "give up", "ask", "hand over", "result"])
-def test_a_write_of_a_job_whose_response_is_lost_is_recognised_as_its_own(
+def test_a_job_write_whose_response_is_lost_is_recognised_on_retry(
     store: Store, held_job: HeldJob, clock: Clock, lost: LostReplies, write: str
 ) -> None:
     task, claim = held_job(attempts=1)

@@ -1,4 +1,4 @@
-"""Jobs: beginning and ending them, questions and answers, dispatches and lifetimes (docs/storage.md, Jobs)."""
+"""Jobs: begin and end, questions and answers, dispatches and lifetimes (docs/storage.md, Jobs)."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -85,7 +85,7 @@ def test_a_long_job_is_compressed_and_read_back(create_job: Begin) -> None:
     assert job_of(create_job(answers=answers)).work.answers == answers
 
 
-def test_a_task_without_a_job_spec_is_no_job(store: Store, begin: Begin, worker: MakeClaim, clock: Clock) -> None:
+def test_a_task_without_a_job_spec_is_not_a_job(store: Store, begin: Begin, worker: MakeClaim, clock: Clock) -> None:
     task = begin()
     assert task.job is None
     with pytest.raises(Conflict):
@@ -104,7 +104,7 @@ def test_a_listed_job_has_its_tool_and_status_message(store: Store, held_job: He
     assert (listed.status_message, listed.claim, listed.arguments) == ("half of it", claim, {})
 
 
-# Beginning
+# Begin
 
 
 def test_beginning_a_job_is_one_request_that_also_reads_it(
@@ -174,7 +174,7 @@ def test_a_missing_or_foreign_job_is_not_found(
         do(task.owner, task.task_id)
 
 
-# Every write of a worker, and what it must hold for it
+# A worker's writes, and the claim that they need
 
 type Write = Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]
 
@@ -317,7 +317,7 @@ def test_a_job_that_has_ended_is_not_counted_as_live(
     assert store.create(new).status is WORKING
 
 
-# Dispatching again, and giving up
+# Redispatch and give-up
 
 
 def test_a_job_is_dispatched_again_once_it_is_due(
@@ -334,15 +334,13 @@ def test_a_job_is_dispatched_again_once_it_is_due(
     assert again
     assert again == store.get(task.owner, task.task_id)
     assert (job_of(again).dispatches, job_of(again).due_ms) == (2, clock.ms + 2 * FIRST_DISPATCH_MS)
-    # A poll that read the task before that has nothing left to do.
+    # A poll that read the task before the dispatch does not dispatch it again.
     assert store.jobs.dispatch_again(task) is None
     assert store.get(task.owner, task.task_id) == again
 
 
 @ON_MEMORY
-def test_each_dispatch_waits_twice_as_long_for_the_next_and_ten_minutes_at_most(
-    store: Store, create_job: Begin, clock: Clock
-) -> None:
+def test_each_dispatch_doubles_the_wait_up_to_ten_minutes(store: Store, create_job: Begin, clock: Clock) -> None:
     task, waits = create_job(), list[int]()
     for _ in range(8):
         clock.ms = job_of(task).due_ms + 1
@@ -361,7 +359,7 @@ def test_a_claimed_job_is_not_dispatched_again(
     clock.ms += FIRST_DISPATCH_MS + 1
     taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
     assert store.jobs.dispatch_again(taken) is None
-    # Nor by a poll that read it before.
+    # A poll that read the job before the claim does not dispatch it either.
     assert store.jobs.dispatch_again(task) is None
     clock.ms = worker("a").until_ms - LEASE_MS
     assert store.jobs.dispatch_again(taken) is None
@@ -394,7 +392,7 @@ def test_only_a_job_without_attempts_is_given_up(
 def test_an_outdated_poll_does_not_end_a_job(store: Store, held_job: HeldJob, clock: Clock) -> None:
     task, claim = held_job(attempts=1)
     clock.ms += LEASE_MS + 1
-    # The worker was late, and is back.
+    # The worker is late, and renews its claim.
     store.renew(task, structs.replace(claim, until_ms=clock.ms + LEASE_MS))
     assert store.jobs.give_up(task, ERROR) is None
     assert store.jobs.dispatch_again(task) is None
@@ -566,7 +564,7 @@ def test_an_answer_after_a_cancellation_is_refused(store: Store, held_job: HeldJ
     assert job_of(store.get(task.owner, task.task_id)).answers == {}
 
 
-# Handing over
+# Handover
 
 
 def test_a_handover_dispatches_a_new_worker_and_extends_the_job(
@@ -584,7 +582,7 @@ def test_a_handover_dispatches_a_new_worker_and_extends_the_job(
     clock.ms += 99_000
     again = store.jobs.claim(owner, task.task_id, worker("b"), 2)
     assert again.claim == structs.replace(worker("b"), number=2, dispatch=2)
-    # A shorter life than it has is no reason to end it earlier.
+    # A shorter lifetime than the current one is ignored.
     assert store.jobs.hand_over(again, again.claim, 10).ttl_ms == 160_000
     clock.ms += 2_000
     with pytest.raises(TaskNotFound):
@@ -620,14 +618,14 @@ def test_extending_a_task_is_one_request_or_none(
     assert requests.take() == ["UpdateItem"]
     assert longer == store.get(owner, task.task_id)
     assert (longer.ttl_ms, longer.version, longer.status) == (151_000, task.version, WORKING)
-    # Another worker, who has read it before, gets it as it stands.
+    # Another worker that read the task before the extension gets the current task.
     assert store.jobs.extend(task, 100_000) == longer
     clock.ms += 99_000
     assert store.jobs.extend(longer, 900_000).ttl_ms == 250_000
     clock.ms += 99_000
     requests.take()
     last = store.get(owner, task.task_id)
-    assert store.jobs.extend(last, 900_000) is last  # it may not live longer
+    assert store.jobs.extend(last, 900_000) is last  # the maximum lifetime is reached
     clock.ms += 2_000
     with pytest.raises(TaskNotFound):
         store.get(owner, task.task_id)
@@ -664,10 +662,10 @@ def test_extending_a_task_after_a_takeover_raises_claim_lost(
     assert conflict.value.current.ttl_ms == (100_000 if when == "before" else 151_000)
 
 
-def test_a_worker_that_knows_of_a_takeover_asks_nothing(
+def test_a_worker_that_has_seen_a_takeover_cannot_ask(
     store: Store, held_job: HeldJob, worker: MakeClaim, clock: Clock
 ) -> None:
-    """The task as it stands has the other one's questions and their answers."""
+    """The stored task has the questions of the other worker, and their answers."""
     task, claim = held_job()
     clock.ms = claim.until_ms + 1
     other = structs.replace(worker("b"), until_ms=clock.ms + 1_000)
@@ -712,7 +710,7 @@ def test_extending_a_job_from_before_the_limit_creates_no_count_item(
 def test_a_job_that_ends_while_it_is_extended_is_not_counted(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim, ended: str
 ) -> None:
-    """It is cancelled just before or just after the write by which it lives longer, while its count is moved."""
+    """The job is cancelled just before or just after the write that extends it, while its count is moved."""
     store = stores(limits=Limits(max_tasks_per_owner=1))
     new = NewTask(owner, {}, work=WORK, ttl_ms=3_600_000)
     task = store.jobs.claim(owner, store.create(new).task_id, worker("a"), 1)

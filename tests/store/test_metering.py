@@ -1,4 +1,4 @@
-"""The units of `benchmarks/metering.py`: DynamoDB Local reports them, and item sizes give the same."""
+"""The units of `benchmarks/metering.py`: those computed from item sizes equal those that DynamoDB Local reports."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,20 +10,20 @@ from costs.places import Place, by_consumed_capacity, by_sizes
 from costs.workloads import TYPICAL, Driver, Kind, Workload, chain, text_of, value, zipped_share
 from mcp_baton.local.dynamodb import create_table
 
-# Sizes are a few bytes too large (numbers with trailing zeros), so no item here is close to a whole number of units.
+# Computed sizes are a few bytes too large (numbers with trailing zeros). No item here is close to a whole unit.
 WIDE = replace(TYPICAL, name="wide", value_bytes=25_000, before=4, by_client=2, polls=1)
 
 
 @pytest.fixture(scope="module")
 def reported(dynamodb_local_url: str) -> Iterator[Place]:
-    """Units as DynamoDB Local says."""
+    """Units that DynamoDB Local reports."""
     with by_consumed_capacity(dynamodb_local_url) as place:
         yield place
 
 
 @pytest.fixture(scope="module")
 def computed() -> Iterator[Place]:
-    """Units from sizes."""
+    """Units computed from item sizes."""
     with by_sizes() as place:
         yield place
 
@@ -35,7 +35,7 @@ def units(usage: Usage) -> tuple[float, ...]:
 @pytest.mark.parametrize(
     ("workload", "kind", "bucket"), [(TYPICAL, "JSON", False), (WIDE, "opaque", False), (WIDE, "opaque", True)]
 )
-def test_sizes_give_the_units_that_dynamodb_local_tells(
+def test_sizes_give_the_units_that_dynamodb_local_reports(
     reported: Place, computed: Place, workload: Workload, kind: Kind, bucket: bool
 ) -> None:
     usages = [Driver(place, workload, kind, bucket=bucket).whole() for place in (reported, computed)]
@@ -44,7 +44,7 @@ def test_sizes_give_the_units_that_dynamodb_local_tells(
     assert usages[0].writes > 0
 
 
-def test_a_list_is_counted_alike(reported: Place, computed: Place) -> None:
+def test_a_list_costs_the_same_both_ways(reported: Place, computed: Place) -> None:
     pages: list[Usage] = []
     for place in (reported, computed):
         driver = Driver(place, chain(10, 2_000, paused=True), "JSON", bucket=False)
@@ -58,12 +58,12 @@ def test_a_list_is_counted_alike(reported: Place, computed: Place) -> None:
 
 @pytest.fixture(params=["reported", "computed"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """Each way to count."""
+    """Both ways of counting, in turn."""
     chosen: Place = request.getfixturevalue(request.param)
     return chosen
 
 
-def test_a_write_whose_condition_fails_is_billed_by_the_item_that_is_there(place: Place) -> None:
+def test_a_write_whose_condition_fails_is_billed_by_the_stored_item(place: Place) -> None:
     create_table(place.dynamodb, "refused")
     key = {"pk": {"S": "a"}, "sk": {"S": "b"}}
     place.dynamodb.put_item(TableName="refused", Item={**key, "text": {"S": "x" * 5_000}})
@@ -91,12 +91,12 @@ def test_objects_are_counted(place: Place) -> None:
     assert (usage.puts, usage.gets, usage.writes, usage.reads) == (1, 2, 0, 0)
 
 
-def test_a_request_that_is_not_counted_is_refused(place: Place) -> None:
+def test_a_request_that_cannot_be_metered_is_refused(place: Place) -> None:
     with pytest.raises(Unmetered, match="Scan"):
         place.counted.scan(TableName="any")
 
 
 @pytest.mark.parametrize(("kind", "left"), [("JSON", 0.25), ("opaque", 0.76)])
-def test_values_are_of_their_size_and_compress_as_is_said(kind: Kind, left: float) -> None:
+def test_values_have_the_given_size_and_compression(kind: Kind, left: float) -> None:
     assert [len(text_of(value(kind, size, 1))) for size in (100, 2_048, 20_480)] == [100, 2_048, 20_480]
     assert zipped_share(kind, 20_480) == pytest.approx(left, abs=0.01)

@@ -1,4 +1,4 @@
-"""The outbox: which jobs sweeps look at, and from when on (docs/storage.md, The outbox)."""
+"""The outbox: which jobs sweeps find, and when (docs/storage.md, The outbox)."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -27,7 +27,7 @@ DAYS = count(1)
 
 @pytest.fixture(autouse=True)
 def _own_day(clock: Clock) -> None:
-    """Each test has a time of its own, before those of earlier tests: all share the outbox of their engine."""
+    """Give each test an earlier day than the tests before it, because all tests share the outbox of their engine."""
     clock.ms -= next(DAYS) * 86_400_000
 
 
@@ -36,14 +36,12 @@ def is_due(store: Store, task: TaskRecord) -> bool:
 
 
 def listed_at(engine: Engine, task: TaskRecord) -> int | None:
-    """The time of a task's entry, epoch milliseconds; `None` if it has none."""
+    """Return the time of a task's entry, epoch milliseconds; `None` if it has none."""
     item: Any = engine.client.get_item(TableName=TABLE, Key=key_of(task.owner, task.task_id))["Item"]
     return int(item["listed_at"]["S"].partition("#")[0]) if "listed_in" in item else None
 
 
-def test_a_new_job_is_due_half_a_minute_later_and_no_other_task_is(
-    store: Store, begin: Begin, create_job: Begin, clock: Clock
-) -> None:
+def test_only_a_new_job_is_due_after_half_a_minute(store: Store, begin: Begin, create_job: Begin, clock: Clock) -> None:
     job, run = create_job(), begin()
     clock.ms += FIRST_DISPATCH_MS
     assert not is_due(store, job)
@@ -78,7 +76,7 @@ def test_jobs_of_all_shards_are_found_in_random_order(
 
 
 @ON_MEMORY
-def test_an_owner_of_any_name_is_found(store: Store, clock: Clock) -> None:
+def test_jobs_of_owners_with_special_characters_are_found(store: Store, clock: Clock) -> None:
     owners = {f"{name}-{clock.ms}" for name in ("a#b", "k\ud800m", "OWNER#x")}
     for owner in owners:
         store.create(NewTask(owner, {}, work=WORK))
@@ -86,7 +84,7 @@ def test_an_owner_of_any_name_is_found(store: Store, clock: Clock) -> None:
     assert {owner for owner, _ in store.jobs.due() if owner.endswith(str(clock.ms - FIRST_DISPATCH_MS - 1))} == owners
 
 
-# Each writes to a job that a worker holds.
+# Writes to a job that a worker holds.
 ENDS: dict[str, Callable[[Store, TaskRecord, Claim], object]] = {
     "completed by the worker": lambda store, task, claim: store.write(
         task, Batch(result=RESULT, claim=claim, release=True)
@@ -99,7 +97,7 @@ ENDS: dict[str, Callable[[Store, TaskRecord, Claim], object]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_job_that_ends_or_asks_its_client_leaves(
+def test_a_job_that_ends_or_asks_its_client_leaves_the_outbox(
     store: Store, held_job: HeldJob, clock: Clock, engine: Engine, end: str
 ) -> None:
     task, claim = held_job()
@@ -109,7 +107,9 @@ def test_a_job_that_ends_or_asks_its_client_leaves(
     assert (listed_at(engine, task), is_due(store, task)) == (None, False)
 
 
-def test_a_job_that_is_given_up_leaves(store: Store, create_job: Begin, clock: Clock, worker: MakeClaim) -> None:
+def test_a_job_that_is_given_up_leaves_the_outbox(
+    store: Store, create_job: Begin, clock: Clock, worker: MakeClaim
+) -> None:
     task = create_job(attempts=1)
     store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
     clock.ms += LEASE_MS + 1
@@ -118,7 +118,7 @@ def test_a_job_that_is_given_up_leaves(store: Store, create_job: Begin, clock: C
     assert not is_due(store, task)
 
 
-def test_the_last_answer_puts_a_job_back(
+def test_the_last_answer_returns_a_job_to_the_outbox(
     store: Store, held_job: HeldJob, create_job: Begin, clock: Clock, engine: Engine
 ) -> None:
     task, claim = held_job()
@@ -159,12 +159,12 @@ def test_a_suspended_job_is_due_later_and_a_woken_one_soon(
 
 
 def without_entry(engine: Engine, task: TaskRecord) -> None:
-    """Make a job one of an older release, which had no outbox."""
+    """Remove a job's entry, as for a job of an older release without outbox."""
     key = key_of(task.owner, task.task_id)
     engine.client.update_item(TableName=TABLE, Key=key, UpdateExpression="REMOVE listed_in, listed_at")
 
 
-def test_a_job_of_an_older_release_is_entered_by_its_next_dispatch(
+def test_the_next_dispatch_adds_a_job_of_an_older_release(
     store: Store, create_job: Begin, clock: Clock, engine: Engine, worker: MakeClaim
 ) -> None:
     dispatched, handed = create_job(), create_job()
@@ -179,7 +179,7 @@ def test_a_job_of_an_older_release_is_entered_by_its_next_dispatch(
     assert listed_at(engine, dispatched) == clock.ms + 2 * FIRST_DISPATCH_MS
 
 
-# Looking
+# Checks by sweeps
 
 
 def test_a_job_that_has_expired_by_every_clock_is_removed(
@@ -188,14 +188,14 @@ def test_a_job_that_has_expired_by_every_clock_is_removed(
     task = create_job()
     clock.ms += 3_600_000
     assert store.jobs.look(task.owner, task.task_id) is None
-    assert is_due(store, task)  # by another clock it may be live
+    assert is_due(store, task)  # by a slow clock it may still be live
     clock.ms += 600_000
     assert store.jobs.look(task.owner, task.task_id) is None
     assert (listed_at(engine, task), is_due(store, task)) == (None, False)
 
 
 @pytest.mark.parametrize("status", ["completed", "input_required"])
-def test_a_job_that_another_release_has_ended_or_let_ask_is_removed(
+def test_a_job_that_another_release_ended_or_stopped_for_input_is_removed(
     store: Store, create_job: Begin, clock: Clock, engine: Engine, status: str
 ) -> None:
     task = create_job()
@@ -210,7 +210,7 @@ def test_a_job_that_another_release_has_ended_or_let_ask_is_removed(
     assert listed_at(engine, task) is None
 
 
-def test_an_old_entry_of_the_index_changes_nothing(
+def test_a_stale_index_entry_changes_nothing(
     store: Store, held_job: HeldJob, owner: str, engine: Engine, requests: Requests
 ) -> None:
     task, claim = held_job()
@@ -221,10 +221,11 @@ def test_an_old_entry_of_the_index_changes_nothing(
     assert requests.take() == ["GetItem"] * 2
 
 
-def test_a_job_that_goes_on_while_it_is_removed_stays(
+def test_a_job_that_continues_during_its_removal_stays(
     store: Store, create_job: Begin, clock: Clock, engine: Engine, after_read: Any
 ) -> None:
-    """An older release has let it ask. Just as the sweep has read it, the last answer comes."""
+    """An older release set `input_required` without removing the entry. The last answer comes just after the sweep's
+    read."""
     task = create_job()
     key = key_of(task.owner, task.task_id)
 
@@ -243,11 +244,11 @@ def test_a_job_that_goes_on_while_it_is_removed_stays(
     assert listed_at(engine, task) == clock.ms + FIRST_DISPATCH_MS
 
 
-# What it costs
+# Cost
 
 
 @on("dynamodb_local")
-def test_the_outbox_costs_a_job_two_write_units_and_two_more_for_each_round_of_questions(
+def test_the_outbox_costs_two_write_units_a_job_and_two_for_each_round_of_questions(
     store: Store, create_job: Begin, engine: Engine, worker: MakeClaim, clock: Clock
 ) -> None:
     units = list[float]()

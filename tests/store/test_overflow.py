@@ -26,7 +26,7 @@ PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
 
 def moved(task: TaskRecord) -> list[str]:
-    """The variables, and other attributes, that a task's item holds pointers for."""
+    """Return the names of the variables and attributes that are stored outside a task's item."""
     assert isinstance(task.source, dict)
     values: dict[str, Any] = {**task.source, **task.source["variables"]["M"]}
     return sorted(name for name, value in values.items() if pointer_in(value))
@@ -37,7 +37,7 @@ BIG = noise(600_000)
 
 @pytest.fixture
 def uncompressed(stores: Stores, bucket: Bucket) -> Store:
-    """A store with a bucket, which compresses nothing that stays in the item."""
+    """A store with a bucket that does not compress values in the item."""
     limits = Limits(compress_over_bytes=10**9)
     return stores(limits=limits, objects=S3ObjectStore(bucket.name, lambda: bucket.client))
 
@@ -79,7 +79,7 @@ def test_values_of_one_write_are_one_object_up_to_the_size_of_a_bundle(
     requests.take()
     batch = Batch(steps=tuple(done(i, value) for i, value in enumerate(values)), variables={"v": "d" * 240_000})
     written = uncompressed.write(task, batch)
-    # 250,000 and what fits beside it, 240,000 and what fits beside that, and 200,000: no object is over 350,000.
+    # Bundles: 250,000 and a small value, 240,000 and a small value, 200,000. No object exceeds 350,000 bytes.
     assert requests.take() == ["PutObject"] * 3 + ["UpdateItem"]
     assert len(moved(written.task)) == 4
     requests.take()
@@ -112,7 +112,9 @@ def test_a_creation_over_the_limit_writes_no_object(stores: Stores, bucket: Buck
     assert bucket.keys == []
 
 
-def test_a_small_result_leaves_a_full_item(overflowing: Store, owner: str, begin: Begin, requests: Requests) -> None:
+def test_a_small_result_is_stored_outside_a_full_item(
+    overflowing: Store, owner: str, begin: Begin, requests: Requests
+) -> None:
     small = noise(4_000)
     task = overflowing.write(begin(), Batch(pause=SetPause({"error": "e" * 407_000}))).task
     requests.take()
@@ -158,7 +160,7 @@ def test_a_write_fetches_no_values(overflowing: Store, owner: str, begin: Begin,
 
 @pytest.mark.parametrize("value", EXACT, ids=range(len(EXACT)))
 def test_a_value_in_the_bucket_comes_back_exactly(stores: Stores, bucket: Bucket, owner: str, value: Json) -> None:
-    # Compressed or not: what moves is the same text.
+    # Compressed and uncompressed: the same text is moved.
     for threshold in (100, 10**9):
         limits = Limits(compress_over_bytes=threshold, item_bytes=1_500)
         store = stores(limits=limits, objects=S3ObjectStore(bucket.name, lambda: bucket.client))
@@ -172,7 +174,7 @@ def test_a_value_in_the_bucket_comes_back_exactly(stores: Stores, bucket: Bucket
         assert same(read.result, {"result": large})
 
 
-def test_a_value_that_looks_like_a_pointer_is_a_value(overflowing: Store, owner: str, requests: Requests) -> None:
+def test_a_text_that_looks_like_a_pointer_stays_a_value(overflowing: Store, owner: str, requests: Requests) -> None:
     forged: Json = "V,other,1,1"
     task = overflowing.create(NewTask(owner, {"forged": forged}, arguments={"forged": forged}))
     overflowing.complete(owner, task.task_id, {"S": forged})

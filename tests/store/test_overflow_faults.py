@@ -35,7 +35,7 @@ OUTAGES = [name for name in FAULTS if name != "denied"]
 
 
 class Killed(BaseException):
-    """The function is stopped, as by Lambda: nothing that runs in it can prevent that."""
+    """Stops the function as Lambda would: no code in it can catch this."""
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def test_if_s3_fails_values_go_to_items(
     requests.take()
     with FAULTS[fault](bucket, "PutObject"):
         written = overflowing.write(task, batch)
-    # Two pieces each; S3 is not asked again.
+    # Two pieces each. S3 is not tried again.
     assert requests.take() == ["PutObject"] * 2 + ["PutItem"] * 4 + ["UpdateItem"]
     assert (written.oversized, moved(written.task)) == ((), ["_workflow.result.s1", "_workflow.result.s2"])
     read = overflowing.get(owner, task.task_id)

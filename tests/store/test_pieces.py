@@ -24,11 +24,11 @@ from tests.store.test_overflow import BIG, moved
 from tests.store.test_overflow_faults import Killed, killed_before_the_update
 
 LARGEST = noise(5_999_998, 7)
-"""With its quotation marks, as long as a value can be that is read back."""
+"""The longest value that can be read back: 6,000,000 bytes with its quotation marks."""
 
 
 def pieces(engine: Engine, task: TaskRecord, name: str) -> list[dict[str, Any]]:
-    """The keys of a value's items."""
+    """Return the keys of a value's items."""
     assert isinstance(task.source, dict)
     pointer = pointer_in(task.source["variables"]["M"][name])
     assert pointer is not None
@@ -43,12 +43,12 @@ def value_item(engine: Engine, key: dict[str, Any]) -> dict[str, Any]:
 
 
 def at_each(engine: Engine, operation: str, do: Callable[..., object]) -> AbstractContextManager[None]:
-    """Do something at each request of a kind, before it is sent."""
+    """Call a function before each request of this operation."""
     return hooked(engine.client, f"before-send.dynamodb.{operation}", do)
 
 
 def fail(**_: object) -> None:
-    raise StoreUnavailable("so it is")
+    raise StoreUnavailable("down")
 
 
 def test_six_megabytes_are_stored_without_a_bucket(
@@ -139,9 +139,7 @@ def test_a_lost_piece_loses_only_its_value(store: Store, engine: Engine, owner: 
 
 @ON_MEMORY
 @pytest.mark.parametrize("content", [b"", b"something else"])
-def test_a_piece_that_is_not_what_was_written_is_a_lost_value(
-    store: Store, engine: Engine, begin: Begin, content: bytes
-) -> None:
+def test_a_changed_piece_is_a_lost_value(store: Store, engine: Engine, begin: Begin, content: bytes) -> None:
     task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
     key = pieces(engine, task, "_workflow.result.s0")[1]
     engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": content}})
@@ -197,7 +195,7 @@ def test_a_piece_that_cannot_be_written_affects_only_its_value(store: Store, eng
     def refuse_one(request: Any, **_: object) -> None:
         if b"#12" in request.body:  # the thirteenth piece, which only the longer value has
             failed.append(request.body[:10])
-            raise StoreUnavailable("so it is")
+            raise StoreUnavailable("down")
 
     with at_each(engine, "PutItem", refuse_one):
         written = store.write(begin(2), Batch(steps=(done(0, LARGEST), done(1, BIG))))

@@ -28,7 +28,7 @@ def expiry_s(task: TaskRecord) -> int:
 
 
 def pointers(task: TaskRecord) -> dict[str, Pointer]:
-    """The pointers in a task's head, by the names of the values."""
+    """Return the pointers in a task's item, by the names of the values."""
     assert isinstance(task.source, dict)
     stored: dict[str, Any] = {**task.source["variables"]["M"], "arguments": task.source["arguments"]}
     found = {name: pointer_in(value) for name, value in stored.items()}
@@ -36,14 +36,14 @@ def pointers(task: TaskRecord) -> dict[str, Pointer]:
 
 
 def kept_until_s(engine: Engine, task: TaskRecord, pointer: Pointer) -> int:
-    """When the first piece of a bundle expires."""
+    """Return when the first piece of a bundle expires, epoch seconds."""
     pieces = range(-(-pointer.bundle_bytes // 350_000))
     keys = [piece_key(task.owner, task.task_id, pointer.bundle, piece) for piece in pieces]
     return min(int(value_item(engine, key)["expires_at"]["N"]) for key in keys)
 
 
 def started(store: Store, owner: str, claim: Claim, ttl_ms: int = HOUR_MS) -> TaskRecord:
-    """A job with values outside its head, which a worker has begun."""
+    """Create a job with values outside its item, and claim it."""
     values = {"small": SMALL, "large": LARGE}
     created = store.create(NewTask(owner, values, arguments={"text": SMALL}, ttl_ms=ttl_ms, work=WORK))
     return store.jobs.claim(owner, created.task_id, claim, 1)
@@ -90,7 +90,7 @@ def test_a_short_extension_needs_no_request_for_values(
 
 
 @ON_MEMORY
-def test_a_task_lives_no_longer_than_values_that_cannot_be_written_again(
+def test_a_task_does_not_outlive_values_that_cannot_be_rewritten(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
@@ -98,7 +98,7 @@ def test_a_task_lives_no_longer_than_values_that_cannot_be_written_again(
     kept_s = min(pointer.until_s for pointer in pointers(task).values())
 
     def fail(**_: object) -> None:
-        raise StoreUnavailable("so it is")
+        raise StoreUnavailable("down")
 
     with at_each(engine, "PutItem", fail):
         longer = store.jobs.extend(task, 20 * DAY_MS)
@@ -120,10 +120,10 @@ def test_a_lost_value_does_not_limit_an_extension(
 
 
 @ON_MEMORY
-def test_a_write_with_a_value_for_a_shorter_life_is_a_conflict(
+def test_a_write_with_a_value_for_a_shorter_lifetime_is_a_conflict(
     stores: Stores, engine: Engine, owner: str, worker: MakeClaim
 ) -> None:
-    """Somebody has read the task, and writes a value to it after it was made to live longer."""
+    """A writer reads the task before an extension and writes a value after it."""
     store = stores(limits=Limits(max_ttl_ms=30 * DAY_MS, values_ms=60_000))
     before = started(store, owner, worker("a"))
     store.jobs.extend(before, 20 * DAY_MS)
@@ -176,7 +176,7 @@ def test_writing_a_value_again_does_not_shorten_its_life(
     before = started(store, owner, worker("a"))
     longer = store.jobs.extend(before, 20 * DAY_MS)
     with pytest.raises(Conflict):
-        # Another process, which knows of no value that was just written.
+        # Another process, which has not written these values.
         stores().write(before, Batch(variables={"again": LARGE}))
     assert kept_until_s(engine, longer, pointers(longer)["large"]) > expiry_s(longer)
 
@@ -198,5 +198,5 @@ def test_objects_of_an_extended_task_go_to_another_folder(
         folders.append(pointer.days)
         assert not pointer.days or object_key(owner, task.task_id, pointer.bundle, pointer.days) in bucket.keys
         assert store.get(owner, task.task_id).variables["large"] == LARGE
-    # No object is kept for 700 days.
+    # No lifecycle rule keeps an object for 700 days.
     assert folders == [31, 401, 0]

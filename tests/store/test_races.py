@@ -62,7 +62,7 @@ def test_one_of_several_writers_of_a_step_wins(
         assert all(loser.current == after for loser in losers)
 
 
-def test_every_expected_status_is_left_once(
+def test_each_status_change_of_a_step_succeeds_once(
     store: Store, owner: str, begin: Begin, threads: Threads, rounds: Rounds
 ) -> None:
     ways = [(PENDING, FAILED), (FAILED, COMPLETED)]
@@ -98,7 +98,7 @@ def test_a_task_is_ended_once_and_nothing_is_written_after_it(
 
 @pytest.fixture
 def writers(ministack_engine: Engine) -> "Iterator[list[Writer]]":
-    """Processes that write steps to the engine on request, four at once each."""
+    """Processes that write steps on request, four at the same time each."""
     command = [sys.executable, str(Path(__file__).parent / "writer.py"), str(ministack_engine.url)]
     with ExitStack() as stack:
         yield [

@@ -19,7 +19,7 @@ PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
 
 def noise(size: int) -> str:
-    """Text that compresses to about half, so that it is stored compressed."""
+    """Return text that compresses to about half, so that it is stored compressed."""
     return random.Random(size).randbytes(size // 2).hex()
 
 
@@ -30,7 +30,7 @@ def plain(stores: Stores) -> Store:
 
 
 def filled(store: Store, task: TaskRecord, size: int) -> TaskRecord:
-    """The task after its item was filled to nearly this size, with variables that are not large."""
+    """Fill a task's item to nearly this size with small variables."""
     names = (f"v{number:03}" for number in count())
     while (room := size - bytes_of(task)) > 60:
         lengths = [4_000] * min(room // 4_010, 40) or [room - 40]
@@ -69,7 +69,7 @@ def test_compressed_values_count_as_they_are_stored(store: Store, owner: str, be
 
 
 def test_an_item_of_the_computed_maximum_size_is_accepted(stores: Stores, owner: str, begin: Begin) -> None:
-    """An item that the computation puts at DynamoDB's limit is taken; of a little more, the value leaves it."""
+    """An item that nearly has the maximum size is accepted. Then a slightly larger value is stored outside."""
     unlimited = stores(limits=Limits(compress_over_bytes=10**9, item_bytes=10**9))
     full = filled(unlimited, begin(4), 409_600)
     assert 409_500 < bytes_of(full) <= 409_600
@@ -121,7 +121,7 @@ def test_replacing_the_progress_requires_the_one_that_was_read(store: Store, beg
 
 
 @ON_MEMORY
-def test_a_batch_of_more_values_than_one_expression_names_is_refused(
+def test_a_batch_with_more_values_than_one_expression_can_name_is_refused(
     store: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = begin()

@@ -43,7 +43,7 @@ def test_each_request_is_timed_under_its_name(watched: Store, collector: Collect
     assert [span.details["operation"] for span in notes.spans] == ["GetItem", "UpdateItem", "Query"]
 
 
-def test_a_lost_race_is_counted_and_is_no_error(watched: Store, collector: Collector, begin: Begin) -> None:
+def test_a_lost_race_is_counted_but_is_not_an_error(watched: Store, collector: Collector, begin: Begin) -> None:
     task = begin()
     watched.write(task, DONE)
     collector.take()
@@ -62,7 +62,7 @@ def test_a_write_to_an_ended_task_is_not_counted_as_a_lost_race(
         watched.write(task, DONE)
     notes = collector.take()
     assert [(one.metric, one.of) for one in notes.measurements] == [(STORE_LATENCY, "UpdateItem")]
-    # A condition that does not hold is an answer, and no failure of the request.
+    # A failed condition is a response, not a failure of the request.
     assert [span.failed for span in notes.spans] == [False]
 
 

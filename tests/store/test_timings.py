@@ -26,7 +26,7 @@ def test_timings_are_written_with_their_steps_only(
     first, second, again = Timing(clock.ms + 5, 120), Timing(clock.ms + 130, 0), Timing(clock.ms + 86_400_000, 9)
     requests.take()
     store.write(task, Batch(steps=(ran(0, first),)))
-    # Decided on the task as it was created, as a writer does that comes at the same time.
+    # Based on the created task, like a simultaneous writer.
     store.write(task, Batch(steps=(ran(1, second),)))
     assert requests.take() == ["UpdateItem", "UpdateItem"]
     task = store.get(task.owner, task.task_id)
@@ -35,9 +35,7 @@ def test_timings_are_written_with_their_steps_only(
     assert timings_of(task) == {"s0": again, "s1": second}
 
 
-def test_a_task_that_was_created_without_timings_gets_them_with_its_next_steps(
-    store: Store, begin: Begin, clock: Clock
-) -> None:
+def test_a_task_without_timings_gets_them_with_its_next_steps(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(2)
     assert "timings" not in task.kept
     task = store.write(task, Batch(steps=(ran(0, Timing(clock.ms, 1)),))).task
@@ -45,7 +43,7 @@ def test_a_task_that_was_created_without_timings_gets_them_with_its_next_steps(
     assert timings_of(task) == {"s0": Timing(clock.ms, 1), "s1": Timing(clock.ms + 1, 2)}
 
 
-def test_steps_that_are_replaced_keep_the_timings_of_those_that_stay(store: Store, begin: Begin, clock: Clock) -> None:
+def test_steps_that_remain_keep_their_timings_after_a_replacement(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(3, workflow="flow", definition="old")
     one, two = Timing(clock.ms, 1), Timing(clock.ms + 1, 2)
     task = store.write(task, Batch(steps=(ran(0, one), ran(1, one)))).task

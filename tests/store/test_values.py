@@ -60,7 +60,7 @@ variable_names = st.text(st.characters(exclude_categories=()), min_size=1, max_s
 
 
 def same(left: object, right: object) -> bool:
-    """Equal in value and in kind: 30 is not 30.0, 1 is not true, 0.0 is not -0.0."""
+    """Return whether two values are equal in value and type: 30 is not 30.0, 1 is not true, 0.0 is not -0.0."""
     return repr(left) == repr(right)
 
 
@@ -127,7 +127,7 @@ def test_a_value_that_is_not_json_is_refused_before_any_write(
     assert store.get(owner, task.task_id) == task
 
 
-def test_tasks_that_paused_for_one_reason_are_found_by_a_filter(
+def test_a_filter_finds_tasks_with_the_same_pause_reason(
     store: Store, engine: Engine, owner: str, begin: Begin
 ) -> None:
     failed = [begin(), begin()]

@@ -13,13 +13,13 @@ from mcp_baton.tasks.store import Batch, StepWrite
 
 
 def complete(store: DynamoDBTaskStore, task: TaskRecord, step: int) -> None:
-    """Complete one step as its only writer."""
+    """Complete one step that no other process writes."""
     write = StepWrite(step, f"s{step}", StepStatus.PENDING, StepStatus.COMPLETED, {"by": step})
     store.write(task, Batch(steps=(write,)))
 
 
 def main(url: str) -> None:
-    """Carry out the orders on standard input, each line's steps at once; say `written` after each."""
+    """Read orders from standard input. For each line, complete its steps at the same time and print `written`."""
     client = http_client(url)
     store = DynamoDBTaskStore(TaskTable("tasks", Connection(lambda: client)))
     with ThreadPoolExecutor(4) as threads:

@@ -1,4 +1,4 @@
-"""The composition root: what a handler is made of, and when."""
+"""The composition root: the parts of a handler, and when they are created."""
 
 import json
 import logging
@@ -45,7 +45,7 @@ MAX_BACKOFF_S = 1.0
 
 @pytest.fixture
 def server() -> Server:
-    """One tool, and one durable workflow of one step."""
+    """A server with a tool and a durable workflow of one step."""
     made = Server("counter", version="1.0.0")
 
     @made.tool
@@ -59,7 +59,7 @@ def server() -> Server:
 
 @pytest.fixture
 def table() -> Any:
-    """A client of a DynamoDB in memory that has the table `tasks`."""
+    """A client of an in-memory DynamoDB with the table `tasks`."""
     engine = MemoryDynamoDB()
     engine.create("tasks")
     return memory_client(engine)
@@ -82,7 +82,7 @@ def post(method: str, **params: Any) -> dict[str, Any]:
 
 
 def counted(lambda_handler: Any) -> Any:
-    """What comes of the workflow."""
+    """Run the workflow and return its result."""
     return json.loads(lambda_handler(post("prompts/get", name="counting"), FunctionContext())["body"])["result"]
 
 
@@ -92,7 +92,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @mock_aws
 @pytest.mark.parametrize("client", [False, True], ids=["no client", "a client"])
-def test_without_a_table_workflows_run_without_tasks_and_the_first_request_names_the_missing_setting(
+def test_without_a_table_workflows_have_no_tasks_and_the_first_request_logs_a_warning(
     server: Server, caplog: pytest.LogCaptureFixture, client: bool
 ) -> None:
     given = boto3.client("dynamodb", "eu-west-1") if client else None
@@ -105,7 +105,7 @@ def test_without_a_table_workflows_run_without_tasks_and_the_first_request_names
     assert "Set it" in warning
 
 
-def test_with_a_store_workflows_have_tasks_and_nothing_is_warned_of(
+def test_with_a_store_workflows_have_tasks_and_no_warning_is_logged(
     server: Server, caplog: pytest.LogCaptureFixture, table: Any
 ) -> None:
     settings = Settings(table="tasks")
@@ -135,17 +135,17 @@ def test_the_first_request_warns_if_no_caller_can_approve(
 
 
 @pytest.mark.parametrize("sam_local", [False, True])
-def test_that_anybody_may_call_is_warned_of_where_somebody_else_can(
+def test_anonymous_access_is_logged_as_a_warning_when_deployed(
     server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, sam_local: bool
 ) -> None:
-    # Powertools would take the process's log over.
+    # Powertools would change the logging of the process.
     monkeypatch.setattr("mcp_baton.aws._observed", lambda adapter, *_: adapter)
     settings = Settings(allow_anonymous=True, observed=True, sam_local=sam_local)
     handler(server, settings=settings)(post("ping"), FunctionContext())
     assert any("BATON_ALLOW_ANONYMOUS is on" in text for text in warnings(caplog)) == (not sam_local)
 
 
-def test_a_misspelt_setting_is_warned_of_with_the_first_request(
+def test_the_first_request_warns_of_a_misspelt_setting(
     server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BATON_SHARD", "8")
@@ -159,7 +159,7 @@ def test_a_misspelt_setting_is_warned_of_with_the_first_request(
     assert [text for text in warnings(caplog) if "BATON_SHARD" in text] == [said]
 
 
-def test_a_bad_environment_is_reported_when_the_handler_is_made(
+def test_an_invalid_environment_raises_when_the_handler_is_made(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BATON_STREAMING", "perhaps")
@@ -183,9 +183,7 @@ def test_the_client_is_created_with_the_handler_or_at_first_use(
 
 
 @mock_aws
-def test_a_boto3_client_that_is_given_keeps_the_tasks_and_no_other_is_made(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_given_boto3_client_is_used_for_tasks(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     client = boto3.client("dynamodb", region_name="eu-west-1")
     create_table(client, "tasks")
     monkeypatch.setenv("BATON_TABLE", "tasks")
@@ -198,7 +196,7 @@ def test_a_boto3_client_that_is_given_keeps_the_tasks_and_no_other_is_made(
 
 
 @mock_aws
-def test_a_boto3_client_for_s3_that_is_given_takes_what_the_table_cannot() -> None:
+def test_a_given_s3_client_stores_large_values() -> None:
     made = Server("large", version="1.0.0")
 
     @made.tool
@@ -220,7 +218,7 @@ def test_a_boto3_client_for_s3_that_is_given_takes_what_the_table_cannot() -> No
 
 
 @mock_aws
-def test_an_object_that_is_no_client_of_the_service_is_refused_with_the_remedy(server: Server) -> None:
+def test_an_object_that_is_not_a_client_of_the_service_is_refused(server: Server) -> None:
     resource: Any = boto3.resource("dynamodb", "eu-west-1")
     another: Any = boto3.client("s3", "eu-west-1")
     settings = Settings(table="tasks")
@@ -234,20 +232,20 @@ def test_an_object_that_is_no_client_of_the_service_is_refused_with_the_remedy(s
         handler(server, settings=settings, s3=resource)
 
 
-def test_a_store_takes_no_client_beside_its_own(server: Server, table: Any) -> None:
+def test_a_store_and_a_client_cannot_both_be_given(server: Server, table: Any) -> None:
     store = dynamodb_store("tasks", Settings(), lambda: table)
     with pytest.raises(TypeError, match="pass either `store`, or `dynamodb` and `s3`"):
         handler(server, settings=Settings(table="tasks"), store=store, dynamodb=table)
 
 
 def dispatcher_of(server: Server, **given: Any) -> Any:
-    """The dispatcher that the handler's endpoint is given."""
+    """Return the dispatcher of the handler's endpoint."""
     with patch("mcp_baton.aws.Endpoint", wraps=Endpoint) as endpoint:
         handler(server, **given)
     return endpoint.call_args.args[0].dispatcher
 
 
-def test_the_settings_name_the_worker_that_is_invoked(server: Server) -> None:
+def test_the_settings_determine_the_invoked_worker(server: Server) -> None:
     with patch("mcp_baton.aws.lambda_client") as connect:
         made = dispatcher_of(server, settings=Settings(worker="baton-worker:live"))
         assert connect.call_count == 0
@@ -260,20 +258,20 @@ def test_the_settings_name_the_worker_that_is_invoked(server: Server) -> None:
     }
 
 
-def test_a_dispatcher_that_is_given_is_used_whatever_the_settings_name(server: Server) -> None:
+def test_a_given_dispatcher_replaces_that_of_the_settings(server: Server) -> None:
     given = Mock()
     assert dispatcher_of(server, settings=Settings(worker="baton-worker:live"), dispatcher=given) is given
     assert dispatcher_of(server, settings=Settings()) is None
 
 
-def test_the_settings_limit_the_stores_tasks(table: Any) -> None:
+def test_the_settings_limit_the_lifetime_of_tasks(table: Any) -> None:
     settings = Settings(default_ttl_ms=5_000, max_ttl_ms=9_000)
     store = dynamodb_store("tasks", settings, lambda: table)
     assert store.create(NewTask("kim", {})).ttl_ms == 5_000
     assert store.create(NewTask("kim", {}, ttl_ms=60_000)).ttl_ms == 9_000
 
 
-def test_a_bucket_takes_what_the_table_cannot_and_its_client_waits_for_that(table: Any) -> None:
+def test_the_first_large_value_creates_the_client_of_the_bucket(table: Any) -> None:
     bucket = new_bucket(embedded_s3())
     large = os.urandom(400_000).hex()
     with patch("mcp_baton.aws.s3_client", return_value=bucket.client) as connect:
@@ -286,7 +284,7 @@ def test_a_bucket_takes_what_the_table_cannot_and_its_client_waits_for_that(tabl
     assert len(bucket.keys) == 1
 
 
-def test_a_bucket_is_refused_where_tasks_may_outlive_its_objects() -> None:
+def test_a_bucket_is_refused_if_tasks_may_outlive_its_objects() -> None:
     longest = Settings(overflow_bucket="large-results", max_ttl_ms=LONGEST_TTL_MS)
     dynamodb_store("tasks", longest)
     with pytest.raises(SettingsError, match="BATON_MAX_TTL_MS=34560000001"):
@@ -300,11 +298,11 @@ def test_a_bucket_is_refused_where_tasks_may_outlive_its_objects() -> None:
     [
         (dynamodb_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS, 0.0),
         (secrets_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS, 0.0),
-        # After S3 the table is written without it.
+        # If S3 fails, the table stores the values, which takes this much longer.
         (s3_client, S3_TIMEOUT_S, S3_TIMEOUT_S, OTHER_ATTEMPTS, max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S)),
     ],
 )
-def test_a_service_that_hangs_leaves_time_within_the_write_reserve(
+def test_a_hanging_service_leaves_time_within_the_write_reserve(
     make: Callable[[], Any], connect_s: float, read_s: float, attempts: int, then_s: float
 ) -> None:
     config = make().meta.config
@@ -316,7 +314,7 @@ def test_a_service_that_hangs_leaves_time_within_the_write_reserve(
 
 
 @pytest.mark.usefixtures("credentials")
-def test_an_object_is_sent_at_once_with_its_checksum() -> None:
+def test_an_object_is_sent_with_its_checksum_and_without_expect() -> None:
     sent: list[AWSPreparedRequest] = []
 
     def take(request: AWSPreparedRequest, **_: object) -> AWSResponse:
@@ -328,13 +326,13 @@ def test_an_object_is_sent_at_once_with_its_checksum() -> None:
     client.meta.events.register("before-send.s3", answer)
     S3ObjectStore("large-results", lambda: client).put("2d/key", b"content", sha256(b"content").digest())
     [request] = sent
-    # A hanging S3 would be waited for a second before the object is sent.
+    # With `Expect`, the client would wait for a second if S3 hangs.
     assert "Expect" not in request.headers
     assert b64decode(request.headers["x-amz-checksum-sha256"]) == sha256(b"content").digest()
 
 
-def test_dynamodb_is_asked_once_by_botocore_and_again_by_the_store_alone() -> None:
+def test_only_the_store_retries_dynamodb_requests() -> None:
     assert ATTEMPTS == 1
     assert max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S) == ATTEMPT_S
-    # With this much left a head is still written twice, and answered.
+    # With this much time left, the item is still written a second time before the reply.
     assert END.pause_s(1, 1.0, 2.5 - 1.0, 1.0, throttled=False) is not None

@@ -1,4 +1,4 @@
-"""Starting a worker: what is sent to Lambda, when it is sent again, and what is said of a failure."""
+"""The dispatcher of Lambda events: requests, retries and failures."""
 
 import json
 from collections.abc import Callable
@@ -53,10 +53,10 @@ def body(request: AWSPreparedRequest) -> Any:
 
 
 class Lambda:
-    """Lambda's end of the client: the answers that it gives in turn, and what it was sent.
+    """Stands in for Lambda: gives prepared answers and keeps the requests.
 
     Attributes:
-        made: How many clients were made.
+        made: The number of clients that were created.
     """
 
     def __init__(self, *answers: Answer) -> None:
@@ -82,7 +82,7 @@ class Lambda:
         return given
 
 
-def test_the_worker_is_invoked_asynchronously_with_the_event_and_the_requests_trace_by_one_client() -> None:
+def test_the_worker_is_invoked_asynchronously_with_the_event_and_the_trace() -> None:
     aws = Lambda(answer(202), answer(202))
     dispatcher = aws.dispatcher()
     assert aws.made == 0
@@ -118,7 +118,7 @@ REFUSED: list[Callable[[], Answer]] = [
 
 
 @pytest.mark.parametrize("failure", NOT_TAKEN)
-def test_an_event_that_was_not_taken_is_sent_once_more_and_then_given_up(failure: Callable[[], Answer]) -> None:
+def test_an_event_that_was_not_accepted_is_sent_once_more(failure: Callable[[], Answer]) -> None:
     aws = Lambda(failure(), answer(202), failure(), failure())
     dispatcher = aws.dispatcher()
 
@@ -132,7 +132,7 @@ def test_an_event_that_was_not_taken_is_sent_once_more_and_then_given_up(failure
 
 
 @pytest.mark.parametrize("failure", REFUSED)
-def test_an_event_that_another_attempt_would_not_help_is_sent_once(
+def test_a_refused_event_is_not_sent_again(
     failure: Callable[[], Answer],
 ) -> None:
     aws = Lambda(failure())
@@ -143,7 +143,7 @@ def test_an_event_that_another_attempt_would_not_help_is_sent_once(
     assert len(aws.sent) == 1
 
 
-def test_a_client_that_cannot_be_made_is_a_failed_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_cannot_be_created_is_a_failed_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     with pytest.raises(NotDispatched, match="NoRegionError"):
         LambdaDispatcher(WORKER, lambda_client).dispatch(EVENT)

@@ -1,4 +1,4 @@
-"""The floors of the package: what each may import, when, and where the environment is read (docs: CONTRIBUTING.md)."""
+"""The floors of the package: which imports each may have, and which modules read the environment (CONTRIBUTING.md)."""
 
 import ast
 import re
@@ -29,14 +29,14 @@ FLOORS = {
     "observability.py": ("transport.request_context",),
     "open_telemetry.py": (),
 }
-"""What a floor may import of the package, besides what all share."""
+"""The packages that a floor may import, in addition to the shared modules."""
 
 SHARED = ("definition_errors", "exceptions", "hints", "settings", "telemetry")
 ROOTS = ("__init__.py", "aws.py", "cli/*", "local/*", "public.py", "testing/*")
-"""Where the floors are put together. They may import any of them."""
+"""The composition roots. They may import any floor."""
 
 NOT_DEPLOYED = ("cli/*", "local/*", "testing/*")
-"""What the layer leaves out: a cold start does not pay for it."""
+"""Modules that are not in the layer, so that their imports do not slow a cold start."""
 
 AWS_SDK_USERS = (
     *(f"tasks/dynamodb/{name}.py" for name in ("s3", "table")),
@@ -52,14 +52,14 @@ SLOW = (
     *("asyncio", "aws_lambda_powertools", "aws_xray_sdk", "boto3", "botocore", "http.client", "moto", "opentelemetry"),
     "pydantic",
 )
-"""Imports that a cold start would pay for: only inside the functions that need them."""
+"""Imports that slow a cold start. They are only allowed inside functions."""
 
 ENVIRONMENT_READERS = ("settings.py", "aws.py", "cli/*", "local/*", "transport/runtime/__main__.py")
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One import: the module's whole name, and whether the module that holds it is imported without it."""
+    """One import: the full name, and whether it is inside a function or only for type checking."""
 
     name: str
     deferred: bool
@@ -71,7 +71,7 @@ def matches(module: str, patterns: tuple[str, ...]) -> bool:
 
 
 def within(name: str, packages: tuple[str, ...] | frozenset[str]) -> bool:
-    """Whether a dotted name is one of these packages or lies in one."""
+    """Return whether a dotted name is one of these packages or inside one."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
@@ -81,7 +81,7 @@ def imported(source: str) -> tuple[Import, ...]:
 
 
 def imports(tree: ast.AST, deferred: bool = False, for_types: bool = False) -> Iterator[Import]:
-    """Every import under a node; of `from a import b` both `a` and `a.b`, since `b` may be a module."""
+    """Yield every import under a node. `from a import b` yields both `a` and `a.b`, because `b` may be a module."""
     deferred = deferred or isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
     checks_types = isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING"
     for node in ast.iter_child_nodes(tree):
@@ -90,7 +90,7 @@ def imports(tree: ast.AST, deferred: bool = False, for_types: bool = False) -> I
             case ast.Import():
                 yield from (Import(alias.name, deferred, typed) for alias in node.names)
             case ast.ImportFrom():
-                # Relative imports are not used, so they are on no floor.
+                # Relative imports are not used, so the name is on no floor.
                 source = node.module or "" if not node.level else "mcp_baton.relative"
                 yield Import(source, deferred, typed)
                 yield from (Import(f"{source}.{alias.name}", deferred, typed) for alias in node.names)
@@ -101,7 +101,7 @@ def imports(tree: ast.AST, deferred: bool = False, for_types: bool = False) -> I
 
 
 def upward(module: str, found: Sequence[Import]) -> Iterator[str]:
-    """Imports of another floor that this one must not know."""
+    """Yield imports from a floor that this floor must not import."""
     if matches(module, ROOTS) or module.removesuffix(".py") in SHARED:
         return
     floor = module.split("/", maxsplit=1)[0]
@@ -116,7 +116,7 @@ def upward(module: str, found: Sequence[Import]) -> Iterator[str]:
 
 
 def shared_on_floors(module: str, found: Sequence[Import]) -> Iterator[str]:
-    """What all floors share lies under them: it may name their types, no more."""
+    """Check the shared modules, which are below all floors. They may import types from above, but nothing else."""
     if module.removesuffix(".py") in SHARED:
         allowed = tuple(f"mcp_baton.{name}" for name in (*SHARED, "protocol"))
         for item in found:
@@ -125,10 +125,10 @@ def shared_on_floors(module: str, found: Sequence[Import]) -> Iterator[str]:
 
 
 def forbidden(module: str, found: Sequence[Import]) -> Iterator[str]:
-    """Imports that are only for some modules."""
+    """Yield imports that are only allowed in some modules."""
     uses_aws = matches(module, AWS_SDK_USERS)
     for item in found:
-        # Only the composition roots choose a store; everyone else is given one.
+        # Only the composition roots choose a store. All other modules receive one.
         if within(item.name, ("mcp_baton.tasks.dynamodb",)) and not (
             uses_aws or matches(module, ("tasks/dynamodb/*",))
         ):
@@ -160,7 +160,7 @@ def violations(module: str, source: str) -> list[str]:
     return [*(text for rule in rules for text in rule(module, found)), *environment(module, source)]
 
 
-def test_a_module_knows_only_the_floors_under_it() -> None:
+def test_a_module_imports_only_lower_floors() -> None:
     broken = {module: violations(module, source) for module, source in SOURCES.items()}
 
     assert {module: found for module, found in broken.items() if found} == {}
@@ -187,18 +187,18 @@ def test_a_module_knows_only_the_floors_under_it() -> None:
         ("misc.py", "pass"),
     ],
 )
-def test_a_broken_rule_is_noticed(module: str, source: str) -> None:
+def test_a_broken_rule_is_found(module: str, source: str) -> None:
     assert violations(module, source)
 
 
-def test_no_module_imports_one_that_imports_it_again() -> None:
+def test_there_are_no_import_cycles() -> None:
     known = {dotted(module) for module in SOURCES}
     graph = {
         dotted(module): {item.name for item in imported(source)} & known - {dotted(module)}
         for module, source in SOURCES.items()
     }
 
-    # It raises a CycleError, which names the modules of the circle.
+    # Raises `CycleError`, which names the modules of a cycle.
     assert len(tuple(TopologicalSorter(graph).static_order())) == len(known)
 
 
@@ -215,7 +215,7 @@ print(*(name for name in sys.argv[3].split() if name in sys.modules))
 """
 
 
-def test_importing_the_runtime_imports_nothing_slow() -> None:
+def test_importing_the_runtime_imports_no_slow_modules() -> None:
     runtime = [dotted(module) for module in MODULES if not matches(module, NOT_DEPLOYED) and "__main__" not in module]
     command = [sys.executable, "-I", "-c", IMPORT_AND_REPORT, str(PACKAGE.parent), " ".join(runtime), " ".join(SLOW)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

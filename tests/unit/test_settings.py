@@ -74,7 +74,7 @@ def test_a_variable_sets_its_field(env: dict[str, str], expected: Settings) -> N
         ({"BATON_STATE_KEY_SECRET": "arn:aws:ssm:eu-west-1:123456789012:parameter/key"}, "arn:aws:secretsmanager"),
     ],
 )
-def test_a_bad_value_names_the_variable_the_value_and_the_remedy(env: dict[str, str], remedy: str) -> None:
+def test_an_invalid_value_is_reported_with_its_variable_and_the_remedy(env: dict[str, str], remedy: str) -> None:
     with pytest.raises(SettingsError) as caught:
         Settings.from_environment(env)
     [(name, value)] = env.items()
@@ -84,7 +84,7 @@ def test_a_bad_value_names_the_variable_the_value_and_the_remedy(env: dict[str, 
 
 
 @pytest.mark.parametrize("other", ["BATON_STATE_KEY", "BATON_STATE_KEY_PREVIOUS"])
-def test_a_key_and_a_secret_with_the_key_cannot_both_be_set(other: str) -> None:
+def test_a_key_and_a_secret_cannot_both_be_set(other: str) -> None:
     with pytest.raises(SettingsError, match=f"BATON_STATE_KEY_SECRET and {other} are both set: keep"):
         Settings.from_environment({"BATON_STATE_KEY_SECRET": SECRET, other: KEY})
 
@@ -93,7 +93,7 @@ def test_the_largest_body_fits_into_a_lambda_event() -> None:
     assert DEFAULT.max_body_bytes < 6_291_556 - 64 * 1024
 
 
-def test_keys_are_not_in_the_representation_of_the_settings() -> None:
+def test_the_repr_of_the_settings_does_not_contain_keys() -> None:
     settings = Settings(state_key=b"current" * 8, state_key_previous=b"previous" * 8)
 
     assert "current" not in repr(settings)

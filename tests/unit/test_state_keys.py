@@ -1,4 +1,4 @@
-"""The keys in Secrets Manager: read when needed, read again when they may have been rotated."""
+"""State keys in Secrets Manager: they are read when they are needed, and again when they may have been rotated."""
 
 import logging
 from typing import Any
@@ -28,7 +28,7 @@ def vault() -> Vault:
 
 
 def keys_in(vault: Vault, clock: Pauses, collector: Collector | None = None) -> SecretKeys:
-    """The keys as a process of its own reads them."""
+    """Return the keys as a new process reads them."""
     return SecretKeys(vault.arn, lambda: vault.client, telemetry=collector or Collector(), clock=clock.monotonic)
 
 
@@ -40,7 +40,7 @@ def opened(keys: SecretKeys, state: str) -> Any:
     return Seal(keys).open(state, BINDING, NOW_S)
 
 
-def test_nothing_is_read_before_a_key_is_needed_and_then_once(vault: Vault, clock: Pauses) -> None:
+def test_keys_are_read_once_when_they_are_first_needed(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     assert vault.take() == []
 
@@ -51,7 +51,7 @@ def test_nothing_is_read_before_a_key_is_needed_and_then_once(vault: Vault, cloc
     assert vault.take() == ["AWSCURRENT"]
 
 
-def test_what_was_sealed_before_the_last_rotation_is_accepted_and_before_that_not(vault: Vault, clock: Pauses) -> None:
+def test_a_state_of_the_previous_key_is_accepted_but_not_an_older_one(vault: Vault, clock: Pauses) -> None:
     oldest = sealed(keys_in(vault, clock))
     vault.put(SECOND)
     old = sealed(keys_in(vault, clock))
@@ -64,9 +64,7 @@ def test_what_was_sealed_before_the_last_rotation_is_accepted_and_before_that_no
         opened(keys, oldest)
 
 
-def test_a_process_that_knows_the_old_key_takes_what_another_sealed_with_the_new_one(
-    vault: Vault, clock: Pauses
-) -> None:
+def test_a_process_with_the_old_key_reads_the_new_one_to_check_a_signature(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     sealed(keys)
     vault.put(SECOND)
@@ -78,7 +76,7 @@ def test_a_process_that_knows_the_old_key_takes_what_another_sealed_with_the_new
     assert sealed(keys) == state
 
 
-def test_a_key_is_used_for_its_age_and_then_read_again(vault: Vault, clock: Pauses) -> None:
+def test_a_key_is_read_again_after_its_maximum_age(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     old = sealed(keys)
     vault.put(SECOND)
@@ -90,7 +88,7 @@ def test_a_key_is_used_for_its_age_and_then_read_again(vault: Vault, clock: Paus
     assert opened(keys, old) == {"name": "yes"}
 
 
-def test_forged_states_have_the_secret_read_no_more_often_than_now_and_then(vault: Vault, clock: Pauses) -> None:
+def test_forged_states_cannot_cause_frequent_reads(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     forged = Seal(lambda: (b"f" * 32,)).seal({}, BINDING, NOW_S)
 
@@ -107,7 +105,7 @@ def test_forged_states_have_the_secret_read_no_more_often_than_now_and_then(vaul
     assert refused(5) == ["AWSCURRENT", "AWSPREVIOUS"]
 
 
-def test_a_secret_that_cannot_be_read_fails_what_needs_it_is_logged_and_counted_and_heals(
+def test_a_failed_read_of_the_secret_is_logged_counted_and_tried_again_later(
     vault: Vault, clock: Pauses, caplog: pytest.LogCaptureFixture
 ) -> None:
     collector = Collector()
@@ -126,7 +124,7 @@ def test_a_secret_that_cannot_be_read_fails_what_needs_it_is_logged_and_counted_
     assert opened(keys, sealed(keys)) == {"name": "yes"}
 
 
-def test_after_a_failure_the_secret_is_not_read_by_each_request(vault: Vault, clock: Pauses) -> None:
+def test_after_a_failed_read_not_every_request_reads_the_secret(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     with vault.hushed():
         for _ in range(20):
@@ -136,7 +134,7 @@ def test_after_a_failure_the_secret_is_not_read_by_each_request(vault: Vault, cl
     assert vault.take() == ["AWSCURRENT"]
 
 
-def test_known_keys_are_used_for_ten_more_minutes_while_the_secret_cannot_be_read(vault: Vault, clock: Pauses) -> None:
+def test_known_keys_are_used_for_ten_more_minutes_if_the_secret_cannot_be_read(vault: Vault, clock: Pauses) -> None:
     oldest = sealed(keys_in(vault, clock))
     vault.put(SECOND)
     keys = keys_in(vault, clock)
@@ -157,7 +155,7 @@ def test_known_keys_are_used_for_ten_more_minutes_while_the_secret_cannot_be_rea
     assert sealed(keys) == state
 
 
-def test_a_signature_that_cannot_be_checked_is_not_called_forged(vault: Vault, clock: Pauses) -> None:
+def test_a_signature_that_cannot_be_checked_is_not_reported_as_forged(vault: Vault, clock: Pauses) -> None:
     keys = keys_in(vault, clock)
     old = sealed(keys_in(vault, clock))
     vault.put(SECOND)
@@ -170,7 +168,7 @@ def test_a_signature_that_cannot_be_checked_is_not_called_forged(vault: Vault, c
 
 
 @pytest.mark.parametrize("value", ["k" * 31, b"k" * 31])
-def test_a_key_too_short_to_sign_with_is_refused_and_the_log_says_so(
+def test_a_key_that_is_too_short_is_refused_and_logged(
     value: str | bytes, clock: Pauses, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(KeyUnavailable):
@@ -179,7 +177,7 @@ def test_a_key_too_short_to_sign_with_is_refused_and_the_log_says_so(
     assert "32 characters or more" in caplog.text
 
 
-def test_a_binary_secret_is_a_key_as_well(clock: Pauses) -> None:
+def test_a_binary_secret_is_a_valid_key(clock: Pauses) -> None:
     keys = keys_in(new_vault(bytes(range(32))), clock)
 
     assert opened(keys, sealed(keys)) == {"name": "yes"}

@@ -19,7 +19,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         mcp_baton.Sever  # noqa: B018
 
 
-def test_importing_the_package_imports_no_module_of_it() -> None:
+def test_importing_the_package_imports_none_of_its_modules() -> None:
     report = "import sys, mcp_baton; print(*(name for name in sys.modules if name.startswith('mcp_baton.')))"
     command = [sys.executable, "-c", report]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""What is noted of Baton's own work."""
+"""The collector of measurements and spans."""
 
 from collections.abc import Iterator
 from contextvars import copy_context
@@ -12,19 +12,19 @@ from mcp_baton.telemetry import PAUSES, SILENT, STEPS_RUN, Collector, Measuremen
 
 @pytest.fixture
 def collector() -> Collector:
-    """A collector whose clock goes on by a second whenever it is read."""
+    """A collector whose clock advances by one second at each reading."""
     ticks: Iterator[int] = count(100)
     return Collector(clock=lambda: float(next(ticks)))
 
 
-def test_what_was_noted_is_taken_once(collector: Collector) -> None:
+def test_measurements_are_taken_once(collector: Collector) -> None:
     collector.add(STEPS_RUN, 3)
     collector.add(PAUSES, of="toolError")
     assert collector.take().measurements == (Measurement(STEPS_RUN, 3, ""), Measurement(PAUSES, 1, "toolError"))
     assert collector.take().measurements == ()
 
 
-def test_a_span_within_another_is_its_part(collector: Collector) -> None:
+def test_a_span_inside_another_is_its_part(collector: Collector) -> None:
     with collector.span("outer"), collector.span("inner", operation="GetItem"):
         pass
     with collector.span("next"):
@@ -36,7 +36,7 @@ def test_a_span_within_another_is_its_part(collector: Collector) -> None:
     assert inner.details == {"operation": "GetItem"}
 
 
-def test_a_span_that_an_exception_ends_has_failed_and_so_has_what_it_passes_through(collector: Collector) -> None:
+def test_an_exception_fails_all_spans_that_it_leaves(collector: Collector) -> None:
     def work() -> None:
         with collector.span("outer"):
             with collector.span("good"):
@@ -51,7 +51,7 @@ def test_a_span_that_an_exception_ends_has_failed_and_so_has_what_it_passes_thro
     assert outer.failed
 
 
-def test_a_span_of_another_thread_is_a_part_of_the_one_that_its_context_came_from(collector: Collector) -> None:
+def test_a_span_in_another_thread_is_part_of_the_span_of_its_context(collector: Collector) -> None:
     def work() -> None:
         with collector.span("beside"):
             pass
@@ -64,7 +64,7 @@ def test_a_span_of_another_thread_is_a_part_of_the_one_that_its_context_came_fro
     assert [part.name for part in outer.parts] == ["beside"]
 
 
-def test_a_span_that_outlives_the_one_around_it_is_not_lost(collector: Collector) -> None:
+def test_a_span_that_outlives_its_outer_span_is_kept(collector: Collector) -> None:
     with collector.span("outer"):
         context = copy_context()
     assert [span.name for span in collector.take().spans] == ["outer"]
@@ -77,7 +77,7 @@ def test_a_span_that_outlives_the_one_around_it_is_not_lost(collector: Collector
     assert [span.name for span in collector.take().spans] == ["late"]
 
 
-def test_notes_of_many_threads_are_all_kept(collector: Collector) -> None:
+def test_measurements_of_all_threads_are_kept(collector: Collector) -> None:
     def work() -> None:
         for _ in range(500):
             collector.add(STEPS_RUN)
@@ -90,9 +90,9 @@ def test_notes_of_many_threads_are_all_kept(collector: Collector) -> None:
     assert len(collector.take().measurements) == 4_000
 
 
-def test_the_report_of_an_invocation_names_its_request(collector: Collector) -> None:
+def test_the_correlation_id_is_passed_to_the_current_invocation(collector: Collector) -> None:
     heard: list[str] = []
-    collector.correlate("nobody listens")
+    collector.correlate("ignored")
     collector.begin(heard.append)
     collector.correlate("gateway-7")
     SILENT.correlate("gateway-8")
@@ -100,7 +100,7 @@ def test_the_report_of_an_invocation_names_its_request(collector: Collector) -> 
 
 
 @pytest.mark.parametrize("failed", [True, False])
-def test_a_request_is_noted_when_it_has_ended_as_a_part_of_the_work_around_it(failed: bool) -> None:
+def test_a_request_is_recorded_after_it_ended_as_part_of_the_outer_span(failed: bool) -> None:
     collector = Collector(clock=lambda: 10.0)
 
     with collector.span("workflow greet"):

@@ -14,13 +14,12 @@ from tests.simulation.dynamodb.tokens import Tokens, tokens_of
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a request gives its expressions' placeholders."""
+    """The names and values that a request defines for its placeholders."""
 
     names: Mapping[str, str]
     values: Mapping[str, Attribute]
 
     def value(self, placeholder: str) -> Attribute:
-        """The value of a placeholder."""
         if placeholder not in self.values:
             raise Invalid(
                 "An expression attribute value used in expression is not defined; attribute value: " + placeholder
@@ -41,7 +40,7 @@ COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 
 @lru_cache(maxsize=4096)
 def compiled(expression: str, kind: str = "ConditionExpression") -> tuple[Test, frozenset[str]]:
-    """A condition as a function, and the placeholders that it uses."""
+    """Compile a condition to a function. Return it with the placeholders that it uses."""
     tokens = tokens_of(expression, kind)
     test = _either(tokens)
     if tokens.next:
@@ -61,7 +60,7 @@ def _joined(tokens: Tokens, word: str, part: Callable[[Tokens], Test], holds: Ca
     tests = [part(tokens)]
     while tokens.took(word):
         tests.append(part(tokens))
-    # Every operand is evaluated, as DynamoDB does: a placeholder without a value is refused wherever it stands.
+    # All operands are evaluated, as in DynamoDB: a placeholder without a value is always an error.
     return tests[0] if len(tests) == 1 else lambda item, given: holds([test(item, given) for test in tests])
 
 
@@ -86,7 +85,7 @@ def _simple(tokens: Tokens) -> Test:
 
 
 def _closes(tokens: list[str], opened: int) -> int:
-    """Where the parenthesis is closed that is opened here."""
+    """Return the index of the parenthesis that closes the one at `opened`."""
     depth = 0
     for at in range(opened, len(tokens)):
         depth += {"(": 1, ")": -1}.get(tokens[at], 0)
@@ -133,7 +132,7 @@ def _check_distinct(tokens: Tokens, first: list[str], other: list[str]) -> None:
 
 
 def operand(tokens: Tokens) -> Operand:
-    """A path or a value's placeholder."""
+    """Parse a path or a placeholder for a value."""
     if tokens.next.startswith(":"):
         placeholder = tokens.take()
         return lambda _item, given: given.value(placeholder)
@@ -146,7 +145,7 @@ def _is_in(attribute: Attribute | None, choices: list[Attribute | None]) -> bool
 
 
 def compare(sign: str, left: Attribute | None, right: Attribute | None) -> bool:
-    """Whether a comparison holds. What is not there equals nothing; values of two types have no order."""
+    """Return whether a comparison is true. A missing value equals nothing. Values of different types have no order."""
     if sign in {"=", "<>"}:
         return equal(left, right) is (sign == "=")
     if left is None or right is None:
@@ -158,12 +157,12 @@ def compare(sign: str, left: Attribute | None, right: Attribute | None) -> bool:
 
 
 def equal(left: Attribute | None, right: Attribute | None) -> bool:
-    """Whether two values are of one type and the same; what is not there is the same as nothing."""
+    """Return whether two values have the same type and are equal. A missing value equals nothing."""
     return left is not None and right is not None and (left == right or _plain(left) == _plain(right))
 
 
 def _plain(attribute: Attribute) -> tuple[str, Any]:
-    """The type and the value, which equal those of an equal attribute."""
+    """Return the type and the value in a form that is equal for equal attributes."""
     ((kind, value),) = attribute.items()
     match kind:
         case "N":

@@ -1,6 +1,6 @@
-"""A table with `pk` and `sk` in memory: DynamoDB's requests, with its conditions, updates, limits and refusals.
+"""A table with `pk` and `sk` in memory. Implements DynamoDB's requests, conditions, updates, limits and errors.
 
-It knows what Baton sends and refuses the rest. `test_expressions.py` holds it to a real engine.
+It supports the requests that Baton sends and rejects all others. `test_expressions.py` compares it with DynamoDB Local.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,17 +21,17 @@ PAGE_BYTES = 1_048_576
 ITEM_BYTES = 409_600
 MAX_KEY_BYTES = {"pk": 2048, "sk": 1024}
 INDEXES = {"lists": ("listed_in", "listed_at")}
-"""The indexes of the table, each with its partition key and sort key. They have only the keys of the items."""
+"""The indexes of the table, with their partition keys and sort keys. They contain only the keys of items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write that was made.
+    """A write that was made.
 
     Attributes:
-        before: The item before it; `None` where there was none.
-        after: The item after it; `None` where it was deleted.
-        put: What an update put where; `None` for what it removed.
+        before: The item before the write; `None` if there was none.
+        after: The item after the write; `None` if it was deleted.
+        put: The values that an update set, by path; `None` for removed values.
     """
 
     operation: str
@@ -46,7 +46,7 @@ class Database:
     """The table.
 
     Attributes:
-        items: The items by key. None is ever changed: a write puts another in its place.
+        items: The items by key. An item is never modified: a write replaces it.
         changed: Called after each write.
     """
 
@@ -54,7 +54,7 @@ class Database:
     changed: Callable[[Change], None] = lambda _change: None
 
     def request(self, operation: str, request: Mapping[str, Any]) -> Answer:
-        """Make a request of this name."""
+        """Make the request with this name."""
         return OPERATIONS[operation](self, **{name: value for name, value in request.items() if name != "TableName"})
 
     def put_item(self, **request: Any) -> Answer:
@@ -158,12 +158,12 @@ class Database:
             answer["LastEvaluatedKey"] = keys_in(items[seen[-1]], indexed)
         return answer
 
-    def seen(self, *, consistent: bool) -> Mapping[Key, Item]:  # noqa: ARG002 - `VersionedDatabase` reads stale
-        """The items as a read sees them. Here, each read is consistent."""
+    def seen(self, *, consistent: bool) -> Mapping[Key, Item]:  # noqa: ARG002 - a subclass uses it
+        """Return the items that a read sees. Here, each read is consistent."""
         return self.items
 
     def expire(self, key: Key) -> None:
-        """Delete an item, as DynamoDB does some time after its `expires_at`."""
+        """Delete an item, as DynamoDB does some time after the item's `expires_at`."""
         before = self.items.get(key)
         if before is not None:
             self._write("expire", key, before, None, {})
@@ -202,7 +202,7 @@ OPERATIONS: dict[str, Callable[..., Answer]] = {
 
 
 def key_of(item: Item) -> Key:
-    """An item's primary key."""
+    """Return an item's primary key."""
     for name, most in MAX_KEY_BYTES.items():
         value = item.get(name, {}).get("S")
         if not value or len(value.encode()) > most:
@@ -211,12 +211,12 @@ def key_of(item: Item) -> Key:
 
 
 def keys_in(item: Item, indexed: Iterable[str]) -> Item:
-    """The keys of an item, with those of an index."""
+    """Return the keys of an item, including those of an index."""
     return {name: item[name] for name in (*MAX_KEY_BYTES, *indexed)}
 
 
 def fresh(item: Item) -> Item:
-    """A copy that shares nothing with an item that can be changed."""
+    """Return a deep copy of an item."""
     return {name: _fresh(value) for name, value in item.items()}
 
 
@@ -231,7 +231,7 @@ def _fresh(attribute: Attribute) -> Attribute:
 
 
 def projection(item: Item, expression: str, names: Mapping[str, str]) -> Item:
-    """The parts of an item that a projection expression names."""
+    """Return the parts of an item that a projection expression names."""
     paths = [resolved(path, names) for path in _projected_paths(expression)]
     return projected([(path, value) for path in paths if (value := found(item, path)) is not None])
 
@@ -246,7 +246,7 @@ def _projected_paths(expression: str) -> tuple[Path, ...]:
 
 
 def projected(parts: Iterable[tuple[Path, Attribute]]) -> Item:
-    """These parts of an item and the maps and lists around them; of a list, only those elements."""
+    """Return these parts of an item inside the maps and lists that contain them. Lists have only the named elements."""
     whole: dict[str | int, Any] = {}
     for path, value in parts:
         here = whole
@@ -301,6 +301,6 @@ def value_bytes(attribute: Attribute) -> int:
 
 
 def number_bytes(number: str) -> int:
-    """About: a byte for two significant digits, one more, and one for a sign."""
+    """Estimate the size of a number: a byte per two significant digits, one more, and one for a sign."""
     digits = number.lstrip("-").replace(".", "").strip("0")
     return 1 + (len(digits) + 1) // 2 + number.startswith("-")

@@ -9,13 +9,13 @@ from tests.simulation.dynamodb.tokens import Tokens
 type Attribute = dict[str, Any]
 type Item = dict[str, Attribute]
 type Path = tuple[str | int, ...]
-"""Names, or their placeholders, and places in lists."""
+"""Names or placeholders for names, and list indexes."""
 
 NO_SUCH_PATH = "The document path provided in the update expression is invalid for update"
 
 
 def read_path(tokens: Tokens) -> Path:
-    """The path that comes next: `#a.b[0]`."""
+    """Parse the next path, such as `#a.b[0]`."""
     parts: list[str | int] = [_name(tokens)]
     while True:
         if tokens.took("."):
@@ -38,7 +38,7 @@ def _name(tokens: Tokens) -> str:
 
 
 def resolved(path: Path, names: Mapping[str, str]) -> Path:
-    """The path with stored names in the place of placeholders."""
+    """Replace the placeholders in a path by the stored names."""
     made: list[str | int] = []
     for part in path:
         if not isinstance(part, str) or part[0] != "#":
@@ -53,7 +53,7 @@ def resolved(path: Path, names: Mapping[str, str]) -> Path:
 
 
 def found(item: Item, path: Path) -> Attribute | None:
-    """What is at a path; `None` where nothing is."""
+    """Return the value at a path, or `None` if there is none."""
     here: Attribute | None = {"M": item}
     for part in path:
         if here is None:
@@ -71,7 +71,8 @@ def _inside(attribute: Attribute, part: str | int) -> Attribute | None:
 
 
 def with_value(item: Item, path: Path, value: Attribute | None) -> Item:
-    """A copy of an item with this value at a path, or with nothing there. What is not on the path is shared."""
+    """Return a copy of an item with this value at a path, or without a value there if it is `None`. Parts outside the
+    path are shared."""
     changed: Item = _changed({"M": item}, path, value)["M"]
     return changed
 
@@ -112,7 +113,7 @@ def _elements(attribute: Attribute, place: int, rest: Path, value: Attribute | N
 
 
 def check_apart(paths: list[Path]) -> None:
-    """Refuse an update of two places if one contains the other, or if they take one value for list and map."""
+    """Reject an update of two paths if one contains the other, or if they use one value both as a list and as a map."""
     seen: set[Path] = set()
     kinds: dict[Path, type] = {}
     for path in sorted(paths, key=len):

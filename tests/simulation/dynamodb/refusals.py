@@ -1,13 +1,13 @@
-"""Errors with which DynamoDB refuses a request."""
+"""DynamoDB's error responses."""
 
 from typing import Any
 
 
 class Refusal(Exception):
-    """A request that is refused. Nothing was changed.
+    """A rejected request. It changed nothing.
 
     Args:
-        item: The item that a condition failed on, where the request asked for it.
+        item: The item that did not satisfy the condition, if the request asked for it.
     """
 
     def __init__(self, code: str, message: str, item: dict[str, Any] | None = None) -> None:

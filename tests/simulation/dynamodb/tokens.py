@@ -1,4 +1,5 @@
-"""DynamoDB's expressions as tokens, with the checks for all expressions (AWS: Using expressions in DynamoDB)."""
+"""Splits DynamoDB's expressions into tokens, with the checks for all expressions (AWS: Using expressions in
+DynamoDB)."""
 
 import re
 from collections.abc import Iterator
@@ -12,10 +13,10 @@ _TOKEN = re.compile(r"\s*(?:([#:]?[A-Za-z_0-9]+)|(<>|<=|>=|[-=<>+(),.\[\]]))")
 
 @dataclass(slots=True)
 class Tokens:
-    """The tokens of one expression, taken from the left.
+    """The tokens of one expression, consumed from left to right.
 
     Attributes:
-        used: The placeholders among them.
+        used: The placeholders that were consumed.
     """
 
     kind: str
@@ -25,16 +26,16 @@ class Tokens:
 
     @property
     def next(self) -> str:
-        """The next token, which is not taken; empty at the end."""
+        """The next token, which is not consumed. Empty at the end."""
         return self.left[self.at] if self.at < len(self.left) else ""
 
     @property
     def word(self) -> str:
-        """The next token in capital letters, as keywords are compared."""
+        """The next token in capital letters, for comparison with keywords."""
         return self.next.upper()
 
     def take(self, expected: str | None = None) -> str:
-        """The next token."""
+        """Consume and return the next token."""
         token = self.next
         if not token or (expected is not None and token.upper() != expected):
             raise Invalid(f'Invalid {self.kind}: Syntax error; token: "{token or "<EOF>"}", expected: {expected}')
@@ -44,7 +45,7 @@ class Tokens:
         return token
 
     def took(self, token: str) -> bool:
-        """Take the next token if it is this one."""
+        """Consume the next token if it is this one. Return whether it was."""
         if self.word != token:
             return False
         self.at += 1
@@ -52,7 +53,6 @@ class Tokens:
 
 
 def tokens_of(expression: str, kind: str) -> Tokens:
-    """An expression's tokens."""
     if not expression:
         raise Invalid(f"Invalid {kind}: The expression can not be empty;")
     if len(expression.encode()) > EXPRESSION_BYTES:

@@ -1,4 +1,4 @@
-"""Update expressions (AWS: Update expressions in DynamoDB): every operand is read from the item as it was."""
+"""Update expressions (AWS: Update expressions in DynamoDB). All operands are read from the item before the update."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ MISSING = "The provided expression refers to an attribute that does not exist in
 WRONG_TYPE = "An operand in the update expression has an incorrect data type"
 
 type Value = Callable[[Attribute | None, Item, Given], Attribute | None]
-"""From what is at an action's path, the item and what was given to what is to be there."""
+"""Computes the new value at an action's path from the current value, the item and the placeholders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One change: what is at a path afterwards, `None` for nothing."""
+    """One change. `value` returns the new value at the path, or `None` to remove it."""
 
     clause: str
     path: Path
@@ -30,7 +30,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """An item after an update, and what the update put where."""
+    """The item after an update, and the values that the update set, by path."""
 
     item: Item
     put: dict[Path, Attribute | None]
@@ -38,7 +38,7 @@ class Changed:
 
 @lru_cache(maxsize=4096)
 def parsed(expression: str) -> tuple[tuple[Action, ...], frozenset[str]]:
-    """The actions of an update expression, and the placeholders that they use."""
+    """Parse an update expression. Return its actions and the placeholders that it uses."""
     tokens = tokens_of(expression, KIND)
     actions: list[Action] = []
     clauses: set[str] = set()
@@ -56,19 +56,19 @@ def parsed(expression: str) -> tuple[tuple[Action, ...], frozenset[str]]:
 
 
 def check(expression: str, given: Given) -> frozenset[str]:
-    """Check an update as far as that can be done without an item; returns the placeholders that it uses."""
+    """Make the checks of an update that need no item. Return the placeholders that it uses."""
     actions, used = parsed(expression)
     check_apart([resolved(action.path, given.names) for action in actions])
     return used
 
 
 def updated(item: Item, expression: str, given: Given) -> Changed:
-    """An item with an update made."""
+    """Apply an update to an item."""
     actions, _ = parsed(expression)
     paths = [resolved(action.path, given.names) for action in actions]
     put = {path: action.value(found(item, path), item, given) for path, action in zip(paths, actions, strict=True)}
     changed = item
-    # The last place of a list goes first, so that places stay what the expression means by them.
+    # The highest index of a list is changed first, so that a removal does not shift the others.
     for path in sorted(put, key=_places, reverse=True):
         changed = with_value(changed, path, put[path])
     return Changed(changed, put)

@@ -1,4 +1,4 @@
-"""A table that keeps every version of its items: reads that are not consistent may return an old one."""
+"""A table that keeps every version of its items. Eventually consistent reads may return old versions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from tests.simulation.dynamodb.paths import Item
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """An item as one write left it.
+    """An item after a write.
 
     Attributes:
         number: The number of the write, counted over all items.
-        at_ms: When it was made, epoch milliseconds.
+        at_ms: The time of the write, epoch milliseconds.
         item: The item; `None` before its creation and after its deletion.
     """
 
@@ -27,7 +27,7 @@ class VersionedDatabase(Database):
     """The table of a simulation.
 
     Attributes:
-        lag_ms: Draws how old the data of a read is that is not consistent.
+        lag_ms: Returns a random age for the data of an eventually consistent read.
     """
 
     now_ms: Callable[[], float]
@@ -36,7 +36,7 @@ class VersionedDatabase(Database):
     writes: int = 0
 
     def seen(self, *, consistent: bool) -> Mapping[Key, Item]:
-        """The items as a read sees them: all of them as they are, or as they were some time ago."""
+        """Return the items that a read sees: the current ones, or all of them as they were some time ago."""
         lag_ms = 0.0 if consistent else self.lag_ms()
         if not lag_ms:
             return self.items
@@ -48,7 +48,7 @@ class VersionedDatabase(Database):
         return {key: item for key, item in old.items() if item is not None}
 
     def since(self, key: Key, writes: int) -> list[Version]:
-        """The versions of an item that were current at some time since there were so many writes."""
+        """Return the versions of an item that were current at any time since write number `writes`."""
         made = self.versions.get(key, [])
         before = [version for version in made if version.number < writes]
         return [before[-1] if before else Version(-1, float("-inf"), None), *made[len(before) :]]

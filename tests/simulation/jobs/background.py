@@ -1,8 +1,8 @@
-"""The simulation of a workflow in the background: two tasks, the call's and the workflow's own, and workers that hand
-over to each other.
+"""The simulation of a workflow in the background. It has two tasks, the call's and the workflow's. Workers hand over to
+each other.
 
-Of the call's task must hold what holds of a job's, of the workflow's what holds of a run's. Besides: 1. A worker that
-holds the workflow calls no tool whose step is completed. 5. What the call's result says of the steps is so.
+The promises for jobs hold for the call's task, those for runs for the workflow's task. Also: 1. A worker that holds the
+workflow calls no tool of a completed step. 5. The call's result states the workflow's steps correctly.
 """
 
 from functools import cache
@@ -73,15 +73,15 @@ class BackgroundWorld(JobWorld):
         self.both = BackgroundJudge(self, strict=strict)
         return self.both
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - these definitions are not mended
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - this simulation has only one version of the workflows
         return background_server()
 
     def run(self) -> None:
-        """Run it to the end of the call's task; what the workflow's can still do is seen after that."""
+        """Run until the call's task has ended. Then check that the workflow's task has ended or can be resumed."""
         super().run()
         flow = self.both.flow
         if flow.head is not None and status_of(flow.head) not in TERMINAL:
-            self._resume_in_the_end(flow, "poll own")
+            self._resume_at_the_end(flow, "poll own")
 
     def created(self, task_id: str) -> None:
         if self.task_id is None:
@@ -111,10 +111,10 @@ class FlowJudge(Judge):
     def __init__(self, world: BackgroundWorld, *, strict: bool) -> None:
         super().__init__(world, strict=strict)
         self.completed: dict[str, Process] = {}
-        """Who has completed each step."""
+        """The process that completed each step."""
 
     def _created(self) -> None:
-        """Clients hear of the call's task."""
+        """Do nothing: clients know only the call's task."""
 
     def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
         super()._head_changed(number, change, process, now_ms)
@@ -144,7 +144,7 @@ class BackgroundJudge(JobJudge):
         self.world.struck.add("a worker handed over to another")
         given_up = after.until_ms == 0 and after.dispatches == before.dispatches + 1
         if not given_up or after.allowed != after.started + ATTEMPTS:
-            self.wrong(12, f"{process.name} hands a job over that is {before}, and then {after}")
+            self.wrong(12, f"{process.name} hands over a job that was {before} and then is {after}")
 
     def _check_result(self, process: Process, value: Json) -> None:
         if self.flow.head is None:
@@ -158,7 +158,7 @@ class BackgroundJudge(JobJudge):
             case {"isError": True} if not process.calls:
                 self.world.struck.add("a workflow could not be run")
             case _:
-                self.wrong(5, f"the call's result says nothing of the workflow: {str(value)[:200]}")
+                self.wrong(5, f"the call's result does not show the workflow: {str(value)[:200]}")
 
     def began(self, call: Called) -> None:
         self.flow.began(call)
@@ -171,9 +171,9 @@ class BackgroundJudge(JobJudge):
         claim = claim_of(head)
         if claim and claim[0] == holder.claim and steps_of(head).get(step) == "completed":
             by = self.flow.completed[step]
-            self.world.struck.add("a step was completed by a call while a worker was at it")
+            self.world.struck.add("a call completed a step while a worker ran it")
             if by.kind != "call":
-                self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which {by.name} has completed")
+                self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which {by.name} completed")
 
     def answered(self, process: Process) -> None:
         if process.kind in {"resume", "call"}:
@@ -182,7 +182,6 @@ class BackgroundJudge(JobJudge):
             super().answered(process)
 
     def stopped(self, process: Process) -> None:
-        """Lambda stopped a process that had no time left."""
         self.flow.claims.ended(process)
         super().stopped(process)
 
@@ -191,7 +190,6 @@ class BackgroundJudge(JobJudge):
         self.flow.settled()
 
     def reported(self, change: Change) -> str:
-        """A write in short."""
         return self.flow.reported(change) if is_workflows(change) else super().reported(change)
 
 

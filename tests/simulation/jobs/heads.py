@@ -1,4 +1,4 @@
-"""What the judge reads of a job's head, straight from the item."""
+"""Reads a job's item for the judge, without Baton's own reading code."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from tests.simulation.heads import claim_of, status_of
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A job's head.
+    """A job's state in its item.
 
     Attributes:
-        until_ms: When the claim ends, epoch milliseconds; 0 once it was given up.
-        allowed: How often it may be begun.
-        due_ms: From when on it may be dispatched again, epoch milliseconds.
-        listed_ms: From when on sweeps look at it, epoch milliseconds; `None` if it is not in the outbox.
+        until_ms: When the claim ends, epoch milliseconds; 0 after it was released.
+        allowed: How many attempts may begin.
+        due_ms: When the job may be dispatched again, epoch milliseconds.
+        listed_ms: From when on sweeps find the job, epoch milliseconds; `None` if it is not in the outbox.
     """
 
     status: str

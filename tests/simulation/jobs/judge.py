@@ -1,15 +1,15 @@
-"""What must hold of a job after each write, each call and each answer, whatever happens.
+"""The invariants of a job. They must hold after each write, each tool call and each reply.
 
-2. A task that is over does not change. 3. A worker writes only while it holds the claim, so nothing of an attempt whose
-claim has ended is ever seen; a live claim is not taken, and neither is a job that waits for its client. 4. A result is
-that of a call which its worker has made. 5. What was acknowledged is there. 6. Where a client was told that nothing was
-run, nothing was. 9. A tool is begun as often as it may be, one that is not idempotent once, until its client answers.
-10. Once faults stop, one poll that comes when the job is due and its claim is over ends it, or lets it ask. 12. A job
-is dispatched again only when it is due and nobody holds it, and is given up only when its attempts are used up. 13. A
-question stays as it was asked, and an answer as it was given; a task waits for its client while a question is open, and
-no longer. 20. A job that works is in the outbox, and sweeps look at it from when it is due, or earlier; a
-job that has ended or waits for its client is not. Once faults stop, a clock is enough: a job ends, or asks, within two
-minutes of the poll that would have made it do so.
+2. A task that has ended does not change. 3. A worker writes only while it holds the claim, so an attempt whose claim
+has ended leaves no visible data. A live claim is not taken, and a job that waits for its client is not claimed. 4. The
+result is that of a call which the claim's worker made. 5. Acknowledged data is stored. 6. If a client was told that
+nothing was run, no tool was called. 9. Until the client answers, a tool starts at most as often as allowed; with
+`idempotent=False`, once. 10. When the faults have stopped, the job is due and its claim has ended, one poll makes it
+end or ask its client. 12. A job is dispatched again only if it is due and unclaimed. It is given up only if its
+attempts are used up. 13. Questions and answers do not change. A task waits for its client only while a question is
+open. 20. A working job is in the outbox, and sweeps find it when it is due, or earlier. A job that has ended or waits
+for its client is not in the outbox. When the faults have stopped, sweeps are enough: the job ends, or asks, within two
+minutes of the poll that would have done it.
 """
 
 import re
@@ -40,7 +40,7 @@ class JobJudge(Judge):
         super().__init__(world, strict=strict)
         self.jobs = world
         self.started: dict[str, tuple[str, int]] = {}
-        """The claim of each worker that has begun an attempt, and how many questions were answered then."""
+        """By worker that has begun an attempt: its claim, and how many questions were answered at that time."""
         self.attempts = Counter[int]()
         self.starts = Counter[int]()
 
@@ -73,20 +73,20 @@ class JobJudge(Judge):
 
     def _check_outbox(self, after: Head, *, is_over: bool) -> None:
         if (after.listed_ms is not None) is not (after.status == "working") and not is_over:
-            self.wrong(20, f"the job is {after.status}, and in the outbox: {after.listed_ms is not None}")
+            self.wrong(20, f"the job is {after.status}; in the outbox: {after.listed_ms is not None}")
         if after.listed_ms is not None and after.listed_ms > after.due_ms:
-            self.wrong(20, f"sweeps look at the job {after.listed_ms - after.due_ms} ms after it is due")
+            self.wrong(20, f"sweeps find the job {after.listed_ms - after.due_ms} ms after it is due")
 
     def _begins(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
         self.started[process.name] = after.holder, len(before.answers)
         self.attempts[len(before.answers)] += 1
         self.jobs.started(after.until_ms)
         if before.until_ms:
-            self.world.struck.add("a job whose worker was lost was begun again")
+            self.world.struck.add("a job restarted after its worker was lost")
         if before.status != "working":
-            self.wrong(3, f"{process.name} begins a job that is {before.status}")
+            self.wrong(3, f"{process.name} claims a job that is {before.status}")
         if before.until_ms >= own_ms:
-            self.wrong(3, f"{process.name} takes a claim that lives for {before.until_ms - own_ms:.0f} ms more")
+            self.wrong(3, f"{process.name} takes a claim that lasts {before.until_ms - own_ms:.0f} ms longer")
         if after.started != before.started + 1:
             self.wrong(3, f"{process.name} counts attempts from {before.started} to {after.started}")
         if before.started >= before.allowed:
@@ -103,9 +103,9 @@ class JobJudge(Judge):
             if before.until_ms >= own_ms or before.started < before.allowed or before.status != "working":
                 self.wrong(12, f"{process.name} gives up a job that is {before}")
             if self.attempts[len(before.answers)] < self.jobs.job.attempts:
-                self.wrong(12, f"{process.name} gives up a job after {self.attempts} attempts with so many answers")
+                self.wrong(12, f"{process.name} gives up a job after {self.attempts} attempts since the last answer")
         elif process.kind == "work":
-            self.wrong(3, f"{process.name} makes write #{number} without having begun")
+            self.wrong(3, f"{process.name} makes write #{number} without an attempt")
 
     def _check_dispatch(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
         if after.dispatches != before.dispatches + 1:
@@ -126,24 +126,24 @@ class JobJudge(Judge):
                 self.wrong(13, f"write #{number} changes the {what} of {changed}")
         given = after.answers.keys() - before.answers.keys()
         if given - before.open:
-            self.wrong(13, f"write #{number} answers {sorted(given)}, and open is {sorted(before.open)}")
+            self.wrong(13, f"write #{number} answers {sorted(given)}, but the open questions are {sorted(before.open)}")
         if after.status == "input_required" and not after.open:
-            self.wrong(13, f"after write #{number} the task waits, and every question is answered")
+            self.wrong(13, f"after write #{number} the task waits, but every question is answered")
         if after.status == "working" and after.open:
-            self.wrong(13, f"after write #{number} the task goes on, and {sorted(after.open)} have no answer")
+            self.wrong(13, f"after write #{number} the task continues, but {sorted(after.open)} have no answer")
         if after.status == "input_required" and after.until_ms:
-            self.wrong(3, f"after write #{number} the task waits, and is claimed")
+            self.wrong(3, f"after write #{number} the task waits, but is claimed")
 
     def _check_end(self, process: Process, item: Item, after: Head) -> None:
         if after.status == "failed" and "error" not in item:
-            self.wrong(4, "the task has failed, and does not say why")
+            self.wrong(4, "the task has failed without an error")
         if after.status != "completed" or process.kind == "complete":
             return
         try:
             with self.world.undisturbed() as store:
                 result = store.get(OWNER, item["sk"]["S"].removeprefix(TASK)).result
         except StoreError as error:
-            self.wrong(7, f"the result cannot be read as it is written: {error}")
+            self.wrong(7, f"the result that was just written cannot be read: {error}")
             return
         self._check_result(process, result)
 
@@ -151,12 +151,12 @@ class JobJudge(Judge):
         result = dumps(value)
         found = _SERIAL.search(result)
         made = {str(call.serial) for call in process.calls}
-        # A tool that took too long has no result, and may have done its work. One that was not begun has done none.
+        # A tool that timed out has no result, although it may have run. A tool that was not started has none either.
         timed_out = found is None and (TIMED_OUT in result or NOT_BEGUN in result)
         if not timed_out and (found is None or found[1] not in made):
-            self.wrong(4, f"{process.name} has made the calls {made}, and the result is {result[:120]}")
+            self.wrong(4, f"{process.name} has made the calls {made}, but the result is {result[:120]}")
 
-    # Calls and answers.
+    # Calls and replies.
 
     def began(self, call: Called) -> None:
         super().began(call)
@@ -167,23 +167,23 @@ class JobJudge(Judge):
                 self.wrong(9, f"{call.tool} is begun {self.starts[answered]} times with {answered} answers")
 
     def _check_holder(self, call: Called) -> bool:
-        """Whether the worker that calls has begun an attempt; no other one may hold the job."""
+        """Return whether the calling worker has begun an attempt. Check that no other worker holds the job."""
         mine, head = self.started.get(call.process.name), self.head
         if mine is None:
-            self.wrong(3, f"{call.process.name} calls {call.tool} without having begun an attempt")
+            self.wrong(3, f"{call.process.name} calls {call.tool} without an attempt")
             return False
         if head is None or status_of(head) in TERMINAL:
             return True
         now = head_in(head)
-        stood_still = call.process.stalled_ms > call.process.checked_ms
+        has_stalled = call.process.stalled_ms > call.process.checked_ms
         is_off = call.process.skew_s or self.world.fast_ms > 1_000
-        if now.holder != mine[0] and not stood_still and not is_off:
+        if now.holder != mine[0] and not has_stalled and not is_off:
             self.wrong(3, f"{call.process.name} calls {call.tool}, and another worker has taken the job over")
         return True
 
     def stopped(self, process: Process) -> None:
-        """Lambda stopped a process that had no time left. A worker's tool may take longer than there is, and nobody
-        waits for a sweep."""
+        """Check a process that Lambda stopped because its time was over. A worker's tool may take longer than the
+        invocation, and no client waits for a sweep."""
         if process.kind not in {"work", "sweep"}:
             super().stopped(process)
 
@@ -192,25 +192,24 @@ class JobJudge(Judge):
             return
         match process.kind:
             case "start" if self.world.task_id is None:
-                self.wrong(5, "a task was acknowledged, and there is none")
+                self.wrong(5, "a task was acknowledged, but does not exist")
             case "cancel" | "complete" if self.head is not None and status_of(self.head) not in TERMINAL:
-                self.wrong(5, f"{process.name} is told that the task is over, and it is {status_of(self.head)}")
+                self.wrong(5, f"{process.name} is told that the task has ended, but it is {status_of(self.head)}")
             case "update" if self.head is not None and status_of(self.head) not in TERMINAL:
                 lost = self.jobs.given[process.name] - head_in(self.head).answers.keys()
                 if lost:
-                    self.wrong(5, f"{process.name} is told that its answers are taken, and {sorted(lost)} have none")
+                    self.wrong(5, f"{process.name} is told that its answers are stored, but {sorted(lost)} have none")
 
     def settled(self) -> None:
         for process in self.world.processes.values():
             answer = process.answer
             not_run = isinstance(answer, ProtocolError) and "nothing was run" in answer.message
             if process.kind == "start" and not_run and self.world.calls:
-                self.wrong(6, "the client is told that nothing was run, and a tool was called")
+                self.wrong(6, "the client is told that nothing was run, but a tool was called")
 
-    # For traces.
+    # Traces.
 
     def reported(self, change: Change) -> str:
-        """A write in short."""
         if change.after is None or not change.key[1].startswith(TASK):
             return change.key[1][:40]
         head = head_in(change.after)

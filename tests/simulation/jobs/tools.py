@@ -1,4 +1,4 @@
-"""The tools that workers call in simulations, each a task of its own."""
+"""The tools that run as tasks in simulations of jobs."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +16,7 @@ class JobPlan:
     """A call that becomes a task.
 
     Attributes:
-        attempts: How often it is begun at most, until the client answers it.
+        attempts: The maximum number of attempts until the client answers.
     """
 
     tool: str
@@ -41,7 +41,7 @@ def charge(of: int, ctx: Context) -> dict[str, Json]:
 
 
 def survey(of: int, ctx: Context) -> dict[str, Json]:
-    """Ask three things at once, and then another."""
+    """Ask three questions at once, then another one."""
     made = STAGE.call("survey", {"of": of}, ctx)
     ctx.ask(*(elicitation(key, f"What is {key}?", FORM) for key in ("a", "b", "c")))
     ctx.elicit("last", "And what else?", FORM)
@@ -49,7 +49,7 @@ def survey(of: int, ctx: Context) -> dict[str, Json]:
 
 
 def order(of: int, ctx: Context) -> dict[str, Json]:
-    """Ask whether to do something that must not be done twice."""
+    """Ask before an action that must not be done twice."""
     made = STAGE.call("order", {"of": of}, ctx)
     ctx.elicit("sure", "Are you sure?", FORM)
     return made

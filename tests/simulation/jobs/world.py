@@ -1,5 +1,5 @@
-"""The simulation of one job: a call that becomes a task, events that may never come, workers that die, a client that
-polls, answers and cancels meanwhile."""
+"""The simulation of one job: a call that becomes a task. Events are lost, workers are killed, and a client polls,
+answers and cancels."""
 
 from dataclasses import dataclass
 from random import Random
@@ -40,7 +40,7 @@ DELAYS_MS = (
     700_000,
 )
 BUSY_S = (0.0, 0.0, 0.0, 16.0, 16.0, 40.0)
-"""How long each call takes: also long enough for the claim to be renewed meanwhile."""
+"""How long each call takes, seconds. Long calls make the worker renew its claim."""
 
 KINDS = ("poll",) * 12 + ("update",) * 2 + ("list", "listen", "cancel", "complete")
 TIMES_S = (29.0, 60.0, 900.0)
@@ -52,12 +52,12 @@ FREEZES_S = (45.1, 45.5, 46.0, 46.5, 60.0)
 MOST_ROUNDS = 8
 MINUTE_MS = 60_000
 MOST_LATE_MS = 120_000
-"""How much later than a poll a clock may be that works."""
+"""How much later than a poll the next effective sweep may be, milliseconds."""
 
 SWEEPS = (0, 0, 3, 10)
 SWEEP_DELAYS_MS = (0, 0, 0, 5, 5_000, 58_000, 61_000, 130_000)
 AGAIN_AFTER_S = (60.0, 120.0)
-"""How long Lambda waits before it delivers an event again whose invocation failed."""
+"""How long Lambda waits before it redelivers the event of a failed invocation."""
 
 LATE_S = (0.0, 0.0, 0.05, 1.0, 20.0, 46.0, 100.0, 400.0)
 SILENCE_S = 1.0
@@ -82,7 +82,7 @@ class JobWorld(World):
         self.retries = rng.choice((0, 2, 2))
         self.given: dict[str, frozenset[str]] = {}
         self.judge: JobJudge = self._judge(strict=strict)
-        # Most that can go wrong with claims needs a worker that comes back just after its claim has run out.
+        # Most errors with claims need a worker that continues just after its claim has ended.
         self.freezing = rng.choice((0.0, 0.0, 0.7))
         self.slow = 0.7 if self.freezing else rng.choice((0.0, 0.5))
         self.busy_s = 0.0 if self.freezing else rng.choice(BUSY_S)
@@ -90,7 +90,7 @@ class JobWorld(World):
         self._others = rng.randrange(16)
         self._answering = rng.randrange(9)
         self._impatient = rng.choice((0, 2, 4))
-        # Draws of its own: seeds whose clock stands still are what they were before there were sweeps.
+        # Separate random numbers, so that seeds without sweeps simulate the same as before sweeps existed.
         self._clock = Random(f"clock {seed}")
         self._sweeps = self._clock.choice(SWEEPS)
         self._sweep_lost, self._sweep_doubled = self._clock.choice((0.0, 0.3, 0.7)), self._clock.choice((0.0, 0.3))
@@ -99,7 +99,7 @@ class JobWorld(World):
     def _judge(self, *, strict: bool) -> JobJudge:
         return JobJudge(self, strict=strict)
 
-    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - jobs have no definitions
+    def server(self, *, edited: bool) -> Server:  # noqa: ARG002 - jobs have no definitions
         return job_server()
 
     def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
@@ -112,18 +112,18 @@ class JobWorld(World):
                 return super().message(process, ask)
 
     def _answers(self, process: Process, ask: Ask) -> dict[str, Json]:
-        """Answers to some of what the job has asked, the answered questions included, and to an unknown question."""
+        """Return answers to some of the job's questions, including answered ones, and to an unknown question."""
         asked = sorted(asked_in(self.judge.head)) if self.judge.head else []
         chosen = [key for key in asked if ask.every or self.rng.random() < 0.6] or asked[:1]
         self.given[process.name] = frozenset(chosen)
         return {key: {"action": "accept", "content": {"by": process.name}} for key in [*chosen, "nobody's"]}
 
-    # What simulations do.
+    # The course of a simulation.
 
     def run(self) -> None:
-        """Run it to its end, and then see that it ends without faults."""
+        """Run the simulation. Then check that the job ends without faults."""
         self._invoke(Ask("start"))
-        self._let_clock_run()
+        self._schedule_sweeps()
         self.scheduler.run()
         self.weather.over = True
         self.judge.settled()
@@ -131,11 +131,11 @@ class JobWorld(World):
             item = self.judge.head
             if item is None or status_of(item) in TERMINAL:
                 return
-            self._look_after(item)
+            self._wait_for_result(item)
         self.judge.wrong(10, "the job does not end")
 
-    def _let_clock_run(self) -> None:
-        """Sweeps come each minute, some of them late, at the same time, twice, or not at all."""
+    def _schedule_sweeps(self) -> None:
+        """Schedule a sweep for each minute. Some are late, simultaneous, doubled or lost."""
         first_ms = self._clock.randrange(MINUTE_MS)
         for minute in range(self._sweeps):
             if self._clock.random() < self._sweep_lost:
@@ -147,7 +147,7 @@ class JobWorld(World):
                 self._invoke(Ask("sweep"), first_ms + minute * MINUTE_MS + self._clock.choice(SWEEP_DELAYS_MS))
 
     def _sweep_until(self, head: Head, poll_ms: float) -> None:
-        """Let the clock run, without faults and without a poll, until it has done what the job needs.
+        """Run sweeps, without faults and polls, until they have done what the job needs.
 
         Args:
             poll_ms: When a poll would have done it.
@@ -157,21 +157,21 @@ class JobWorld(World):
             if int(item["expires_at"]["N"]) * 1000 <= self.scheduler.now_ms:
                 return
             if next_ms > poll_ms + MOST_LATE_MS:
-                self.judge.wrong(20, f"the clock does nothing for {head}")
+                self.judge.wrong(20, f"sweeps do nothing for {head}")
                 return
             self.scheduler.now_ms = max(self.scheduler.now_ms, next_ms)
             self._invoke(Ask("sweep", last=True))
             self.scheduler.run()
             next_ms += MINUTE_MS
 
-    def _look_after(self, item: dict[str, Any]) -> None:
-        """Do what a client does that wants its result: answer, and poll. A worker that comes then does its work."""
+    def _wait_for_result(self, item: dict[str, Any]) -> None:
+        """Act as a client that waits for its result: answer, and poll. A worker that is dispatched does its work."""
         head, now_ms = head_in(item), self.scheduler.now_ms
         if head.status == "input_required":
             self._invoke(Ask("update", last=True, every=True))
         else:
             if head.until_ms - now_ms > self.judge.lease_ms + self.fast_ms:
-                self.judge.wrong(10, f"the claim of a worker that has ended lives for {head.until_ms - now_ms:.0f} ms")
+                self.judge.wrong(10, f"the claim of an ended worker lasts {head.until_ms - now_ms:.0f} ms")
             if head.due_ms - now_ms > LONGEST_DISPATCH_MS + self.fast_ms:
                 self.judge.wrong(10, f"the job is due in {head.due_ms - now_ms:.0f} ms")
             is_used_up = head.started >= head.allowed
@@ -180,14 +180,16 @@ class JobWorld(World):
                 self.scheduler.now_ms = max(poll_ms, head.due_ms + 1)
                 self._invoke(Ask("poll", last=True))
             else:
-                self.struck.add("only the clock looked after a job")
+                self.struck.add("only sweeps dispatched a job")
                 self._sweep_until(head, poll_ms)
         self.scheduler.run()
         after, expires_ms = self.judge.head, int(item["expires_at"]["N"]) * 1000
         if after is None or expires_ms <= self.scheduler.now_ms:
             self.judge.head = None
         elif status_of(after) == "working":
-            self.judge.wrong(10, f"faults have stopped, the client has come, and the job is still {head_in(after)}")
+            self.judge.wrong(
+                10, f"the faults have stopped and the client has polled, but the job is still {head_in(after)}"
+            )
 
     def _answer(self, process: Process, ask: Ask) -> None:
         if ask.event is None:
@@ -205,7 +207,7 @@ class JobWorld(World):
         return self.rng.choice(TIMES_S) if ask.event else super()._times_s(ask)
 
     def sending(self, operation: str, partition: str) -> Sent:
-        """A request begins. A poll may be slow, and what it has read is then old."""
+        """Register a request. A poll may be slow, so that its data is old."""
         sent = super().sending(operation, partition)
         polls = operation == "UpdateItem" and sent.process.kind in {"poll", "sweep"}
         if polls and not self.weather.over and self.rng.random() < self.slow:
@@ -214,14 +216,14 @@ class JobWorld(World):
         return sent
 
     def strikes(self, sent: Sent) -> Fault | None:
-        """The fault that befalls a request. A worker's write may come when it believes that it has failed."""
+        """Choose the fault of a request. A worker's write may arrive after the worker took it for failed."""
         is_held = sent.operation == "UpdateItem" and sent.process.name in self.judge.started
         if is_held and not self.weather.over and self.rng.random() < self.tardy:
             return Fault.LATE
         return super().strikes(sent)
 
     def started(self, until_ms: int) -> None:
-        """A worker has begun: a client may poll just when its claim ends, which is when most can go wrong."""
+        """After a worker has begun, schedule polls for the end of its claim, when most errors are possible."""
         if not self.weather.over and self._impatient:
             self._impatient -= 1
             for _ in range(self.rng.randrange(1, 5)):
@@ -233,7 +235,7 @@ class JobWorld(World):
             for _ in range(self._answering):
                 self._invoke(Ask("update"), self.rng.choice(ANSWERS_AFTER_MS))
 
-    # What Lambda does.
+    # Lambda.
 
     def deliver(self, event: JsonObject) -> None:
         if self.weather.over:
@@ -254,30 +256,30 @@ class JobWorld(World):
         if self.busy_s:
             self.sleep(self.busy_s)
         if not self.weather.over and self.rng.random() < self.freezing:
-            self.note(actor, "stands still until its claim has run out")
+            self.note(actor, "stalls until its claim has ended")
             self.stall(actor, self.rng.choice(FREEZES_S))
         super()._takes_time(actor)
 
 
 def _needs_again(head: Head, now: dict[str, Any]) -> bool:
-    """Whether nothing has become of a job since then."""
+    """Return whether the job is unchanged since `head` was read."""
     after = head_in(now)
     return (after.status, after.dispatches, after.started) == (head.status, head.dispatches, head.started)
 
 
 @dataclass(slots=True)
 class Queue:
-    """Lambda's queue (a `Dispatcher`). It may refuse an event."""
+    """Lambda's queue (a `Dispatcher`). It may reject an event."""
 
     world: "JobWorld"
 
     def dispatch(self, event: JsonObject) -> None:
-        """Hand an event over."""
+        """Send an event."""
         world, actor = self.world, here()
         fault = world.weather.strikes()
         if fault is not None:
             world.processes[actor.process.name].faults.append(fault)
-            world.struck.add(f"as an event was sent: {fault.reported}")
+            world.struck.add(f"while an event was sent: {fault.reported}")
         if fault is Fault.STALLED_BEFORE:
             world.stall(actor)
         world.point(actor)

@@ -1,4 +1,4 @@
-"""Pictures of workflows: what is in them, that nothing in them covers another thing, and that any text may be there."""
+"""Pictures of workflows: their nodes and edges, and the escaping of any text."""
 
 from typing import Any
 
@@ -145,7 +145,7 @@ def test_as_mermaid_a_graph_is_a_flowchart() -> None:
     ]
     assert drawn.splitlines()[9] == '    n2 -.->|"lang"| n5'
     apart = mermaid(graph(steps=[Step("one", tool="fetch"), Step("two", tool="fetch")], arguments=[]))
-    assert "n0 ~~~ n1" in apart  # they keep their order without data between them
+    assert "n0 ~~~ n1" in apart  # invisible links keep steps without data in order
 
 
 def test_lists_conditions_and_the_order_of_steps_are_drawn() -> None:

@@ -1,4 +1,4 @@
-"""`baton graph`: which workflow is drawn, as what, and where to."""
+"""`baton graph`: the chosen workflow, the format and the errors."""
 
 import json
 import subprocess

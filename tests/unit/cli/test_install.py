@@ -1,4 +1,4 @@
-"""`baton install` adds a server to the file in which each host looks and keeps the rest of the file."""
+"""`baton install` adds a server to the configuration file of each host and keeps the rest of the file."""
 
 import json
 import re
@@ -128,7 +128,7 @@ def test_mcp_remote_has_a_fixed_version() -> None:
 
 
 @pytest.mark.parametrize("host", list(FILES))
-def test_the_second_time_changes_nothing(home: Path, host: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_install_changes_nothing(home: Path, host: str, capsys: pytest.CaptureFixture[str]) -> None:
     installed(home, host, "--header", KEY)
     file = home / FILES[host]
     before = (file.read_bytes(), file.stat().st_ino)
@@ -139,7 +139,7 @@ def test_the_second_time_changes_nothing(home: Path, host: str, capsys: pytest.C
     assert "nothing changed" in capsys.readouterr().out
 
 
-def test_other_servers_the_indent_and_permissions_stay(home: Path) -> None:
+def test_other_servers_the_indentation_and_permissions_are_kept(home: Path) -> None:
     file = home / ".vscode" / "mcp.json"
     file.parent.mkdir()
     file.write_text('\ufeff{\n\t"é": [1],\n\t"servers": {"other": {"command": "x"}}\n}\n')
@@ -155,7 +155,7 @@ def test_other_servers_the_indent_and_permissions_stay(home: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["mcp.json"]
 
 
-def test_other_settings_of_the_server_stay(home: Path) -> None:
+def test_other_settings_of_the_server_are_kept(home: Path) -> None:
     (home / ".mcp.json").write_text(json.dumps({"mcpServers": {"shop": {"url": URL, "timeout": 5}}, "other": 1}))
 
     made = installed(home, "claude-code", "--header", "x-team: blue")
@@ -203,7 +203,7 @@ def test_a_file_that_cannot_be_edited_safely_stays_and_the_lines_to_add_are_prin
     assert (home / ".mcp.json").read_text() == text
 
 
-def test_print_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_print_nothing_is_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "cursor", URL, "--print"]) == 0
 
     captured = capsys.readouterr()
@@ -249,7 +249,7 @@ def test_in_a_project_the_command_does_not_follow_links(
     assert not (outside / "mcp.json").exists()
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / ".mcp.json").write_text("{}")

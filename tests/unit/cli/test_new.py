@@ -21,7 +21,7 @@ UV = ROOT / ".tools" / "uv" / "bin"
 BY_HAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "new", "shop"]
 OTHER_WHEEL = "mcp_baton-99.0-py3-none-any.whl"
 OWN = {"functions/mcp/app.py", "samconfig.toml", "pyproject.toml", "README.md"}
-"""The files in which each project has something of its own."""
+"""Files whose content differs between projects."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +32,13 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(*options: str) -> Path:
-    """A project, with what comes of these options."""
+    """Create a project with these options."""
     assert main(["new", "shop", "--yes", "--no-lock", *options]) == 0
     return Path("shop")
 
 
 def about(project: Path) -> dict[str, Any]:
-    """What is remembered of a project."""
+    """Return what `.baton/project.json` stores about a project."""
     found: dict[str, Any] = json.loads((project / ".baton/project.json").read_bytes())
     return found
 
@@ -216,7 +216,7 @@ def test_if_a_project_cannot_be_locked_the_message_of_uv_and_the_remedy_are_prin
 
 
 def toy_wheel(folder: Path, package: str, number: str) -> Path:
-    """A wheel with nothing in it."""
+    """Write an empty wheel."""
     about = f"{package}-{number}.dist-info"
     wheel = folder / f"{package}-{number}-py3-none-any.whl"
     folder.mkdir(exist_ok=True)

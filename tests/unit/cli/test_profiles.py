@@ -16,7 +16,7 @@ SHOP = f'[shop]\nurl = "{URL}"\n'
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of the profiles, empty."""
+    """The file of profiles, empty."""
     path = tmp_path / "profiles.toml"
     path.write_text("")
     monkeypatch.setenv("BATON_PROFILES", str(path))

@@ -1,4 +1,4 @@
-"""`baton redrive`: events of the dead-letter queue are sent again, and their messages deleted when that is sure."""
+"""`baton redrive` sends the events of the dead-letter queue again and deletes the messages of accepted events."""
 
 import json
 from collections.abc import Iterator
@@ -21,13 +21,15 @@ def event(task: str) -> dict[str, Any]:
 
 
 def record(payload: Any) -> str:
-    """What Lambda sends to a failure destination (AWS Lambda Developer Guide, "Adding a destination"), in part."""
+    """Return a part of what Lambda sends to a failure destination (AWS Lambda Developer Guide, "Adding a
+    destination")."""
     about = {"condition": "RetriesExhausted", "approximateInvokeCount": 3}
     return json.dumps({"version": "1.0", "requestContext": about, "requestPayload": payload, "responsePayload": {}})
 
 
 class Worker:
-    """Lambda's client: takes events, but not those of the tasks in `refuses`. moto would run them in Docker."""
+    """Stands in for Lambda's client. It refuses the events of the tasks in `refuses`. moto would run the function in
+    Docker."""
 
     def __init__(self) -> None:
         self.refuses: dict[str, int] = {}
@@ -44,7 +46,7 @@ class Worker:
 
 
 class Queue:
-    """A dead-letter queue in moto, the worker beside it, and the command."""
+    """A dead-letter queue in moto, with a worker and the command."""
 
     def __init__(self) -> None:
         self.sqs = boto3.client("sqs", region_name="eu-west-1")
@@ -56,7 +58,7 @@ class Queue:
             self.sqs.send_message(QueueUrl=self.url, MessageBody=body)
 
     def left(self) -> list[str]:
-        """The tasks, or else the bodies, of the messages that others can receive now."""
+        """Return the tasks of the messages that can be received now."""
         found: list[str] = []
         while messages := self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages", []):
             found += [message["Body"] for message in messages]
@@ -99,7 +101,7 @@ def test_a_message_stays_if_its_event_is_not_accepted(
 
     assert queue.redrive() == 1
 
-    # It can be received at once: the command makes it visible.
+    # The message can be received at once, because the command makes it visible again.
     assert queue.left() == ["t-2"]
     printed = capsys.readouterr().out
     assert "task t-2: failed: " in printed

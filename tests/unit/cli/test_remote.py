@@ -1,4 +1,4 @@
-"""The commands that use a server: what its answers mean, how its tasks end, and how calls are printed."""
+"""The commands that use a server: how they read its replies, end its tasks and print calls."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def test_credentials_that_no_header_can_contain_are_refused(
 
 
 class Reached(Remote):
-    """Sends the requests of the commands to a server in this process."""
+    """Sends the commands' requests to a server in this process."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

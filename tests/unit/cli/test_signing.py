@@ -1,4 +1,4 @@
-"""Requests signed with AWS credentials, checked with botocore."""
+"""Requests signed with AWS credentials, compared with botocore's signatures."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"name":
 
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Credentials in the environment, and nothing else of AWS's configuration."""
+    """Credentials in environment variables, without any other AWS configuration."""
     for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
@@ -31,7 +31,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sent(access: Access, monkeypatch: pytest.MonkeyPatch) -> httpx.Request:
-    """The request that reaches the network."""
+    """Send a message and return the HTTP request."""
     found: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -45,7 +45,7 @@ def sent(access: Access, monkeypatch: pytest.MonkeyPatch) -> httpx.Request:
 
 
 def signature(request: httpx.Request, service: str, region: str) -> str:
-    """What botocore computes for the request as it was received: of the headers that it says are signed."""
+    """Return botocore's signature of the received request, over the headers that the request says are signed."""
     named = request.headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
     assert {"host", "x-amz-date", "x-amz-security-token"} <= set(named)
     headers: Mapping[str, str] = {name: request.headers[name] for name in named}
@@ -77,7 +77,7 @@ def test_botocore_computes_the_same_signature_for_the_received_request(
 
 
 @pytest.mark.usefixtures("credentials")
-def test_a_key_or_token_is_sent_as_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_or_token_is_sent_in_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
     request = sent(Access(API, api_key="k", token="t", headers={"X-Tenant": "blue"}), monkeypatch)
     sent_values = [request.headers[name] for name in ("x-api-key", "authorization", "x-tenant")]
     assert sent_values == ["k", "Bearer t", "blue"]

@@ -1,4 +1,4 @@
-"""`baton upgrade`: a newer template comes, and nothing of the user's is lost."""
+"""`baton upgrade` installs a newer template and keeps the user's changes."""
 
 import json
 from importlib.metadata import version
@@ -16,13 +16,13 @@ LINES = [f"line {number}" for number in range(20)]
 
 
 def text(**changed: str) -> bytes:
-    """Twenty lines, some of them changed: `text(line_3="…")`."""
+    """Return twenty lines, some of them changed, such as `text(line_3="…")`."""
     return "".join(f"{changed.get(line.replace(' ', '_'), line)}\n" for line in LINES).encode()
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of the version 0.0.1, whose template was another."""
+    """A project of version 0.0.1."""
     monkeypatch.chdir(tmp_path)
     assert main(["new", "shop", "--yes", "--no-lock", "--region", "eu-west-1"]) == 0
     remember(tmp_path / "shop", version="0.0.1")
@@ -30,13 +30,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def remember(project: Path, **changes: str) -> None:
-    """Change what is remembered of a project."""
+    """Change what `.baton/project.json` stores."""
     about = project / ".baton" / "project.json"
     about.write_text(json.dumps({**json.loads(about.read_bytes()), **changes}))
 
 
 def changed_on_both_sides(project: Path) -> str:
-    """Have the user change one line of the template's file and the template another; what both come to."""
+    """Change one line of a file as the user and another as the template. Return the merged content."""
     template = project / "template.yaml"
     newest = template.read_text()
     generated_once(project, template.name, newest.replace("Default: 512", "Default: 256").encode())
@@ -45,7 +45,7 @@ def changed_on_both_sides(project: Path) -> str:
 
 
 def generated_once(project: Path, path: str, content: bytes) -> None:
-    """Have a file be generated with this content by the older version, and unchanged since."""
+    """Make a file look as if the older version had generated it with this content."""
     (project / path).write_bytes(content)
     (project / ".baton" / "generated" / f"{path}.base").write_bytes(content)
 
@@ -254,7 +254,7 @@ def test_a_new_package_and_a_new_version_of_baton_are_merged(project: Path) -> N
     generated_once(project, "pyproject.toml", newest.replace("[local]>=", "[local]>=0.0.1,!=").encode())
 
     def with_packages(text: str) -> str:
-        """What `uv add httpx` and `uv add --dev ruff` make of it."""
+        """Make the changes of `uv add httpx` and `uv add --dev ruff`."""
         text = text.replace('  "mcp-baton[aws]",\n', '  "httpx>=0.28",\n  "mcp-baton[aws]",\n')
         return text.replace('  "pytest>=9",\n', '  "pytest>=9",\n  "ruff>=0.14",\n')
 
@@ -320,7 +320,7 @@ def test_an_upgrade_does_not_follow_links(
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """The files in a folder. Links are not followed."""
+    """Return the content of each file in a folder, without links."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()}
 
 

@@ -1,4 +1,4 @@
-"""The page of the tasks: its policy, its headers, its size, and constructs that it must not use."""
+"""The dashboard page: its policy, headers and size, and constructs that it must not use."""
 
 import base64
 import hashlib
@@ -21,12 +21,12 @@ def source_of(content: str) -> str:
 
 
 def directives(policy: str) -> dict[str, list[str]]:
-    """A policy's sources, by directive."""
+    """Return a policy's sources by directive."""
     return {name: sources for name, *sources in (part.split() for part in policy.split(";"))}
 
 
 class Elements(HTMLParser):
-    """What a browser would run, look up or follow in a page."""
+    """The scripts, styles, attributes and addresses of a page."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def test_the_page_obeys_its_policy() -> None:
 
     assert [name for name in found.attributes if name == "style" or name.startswith("on")] == []
     assert [one for one in found.addresses if one and not one.startswith(("#", "data:"))] == []
-    assert "\r" not in page.text()  # browsers hash what they parse, in which each line ends with \n
+    assert "\r" not in page.text()  # browsers hash the parsed text, where lines end with \n
 
 
 def test_the_page_is_sent_with_security_headers() -> None:
@@ -122,12 +122,12 @@ def test_the_page_is_one_file_of_less_than_95_kb() -> None:
     [
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment",
         r"\beval\b|new Function|import\(|\bimport\s",
-        r"\b(?:confirm|alert|prompt)\(",  # hosts block them
-        r"localStorage|indexedDB|document\.cookie",  # credentials are kept no longer than the tab
-        r"setAttribute\(\"style\"|cssText",  # the policy forbids them
+        r"\b(?:confirm|alert|prompt)\(",  # hosts block dialogs
+        r"localStorage|indexedDB|document\.cookie",  # credentials are not kept after the tab is closed
+        r"setAttribute\(\"style\"|cssText",  # the policy forbids inline styles
     ],
 )
-def test_the_page_does_not_use(used: str) -> None:
+def test_the_page_does_not_use_forbidden_constructs(used: str) -> None:
     assert re.findall(used, SOURCE) == []
 
 

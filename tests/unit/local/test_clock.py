@@ -15,7 +15,7 @@ from mcp_baton.local.http_server import LocalServer
 BOUND_S = 60
 
 
-def test_the_clock_has_the_server_sweep_again_and_again_whatever_fails() -> None:
+def test_the_clock_sweeps_repeatedly_even_if_a_sweep_fails() -> None:
     events, third = list[dict[str, Any]](), Event()
 
     def handler(event: dict[str, Any], context: InvocationContext) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def test_the_clock_has_the_server_sweep_again_and_again_whatever_fails() -> None
         events.append(event)
         if len(events) == 3:
             third.set()
-        raise ValueError("as the test had it")
+        raise ValueError("raised by the test")
 
     clock = Clock(handler, 20, minute_s=0.001)
     assert third.wait(BOUND_S)
@@ -32,7 +32,7 @@ def test_the_clock_has_the_server_sweep_again_and_again_whatever_fails() -> None
 
 
 @pytest.mark.parametrize(("setting", "clocks"), [("", 1), ("on", 1), ("off", 0)])
-def test_the_local_server_has_a_clock_unless_it_is_turned_off(
+def test_the_local_server_has_a_clock_unless_sweeps_are_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, clocks: int
 ) -> None:
     file = tmp_path / f"clocked_{setting}.py"

@@ -1,4 +1,4 @@
-"""The file that keeps the embedded DynamoDB's items."""
+"""The file that stores the embedded DynamoDB's items."""
 
 import os
 import resource
@@ -30,7 +30,7 @@ def opened(path: Path) -> Database:
 
 
 def item(database: Database) -> dict[str, Any] | None:
-    """The item, by a query with a projection, as lists make it: moto then looks into every value."""
+    """Query the item with a projection, as lists do. moto then reads every value."""
     names = {f"#{number}": name for number, name in enumerate((*KEY, *VALUES, "added"))}
     found = database.client.query(
         TableName="baton",
@@ -43,7 +43,7 @@ def item(database: Database) -> dict[str, Any] | None:
 
 
 def tasks_in(path: Path) -> list[str]:
-    """The sort keys of the items that a file has kept."""
+    """Return the sort keys of the items in a file."""
     with closing(DataFile(path)) as file:
         return [found["sk"]["S"] for _, found in file.items()]
 
@@ -188,7 +188,7 @@ def test_a_file_for_a_database_at_a_url_is_refused(tmp_path: Path) -> None:
 
 @contextmanager
 def full_disk(most_bytes: int) -> Iterator[None]:
-    """Let no file of this process grow beyond so many bytes."""
+    """Limit the size of the files that this process writes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, hard))
     try:

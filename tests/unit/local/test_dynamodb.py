@@ -1,4 +1,4 @@
-"""The embedded engine: alone, atomic, and without a network, credentials or configuration."""
+"""The embedded DynamoDB: independent of other clients, networks, credentials and configuration."""
 
 import sys
 from functools import cache
@@ -34,7 +34,7 @@ def client() -> "DynamoDBClient":
 
 @pytest.fixture
 def broken_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An AWS configuration that no client can be made with, and no client made before it."""
+    """An invalid AWS configuration, and no cached session."""
     monkeypatch.setattr(dynamodb, "_session", cache(dynamodb._session.__wrapped__))  # noqa: SLF001 - kept by the module
     file = tmp_path / "config"
     file.write_text("[not an ini file")

@@ -1,4 +1,4 @@
-"""Proxy events made of HTTP requests: what the handler's own parser makes of them is what was sent."""
+"""Proxy events made from HTTP requests: the handler's parser reads back the request that was sent."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,7 +42,7 @@ def test_every_body_arrives_unchanged(body: bytes) -> None:
         ("/a%20b", "/a%20b"),
     ],
 )
-def test_the_path_is_that_of_the_target(target: str, path: str) -> None:
+def test_the_path_comes_from_the_target(target: str, path: str) -> None:
     assert parse_event(event(target)).path == path
 
 
@@ -71,7 +71,7 @@ def test_without_an_owner_header_every_caller_is_anonymous() -> None:
     assert resolve_owner(made["requestContext"], allow_anonymous=True) == "anonymous"
 
 
-def test_the_time_of_an_invocation_runs_out() -> None:
+def test_an_invocation_runs_out_of_time() -> None:
     one, other = InvocationContext(30, "1"), InvocationContext(0, "2")
     assert 0 < one.get_remaining_time_in_millis() <= 30_000
     assert other.get_remaining_time_in_millis() == 0

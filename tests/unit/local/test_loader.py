@@ -1,4 +1,4 @@
-"""Finding what to serve in a Python file."""
+"""Finding the server in a Python file."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from mcp_baton.local.loader import LoadError, load, split_target
 
 @pytest.fixture(autouse=True)
 def own_modules() -> Iterator[None]:
-    """Take back what loading does to the interpreter."""
+    """Restore `sys.path` and `sys.modules` after the test."""
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path
@@ -38,19 +38,19 @@ def refusal(target: object) -> str:
         pytest.param("server = Fraction(1, 2)", "", Fraction(1, 2), id="the only one"),
         pytest.param("server = app = Fraction(1, 2)", "", Fraction(1, 2), id="one object under two names"),
         pytest.param("one = Fraction(1)\ntwo = Fraction(2)", ":two", 2, id="a named one"),
-        pytest.param("from orders_neighbour import half", "", Fraction(1, 2), id="from its neighbour"),
+        pytest.param("from orders_neighbour import half", "", Fraction(1, 2), id="from a file in the same folder"),
         pytest.param(
             "import sys\nserver = Fraction(1)\nassert sys.modules[__name__].server is server",
             "",
             1,
-            id="from a module that can be imported by its name while it runs",
+            id="from a module that imports itself",
         ),
     ],
 )
 def test_the_only_server_of_a_file_is_loaded(tmp_path: Path, text: str, attribute: str, found: Fraction) -> None:
     write(tmp_path, "half = Fraction(1, 2)", "orders_neighbour.py")
     assert load(f"{write(tmp_path, text)}{attribute}", Fraction) == found
-    assert sys.path[0] == str(tmp_path)  # neighbours come before everything else
+    assert sys.path[0] == str(tmp_path)  # the file's folder comes before all other folders
 
 
 @pytest.mark.parametrize("name", ["my-server.py", "v1.2.py", "with space.py"])

@@ -1,4 +1,4 @@
-"""Loading the user's files anew while the server goes on."""
+"""Reloading the user's files while the server runs."""
 
 import logging
 import sys
@@ -17,7 +17,7 @@ from mcp_baton.local.reload import GOES_ON, Served, Watcher, in_brief
 
 @pytest.fixture(autouse=True)
 def own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Take back what loading does to the interpreter."""
+    """Restore `sys.path` and `sys.modules` after the test, and write no bytecode."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     modules = set(sys.modules)
@@ -27,7 +27,7 @@ def own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Project:
-    """A file that imports another one; each holds a number."""
+    """A file that imports another one. Each contains a number."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -94,7 +94,7 @@ def test_code_that_cannot_be_loaded_is_logged_and_the_old_code_serves(
     assert (project.served.look(), project.number, project.renewed) == (False, 1, 0)
     assert caplog.messages == [f"reload_numbers.py has changed, and cannot be served: {cause}\n{GOES_ON}"]
     assert sys.modules["reload_numbers"] is old
-    assert project.served.look() is False  # nothing has changed since, so it is not logged twice
+    assert project.served.look() is False  # the files have not changed since, so nothing is logged again
     project.write("reload_numbers", "number = 333")
     assert (project.served.look(), project.number, project.renewed) == (True, 333, 1)
 

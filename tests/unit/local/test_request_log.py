@@ -1,4 +1,4 @@
-"""What `baton serve` logs of requests and errors."""
+"""The log lines of `baton serve` for requests and errors."""
 
 import io
 import json
@@ -47,7 +47,7 @@ def shop() -> Server:
 
 
 class Served:
-    """The handler as `baton serve` has it, with the entries that it logs."""
+    """The handler of `baton serve`, with the entries that it logs."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture, **settings: Any) -> None:
         caplog.set_level(logging.INFO, "baton.requests")
@@ -176,11 +176,11 @@ def test_a_text_of_a_client_becomes_one_short_line() -> None:
 
 
 def error_in_user_code(tmp_path: Path) -> Exception:
-    """An error that a package raised for a file of the user's."""
+    """Return an error that the standard library raised for a user's file."""
     file = tmp_path / "tools.py"
     file.write_text("import json\n\ndef read():\n    return json.loads('{')\n")
     code: dict[str, Any] = {}
-    exec(compile(file.read_text(), str(file), "exec"), code)  # noqa: S102 - the user's file
+    exec(compile(file.read_text(), str(file), "exec"), code)  # noqa: S102 - code of this test
     try:
         code["read"]()
     except ValueError as error:
@@ -254,7 +254,7 @@ def test_a_line_has_colours_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) 
 
 
 UNSAFE = ("\x1b]0;title\x07", "\x7f", "\x9b2J", "\u202e", "\u200b", "\ud800")
-"""OSC, DEL, CSI as one byte, a bidi override, a zero-width space, a lone surrogate."""
+"""OSC, DEL, one-byte CSI, a bidi override, a zero-width space, a lone surrogate."""
 
 
 def test_no_text_in_the_log_controls_the_terminal() -> None:
@@ -272,7 +272,7 @@ def test_no_text_in_the_log_controls_the_terminal() -> None:
     assert json.loads(log.getvalue().splitlines()[1])["words"] == text
 
 
-def test_with_json_a_line_is_an_object(tmp_path: Path) -> None:
+def test_json_lines_are_objects(tmp_path: Path) -> None:
     formatter = JsonFormatter(in_full=False)
     made = json.loads(formatter.format(record(entry=ENTRY)))
     shown = {"method": ENTRY.method, "name": ENTRY.name, "task": ENTRY.task, "words": "no", "request_id": "r-1"}

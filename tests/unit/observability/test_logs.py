@@ -1,4 +1,4 @@
-"""Log lines through Powertools' Logger, beside what others do with it and with the standard library."""
+"""Log lines through Powertools' Logger, together with other users of Powertools and of the standard library."""
 
 import json
 import logging
@@ -16,12 +16,12 @@ from mcp_baton.observability import PACKAGE, VERBOSE_LOGGERS, PowertoolsHandler,
 SERVICES = count(1)
 
 type Watch = Callable[[str], logging.Logger]
-"""`watch(service)`: a logger whose records a handler for this service writes."""
+"""`watch(service)` returns a logger whose records go to this service's handler."""
 
 
 @pytest.fixture
 def service() -> str:
-    """A name that no other test has used: Powertools keeps a Logger for each."""
+    """A name that no other test uses, because Powertools keeps a Logger per service."""
     return f"shop{next(SERVICES)}"
 
 
@@ -43,7 +43,7 @@ def watch() -> Iterator[Watch]:
 
 @pytest.fixture
 def rest(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What reaches the handler that Lambda gives to all other loggers: `name: message`."""
+    """The messages that reach Lambda's handler of the root logger, as `name: message`."""
     said: list[str] = []
 
     class Keep(logging.Handler):
@@ -58,12 +58,12 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def is_taken_by_lambda(timestamp: str) -> bool:
-    """Whether Lambda takes the line's level as given, which it does beside a time as RFC 3339 has it alone."""
+def is_accepted_by_lambda(timestamp: str) -> bool:
+    """Return whether Lambda accepts the line's level. It does so only with an RFC 3339 timestamp."""
     return "T" in timestamp and datetime.fromisoformat(timestamp).tzinfo is not None
 
 
-def test_a_log_line_has_lambdas_time_format_whichever_module_created_the_logger(
+def test_log_lines_have_lambdas_time_format_in_either_order_of_creation(
     service: str, watch: Watch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = Logger(service=service)
@@ -74,18 +74,16 @@ def test_a_log_line_has_lambdas_time_format_whichever_module_created_the_logger(
         ("ours", "gateway-1"),
         ("theirs", "gateway-1"),
     ]
-    assert all(is_taken_by_lambda(line["timestamp"]) for line in lines)
+    assert all(is_accepted_by_lambda(line["timestamp"]) for line in lines)
 
 
-def test_a_form_of_time_that_somebody_chose_is_kept(
-    service: str, watch: Watch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_chosen_time_format_is_kept(service: str, watch: Watch, capsys: pytest.CaptureFixture[str]) -> None:
     Logger(service=service, datefmt="%Y")
     watch(service).error("ours")
     assert [len(line["timestamp"]) for line in printed(capsys)] == [4]
 
 
-def test_a_logger_whose_name_merely_holds_the_services_is_not_silenced(
+def test_a_logger_whose_name_begins_with_the_service_name_is_not_silenced(
     service: str, watch: Watch, rest: list[str]
 ) -> None:
     watch(service).error("ours")
@@ -103,7 +101,7 @@ def test_a_line_of_powertools_is_written_once(
     assert [said for said in rest if said.startswith(service)] == []
 
 
-def test_what_powertools_cannot_write_is_written_to_standard_error_and_costs_no_request(
+def test_records_that_powertools_cannot_write_go_to_standard_error(
     service: str, watch: Watch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("POWERTOOLS_LOG_LEVEL", "LOUD")
@@ -116,21 +114,21 @@ def test_what_powertools_cannot_write_is_written_to_standard_error_and_costs_no_
 
 @pytest.fixture
 def restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `install` changes is put back when the test ends."""
+    """Restore what `install` changes."""
     for name in (PACKAGE, *VERBOSE_LOGGERS):
         for member in ("handlers", "propagate", "level"):
             monkeypatch.setattr(logging.getLogger(name), member, vars(logging.getLogger(name))[member])
 
 
 @pytest.mark.usefixtures("restored")
-def test_a_process_that_makes_several_lambda_handlers_has_one_for_its_logs(service: str) -> None:
+def test_several_lambda_handlers_of_a_process_share_one_log_handler(service: str) -> None:
     assert install(service) is install(service)
     [handler] = logging.getLogger(PACKAGE).handlers
     assert isinstance(handler, PowertoolsHandler)
 
 
 @pytest.mark.usefixtures("restored")
-def test_what_others_may_say_is_left_to_a_function_that_says_so(service: str) -> None:
+def test_install_keeps_log_levels_that_were_set_before(service: str) -> None:
     logging.getLogger("urllib3").setLevel(logging.NOTSET)
     logging.getLogger("botocore").setLevel(logging.DEBUG)
     install(service)

@@ -48,7 +48,7 @@ def test_no_line_has_more_values_than_cloudwatch_reads(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(("level", "needed"), [(None, False), ("DEBUG", False), ("INFO", False), ("WARN", True)])
-def test_a_line_has_a_level_only_where_it_would_be_kept_back_without(
+def test_a_line_has_a_level_only_if_lambda_would_filter_it_out_otherwise(
     level: str | None, needed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     EmbeddedMetrics("Baton", "shop", level).report([Measurement(STEPS_RUN, 1, "")], "id-1")
@@ -56,7 +56,7 @@ def test_a_line_has_a_level_only_where_it_would_be_kept_back_without(
     assert (line.get("level"), "timestamp" in line) == ((level, True) if needed else (None, False))
 
 
-def test_nothing_is_printed_where_powertools_metrics_are_switched_off(
+def test_nothing_is_printed_if_powertools_metrics_are_disabled(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POWERTOOLS_METRICS_DISABLED", "true")

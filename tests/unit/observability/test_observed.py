@@ -1,4 +1,4 @@
-"""A handler that is watched."""
+"""The handler that reports logs, metrics and traces."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ class WorkerContext:
 
 
 class KeptTraces(XRayTraces):
-    """Keeps what would be sent."""
+    """Keeps the traces that would be sent."""
 
     def __init__(self) -> None:
         super().__init__("shop")
@@ -44,18 +44,18 @@ class KeptLogs(PowertoolsHandler):
 
 
 class TaskIsHeld(Exception):
-    """What a worker raises so that Lambda tries its event again later."""
+    """Raised by a worker so that Lambda retries its event."""
 
 
 class BrokenMetrics(EmbeddedMetrics):
-    """Cannot be written."""
+    """Fails when it writes."""
 
     def report(self, measurements: Iterable[Measurement], correlation_id: str) -> None:
         raise OSError(f"no room for {list(measurements)} of {correlation_id}")
 
 
 class Watched:
-    """A handler that counts a step, and what is made of it."""
+    """An observed handler that counts a step, and what it reports."""
 
     def __init__(self, metrics: EmbeddedMetrics | None = None) -> None:
         self.sampled = True
@@ -88,7 +88,8 @@ class Watched:
         return {"context": context}
 
     def _work(self, event: Any) -> dict[str, Any]:
-        """What a worker does: it learns which request its task comes from, and is held by another."""
+        """Do what a worker does: set the correlation id of the task's request, or raise because another worker holds
+        the task."""
         self.logged.append(dict(self.logs.keys))
         if "of" in event:
             self._collector.correlate(event["of"])
@@ -100,7 +101,7 @@ class Watched:
         return {}
 
     def serve(self, *events: dict[str, Any], context: object = None) -> None:
-        """Answer, and do what is left then."""
+        """Handle the events. Then do the deferred work."""
         for event in events:
             self.handler(event, context)
         self.do_what_is_left()
@@ -112,7 +113,7 @@ class Watched:
 
 @pytest.fixture
 def error_log() -> Iterator[list[str]]:
-    """What is logged of failures."""
+    """The error messages that are logged."""
     messages: list[str] = []
 
     class Keep(logging.Handler):
@@ -125,7 +126,7 @@ def error_log() -> Iterator[list[str]]:
     logger.removeHandler(keep)
 
 
-def test_nothing_is_written_before_the_answer_and_nothing_is_left_where_there_is_nothing_to_report(
+def test_reports_are_written_after_the_reply_and_only_if_there_is_something_to_report(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     watched = Watched()
@@ -138,14 +139,14 @@ def test_nothing_is_written_before_the_answer_and_nothing_is_left_where_there_is
     assert watched.traces.sent == [(["work"], "gateway-1", False)]
 
 
-def test_a_request_without_an_id_gets_one_that_its_reply_and_its_logs_share() -> None:
+def test_a_request_without_an_id_gets_one_for_its_reply_and_its_logs() -> None:
     watched = Watched()
     watched.serve({})
     assert [request_id for _, request_id, _ in watched.traces.sent] == watched.request_ids
     assert len(watched.request_ids[0]) == 36
 
 
-def test_a_request_that_failed_is_reported_and_still_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_request_is_reported_and_still_fails(capsys: pytest.CaptureFixture[str]) -> None:
     watched = Watched()
     with pytest.raises(KeyError):
         watched.handler({**EVENT, "fails": True}, None)
@@ -153,7 +154,7 @@ def test_a_request_that_failed_is_reported_and_still_fails(capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["StepsRun"] == [1.0]
 
 
-def test_metrics_that_cannot_be_written_are_logged_and_break_nothing(error_log: list[str]) -> None:
+def test_metrics_that_cannot_be_written_are_logged_and_the_request_succeeds(error_log: list[str]) -> None:
     watched = Watched(BrokenMetrics("Baton", "shop", None))
     watched.serve(EVENT)
     assert error_log == ["request gateway-1: its metrics or traces could not be reported"]
@@ -172,7 +173,7 @@ def test_a_worker_logs_and_reports_under_the_id_of_the_request_that_created_its_
     assert watched.traces.sent == [(["work"], "gateway-7", True)]
 
 
-def test_what_a_worker_raises_for_lambda_to_try_again_is_raised_and_its_notes_are_reported_once(
+def test_a_worker_error_for_a_retry_is_raised_and_reported_once(
     capsys: pytest.CaptureFixture[str], error_log: list[str]
 ) -> None:
     watched = Watched()
@@ -181,6 +182,6 @@ def test_what_a_worker_raises_for_lambda_to_try_again_is_raised_and_its_notes_ar
     watched.do_what_is_left()
     [line] = capsys.readouterr().out.splitlines()
     assert (json.loads(line)["TasksClaimedAgain"], json.loads(line)["correlation_id"]) == ([1.0], "gateway-7")
-    # Lambda counts it among the function's errors, and the runtime client writes it to the log: neither is done twice.
+    # Lambda counts it among the function's errors, and the runtime client logs it. Baton does neither a second time.
     assert "InternalErrors" not in line
     assert error_log == []

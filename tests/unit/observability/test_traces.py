@@ -1,4 +1,4 @@
-"""Spans as X-Ray takes them."""
+"""Spans as X-Ray segments."""
 
 import importlib
 import json
@@ -25,11 +25,11 @@ class Daemon:
 
 @pytest.fixture(autouse=True)
 def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
-    """The daemon, beside what the SDK takes for a function on Lambda."""
+    """The daemon. The SDK behaves as in a Lambda function."""
     sdk = importlib.import_module("aws_xray_sdk.core")  # has no types
     launcher = importlib.import_module("aws_xray_sdk.core.lambda_launcher")
     daemon = Daemon()
-    vars(sdk.xray_recorder.emitter)["_socket"].close()  # the SDK opens one when it is imported, and never closes it
+    vars(sdk.xray_recorder.emitter)["_socket"].close()  # the SDK opens it on import and never closes it
     monkeypatch.setenv("LAMBDA_TASK_ROOT", "/var/task")
     monkeypatch.setenv("_X_AMZN_TRACE_ID", TRACE)
     monkeypatch.setattr(Tracer, "_config", dict.fromkeys(vars(Tracer)["_config"]) | {"auto_patch": True})
@@ -48,13 +48,13 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
         ("tool " + "x" * 300, "tool " + "x" * 195),
     ],
 )
-def test_a_name_is_one_that_x_ray_takes(daemon: Daemon, name: str, expected: str) -> None:
+def test_a_name_contains_only_characters_that_x_ray_accepts(daemon: Daemon, name: str, expected: str) -> None:
     XRayTraces("shop").report([Span(name, {}, 1.0, 2.0)], "gateway-1", cold_start=False)
     assert [subsegment["name"] for subsegment in daemon.received] == [expected]
 
 
 @pytest.mark.parametrize("chosen", [None, False])
-def test_whether_a_tools_tracer_patches_what_it_calls_is_the_tools_to_say(
+def test_a_tools_tracer_decides_whether_it_patches_libraries(
     monkeypatch: pytest.MonkeyPatch, chosen: bool | None
 ) -> None:
     patched: list[object] = []

@@ -1,4 +1,4 @@
-"""A request's era, revision, capabilities and wishes, made out from the request alone."""
+"""A request's era, revision, capabilities and options, read from the request alone."""
 
 import base64
 from typing import Any
@@ -47,24 +47,24 @@ def refused(message: Request | Notification, sent: dict[str, str]) -> ProtocolEr
 
 
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
-def test_a_handshake_request_is_of_the_revision_in_its_header(revision: str) -> None:
+def test_a_handshake_request_has_the_revision_of_its_header(revision: str) -> None:
     envelope = classify(request(), {"mcp-protocol-version": revision})
 
     assert (envelope.era, envelope.revision, envelope.capabilities) == (Era.HANDSHAKE, revision, {})
 
 
 @pytest.mark.parametrize("method", ["tools/list", "initialize", "ping"])
-def test_a_request_that_names_no_revision_is_of_the_oldest(method: str) -> None:
+def test_a_request_without_a_revision_has_the_oldest_one(method: str) -> None:
     envelope = classify(request(method), {})
 
     assert (envelope.era, envelope.revision) == (Era.HANDSHAKE, "2025-03-26")
 
 
-def test_what_a_client_can_do_is_not_known_without_a_session() -> None:
+def test_client_capabilities_are_unknown_without_a_session() -> None:
     assert not classify(request(), {"mcp-protocol-version": HANDSHAKE_REVISIONS[0]}).is_known
 
 
-def test_a_stateless_request_says_everything_itself() -> None:
+def test_a_stateless_request_contains_all_its_options() -> None:
     meta = {**META, CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}, "progressToken": "p"}
 
     envelope = classify(request(meta=meta | {LOG_LEVEL_KEY: "warning"}), headers())
@@ -76,7 +76,7 @@ def test_a_stateless_request_says_everything_itself() -> None:
 @pytest.mark.parametrize(
     "capabilities", [{}, {"extensions": {}}, {"extensions": [TASKS_EXTENSION]}, {"extensions": None}]
 )
-def test_a_client_speaks_tasks_only_when_it_declares_the_extension(capabilities: Any) -> None:
+def test_a_client_supports_tasks_only_if_it_declares_the_extension(capabilities: Any) -> None:
     assert not classify(request(meta={**META, CAPABILITIES_KEY: capabilities}), headers()).speaks_tasks
 
 
@@ -84,7 +84,7 @@ def test_a_client_speaks_tasks_only_when_it_declares_the_extension(capabilities:
     ("meta", "revision"),
     [(None, "2024-11-05"), *(({**META, VERSION_KEY: it}, it) for it in ("1999-01-01", "2025-11-25", ""))],
 )
-def test_an_unknown_revision_is_refused_with_those_that_are_known(meta: Any, revision: str) -> None:
+def test_an_unknown_revision_is_refused_and_the_supported_ones_are_listed(meta: Any, revision: str) -> None:
     refusal = refused(request(meta=meta), headers(version=revision))
 
     assert refusal.code == UNSUPPORTED_PROTOCOL_VERSION
@@ -94,7 +94,7 @@ def test_an_unknown_revision_is_refused_with_those_that_are_known(meta: Any, rev
 @pytest.mark.parametrize(
     ("meta", "sent"),
     [
-        pytest.param(None, headers(), id="the header alone says 2026"),
+        pytest.param(None, headers(), id="only the header has 2026"),
         pytest.param({CAPABILITIES_KEY: {}}, headers(), id="no version"),
         pytest.param({VERSION_KEY: STATELESS}, headers(), id="no capabilities"),
         pytest.param({**META, VERSION_KEY: 2026}, headers(), id="version is a number"),
@@ -111,16 +111,16 @@ def test_an_unknown_revision_is_refused_with_those_that_are_known(meta: Any, rev
         pytest.param({LOG_LEVEL_KEY: 3}, {}, id="2025: log level is a number"),
     ],
 )
-def test_surroundings_of_the_wrong_form_are_invalid_params(meta: Any, sent: dict[str, str]) -> None:
+def test_malformed_request_metadata_is_invalid_params(meta: Any, sent: dict[str, str]) -> None:
     assert refused(request(meta=meta), sent).code == INVALID_PARAMS
 
 
-def test_discovery_is_stateless_by_its_name() -> None:
+def test_discovery_is_always_stateless() -> None:
     assert refused(request("server/discover"), {}).code == INVALID_PARAMS
     assert classify(request("server/discover", META), headers("server/discover")).era is Era.STATELESS
 
 
-def test_initialize_belongs_to_the_handshake_whatever_the_header_says() -> None:
+def test_initialize_always_belongs_to_the_handshake_era() -> None:
     assert refused(request("initialize"), headers("initialize")).code == UNSUPPORTED_PROTOCOL_VERSION
 
 
@@ -139,10 +139,10 @@ CALL_HEADERS = headers("tools/call", mcp_name="refund")
         pytest.param(CALL, CALL_HEADERS | {"mcp-method": "Tools/Call"}, id="another case"),
         pytest.param(CALL, CALL_HEADERS | {"mcp-name": "cancel"}, id="another name"),
         pytest.param(CALL, CALL_HEADERS | {"mcp-name": "=?base64?!!?="}, id="broken base64"),
-        pytest.param(CALL, CALL_HEADERS | {"mcp-name": "=?base64?/w==?="}, id="base64 of what is not UTF-8"),
+        pytest.param(CALL, CALL_HEADERS | {"mcp-name": "=?base64?/w==?="}, id="base64 that is not UTF-8"),
     ],
 )
-def test_headers_that_do_not_say_what_the_body_says_are_refused(message: Request, sent: dict[str, str]) -> None:
+def test_headers_that_contradict_the_body_are_refused(message: Request, sent: dict[str, str]) -> None:
     assert refused(message, sent).code == HEADER_MISMATCH
 
 
@@ -153,9 +153,7 @@ def test_headers_that_do_not_say_what_the_body_says_are_refused(message: Request
         *((f"tasks/{verb}", "taskId") for verb in ("get", "update", "cancel")),
     ],
 )
-def test_the_name_header_stands_for_the_field_of_its_method_and_may_be_missing_for_tasks_alone(
-    method: str, field: str
-) -> None:
+def test_the_name_header_equals_the_methods_field_and_only_tasks_may_omit_it(method: str, field: str) -> None:
     message = request(method, META, **{field: "x"})
 
     assert classify(message, headers(method, mcp_name="x")).era is Era.STATELESS
@@ -166,7 +164,7 @@ def test_the_name_header_stands_for_the_field_of_its_method_and_may_be_missing_f
         assert refused(message, headers(method)).code == HEADER_MISMATCH
 
 
-def test_a_missing_name_is_left_to_the_method_to_refuse() -> None:
+def test_a_missing_name_field_is_refused_later_by_the_method() -> None:
     assert classify(request("tools/call", META), headers("tools/call", mcp_name="x")).era is Era.STATELESS
 
 
@@ -179,7 +177,7 @@ def test_any_name_can_be_sent_in_base64(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "refund", "=?base64?", "=?base64?=", "?=", "=?base64?abc", "=?BASE64?YQ==?="])
-def test_what_stands_in_no_sentinel_is_taken_as_it_is(value: str) -> None:
+def test_a_header_without_the_base64_sentinel_is_unchanged(value: str) -> None:
     assert decode_header(value) == value
 
 
@@ -200,5 +198,5 @@ def test_a_progress_token_is_a_string_or_an_integer(token: str | int) -> None:
 
 
 @pytest.mark.parametrize("code", [HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION])
-def test_every_refusal_has_the_http_status_of_a_bad_request(code: int) -> None:
+def test_every_refusal_has_http_status_400(code: int) -> None:
     assert HTTP_STATUS[code] == 400

@@ -1,4 +1,4 @@
-"""JSON exactly as it came: written and read without a digit lost."""
+"""JSON is written and read without loss."""
 
 import json
 import math
@@ -11,53 +11,53 @@ from tests.examples import JSON
 
 
 def same(left: object, right: object) -> bool:
-    """Equal in value and in type at every level: `1`, `1.0` and `True` are three different values."""
+    """Return whether two values are equal in value and type at every level: `1`, `1.0` and `True` differ."""
     return repr(left) == repr(right)
 
 
 @given(JSON)
-def test_a_value_that_is_written_and_read_is_the_same_in_value_and_type(value: object) -> None:
+def test_a_value_keeps_its_value_and_type_in_a_round_trip(value: object) -> None:
     assert same(loads(dumps(value)), value)
     assert same(loads(dumps(value).encode()), value)
     assert same(loads(dumps_spaced(value)), value)
 
 
 @pytest.mark.parametrize("value", [2**60 + 1, -(2**200), 10**400, 30.0, -0.0, 1e-320, 0.1 + 0.2, "", [], {}, None])
-def test_values_that_other_writers_bend_survive(value: object) -> None:
+def test_values_that_other_libraries_change_are_kept(value: object) -> None:
     assert same(loads(dumps({"value": [value]})), {"value": [value]})
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("write", [dumps, dumps_spaced])
-def test_what_json_has_no_word_for_is_not_written(write: object, number: float) -> None:
+def test_numbers_that_json_does_not_have_are_not_written(write: object, number: float) -> None:
     assert callable(write)
     with pytest.raises(ValueError, match="JSON compliant"):
         write({"deep": [number]})
 
 
 @pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a":-Infinity}', "nan"])
-def test_what_json_has_no_word_for_is_not_read(text: str) -> None:
+def test_numbers_that_json_does_not_have_are_not_read(text: str) -> None:
     with pytest.raises(ValueError, match=r"not JSON|Expecting value"):
         loads(text)
 
 
 @pytest.mark.parametrize("text", ["1e999", "-1e999", '{"amount": [1e400]}'])
-def test_a_number_too_large_for_a_float_is_refused_rather_than_made_infinite(text: str) -> None:
+def test_a_number_too_large_for_a_float_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="1e"):
         loads(text)
 
 
-def test_something_that_is_not_json_is_not_written() -> None:
+def test_a_python_object_that_is_not_json_is_not_written() -> None:
     with pytest.raises(TypeError):
         dumps({"set": {1}})
 
 
-def test_text_is_written_as_people_read_it() -> None:
+def test_text_is_written_without_escapes() -> None:
     assert dumps({"a": ["é", 1, None]}) == '{"a":["é",1,null]}'
     assert dumps_spaced({"a": ["é", 1, None]}) == '{"a": ["é", 1, null]}'
 
 
-def test_lone_surrogates_are_escaped_so_that_utf8_can_carry_the_text() -> None:
+def test_lone_surrogates_are_escaped() -> None:
     assert dumps("é\ud800").encode() == '"é\\ud800"'.encode()
 
 

@@ -1,4 +1,4 @@
-"""JSON-RPC messages: what a client posts, and what it gets."""
+"""JSON-RPC messages: requests of clients and replies."""
 
 import json
 from typing import Any
@@ -53,11 +53,11 @@ def test_a_message_without_an_id_is_a_notification() -> None:
     ("fields", "expected"),
     [
         pytest.param({"result": {"a": 1}}, Response(7, {"a": 1}, None), id="result"),
-        pytest.param({"result": {}, "error": None}, Response(7, {}, None), id="result beside a null error"),
+        pytest.param({"result": {}, "error": None}, Response(7, {}, None), id="result and a null error"),
         pytest.param({"error": {"code": 1}}, Response(7, None, {"code": 1}), id="error"),
     ],
 )
-def test_a_clients_answer_is_distinguished_from_a_request(fields: dict[str, Any], expected: Response) -> None:
+def test_a_clients_response_is_distinguished_from_a_request(fields: dict[str, Any], expected: Response) -> None:
     assert parse({"jsonrpc": "2.0", "id": 7, **fields}) == expected
 
 
@@ -72,7 +72,7 @@ def test_a_clients_answer_is_distinguished_from_a_request(fields: dict[str, Any]
         pytest.param({**PING, "jsonrpc": "1.0"}, 1, INVALID_REQUEST, id="another jsonrpc"),
         pytest.param({**PING, "jsonrpc": 2.0}, 1, INVALID_REQUEST, id="jsonrpc as a number"),
         pytest.param({"jsonrpc": "2.0", "id": 1}, 1, INVALID_REQUEST, id="no method"),
-        pytest.param({**PING, "method": 5}, 1, INVALID_REQUEST, id="method is no string"),
+        pytest.param({**PING, "method": 5}, 1, INVALID_REQUEST, id="method is not a string"),
         pytest.param({**PING, "method": None}, 1, INVALID_REQUEST, id="method is null"),
         pytest.param({**PING, "id": None}, None, INVALID_REQUEST, id="id is null"),
         pytest.param({**PING, "id": True}, None, INVALID_REQUEST, id="id is a boolean"),
@@ -81,13 +81,13 @@ def test_a_clients_answer_is_distinguished_from_a_request(fields: dict[str, Any]
         pytest.param({**PING, "params": []}, 1, INVALID_PARAMS, id="params is a list"),
         pytest.param({**PING, "params": None}, 1, INVALID_PARAMS, id="params is null"),
         pytest.param({**PING, "params": "x"}, 1, INVALID_PARAMS, id="params is a string"),
-        pytest.param({"jsonrpc": "2.0", "result": {}}, None, INVALID_REQUEST, id="an answer to nothing"),
-        pytest.param({"jsonrpc": "2.0", "id": 1, "result": 5}, 1, INVALID_REQUEST, id="result is no object"),
-        pytest.param({"jsonrpc": "2.0", "id": 1, "error": "x"}, 1, INVALID_REQUEST, id="error is no object"),
+        pytest.param({"jsonrpc": "2.0", "result": {}}, None, INVALID_REQUEST, id="a response without an id"),
+        pytest.param({"jsonrpc": "2.0", "id": 1, "result": 5}, 1, INVALID_REQUEST, id="result is not an object"),
+        pytest.param({"jsonrpc": "2.0", "id": 1, "error": "x"}, 1, INVALID_REQUEST, id="error is not an object"),
         pytest.param({"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}, 1, INVALID_REQUEST, id="both"),
     ],
 )
-def test_a_malformed_message_is_refused_under_its_id_where_that_is_known(
+def test_a_malformed_message_is_refused_with_its_id_if_it_has_one(
     message: object, known_id: int | None, code: int
 ) -> None:
     malformed = parse(message)
@@ -117,25 +117,25 @@ def test_a_body_that_is_not_json_in_utf8_is_a_parse_error(body: bytes) -> None:
 
 
 def deep_body(levels: int, innermost: str) -> bytes:
-    """A request whose body has `levels` levels of containers."""
+    """Return a request whose body has `levels` levels of containers."""
     inside = {"1": 0, "[]": 1}.get(innermost, 2)
     nested = "[" * (levels - 2 - inside) + innermost + "]" * (levels - 2 - inside)
     return b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + nested.encode() + b"}}"
 
 
 @pytest.mark.parametrize("innermost", ["1", "[]", '[[], ["x"]]'])
-def test_a_body_may_have_64_levels_and_not_one_more(innermost: str) -> None:
+def test_a_body_may_have_at_most_64_levels(innermost: str) -> None:
     assert isinstance(parse_body(deep_body(MAX_DEPTH, innermost)), Request)
     for body in (deep_body(MAX_DEPTH + 1, innermost), b"[" * 100_000):
         error = refused(body)
         assert (error.code, "64" in error.message) == (INVALID_REQUEST, True)
 
 
-def test_brackets_inside_strings_are_no_levels() -> None:
+def test_brackets_inside_strings_do_not_count_as_levels() -> None:
     assert isinstance(parse({**PING, "params": {"text": "[{" * 500}}), Request)
 
 
-def test_a_batch_is_a_list_of_messages_each_judged_by_itself() -> None:
+def test_each_message_of_a_batch_is_parsed_on_its_own() -> None:
     messages = parse([PING, 5, {"jsonrpc": "2.0", "method": "notifications/x"}])
 
     assert isinstance(messages, list)
@@ -167,7 +167,7 @@ FIELDS = st.fixed_dictionaries(
 
 
 @given(FIELDS | JSON)
-def test_every_json_value_is_judged_and_none_raises(value: Any) -> None:
+def test_every_json_value_is_classified_without_an_exception(value: Any) -> None:
     message = parse_message(value)
 
     assert isinstance(message, Request | Notification | Response | Malformed)
@@ -188,7 +188,7 @@ def test_every_body_is_parsed_or_refused(body: bytes) -> None:
         assert isinstance(parsed, Request | Notification | Response | Malformed | list)
 
 
-def test_answers_have_the_forms_of_json_rpc() -> None:
+def test_replies_have_the_format_of_json_rpc() -> None:
     assert result_message("a", {"b": 1}) == {"jsonrpc": "2.0", "id": "a", "result": {"b": 1}}
     assert notification_message("m", {"b": 1}) == {"jsonrpc": "2.0", "method": "m", "params": {"b": 1}}
     assert error_message(None, ProtocolError(-32600, "no")) == {
@@ -199,7 +199,7 @@ def test_answers_have_the_forms_of_json_rpc() -> None:
 
 
 @pytest.mark.parametrize("data", [{}, [], 0, "", False])
-def test_an_errors_data_is_sent_unless_there_is_none(data: Any) -> None:
+def test_an_errors_data_is_sent_even_if_it_is_empty(data: Any) -> None:
     error = error_message(1, ProtocolError(-32602, "no", data))["error"]
 
     assert isinstance(error, dict)

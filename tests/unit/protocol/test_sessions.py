@@ -1,4 +1,4 @@
-"""The session id of the handshake era: which capabilities a client has declared, and nothing else."""
+"""The session id of the handshake era. It encodes which capabilities a client has declared."""
 
 import re
 from itertools import combinations
@@ -30,14 +30,14 @@ def says(capabilities: JsonObject, capability: str) -> bool:
 
 
 @pytest.mark.parametrize("declared", REACHABLE, ids=lambda declared: "+".join(sorted(declared)))
-def test_an_id_says_what_was_declared(declared: set[str]) -> None:
+def test_an_id_encodes_the_declared_capabilities(declared: set[str]) -> None:
     read = capabilities_in(session_id(declared, RANDOM))
 
     assert read is not None
     assert {capability for capability in CAPABILITIES if says(read, capability)} == declared
 
 
-def test_an_id_is_short_is_one_of_many_and_can_be_a_header() -> None:
+def test_an_id_is_short_random_and_valid_in_a_header() -> None:
     made = session_id(CAPABILITIES, RANDOM)
 
     assert re.fullmatch(r"[A-Za-z0-9_-]{24}", made)
@@ -63,7 +63,7 @@ def test_an_invalid_id_reveals_nothing(unreadable: str) -> None:
 
 
 @given(st.text(st.characters(max_codepoint=255)) | st.text("AQEfgh-_", min_size=24, max_size=24))
-def test_every_text_says_something_or_nothing(text: str) -> None:
+def test_any_text_is_a_valid_id_or_none(text: str) -> None:
     found = capabilities_in(text)
 
     declared = [capability for capability in CAPABILITIES if found is not None and says(found, capability)]
@@ -75,11 +75,11 @@ def test_every_text_says_something_or_nothing(text: str) -> None:
     [({}, False), ({"mcp-session-id": "nonsense"}, False), ({"mcp-session-id": session_id((), RANDOM)}, True)],
     ids=["none", "unreadable", "an id"],
 )
-def test_a_client_is_known_by_its_id(header: dict[str, str], known: bool) -> None:
+def test_a_client_with_a_valid_id_is_known(header: dict[str, str], known: bool) -> None:
     assert classify(Request(1, "tools/list", {}), header).is_known is known
 
 
-def test_an_id_means_nothing_in_the_2026_era() -> None:
+def test_an_id_is_ignored_in_the_2026_era() -> None:
     meta: dict[str, Json] = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"roots": {}},

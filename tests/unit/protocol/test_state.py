@@ -1,4 +1,5 @@
-"""`requestState`: what comes back from the client is what went out, for this caller and this request, in time."""
+"""`requestState`: a signed text that returns answers only to the same caller and request, and only for a limited
+time."""
 
 from collections.abc import Iterator
 
@@ -23,16 +24,16 @@ ANSWERS: JsonObject = {"name": {"action": "accept", "content": {"name": "Zoë \u
 STATE = SEAL.seal(ANSWERS, BINDING, NOW_S)
 
 
-def test_the_answers_come_back_as_they_were() -> None:
+def test_the_answers_are_returned_unchanged() -> None:
     assert SEAL.open(STATE, BINDING, NOW_S) == ANSWERS
     assert SEAL.open(SEAL.seal({}, BINDING, NOW_S), BINDING, NOW_S) == {}
 
 
-def test_a_state_can_stand_in_any_json_and_in_any_url() -> None:
+def test_a_state_needs_no_escapes_in_json_and_urls() -> None:
     assert set(STATE) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 
 
-def test_a_state_is_good_for_its_lifetime_and_no_longer() -> None:
+def test_a_state_is_valid_only_for_its_lifetime() -> None:
     assert SEAL.open(STATE, BINDING, NOW_S + LIFETIME_S - 1) == ANSWERS
     for late_s in (LIFETIME_S, LIFETIME_S + 1, 10**9):
         with pytest.raises(ForgedState, match="expired"):
@@ -43,21 +44,21 @@ def test_a_state_is_good_for_its_lifetime_and_no_longer() -> None:
     "binding",
     [
         pytest.param(binding_of("mallory", "tools/call", "ask", {"a": 1}), id="another owner"),
-        pytest.param(binding_of(None, "tools/call", "ask", {"a": 1}), id="nobody"),
+        pytest.param(binding_of(None, "tools/call", "ask", {"a": 1}), id="no owner"),
         pytest.param(binding_of("alice", "prompts/get", "ask", {"a": 1}), id="another method"),
         pytest.param(binding_of("alice", "tools/call", "other", {"a": 1}), id="another tool"),
         pytest.param(binding_of("alice", "tools/call", "ask", {"a": 2}), id="other arguments"),
-        pytest.param(binding_of("alice", "tools/call", "ask", {"a": True}), id="arguments that Python calls equal"),
+        pytest.param(binding_of("alice", "tools/call", "ask", {"a": True}), id="arguments that are equal in Python"),
         pytest.param(binding_of("alice", "tools/call", "ask", {}), id="no arguments"),
         pytest.param("", id="nothing"),
     ],
 )
-def test_a_state_is_of_no_use_for_anything_else(binding: str) -> None:
+def test_a_state_is_valid_only_for_its_request(binding: str) -> None:
     with pytest.raises(ForgedState, match="another"):
         SEAL.open(STATE, binding, NOW_S)
 
 
-def test_a_binding_cannot_be_made_to_look_like_another() -> None:
+def test_different_requests_have_different_bindings() -> None:
     owners, names = ["a", 'a","b', "a b", "None", None], ["x", 'x",{}', ""]
     made = [binding_of(owner, "m", name, {}) for owner in owners for name in names]
 
@@ -71,7 +72,7 @@ def test_arguments_in_another_order_are_the_same_request() -> None:
     assert one == other
 
 
-def test_the_key_before_the_rotation_is_accepted_and_one_before_that_is_not() -> None:
+def test_the_current_and_the_previous_key_are_accepted() -> None:
     before = seal_with(OLD).seal(ANSWERS, BINDING, NOW_S)
 
     assert seal_with(NEW, OLD).open(before, BINDING, NOW_S) == ANSWERS
@@ -82,7 +83,7 @@ def test_the_key_before_the_rotation_is_accepted_and_one_before_that_is_not() ->
             seal.open(before, BINDING, NOW_S)
 
 
-def test_no_key_is_asked_for_that_is_not_needed() -> None:
+def test_only_needed_keys_are_read() -> None:
     asked: list[bytes] = []
 
     def keys() -> Iterator[bytes]:
@@ -103,14 +104,14 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 @given(st.integers(0, len(STATE) - 1), st.sampled_from(ALPHABET + ".=+/ \n"))
-def test_a_state_that_was_changed_anywhere_is_refused(place: int, character: str) -> None:
+def test_a_changed_state_is_refused(place: int, character: str) -> None:
     assume(STATE[place] != character)
     with pytest.raises(ForgedState):
         SEAL.open(STATE[:place] + character + STATE[place + 1 :], BINDING, NOW_S)
 
 
 @pytest.mark.parametrize("part", [0, 1], ids=["payload", "signature"])
-def test_no_other_last_character_stands_for_the_same(part: int) -> None:
+def test_another_last_character_is_refused(part: int) -> None:
     texts = STATE.split(".")
     for character in set(ALPHABET) - {texts[part][-1]}:
         changed = [*texts]

@@ -1,4 +1,4 @@
-"""Which web pages may call, and what their browsers are told."""
+"""Origins of web pages: which pages may send requests, and the CORS headers in the replies."""
 
 import pytest
 
@@ -10,7 +10,7 @@ LISTED = Origins(frozenset({APP, "http://localhost:6274"}))
 LOCAL = Origins(frozenset({APP}), local_only=True)
 
 
-def test_a_listed_page_may_call_and_a_request_without_an_origin_is_no_pages() -> None:
+def test_a_listed_page_may_call_and_a_request_without_an_origin_is_not_from_a_page() -> None:
     assert [LISTED.caller(headers) for headers in ({}, {"host": "api.example.com"})] == [None, None]
     assert LOCAL.caller({"host": "localhost:8000"}) is None
     for origin in (APP, "http://localhost:6274"):
@@ -24,11 +24,11 @@ def test_a_listed_page_may_call_and_a_request_without_an_origin_is_no_pages() ->
         *(f"{APP}:8443", f"{APP}.evil.example", f"{APP}/", f"{APP}, {APP}", f" {APP}"),
     ],
 )
-def test_every_other_page_may_not(origin: str) -> None:
+def test_any_other_page_is_refused(origin: str) -> None:
     assert LISTED.caller({"origin": origin}) == ForeignPage()
 
 
-def test_a_local_server_lets_in_listed_pages_and_those_of_this_machine() -> None:
+def test_a_local_server_accepts_listed_and_local_pages() -> None:
     for origin in (APP, "http://localhost:6274", "https://127.0.0.1", "http://[::1]:8000", "tauri://localhost"):
         assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": origin}) == Page(origin)
     assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": "https://evil.example"}) == ForeignPage()
@@ -61,7 +61,7 @@ def test_names_that_resemble_this_machine_are_not_local(origin: str) -> None:
     assert not is_local(origin)
 
 
-def test_every_answer_to_a_page_names_its_origin_and_no_other_and_never_takes_cookies() -> None:
+def test_every_reply_allows_only_the_pages_origin_and_no_cookies() -> None:
     headers = Page(APP).headers
 
     assert headers["Access-Control-Allow-Origin"] == APP
@@ -70,7 +70,7 @@ def test_every_answer_to_a_page_names_its_origin_and_no_other_and_never_takes_co
     assert "Access-Control-Allow-Credentials" not in {*headers, *Page(APP).preflight({}).headers}
 
 
-def test_the_reply_to_a_preflight_lists_what_the_page_may_send() -> None:
+def test_the_reply_to_a_preflight_lists_the_allowed_headers() -> None:
     answer = Page(APP).preflight({"access-control-request-headers": "authorization,content-type"})
 
     assert (answer.status, answer.body) == (204, b"")
@@ -92,7 +92,7 @@ def test_the_reply_to_a_preflight_lists_what_the_page_may_send() -> None:
         "baggage,traceparent,tracestate,x-amzn-trace-id",
     ],
 )
-def test_a_page_may_send_what_clients_of_both_eras_signers_and_tracers_send(names: str) -> None:
+def test_a_page_may_send_the_headers_of_clients_signers_and_tracers(names: str) -> None:
     answer = Page(APP).preflight({"access-control-request-headers": names})
 
     assert answer.headers["Access-Control-Allow-Headers"].split(", ") == names.split(",")
@@ -105,7 +105,7 @@ def test_invalid_header_names_are_left_out_of_the_reply(asked: str) -> None:
     assert mixed.headers["Access-Control-Allow-Headers"] == "accept, x-api-key"
 
 
-def test_a_preflight_is_options_with_a_question() -> None:
+def test_a_preflight_is_an_options_request_with_a_requested_method() -> None:
     question = {"access-control-request-method": "POST"}
     requests = [("OPTIONS", question), ("OPTIONS", {}), ("POST", question)]
 

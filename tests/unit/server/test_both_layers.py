@@ -37,7 +37,7 @@ def tool(x: Any = None, y: Any = None, z: Any = None) -> dict[str, Any]:
 
 
 class Plans:
-    """Builds one random plan in both layers: as the source text of a function, and as arguments and steps."""
+    """Builds one random plan twice: as the source of a workflow function, and as arguments and steps."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -53,7 +53,7 @@ class Plans:
             self.random.choice([self.add_call, self.add_call, self.add_fetch, self.add_question])(place)
 
     def value(self) -> tuple[str, Any]:
-        """A value as text and as a source."""
+        """Return a value as source text and as a `Source`."""
         kind = self.random.choice(["constant", "argument", "output", "output"])
         if kind == "argument" and self.arguments:
             name = self.random.choice(self.arguments).name
@@ -107,7 +107,7 @@ class Plans:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_both_layers_make_the_same_plan(seed: int) -> None:
+def test_both_layers_define_the_same_plan(seed: int) -> None:
     plans = Plans(seed)
     server = Server("plans")
     server.add_tool(tool)

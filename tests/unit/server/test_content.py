@@ -1,4 +1,4 @@
-"""Content: its wire form, and what tools and prompts make of it."""
+"""Content: its JSON, and results of tools and messages of prompts that contain it."""
 
 from typing import Any
 
@@ -21,7 +21,9 @@ HI = {"type": "text", "text": "hi"}
     [
         pytest.param(Text("hi"), HI, id="text"),
         pytest.param(Image(b"\x00\xff"), {"type": "image", "data": "AP8=", "mimeType": "image/png"}, id="image"),
-        pytest.param(Image(b"", "image/gif"), {"type": "image", "data": "", "mimeType": "image/gif"}, id="no image"),
+        pytest.param(
+            Image(b"", "image/gif"), {"type": "image", "data": "", "mimeType": "image/gif"}, id="an empty image"
+        ),
         pytest.param(Audio(b"abc"), {"type": "audio", "data": "YWJj", "mimeType": "audio/wav"}, id="audio"),
         pytest.param(
             EmbeddedResource("docs://a", "text", "text/plain"),
@@ -36,7 +38,7 @@ HI = {"type": "text", "text": "hi"}
         pytest.param(
             EmbeddedResource("docs://a", ""),
             {"type": "resource", "resource": {"uri": "docs://a", "text": ""}},
-            id="embedded nothing",
+            id="embedded empty text",
         ),
         pytest.param(
             ResourceLink("docs://a", "a"), {"type": "resource_link", "uri": "docs://a", "name": "a"}, id="link"
@@ -55,7 +57,7 @@ HI = {"type": "text", "text": "hi"}
         ),
     ],
 )
-def test_each_kind_has_its_wire_form_and_annotations_beside_it(content: Any, wire: dict[str, Json]) -> None:
+def test_each_kind_of_content_has_its_json_with_annotations(content: Any, wire: dict[str, Json]) -> None:
     assert content.to_json() == wire
     assert block(content) == wire
     assert replace(content, annotations=NOTES).to_json() == {**wire, "annotations": NOTES}
@@ -82,7 +84,7 @@ def text(words: str) -> Json:
     return {"type": "text", "text": words}
 
 
-def test_a_list_may_mix_content_with_texts_and_values() -> None:
+def test_a_list_may_mix_content_texts_and_values() -> None:
     _, result = returned(["before", Image(b""), {"a": 1}, 2.5, None, Text("after")])
 
     before, *values, after = [text(words) for words in ("before", '{"a":1}', "2.5", "null", "after")]
@@ -90,7 +92,7 @@ def test_a_list_may_mix_content_with_texts_and_values() -> None:
 
 
 @pytest.mark.parametrize("value", [["a", "b"], [], {"type": "image"}, "text", None, [[Text("nested")]]], ids=repr)
-def test_an_ordinary_value_stays_one(value: object) -> None:
+def test_an_ordinary_value_is_not_content(value: object) -> None:
     assert explicit_content(value) is None
 
 
@@ -137,6 +139,6 @@ def test_a_tool_that_declares_content_has_no_output_schema(annotation: Any) -> N
     assert not mentions_content(dict[str, list[int]])
 
 
-def test_a_messages_content_is_in_its_wire_form() -> None:
+def test_the_content_of_a_message_is_converted_to_json() -> None:
     assert Message("user", "hi").to_json() == {"role": "user", "content": HI}
     assert Message("user", Text("hi")).to_json() == {"role": "user", "content": HI}

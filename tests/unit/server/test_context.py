@@ -1,4 +1,4 @@
-"""`Context`: what a tool can ask of, and say to, its request."""
+"""`Context`: a tool's access to its request."""
 
 import math
 from typing import Any
@@ -13,19 +13,19 @@ from mcp_baton.server.context import Call, ProgressMap
 from mcp_baton.tasks.variables import TaskVariables
 
 
-class Desk:
-    """A context, and what was said through it."""
+class RecordedContext:
+    """A context, and the notifications that were sent through it."""
 
     def __init__(
         self, *, token: str | int | None = 1, level: str | None = None, progress: ProgressMap | None = None
     ) -> None:
-        self.said: list[tuple[str, dict[str, Json]]] = []
+        self.sent: list[tuple[str, dict[str, Json]]] = []
         self.call = Call(
             request_id="r-1",
             owner="kim",
             envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, token, level),
             remaining_ms=lambda: 1234,
-            emit=lambda method, params: self.said.append((method, params)),
+            emit=lambda method, params: self.sent.append((method, params)),
             asker=CannotAsk("this is a test"),
             variables=TaskVariables({"a": 1}),
             progress=progress,
@@ -34,12 +34,12 @@ class Desk:
 
     @property
     def progress(self) -> list[Json]:
-        """The values of the progress that was reported."""
-        return [params["progress"] for _, params in self.said]
+        """The reported progress values."""
+        return [params["progress"] for _, params in self.sent]
 
 
-def test_a_tool_knows_its_request() -> None:
-    context = Desk().context
+def test_a_context_has_the_data_of_its_request() -> None:
+    context = RecordedContext().context
 
     assert (context.request_id, context.owner, context.remaining_ms()) == ("r-1", "kim", 1234)
     assert context.task is not None
@@ -47,93 +47,93 @@ def test_a_tool_knows_its_request() -> None:
 
 
 def test_the_address_of_a_callback_is_hidden_in_messages() -> None:
-    desk = Desk(level="debug")
-    desk.call.callback_url = lambda step: f"https://api.example.com/callbacks/token-of-{step}"
+    recorded = RecordedContext(level="debug")
+    recorded.call.callback_url = lambda step: f"https://api.example.com/callbacks/token-of-{step}"
 
-    url = desk.context.callback_url("signed")
-    desk.context.report_progress(1, message=f"sent {url}")
-    desk.context.log({"sent": [url]})
+    url = recorded.context.callback_url("signed")
+    recorded.context.report_progress(1, message=f"sent {url}")
+    recorded.context.log({"sent": [url]})
 
     shown = "https://api.example.com/callbacks/<secret callback of signed>"
-    assert [params.get("message", params.get("data")) for _, params in desk.said] == [
+    assert [params.get("message", params.get("data")) for _, params in recorded.sent] == [
         f"sent {shown}",
         {"sent": [shown]},
     ]
 
 
-def test_progress_is_reported_under_the_clients_token() -> None:
-    desk = Desk(token=7)
+def test_progress_is_reported_with_the_clients_token() -> None:
+    recorded = RecordedContext(token=7)
 
-    desk.context.report_progress(1)
-    desk.context.report_progress(2.5, total=10, message="half way")
+    recorded.context.report_progress(1)
+    recorded.context.report_progress(2.5, total=10, message="half way")
 
-    assert desk.said == [
+    assert recorded.sent == [
         ("notifications/progress", {"progressToken": 7, "progress": 1}),
         ("notifications/progress", {"progressToken": 7, "progress": 2.5, "total": 10, "message": "half way"}),
     ]
 
 
-def test_progress_that_does_not_grow_is_left_out() -> None:
-    desk = Desk()
+def test_progress_that_does_not_increase_is_not_sent() -> None:
+    recorded = RecordedContext()
 
     for progress in (1, 1, 0.5, 2, math.nan, 1.9, 3):
-        desk.context.report_progress(progress)
+        recorded.context.report_progress(progress)
 
-    assert desk.progress == [1, 2, 3]
+    assert recorded.progress == [1, 2, 3]
 
 
-def test_a_tools_progress_becomes_the_requests() -> None:
-    desk = Desk(progress=lambda progress, total: (progress / 10, total) if progress < 5 else None)
+def test_a_tools_progress_is_mapped_to_the_requests_progress() -> None:
+    recorded = RecordedContext(progress=lambda progress, total: (progress / 10, total) if progress < 5 else None)
 
     for progress in (1, 5, 6):
-        desk.context.report_progress(progress, 10)
+        recorded.context.report_progress(progress, 10)
 
-    assert desk.said == [("notifications/progress", {"progressToken": 1, "progress": 0.1, "total": 10})]
+    assert recorded.sent == [("notifications/progress", {"progressToken": 1, "progress": 0.1, "total": 10})]
 
 
 @pytest.mark.parametrize(
     ("progress", "total", "message"),
     [(math.inf, None, None), (1, math.nan, None), (1, None, object()), (1j, None, None), ("1", None, None)],
 )
-def test_a_report_that_is_not_json_fails_in_the_tool_and_is_not_sent(progress: Any, total: Any, message: Any) -> None:
-    desk = Desk()
+def test_a_report_that_is_not_json_raises_in_the_tool_and_is_not_sent(progress: Any, total: Any, message: Any) -> None:
+    recorded = RecordedContext()
 
     with pytest.raises((TypeError, ValueError)):
-        desk.context.report_progress(progress, total, message)
-    assert desk.said == []
+        recorded.context.report_progress(progress, total, message)
+    assert recorded.sent == []
 
 
 @pytest.mark.parametrize("wanted", LOG_LEVELS)
-def test_log_messages_are_sent_from_the_wanted_level_on(wanted: str) -> None:
-    desk = Desk(level=wanted)
+def test_log_messages_are_sent_from_the_requested_level_on(wanted: str) -> None:
+    recorded = RecordedContext(level=wanted)
 
     for level in LOG_LEVELS:
-        desk.context.log(level, {"at": level})
+        recorded.context.log(level, {"at": level})
 
     heard = LOG_LEVELS[LOG_LEVELS.index(wanted) :]
-    assert desk.said == [("notifications/message", {"level": level, "data": {"at": level}}) for level in heard]
+    assert recorded.sent == [("notifications/message", {"level": level, "data": {"at": level}}) for level in heard]
 
 
-def test_each_common_level_has_a_call_of_its_own() -> None:
-    desk = Desk(level="debug")
+def test_each_common_level_has_its_own_method() -> None:
+    recorded = RecordedContext(level="debug")
 
     for level in ("debug", "info", "warning", "error"):
-        getattr(desk.context, level)("a")
-    desk.context.log("alert", "e", logger="shop")
+        getattr(recorded.context, level)("a")
+    recorded.context.log("alert", "e", logger="shop")
 
-    assert [params for _, params in desk.said] == [
+    assert [params for _, params in recorded.sent] == [
         *({"level": level, "data": "a"} for level in ("debug", "info", "warning", "error")),
         {"level": "alert", "data": "e", "logger": "shop"},
     ]
 
 
-def test_clients_that_did_not_ask_get_no_progress_or_logs() -> None:
-    desk = Desk(token=None, level=None)
+def test_clients_that_did_not_request_progress_or_logs_get_none() -> None:
+    recorded = RecordedContext(token=None, level=None)
 
-    desk.context.report_progress(1)
-    desk.context.log("emergency", "x")
+    recorded.context.report_progress(1)
+    recorded.context.log("emergency", "x")
 
-    assert desk.said == []
+    assert recorded.sent == []
 
 
 @pytest.mark.parametrize(
@@ -141,15 +141,15 @@ def test_clients_that_did_not_ask_get_no_progress_or_logs() -> None:
     [("loud", "x", None), ("info", object(), None), ("info", math.nan, None), ("info", "x", 1j)],
 )
 @pytest.mark.parametrize("wanted", ["debug", "emergency"])
-def test_a_log_message_that_cannot_be_sent_fails_in_the_tool(
+def test_a_log_message_that_cannot_be_sent_raises_in_the_tool(
     level: str, message: Any, logger: Any, wanted: str
 ) -> None:
-    desk = Desk(level=wanted)
+    recorded = RecordedContext(level=wanted)
 
     if logger is None or wanted == "debug":
         with pytest.raises((TypeError, ValueError)):
-            desk.context.log(level, message, logger=logger)
-    assert desk.said == []
+            recorded.context.log(level, message, logger=logger)
+    assert recorded.sent == []
 
 
 @pytest.mark.parametrize(
@@ -165,14 +165,14 @@ def test_a_log_message_that_cannot_be_sent_fails_in_the_tool(
     ids=str,
 )
 def test_level_and_message_are_accepted_in_either_order(given: Any, sent: Any) -> None:
-    desk = Desk(level="debug")
+    recorded = RecordedContext(level="debug")
 
-    desk.context.log(*given)
+    recorded.context.log(*given)
 
-    assert desk.said == [("notifications/message", {"level": sent[0], "data": sent[1]})]
+    assert recorded.sent == [("notifications/message", {"level": sent[0], "data": sent[1]})]
 
 
 @pytest.mark.parametrize("given", [("loud", "x"), (["info"], "x"), ("x", "")], ids=str)
 def test_a_log_message_without_a_known_level_is_refused(given: Any) -> None:
     with pytest.raises(ValueError, match="give a level: debug, info"):
-        Desk().context.log(*given)
+        RecordedContext().context.log(*given)

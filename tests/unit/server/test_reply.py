@@ -1,4 +1,4 @@
-"""The answer to one request: whole, or a stream that begins when there is something to say."""
+"""The reply to one request: a whole response, or a stream that begins with the first message."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ def body(response: HttpResponse | None) -> object:
     return json.loads(response.body)
 
 
-def test_a_stream_is_opened_once_and_its_events_are_one_line_of_json_each_and_comments_between_them() -> None:
+def test_a_stream_has_json_events_and_comments() -> None:
     line = Line()
     reply = Reply(line, streams=True)
     assert line.opened == []
@@ -33,7 +33,7 @@ def test_a_stream_is_opened_once_and_its_events_are_one_line_of_json_each_and_co
     assert json.loads(last.split(b"data: ")[1]) == ANSWER
 
 
-def test_an_error_has_its_status_until_a_stream_is_open() -> None:
+def test_an_error_has_its_http_status_unless_a_stream_is_open() -> None:
     line = Line()
     reply = Reply(line, streams=True)
 
@@ -47,7 +47,7 @@ def test_an_error_has_its_status_until_a_stream_is_open() -> None:
     assert b'{"error":2}' in line.sent[-1]
 
 
-def test_nothing_more_is_written_to_a_client_that_has_gone() -> None:
+def test_nothing_is_written_after_a_client_has_disconnected() -> None:
     line = Line(patience=1)
     reply = Reply(line, streams=True)
 
@@ -62,7 +62,7 @@ def test_nothing_more_is_written_to_a_client_that_has_gone() -> None:
     assert len(line.sent) == 1
 
 
-def test_a_client_that_goes_while_the_stream_opens_is_gone() -> None:
+def test_a_client_may_disconnect_while_the_stream_opens() -> None:
     class Shut(Line):
         def open_stream(self, status: int, headers: Mapping[str, str]) -> "Line":
             super().open_stream(status, headers)
@@ -76,5 +76,5 @@ def test_a_client_that_goes_while_the_stream_opens_is_gone() -> None:
     assert reply.result(ANSWER) is None
 
 
-def test_lone_surrogates_do_not_break_an_answer() -> None:
+def test_lone_surrogates_do_not_break_a_reply() -> None:
     assert body(whole(200, {"a": "\ud800"})) == {"a": "\ud800"}

@@ -1,4 +1,4 @@
-"""Registration: publishing functions, and the definitions that are refused."""
+"""Registration of functions and workflows, and invalid definitions."""
 
 import functools
 import re
@@ -123,14 +123,14 @@ def test_a_partials_keyword_is_an_optional_argument() -> None:
 
 
 @pytest.mark.parametrize("nameless", [Shop(), lambda: None], ids=["callable", "lambda"])
-def test_a_callable_without_a_name_needs_one(server: Server, nameless: Any) -> None:
+def test_a_callable_without_a_name_needs_a_given_one(server: Server, nameless: Any) -> None:
     with pytest.raises(RegistrationError, match="name="):
         server.tool(nameless)
     assert server.tool(name="fine")(nameless) is nameless
 
 
 def docs_faq() -> str:
-    """What is often asked."""
+    """Frequently asked questions."""
     return ""
 
 
@@ -156,14 +156,14 @@ def flow(tool: Any, *, name: str = "w") -> Workflow:
     return Workflow(name=name, description="d", steps=[Step("s", tool=tool)])
 
 
-def test_a_workflow_may_be_added_before_its_tools_and_is_checked_against_those_that_are_there(server: Server) -> None:
+def test_a_workflow_may_be_added_before_its_tools_but_is_checked_with_them(server: Server) -> None:
     server.add_workflow(flow("docs_faq"))
     with pytest.raises(WorkflowError, match="unknown tool 'docs_faq'"):
         server.check()
 
     server.tool(docs_faq)
 
-    server.check()  # raises what it finds
+    server.check()  # raises if there is an error
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_workflow_may_be_added_before_its_tools_and_is_checked_against_those_t
         ("tool 'more'", lambda server: server.include(other())),
     ],
 )
-def test_nothing_can_be_added_once_the_handler_is_made(
+def test_nothing_can_be_added_after_the_handler_was_made(
     server: Server, what: str, add: Callable[[Server], object]
 ) -> None:
     server.tool(name="faq")(docs_faq)
@@ -187,7 +187,7 @@ def test_nothing_can_be_added_once_the_handler_is_made(
     with pytest.raises(RegistrationError, match=rf"^{re.escape(what)}: handler\(server\) has checked and closed"):
         add(server)
 
-    handler(server, settings=Settings())  # a second one may be made
+    handler(server, settings=Settings())  # a second handler may be made
     assert (list(server.tools), list(server.workflows), list(server.prompts)) == (["faq"], [], [])
 
 
@@ -209,7 +209,7 @@ class Order(BaseModel):
     total: float
 
 
-def test_a_path_into_a_pydantic_model_is_held_against_it_by_the_full_check(server: Server) -> None:
+def test_only_the_full_check_checks_paths_into_pydantic_models(server: Server) -> None:
     @server.tool
     def fetch() -> Order:
         return Order(total=1.0)
@@ -220,7 +220,7 @@ def test_a_path_into_a_pydantic_model_is_held_against_it_by_the_full_check(serve
     steps = [Step("fetch", tool=fetch), Step("pay", tool=pay, arguments={"amount": step_output("fetch", "totl")})]
     server.add_workflow(Workflow(name="w", description="d", steps=steps))
 
-    handler(server, settings=Settings())  # which does not have pydantic make schemas
+    handler(server, settings=Settings())  # does not create schemas with pydantic
     with pytest.raises(WorkflowError, match=r"has no 'totl', only total; did you mean 'total'\?"):
         server.check()
 
@@ -229,7 +229,7 @@ def test_a_path_into_a_pydantic_model_is_held_against_it_by_the_full_check(serve
     ("argument", "at_the_handler"),
     [
         pytest.param(Argument("n", type=int, default="many"), True, id="scalar"),
-        pytest.param(Argument("n", type=list[int], default=["many"]), False, id="what pydantic converts"),
+        pytest.param(Argument("n", type=list[int], default=["many"]), False, id="a list"),
     ],
 )
 def test_a_default_that_does_not_convert_is_refused(server: Server, argument: Argument, at_the_handler: bool) -> None:
@@ -243,16 +243,16 @@ def test_a_default_that_does_not_convert_is_refused(server: Server, argument: Ar
 
 
 @pytest.mark.parametrize("default", ["5", 5, " 5 "])
-def test_a_default_that_converts_is_taken(server: Server, default: Json) -> None:
+def test_a_default_that_converts_is_accepted(server: Server, default: Json) -> None:
     arguments = [Argument("n", type=int, default=default)]
     step = Step("s", resources=["docs://faq"])
     server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=[step]))
 
-    server.check(in_full=False)  # raises what it finds
+    server.check(in_full=False)  # raises if there is an error
 
 
 class Opaque:
-    """Nothing that pydantic knows."""
+    """A class that pydantic has no schema for."""
 
 
 class Colour(Enum):
@@ -269,14 +269,14 @@ class Line(TypedDict):
 
 
 class Marked:
-    """Tells pydantic itself what it is."""
+    """Defines its own pydantic schema."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         return handler(str)
 
 
-def test_a_return_type_of_which_pydantic_makes_no_schema_is_named_by_its_tool(server: Server) -> None:
+def test_a_return_type_without_a_schema_is_refused_with_its_tool(server: Server) -> None:
     @server.tool
     def fetch() -> Callable[[int], str]:
         return str
@@ -293,26 +293,26 @@ def test_a_return_type_of_which_pydantic_makes_no_schema_is_named_by_its_tool(se
 @pytest.mark.parametrize(
     "known", [datetime, Decimal, Path, re.Pattern[str], Colour, Pair, Line, Order, Marked, Callable[[int], str]]
 )
-def test_a_type_that_pydantic_may_know_is_left_to_it(known: Any) -> None:
+def test_a_type_that_pydantic_may_support_is_left_to_it(known: Any) -> None:
     assert undescribable(known) is undescribable(list[known]) is undescribable(known | None) is None
-    assert undescribable(Annotated[Opaque, Marked()]) is None  # what is said of it may make it known
+    assert undescribable(Annotated[Opaque, Marked()]) is None  # annotations may add a schema
 
 
 @pytest.mark.parametrize(
     "holding", [Opaque, list[Opaque], Opaque | None, dict[str, list[Opaque]], Annotated[Opaque, "It"]]
 )
-def test_a_class_that_pydantic_cannot_know_is_found_in_a_type(holding: Any) -> None:
+def test_a_class_that_pydantic_cannot_support_is_found_inside_a_type(holding: Any) -> None:
     assert undescribable(holding) is Opaque
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "1st", "n" * 65, "größe"])
-def test_a_tools_name_is_one_that_every_host_takes(server: Server, name: str) -> None:
+def test_a_tools_name_must_be_valid_in_every_host(server: Server, name: str) -> None:
     with pytest.raises(RegistrationError, match="1 to 64"):
         Tool(docs_faq, name, Labels())
     Tool(docs_faq, "n" * 64, Labels())
 
 
-def test_a_parameters_name_is_one_that_every_host_takes(server: Server) -> None:
+def test_a_parameters_name_must_be_valid_in_every_host(server: Server) -> None:
     def send(from_: Annotated[str, Field(alias="from.whom")]) -> None: ...
 
     with pytest.raises(RegistrationError, match=r"tool 'send': the parameter 'from\.whom'"):
@@ -324,7 +324,7 @@ def two_contexts(one: Context, other: Context) -> None: ...
 
 
 @pytest.mark.parametrize("function", [positional, two_contexts])
-def test_a_signature_that_cannot_be_published_is_refused_by_name(server: Server, function: Any) -> None:
+def test_a_signature_that_cannot_be_published_is_refused_with_its_name(server: Server, function: Any) -> None:
     with pytest.raises(RegistrationError, match=function.__name__):
         server.tool(function)
     assert server.tools == {}
@@ -357,7 +357,7 @@ def test_a_prompts_arguments_come_from_its_signature(server: Server) -> None:
     }
 
 
-def test_a_workflows_step_uses_the_names_that_are_published(server: Server) -> None:
+def test_a_workflows_step_uses_published_argument_names(server: Server) -> None:
     @server.tool
     def send(from_: Annotated[str, Field(alias="from")]) -> None:
         """Send it."""

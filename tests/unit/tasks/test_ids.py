@@ -23,14 +23,14 @@ times = st.integers(0, 2**48 - 1)
 
 
 @given(times, times)
-def test_ids_sort_by_their_time(first: int, second: int) -> None:
+def test_ids_sort_by_time(first: int, second: int) -> None:
     early, late = sorted((first, second))
     if early != late:
         assert new_task_id(early) < new_task_id(late)
 
 
 @given(times)
-def test_an_id_has_the_form_that_is_checked(now_ms: int) -> None:
+def test_a_new_id_is_valid(now_ms: int) -> None:
     assert is_task_id(new_task_id(now_ms))
 
 
@@ -74,7 +74,7 @@ def test_other_texts_are_not_question_ids() -> None:
 
 
 @given(times, st.text())
-def test_the_id_of_a_tasks_question_contains_the_task_and_is_new_each_time(now_ms: int, key: str) -> None:
+def test_the_id_of_a_tasks_question_contains_the_task_and_is_unique(now_ms: int, key: str) -> None:
     task_id = new_task_id(now_ms)
     question = new_task_question(task_id, key)
     assert asked_by(question) == (task_id, digest_of(key))

@@ -1,4 +1,4 @@
-"""Texts are zipped and unzipped, never beyond a bound, whatever a zip says of itself."""
+"""Texts are compressed with gzip and decompressed up to a maximum length."""
 
 import random
 import tracemalloc
@@ -26,7 +26,7 @@ def test_a_text_over_the_limit_is_not_read() -> None:
 
 
 def stating(data: bytes, length: int) -> bytes:
-    """A zip that says that its text has this length."""
+    """Change the length that a gzip stream states."""
     return data[:-4] + length.to_bytes(4, "little")
 
 
@@ -66,7 +66,7 @@ def test_a_text_that_cannot_be_compressed_in_time_stays_uncompressed() -> None:
     seconds = count()
     text = random.Random(1).randbytes(300_000).hex().encode()
 
-    # Each look at the clock is a second: beginning, three pieces, end.
+    # Each reading of the clock advances it by a second: at the start, for three pieces, at the end.
     zips = ZipWithin(6.0, lambda: float(next(seconds)))
 
     assert unzipped(zips(text)) == text

@@ -28,7 +28,7 @@ def test_changes_are_seen_and_collected() -> None:
     variables["a"] = [1]
     variables["new"] = None
     del variables["b"]
-    # What was removed can be set again, and what was set and removed leaves no trace unless it is stored.
+    # A removed variable can be set again. Setting and removing a variable has no effect unless it is stored.
     del variables["c"]
     variables["c"] = 4
     for name in ("gone", "d"):
@@ -77,7 +77,7 @@ def test_reserved_and_empty_names_are_refused(name: str) -> None:
     [math.nan, {"a": [math.inf]}, {1, 2}, object(), b"x", {("a",): 1}],
     ids=["NaN", "infinity", "set", "object", "bytes", "tuple as a key"],
 )
-def test_a_value_that_is_not_json_is_refused_by_name(value: Any) -> None:
+def test_a_value_that_is_not_json_is_refused_with_its_name(value: Any) -> None:
     variables = TaskVariables({})
 
     with pytest.raises(ValueError, match="'a'"):
@@ -85,7 +85,7 @@ def test_a_value_that_is_not_json_is_refused_by_name(value: Any) -> None:
     assert variables.changed == {}
 
 
-def test_a_value_nested_too_deep_to_bind_is_refused() -> None:
+def test_a_value_nested_too_deep_is_refused() -> None:
     value: Any = 1
     for _ in range(2_000):
         value = [value]

@@ -1,4 +1,4 @@
-"""Deciding again after a lost race."""
+"""Deciding a write again after a lost race."""
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {})
 
 
 def contested(lost: int) -> RecordingStore:
-    """A store in which somebody else is faster so many times."""
+    """Return a store in which another writer wins the first `lost` races."""
     faster = {number: Conflict(replace(TASK, version=TASK.version + number)) for number in range(1, lost + 1)}
     return RecordingStore(None, ScriptedHost(), faster)
 
@@ -32,7 +32,7 @@ def test_every_attempt_is_decided_on_the_current_state() -> None:
     assert len(slept) == 3
 
 
-def test_all_attempts_have_the_token_of_the_first() -> None:
+def test_all_attempts_have_the_same_token() -> None:
     token = ("0a", 5)
     store = RecordingStore(None, ScriptedHost(), {1: Conflict(TASK, token)})
 

@@ -1,4 +1,4 @@
-"""The servers that clients under test talk to."""
+"""The servers for tests of the testing kit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from mcp_baton.testing import Client, Era, connect
 
 @dataclass(frozen=True, slots=True)
 class Refund:
-    """Money that went back."""
+    """A refund."""
 
     refund_id: str
     amount: float
@@ -30,7 +30,7 @@ def era() -> Era:
 
 @pytest.fixture
 def orders() -> Server:
-    """A workflow of three steps, whose second one fails when a step calls it."""
+    """A server with a workflow of three steps. Its second step fails on the first call."""
     server = Server("orders")
     attempts: list[float] = []
 

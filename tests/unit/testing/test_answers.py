@@ -13,7 +13,7 @@ from tests.unit.testing.conftest import BOTH_ERAS
 
 @pytest.fixture(params=get_args(Era.__value__))
 def client(asking: Server, request: pytest.FixtureRequest) -> Iterator[Client]:
-    """A client of a server that asks, in each era in turn: questions travel otherwise."""
+    """A client of a server that asks, in each era, because the eras send questions differently."""
     with connect(asking, era=request.param) as client:
         yield client
 
@@ -24,7 +24,7 @@ def test_an_answer_is_found_by_key_or_text(client: Client, name: str, caplog: py
     assert client.call_tool("choose").value == "blue"
     assert client.get_prompt("paint").messages[0].text == "Paint it blue."
     assert client.read_resource("docs://colour").text == "blue"
-    assert caplog.messages == []  # a key that the client had to invent would be logged
+    assert caplog.messages == []  # the log would show a key that the client had to invent
 
 
 WHOLE = {"role": "assistant", "content": {"type": "text", "text": "whole"}, "model": "m", "stopReason": "endTurn"}
@@ -36,18 +36,20 @@ WHOLE = {"role": "assistant", "content": {"type": "text", "text": "whole"}, "mod
         pytest.param("choose", "colour", "decline", "decline", id="a form that is declined"),
         pytest.param("choose", "colour", "cancel", "cancel", id="a form that is cancelled"),
         pytest.param("sign_in", "Please sign in.", {}, "accept", id="a page that is visited"),
-        pytest.param("think", "thought", "that it rains", "that it rains", id="what the model says"),
+        pytest.param("think", "thought", "that it rains", "that it rains", id="a text of the model"),
         pytest.param("think", "thought", WHOLE, "whole", id="the model's whole answer"),
         pytest.param("look", "where", ["file:///work"], ["file:///work"], id="roots"),
         pytest.param("look", "where", {"roots": [{"uri": "file:///home"}]}, ["file:///home"], id="a list of roots"),
     ],
 )
-def test_each_kind_of_question_has_its_answers(client: Client, tool: str, key: str, answer: Any, value: object) -> None:
+def test_each_kind_of_question_accepts_its_answers(
+    client: Client, tool: str, key: str, answer: Any, value: object
+) -> None:
     client.answers({key: answer})
     assert client.call_tool(tool).value == value
 
 
-def test_a_call_that_asks_is_one_call(client: Client) -> None:
+def test_a_call_with_a_question_counts_as_one_call(client: Client) -> None:
     client.answers({"colour": {"colour": "blue"}})
     client.call_tool("choose")
     client.call_tool("choose")
@@ -84,7 +86,7 @@ def test_an_answer_of_the_wrong_type_is_refused_with_a_remedy(
         client.call_tool(tool)
 
 
-def test_a_client_without_answers_gets_no_questions(client: Client) -> None:
+def test_a_client_without_answers_receives_no_questions(client: Client) -> None:
     client.answers({"colour": {"colour": "blue"}})
     client.answers(None)
     if client.era == "2025":

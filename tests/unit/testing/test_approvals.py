@@ -1,4 +1,4 @@
-"""Approvals in the testing kit: other people's clients list them and decide."""
+"""Approvals in the testing kit: clients of other people list and decide them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def test_a_person_of_the_group_approves_a_call(client: Client) -> None:
     assert (kim.approvals(), [it["usedBy"][:5] for it in kim.approvals("approved")]) == ([], ["call:"])
 
 
-def test_a_denied_call_says_why(client: Client) -> None:
+def test_the_reason_of_a_denial_is_in_the_reply(client: Client) -> None:
     client.call_tool("refund", {"amount": 5})
     kim = client.as_owner("kim", scopes=["refunds"])
     kim.deny(kim.approvals()[0]["approvalId"], reason="never paid")
@@ -48,7 +48,7 @@ def test_a_denied_call_says_why(client: Client) -> None:
     assert "never paid" in client.call_tool("refund", {"amount": 5}).text
 
 
-def test_a_refused_decision_says_what_the_server_said(client: Client) -> None:
+def test_a_refused_decision_raises_the_servers_error(client: Client) -> None:
     client.call_tool("refund", {"amount": 5})
     approval_id = client.as_owner("kim", scopes=["refunds"]).approvals()[0]["approvalId"]
 
@@ -66,7 +66,7 @@ def test_all_pages_are_listed(client: Client) -> None:
     assert [it["arguments"]["amount"] for it in listed] == [float(it) for it in reversed(range(60))]
 
 
-def test_the_asynchronous_client_decides_too() -> None:
+def test_the_asynchronous_client_can_decide_too() -> None:
     asyncio.run(decide_asynchronously())
 
 

@@ -1,4 +1,4 @@
-"""What a test arranges: results of tools, failures and kills."""
+"""What a test can prepare: results of tools, failures and kills."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +32,7 @@ def test_calls_has_the_accepted_calls_of_steps_and_clients(client: Client) -> No
 
 
 class Money(BaseModel):
-    """What pydantic checks."""
+    """A type that pydantic checks."""
 
     amount: float
 
@@ -53,14 +53,14 @@ def test_calls_is_not_changed_when_a_tool_changes_its_arguments() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What is checked by hand."""
+    """A plain type, checked without pydantic."""
 
     number: int
 
 
 @pytest.fixture
 def typed() -> Server:
-    """Tools whose values are of all kinds; none of them may run."""
+    """Tools with different return types. None of them may run."""
     server = Server("typed")
 
     @server.tool
@@ -78,7 +78,7 @@ def typed() -> Server:
     return server
 
 
-def test_tool_returns_takes_an_object_or_json(typed: Server) -> None:
+def test_tool_returns_accepts_an_object_or_json(typed: Server) -> None:
     with connect(typed) as client:
         client.tool_returns("money", Money(amount=1.5))
         assert client.call_tool("money").value == {"amount": 1.5}
@@ -94,7 +94,7 @@ def test_tool_returns_takes_an_object_or_json(typed: Server) -> None:
 def test_tool_returns_and_tool_raises_work_for_asynchronous_tools(typed: Server) -> None:
     with connect(typed) as client:
         client.tool_returns("receipt", {"number": 5})
-        client.during("receipt", lambda: client.call_tool("receipt"))  # which may call another
+        client.during("receipt", lambda: client.call_tool("receipt"))  # the callback may call a tool
         assert client.call_tool("receipt").value == {"number": 5}
         client.tool_raises("receipt", ToolError("out of paper"))
         assert client.call_tool("receipt").text == "out of paper"
@@ -102,7 +102,7 @@ def test_tool_returns_and_tool_raises_work_for_asynchronous_tools(typed: Server)
 
 
 @pytest.mark.parametrize("error", ["no", ToolError("no"), KeyError])
-def test_tool_raises_takes_an_exception_or_a_text(client: Client, error: str | Exception | type[Exception]) -> None:
+def test_tool_raises_accepts_an_exception_or_a_text(client: Client, error: str | Exception | type[Exception]) -> None:
     client.tool_raises("fetch_order", error)
     run = client.get_prompt("refund_order", ORDER)
     assert (run.pause.type, run.pause.step) == ("toolError", "fetch")
@@ -167,7 +167,7 @@ def test_a_tool_can_use_up_the_functions_time(by: str) -> None:
     @server.tool
     def slow() -> int:
         if by == "clock":
-            client.clock.advance(114.3)  # leaves more than the reserve, and too little for another step
+            client.clock.advance(114.3)  # leaves more than the reserve but not enough for another step
         else:
             client.remaining_s(5.7)
         return 1
@@ -267,7 +267,7 @@ def test_a_block_without_a_kill_fails(client: Client) -> None:
 
 
 def test_a_killed_run_cannot_write_to_the_store(orders: Server) -> None:
-    """A `finally` runs in this process; in a function that is killed it does not."""
+    """A `finally` block runs in this process. It would not run in a killed function."""
     steps = [
         Step("one", tool="fetch_order", arguments={"order_id": constant("A")}, checkpoint=True),
         Step("two", tool="fetch_order", arguments={"order_id": constant("B")}),

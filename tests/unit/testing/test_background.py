@@ -1,4 +1,4 @@
-"""`mcp_baton.testing` and tools that run in the background: workers, events and tasks."""
+"""Background tools in the testing kit: workers, events and tasks."""
 
 import asyncio
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def server() -> Server:
 
 @pytest.fixture
 def client(server: Server, era: Era) -> Iterator[Client]:
-    """Its workers work when the test says so."""
+    """A client whose workers run only when the test calls them."""
     with connect(server, era=era, workers="by hand") as made:
         yield made
 
@@ -111,7 +111,7 @@ def test_after_a_failed_dispatch_a_poll_dispatches_the_task(client: Client) -> N
     assert task.wait().result.value == REPORT
 
 
-def test_if_a_task_may_exist_the_error_does_not_deny_it(client: Client) -> None:
+def test_the_error_for_a_task_that_may_exist_says_so(client: Client) -> None:
     client.store.fails("PutItem", times=None)
     with pytest.raises(JsonRpcError, match="not known whether the task was created; the call may still be made"):
         client.start_task("archive", {"year": 2026})
@@ -145,7 +145,7 @@ def test_a_task_is_cancelled(client: Client) -> None:
 
 
 @BOTH_ERAS
-def test_questions_get_the_prepared_answers_and_a_missing_answer_is_named(client: Client) -> None:
+def test_prepared_answers_are_used_and_a_missing_one_is_named(client: Client) -> None:
     with pytest.raises(Unanswered, match="Which colour"):
         client.start_task("wrap").wait()
     client.answers({"Which colour?": {"colour": "blue"}, "ribbon": {"ribbon": "red"}})
@@ -175,7 +175,7 @@ def test_the_client_refuses_an_answer_of_the_wrong_type(client: Client) -> None:
 
 
 @BOTH_ERAS
-def test_a_tool_that_does_not_run_in_the_background_starts_no_task(client: Client) -> None:
+def test_a_plain_tool_starts_no_task(client: Client) -> None:
     with pytest.raises((ValueError, JsonRpcError)) as refused:
         client.start_task("plain")
     assert "start_task('plain')" in str(refused.value) or "does not run as a task" in str(refused.value)
@@ -198,18 +198,18 @@ def test_a_worker_has_fifteen_minutes_unless_a_test_sets_another_limit(baton: Co
 
 def test_another_version_of_the_server_processes_waiting_events(client: Client) -> None:
     task = client.start_task("archive", {"year": 2025})
-    mended = Server("reports", version="2.0.0")
-    mended.add_tool(lambda year: f"archived {year} twice", name="archive", description="Archive.", task="required")
-    client.deployed(mended).run_worker()
+    later = Server("reports", version="2.0.0")
+    later.add_tool(lambda year: f"archived {year} twice", name="archive", description="Archive.", task="required")
+    client.deployed(later).run_worker()
     assert task.result.text == "archived 2025 twice"
 
 
-def test_there_are_two_kinds_of_workers(server: Server) -> None:
+def test_workers_run_at_once_or_by_hand(server: Server) -> None:
     with pytest.raises(ValueError, match="'at once' or 'by hand'"), connect(server, workers="later"):  # type: ignore[arg-type]
         pass
 
 
-def test_tasks_are_followed_in_asynchronous_tests(server: Server) -> None:
+def test_tasks_can_be_used_in_asynchronous_tests(server: Server) -> None:
     async def talk() -> None:
         async with aconnect(server, workers="by hand") as client:
             task = await client.start_task("report", {"year": 2025})
@@ -230,9 +230,7 @@ def test_tasks_are_followed_in_asynchronous_tests(server: Server) -> None:
 DAY_S = 86_400
 
 
-def test_a_task_whose_event_was_lost_goes_on_by_the_clock_in_the_minute_in_which_it_is_due(
-    baton: Connect, server: Server
-) -> None:
+def test_a_task_whose_event_was_lost_continues_in_the_minute_when_it_is_due(baton: Connect, server: Server) -> None:
     client = baton(server)
     client.dispatch_fails()
     task = client.start_task("report", {"year": 2025})
@@ -242,7 +240,7 @@ def test_a_task_whose_event_was_lost_goes_on_by_the_clock_in_the_minute_in_which
     assert [(run.event.task_id, run.outcome) for run in client.worker_runs] == [(task.task_id, "completed")]
 
 
-def test_a_task_whose_worker_was_killed_goes_on_by_the_clock(baton: Connect, server: Server) -> None:
+def test_a_task_whose_worker_was_killed_is_continued_by_a_sweep(baton: Connect, server: Server) -> None:
     client = baton(server)
     with client.killed_after("report"):
         client.start_task("report", {"year": 2025})
@@ -251,7 +249,7 @@ def test_a_task_whose_worker_was_killed_goes_on_by_the_clock(baton: Connect, ser
     assert [run.outcome for run in client.worker_runs] == ["killed", "completed"]
 
 
-def test_a_task_that_is_refused_again_and_again_is_sent_later_and_later(baton: Connect, server: Server) -> None:
+def test_a_task_whose_dispatches_fail_is_dispatched_at_growing_intervals(baton: Connect, server: Server) -> None:
     client = baton(server)
     client.dispatch_fails(times=3)
     client.start_task("report", {"year": 2025})
@@ -261,14 +259,14 @@ def test_a_task_that_is_refused_again_and_again_is_sent_later_and_later(baton: C
     assert [run.event.dispatch for run in client.worker_runs] == [4]
 
 
-def test_the_clock_leaves_a_task_alone_while_its_worker_runs(baton: Connect, server: Server) -> None:
+def test_sweeps_leave_a_task_alone_while_its_worker_runs(baton: Connect, server: Server) -> None:
     client = baton(server)
     client.during("report", lambda: client.clock.advance(200))
     assert client.call_tool("report", {"year": 2025}).value == REPORT
     assert [run.event.dispatch for run in client.worker_runs] == [1]
 
 
-def test_the_clock_can_be_turned_off(baton: Connect, server: Server) -> None:
+def test_sweeps_can_be_turned_off(baton: Connect, server: Server) -> None:
     client = baton(server, settings=Settings(sweep=False))
     client.dispatch_fails()
     task = client.start_task("report", {"year": 2025})
@@ -277,7 +275,7 @@ def test_the_clock_can_be_turned_off(baton: Connect, server: Server) -> None:
     assert task.wait().status == "completed"
 
 
-def test_a_test_can_sweep_by_hand(client: Client) -> None:
+def test_a_test_can_call_the_sweep_itself(client: Client) -> None:
     client.start_task("report", {"year": 2025})
     client.waiting_events.clear()
     client.clock.advance(31)

@@ -1,4 +1,4 @@
-"""The client of a server in this process: what it sends, and what it makes of the answers."""
+"""The client of a server in the same process: its requests, and how it reads the replies."""
 
 import asyncio
 import inspect
@@ -17,7 +17,7 @@ from tests.unit.testing.conftest import BOTH_ERAS
 pytestmark = pytest.mark.disable_socket
 
 INVALID_PARAMS = -32602
-NOBODYS = "0" * 34
+UNKNOWN_ID = "0" * 34
 ORDER = {"order_id": "A-17"}
 MAIL = {"to": "kim@example.com", "text": "Refunded A-17"}
 
@@ -78,7 +78,7 @@ def test_a_result_has_the_tools_value_in_every_form(orders: Server, era: Era) ->
         return ["Kim", "Sam"]
 
     @orders.tool
-    def undeclared():  # type: ignore[no-untyped-def]  # noqa: ANN202 - what is tested
+    def undeclared():  # type: ignore[no-untyped-def]  # noqa: ANN202 - under test
         return {"a": [1, None]}
 
     with connect(orders, era=era) as client:
@@ -93,7 +93,7 @@ def test_a_result_has_the_tools_value_in_every_form(orders: Server, era: Era) ->
 
 @BOTH_ERAS
 def test_a_call_with_an_unknown_task_is_not_recorded(client: Client) -> None:
-    result = client.call_tool("fetch_order", ORDER, task=NOBODYS)
+    result = client.call_tool("fetch_order", ORDER, task=UNKNOWN_ID)
     assert (result.recorded, result.is_error, result.steps) == (False, False, {})
 
 
@@ -136,7 +136,7 @@ def test_a_workflow_is_called_as_a_tool(client: Client) -> None:
     assert client.call_workflow("refund_order", {"order_id": "B"}).completed
 
 
-def test_a_workflow_that_did_not_run_has_the_reason(client: Client) -> None:
+def test_the_result_of_a_workflow_that_did_not_run_has_the_reason(client: Client) -> None:
     run = client.call_workflow("refund_order")
     assert (run.is_error, run.paused, run.completed, run.structured, run.next) == (True, False, False, None, [])
     assert repr(run).startswith('Run(error "Missing: order_id')
@@ -150,7 +150,7 @@ def test_an_unauthenticated_caller_is_anonymous_if_that_is_allowed(orders: Serve
 
 
 @BOTH_ERAS
-def test_tools_and_resources_are_those_of_the_server(client: Client) -> None:
+def test_the_client_lists_the_servers_tools_and_resources(client: Client) -> None:
     names = [tool["name"] for tool in client.list_tools()]
     assert names == ["fetch_order", "refund", "send_mail", "refund_order"]
     assert client.list_tools()[0]["description"] == "Fetch one order."
@@ -225,7 +225,7 @@ def test_invalid_arguments_of_connect_are_refused(orders: Server, monkeypatch: p
 
 
 @pytest.mark.enable_socket  # an event loop needs a pair of sockets
-def test_requests_of_the_asynchronous_client_are_awaited_and_can_run_at_once(orders: Server, era: Era) -> None:
+def test_requests_of_the_asynchronous_client_can_run_at_the_same_time(orders: Server, era: Era) -> None:
     async def talk() -> None:
         async with aconnect(orders, era=era) as client:
             run = await client.get_prompt("refund_order", ORDER)
@@ -242,7 +242,7 @@ def test_requests_of_the_asynchronous_client_are_awaited_and_can_run_at_once(ord
     asyncio.run(talk())
 
 
-def test_the_asynchronous_client_has_every_method_of_the_client() -> None:
+def test_the_asynchronous_client_has_all_methods_of_the_client() -> None:
     requests = {name for name, value in vars(Client).items() if inspect.isfunction(value) and not name.startswith("_")}
 
     assert {name for name in requests if inspect.iscoroutinefunction(getattr(AsyncClient, name, None))} == requests

@@ -1,4 +1,4 @@
-"""What a client under test is made of, piece by piece."""
+"""The parts of the testing kit."""
 
 from threading import Thread
 
@@ -58,7 +58,7 @@ def test_a_thread_without_an_invocation_uses_the_newest() -> None:
         assert (ends, last.killed_after, kill.happened) == (["work"], "work", True)
 
 
-def test_a_stream_can_be_read_in_any_pieces() -> None:
+def test_a_stream_can_be_read_in_chunks_of_any_size() -> None:
     messages: list[JsonObject] = []
     stream = Stream(messages.append)
     events = ['event: message\ndata: {"id": 1,\ndata: "method": "roots/list"}', ": keep-alive", 'data: {"result": "ü"}']

@@ -1,4 +1,4 @@
-"""The pytest plugin, in a pytest of its own, and with it every code block of docs/testing.md."""
+"""The pytest plugin, in a separate pytest process, with every code block of docs/testing.md."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ CLOSED = ("--disable-socket", "--allow-unix-socket")
 LOADED = "import sys, mcp_baton.testing.plugin; print(*(name for name in sys.modules if name.startswith('mcp_baton')))"
 
 
-def test_the_examples_of_the_page_work_in_parallel_without_a_network(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_run_in_parallel_without_a_network(tmp_path: Path) -> None:
     server, *tests = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert len(tests) == PAGE.count("```") // 2 - 1
     (tmp_path / "orders.py").write_text(server)
@@ -21,11 +21,11 @@ def test_the_examples_of_the_page_work_in_parallel_without_a_network(tmp_path: P
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
 
     shown = len(re.findall("^def test_", PAGE, re.MULTILINE))
-    again = 1  # one of them is shown in two eras
+    again = 1  # one of the tests runs in two eras
     assert f"{shown + again} passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_pytest_loads_little_if_the_fixture_is_not_used() -> None:
+def test_the_plugin_loads_little_if_its_fixture_is_not_used() -> None:
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.split() == ["mcp_baton", "mcp_baton.testing", "mcp_baton.testing.plugin"]

@@ -1,4 +1,4 @@
-"""How runs, results, tasks and pauses read where an assertion fails."""
+"""The `repr` of runs, results, tasks and pauses, which failing assertions show."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def test_an_error_has_its_code_message_and_data() -> None:
     assert str(JsonRpcError({"code": -1, "message": "no"}, 400)) == "-1: no"
 
 
-def test_the_text_of_a_message_is_that_of_its_content() -> None:
+def test_the_text_of_a_message_comes_from_its_content() -> None:
     resource: JsonObject = {"type": "resource", "resource": {"uri": "docs://a", "text": "about a"}}
     image: JsonObject = {"type": "image", "data": "", "mimeType": "image/png"}
     assert [Message("user", content).text for content in (resource, image)] == ["about a", ""]

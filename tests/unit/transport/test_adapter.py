@@ -61,7 +61,7 @@ def answering(record: Callable[[HttpRequest, Exchange], object]) -> Application:
     return app
 
 
-def test_a_stream_goes_to_its_receiver_and_the_return_value_is_empty() -> None:
+def test_a_stream_is_sent_to_its_receiver_and_the_return_value_is_empty() -> None:
     with listening(Wire()) as wire:
         assert adapt(streams)(REST, CONTEXT) == {}
     assert wire.heads == [(200, {"Content-Type": "text/event-stream"})]
@@ -69,14 +69,14 @@ def test_a_stream_goes_to_its_receiver_and_the_return_value_is_empty() -> None:
 
 
 @pytest.mark.parametrize(("app", "streaming"), [(streams, False), (answering(lambda *_: None), True)])
-def test_a_whole_answer_leaves_the_stream_alone(app: Application, streaming: bool) -> None:
+def test_a_whole_response_does_not_open_the_stream(app: Application, streaming: bool) -> None:
     with listening(Wire()) as wire:
         answer = adapt(app, streaming=streaming)(REST, CONTEXT)
     assert answer["body"] == ("" if streaming else "data: 1\n\ndata: 2\n\n")
     assert wire.heads == []
 
 
-def test_the_exchange_tells_the_invocations_id_or_the_one_found_already_and_the_time_asked_for_anew() -> None:
+def test_an_exchange_has_the_request_id_and_the_current_time_left() -> None:
     left, seen = [1234], list[tuple[str, int | None]]()
 
     def record(_: HttpRequest, exchange: Exchange) -> None:
@@ -95,18 +95,18 @@ def test_the_exchange_tells_the_invocations_id_or_the_one_found_already_and_the_
 
 
 @pytest.mark.parametrize("event", [REST, HTTP_API])
-def test_a_broken_body_is_a_bad_request_that_never_reaches_the_application(event: dict[str, Any]) -> None:
+def test_an_invalid_body_is_a_bad_request_and_does_not_reach_the_application(event: dict[str, Any]) -> None:
     answer = adapt(fails)(event | {"body": "%%%", "isBase64Encoded": True}, CONTEXT)
     assert answer["statusCode"] == 400
     assert json.loads(answer["body"])["requestId"] == "gateway-id"
 
 
-def test_an_event_that_is_not_http_is_raised() -> None:
+def test_an_event_that_is_not_http_raises() -> None:
     with pytest.raises(EventError):
         adapt(fails)({"Records": []}, CONTEXT)
 
 
-def test_an_unexpected_exception_is_logged_and_answered_without_internals(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_exception_is_logged_and_not_shown_to_the_client(caplog: pytest.LogCaptureFixture) -> None:
     answer = adapt(fails)(REST, CONTEXT)
     assert answer["statusCode"] == 500
     assert answer["headers"]["Content-Type"] == "application/json"
@@ -118,7 +118,7 @@ def test_an_unexpected_exception_is_logged_and_answered_without_internals(caplog
     assert record.exc_info[0] is LookupError
 
 
-def test_after_a_stream_has_started_its_receiver_logs_an_exception_and_ends_the_stream(
+def test_an_exception_in_a_stream_is_raised_to_the_receiver(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with listening(Wire()) as wire, pytest.raises(LookupError, match="the secret cause"):
@@ -127,7 +127,7 @@ def test_after_a_stream_has_started_its_receiver_logs_an_exception_and_ends_the_
     assert caplog.records == []
 
 
-def test_a_client_that_went_away_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_disconnects_is_not_an_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with listening(Wire(gone=True)):
         assert adapt(streams)(REST, CONTEXT) == {}
@@ -153,22 +153,22 @@ def adding(app: Application) -> Application:
         (streams, 200, {"Content-Type": "text/event-stream"}),
         (fails, 500, {"Content-Type": "application/json"}),
     ],
-    ids=["whole", "a stream in memory", "failed"],
+    ids=["a whole response", "a stream in memory", "failed"],
 )
-def test_headers_that_were_added_are_on_every_answer_which_keeps_its_own(
+def test_added_headers_are_on_every_response_but_do_not_replace_its_own(
     app: Application, status: int, own: dict[str, str]
 ) -> None:
     answer = adapt(adding(app))(REST, CONTEXT)
     assert (answer["statusCode"], answer["headers"]) == (status, {**ADDED, **own})
 
 
-def test_headers_that_were_added_are_on_a_stream_on_the_wire() -> None:
+def test_added_headers_are_on_a_stream() -> None:
     with listening(Wire()) as wire:
         adapt(adding(streams))(REST, CONTEXT)
     assert wire.heads == [(200, {**ADDED, "Content-Type": "text/event-stream"})]
 
 
-def test_headers_that_were_added_to_one_answer_are_on_no_other() -> None:
+def test_added_headers_apply_to_one_response_only() -> None:
     def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
         if request.path == "/mcp":
             exchange.add_headers(ADDED)

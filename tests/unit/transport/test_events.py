@@ -1,4 +1,4 @@
-"""Reading proxy events, and answering in their shape."""
+"""Reading proxy events, and results in their formats."""
 
 import base64
 from typing import Any
@@ -69,7 +69,7 @@ def http_api(*, stage: str = "prod", **members: Any) -> HttpEvent:
 
 
 @pytest.mark.parametrize("event", [REST, HTTP_API, FUNCTION_URL], ids=["rest", "http api", "function url"])
-def test_every_kind_of_event_tells_the_same_request(event: dict[str, Any]) -> None:
+def test_every_kind_of_event_yields_the_same_request(event: dict[str, Any]) -> None:
     incoming = parse_event(event)
     assert (incoming.method, incoming.path) == ("POST", "/mcp")
     assert incoming.body == b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -82,21 +82,21 @@ def test_every_kind_of_event_tells_the_same_request(event: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("body", "encoded"), [("%%%", True), ("Zm9v\n", True), ("ü", True), ("YQ", True), ("\ud800", False)]
 )
-def test_a_body_that_is_not_what_the_event_says_is_none(event: dict[str, Any], body: str, encoded: bool) -> None:
+def test_an_invalid_body_is_none(event: dict[str, Any], body: str, encoded: bool) -> None:
     assert parse_event(event | {"body": body, "isBase64Encoded": encoded}).body is None
 
 
-def test_repeated_headers_are_joined_and_win_over_the_single_ones() -> None:
+def test_repeated_headers_are_joined_and_replace_single_ones() -> None:
     event = REST | {"headers": {"X-A": "last", "X-B": "only here"}, "multiValueHeaders": {"x-a": ["first", "last"]}}
     assert parse_event(event).headers == {"x-a": "first, last", "x-b": "only here"}
 
 
 @pytest.mark.parametrize("members", [{"headers": None, "multiValueHeaders": None}, {"headers": {"X": None}}])
-def test_null_headers_are_no_headers(members: dict[str, Any]) -> None:
+def test_null_headers_are_ignored(members: dict[str, Any]) -> None:
     assert parse_event({"httpMethod": "GET", "path": "/mcp"} | members).headers == {}
 
 
-def test_header_names_of_any_case_are_lowered() -> None:
+def test_header_names_are_lowercased() -> None:
     event = REST | {"headers": {"CONTENT-TYPE": "a", "mcp-Protocol-VERSION": "b"}, "multiValueHeaders": None}
     assert parse_event(event).headers == {"content-type": "a", "mcp-protocol-version": "b"}
 
@@ -116,7 +116,7 @@ def test_cookies_of_format_2_become_one_header() -> None:
         ({"resource": "/", "path": "/orders"}, "/"),
     ],
 )
-def test_a_rest_path_is_without_the_custom_domains_base_path(members: dict[str, Any], path: str) -> None:
+def test_a_rest_path_does_not_have_the_base_path_of_a_custom_domain(members: dict[str, Any], path: str) -> None:
     assert parse_event(REST | members).path == path
 
 
@@ -133,7 +133,7 @@ def test_a_rest_path_is_without_the_custom_domains_base_path(members: dict[str, 
         ("prod", "/orders/mcp", "POST /mcp", "/mcp"),
     ],
 )
-def test_a_format_2_path_is_without_its_stage(stage: str, raw: str, route: str, path: str) -> None:
+def test_a_format_2_path_does_not_have_its_stage(stage: str, raw: str, route: str, path: str) -> None:
     assert http_api(stage=stage, rawPath=raw, routeKey=route).path == path
 
 
@@ -155,7 +155,7 @@ def test_a_format_2_path_is_without_its_stage(stage: str, raw: str, route: str, 
         (HTTP_API | {"requestContext": {"http": []}}, "http"),
     ],
 )
-def test_an_event_of_another_kind_is_refused_by_name(event: object, culprit: str) -> None:
+def test_an_event_of_another_kind_is_refused_with_the_reason(event: object, culprit: str) -> None:
     with pytest.raises(EventError, match=culprit) as caught:
         parse_event(event)
     assert "API Gateway" in str(caught.value)
@@ -165,7 +165,7 @@ MEMBERS = sorted({*REST, *HTTP_API})
 
 
 @given(st.dictionaries(st.sampled_from(MEMBERS), JSON, max_size=4), st.sampled_from([{}, REST, HTTP_API]))
-def test_no_event_raises_anything_but_an_event_error(members: dict[str, Any], base: dict[str, Any]) -> None:
+def test_any_event_is_parsed_or_raises_an_event_error(members: dict[str, Any], base: dict[str, Any]) -> None:
     try:
         incoming = parse_event(base | members)
     except EventError:
@@ -178,13 +178,13 @@ def test_no_event_raises_anything_but_an_event_error(members: dict[str, Any], ba
 
 @pytest.mark.parametrize("event", [REST, HTTP_API])
 @given(body=st.binary())
-def test_every_answer_carries_its_exact_bytes(event: dict[str, Any], body: bytes) -> None:
+def test_every_response_has_its_exact_bytes(event: dict[str, Any], body: bytes) -> None:
     answer = parse_event(event).result(HttpResponse(200, {}, body))
     encoded = answer["isBase64Encoded"]
     assert (base64.b64decode(answer["body"]) if encoded else answer["body"].encode()) == body
 
 
-def test_format_2_answers_take_cookies_apart() -> None:
+def test_format_2_responses_have_separate_cookies() -> None:
     response = HttpResponse(200, {"Set-Cookie": "a=1", "X": "y"})
     assert parse_event(HTTP_API).result(response)["cookies"] == ["a=1"]
     assert parse_event(HTTP_API).result(response)["headers"] == {"X": "y"}

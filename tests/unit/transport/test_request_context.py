@@ -16,12 +16,12 @@ SESSION_ARN = f"arn:aws:sts::{ACCOUNT}:assumed-role/agent/kim"
 
 
 def rest(unique_id: str | None, arn: str = SESSION_ARN, **more: Any) -> dict[str, Any]:
-    """What a REST API tells of a caller who signed the request."""
+    """Return the request context of a REST API for a signed request."""
     return {"identity": {"user": unique_id, "caller": unique_id, "userArn": arn, "accountId": ACCOUNT, **more}}
 
 
 def http_api(unique_id: str | None, arn: str = SESSION_ARN, **more: Any) -> dict[str, Any]:
-    """What an HTTP API or a function URL tells of one."""
+    """Return the request context of an HTTP API or function URL for a signed request."""
     iam = {"userId": unique_id, "callerId": unique_id, "userArn": arn, "accountId": ACCOUNT, "cognitoIdentity": None}
     return {"authorizer": {"iam": {**iam, **more}}}
 
@@ -42,11 +42,11 @@ def http_api(unique_id: str | None, arn: str = SESSION_ARN, **more: Any) -> dict
         pytest.param(
             {"authorizer": {"claims": {}, "sub": 7, "principalId": None}, "identity": {"apiKeyId": "k1"}},
             "k1",
-            id="what is no text counts for nothing",
+            id="values that are not strings are ignored",
         ),
     ],
 )
-def test_the_owner_is_what_the_authorizer_vouches_for(context: dict[str, Any], owner: str) -> None:
+def test_the_owner_is_the_identity_that_the_authorizer_verified(context: dict[str, Any], owner: str) -> None:
     assert resolve_owner(context, allow_anonymous=False) == owner
     assert resolve_owner(context, allow_anonymous=True) == owner
 
@@ -58,7 +58,7 @@ def test_the_owner_is_what_the_authorizer_vouches_for(context: dict[str, Any], o
         http_api(f"{ROLE}:CognitoIdentityCredentials", cognitoIdentity={"identityId": "eu-west-1:one"}),
     ],
 )
-def test_users_of_an_identity_pool_are_distinguished_although_they_share_a_role(context: dict[str, Any]) -> None:
+def test_users_of_an_identity_pool_are_distinguished_even_with_a_shared_role(context: dict[str, Any]) -> None:
     assert resolve_owner(context, allow_anonymous=False) == "eu-west-1:one"
 
 
@@ -69,11 +69,11 @@ def test_users_of_an_identity_pool_are_distinguished_although_they_share_a_role(
         pytest.param(USER, USER, USER, id="user"),
         pytest.param(ACCOUNT, ACCOUNT, ACCOUNT, id="root user"),
         pytest.param(f"{ROLE}:kim", ROLE, f"{ROLE}:kim", id="role"),
-        pytest.param(f"{ACCOUNT}:kim", f"{ACCOUNT}:", f"{ACCOUNT}:", id="federated user, who is not root"),
-        pytest.param(":kim", None, None, id="a name alone"),
+        pytest.param(f"{ACCOUNT}:kim", f"{ACCOUNT}:", f"{ACCOUNT}:", id="federated user"),
+        pytest.param(":kim", None, None, id="a session name without an id"),
     ],
 )
-def test_an_iam_caller_is_its_unique_id_and_a_name_that_it_chose_counts_only_where_it_is_trusted(
+def test_an_iam_caller_is_its_unique_id_and_session_names_count_only_if_trusted(
     event: Callable[[str], dict[str, Any]], unique_id: str, owner: str | None, trusting: str | None
 ) -> None:
     assert resolve_owner(event(unique_id), allow_anonymous=False) == owner
@@ -81,12 +81,12 @@ def test_an_iam_caller_is_its_unique_id_and_a_name_that_it_chose_counts_only_whe
 
 
 @pytest.mark.parametrize("context", [{"identity": {"caller": USER}}, {"authorizer": {"iam": {"callerId": USER}}}])
-def test_either_of_the_two_names_of_the_unique_id_will_do(context: dict[str, Any]) -> None:
+def test_both_fields_of_the_unique_id_are_accepted(context: dict[str, Any]) -> None:
     assert resolve_owner(context, allow_anonymous=False) == USER
 
 
 @pytest.mark.parametrize("event", [rest, http_api])
-def test_an_arn_which_can_be_had_again_after_it_was_deleted_is_no_identity(
+def test_an_arn_is_not_an_identity_because_it_can_be_reused(
     event: Callable[[None, str], dict[str, Any]],
 ) -> None:
     assert resolve_owner(event(None, USER_ARN), allow_anonymous=False) is None
@@ -106,7 +106,7 @@ def test_an_arn_which_can_be_had_again_after_it_was_deleted_is_no_identity(
         {"http": {"userAgent": "me"}, "path": "/mcp", "sub": "me", "client_id": "me", "principalId": "me"},
     ],
 )
-def test_without_an_identity_the_owner_is_anonymous_only_where_allowed(context: dict[str, Any]) -> None:
+def test_without_an_identity_the_owner_is_anonymous_if_allowed(context: dict[str, Any]) -> None:
     assert resolve_owner(context, allow_anonymous=False) is None
     assert resolve_owner(context, allow_anonymous=True) == "anonymous"
 
@@ -121,7 +121,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(NAMES, VALUES))
-def test_an_owner_is_never_empty_and_nothing_raises(context: dict[str, Any]) -> None:
+def test_an_owner_is_never_empty_and_no_context_raises(context: dict[str, Any]) -> None:
     owner = resolve_owner(context, allow_anonymous=False)
     assert owner is None or (isinstance(owner, str) and owner != "")
 
@@ -146,7 +146,7 @@ def test_an_owner_is_never_empty_and_nothing_raises(context: dict[str, Any]) -> 
         ({"authorizer": "a"}, {}),
     ],
 )
-def test_claims_are_what_the_one_authorizer_says(context: dict[str, Any], claims: dict[str, Any]) -> None:
+def test_claims_come_from_the_authorizer(context: dict[str, Any], claims: dict[str, Any]) -> None:
     assert claims_in(context) == claims
 
 
@@ -165,9 +165,9 @@ CONTEXT = SimpleNamespace(aws_request_id="lambda-id")
         ({"requestId": "gateway-id"}, None, "gateway-id"),
     ],
 )
-def test_api_gateways_id_comes_first(request_context: object, context: object, found: str) -> None:
+def test_api_gateways_request_id_is_used_first(request_context: object, context: object, found: str) -> None:
     assert correlation_id(request_context, context) == found
 
 
-def test_a_request_without_any_id_gets_one_of_its_own() -> None:
+def test_a_request_without_an_id_gets_a_new_one() -> None:
     assert correlation_id(None, None) != correlation_id(None, None)

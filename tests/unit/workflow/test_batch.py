@@ -1,4 +1,4 @@
-"""What a run writes, decided against the task as it stands."""
+"""The writes of a run, decided on the current task."""
 
 from collections.abc import Mapping
 
@@ -35,7 +35,7 @@ def nothing() -> TaskVariables:
     return TaskVariables({})
 
 
-def test_a_finished_run_completes_the_task_in_the_same_write() -> None:
+def test_a_finished_run_completes_the_task_in_its_last_write() -> None:
     ran = traces(a=Succeeded(1), b=Succeeded(None), c=Succeeded({"x": 2}))
 
     batch = run_batch(task("ppp"), ran, None, nothing(), finished=True)
@@ -48,7 +48,7 @@ def test_a_finished_run_completes_the_task_in_the_same_write() -> None:
     assert (batch.pause, batch.result) == (None, {"completed": True, "steps_completed": 3})
 
 
-def test_a_paused_run_writes_what_ran_and_why_it_stopped() -> None:
+def test_a_paused_run_writes_its_results_and_its_pause_reason() -> None:
     ran = traces(a=Succeeded(1), b=Failed("boom"))
 
     batch = run_batch(task("ppp"), ran, FAILED_B, nothing(), finished=False)
@@ -71,7 +71,7 @@ def test_changed_and_removed_variables_are_written() -> None:
 
 
 RACES = {
-    "a failure never takes a completed step back": ("ccp", Failed("boom"), None),
+    "a failure does not reopen a completed step": ("ccp", Failed("boom"), None),
     "the last result wins": ("ccp", Succeeded(2), StepWrite(1, "b", COMPLETED, COMPLETED, 2)),
     "failed again": ("cfp", Failed("boom"), StepWrite(1, "b", FAILED, FAILED, {"error": "boom"})),
     "a retry that succeeded": ("cfp", Succeeded(2), StepWrite(1, "b", FAILED, COMPLETED, 2)),
@@ -80,7 +80,7 @@ RACES = {
 
 
 @pytest.mark.parametrize(("stored", "outcome", "written"), RACES.values(), ids=RACES)
-def test_a_lost_race_is_decided_on_the_state_that_won(stored: str, outcome: Outcome, written: StepWrite | None) -> None:
+def test_a_lost_race_is_decided_on_the_winners_state(stored: str, outcome: Outcome, written: StepWrite | None) -> None:
     pause = FAILED_B if isinstance(outcome, Failed) else None
 
     batch = run_batch(task(stored), traces(b=outcome), pause, nothing(), finished=False)
@@ -92,17 +92,17 @@ REASONS = {
     "a new reason": ("cpp", None, LATE_B, SetPause(LATE_B.to_json())),
     "replaced": ("cfp", FAILED_B, LATE_B, SetPause(LATE_B.to_json())),
     "the blocked step was completed": ("ccp", None, LATE_B, None),
-    "the blocked step was completed, and somebody else is blocked": ("ccp", LATE_C, LATE_B, None),
-    "what is stored is over, too": ("ccp", FAILED_B, LATE_B, ClearPause(FAILED_B.to_json())),
-    "another's reason stays": ("cpp", LATE_C, None, None),
-    "a checkpoint after the step that was blocked": ("ccp", FAILED_B, None, ClearPause(FAILED_B.to_json())),
+    "the blocked step was completed, and another step is blocked": ("ccp", LATE_C, LATE_B, None),
+    "the stored reason is outdated too": ("ccp", FAILED_B, LATE_B, ClearPause(FAILED_B.to_json())),
+    "another run's reason stays": ("cpp", LATE_C, None, None),
+    "a checkpoint after the blocked step": ("ccp", FAILED_B, None, ClearPause(FAILED_B.to_json())),
     "a finished run": ("ccc", LATE_C, None, ClearPause(LATE_C.to_json())),
     "nothing to clear": ("ccc", None, None, None),
 }
 
 
 @pytest.mark.parametrize(("statuses", "stored", "pause", "written"), REASONS.values(), ids=REASONS)
-def test_the_pause_reason_follows_the_state_that_is_written(
+def test_the_pause_reason_matches_the_written_state(
     statuses: str, stored: PauseReason | None, pause: PauseReason | None, written: PauseWrite
 ) -> None:
     batch = run_batch(task(statuses, stored), (), pause, nothing(), finished=statuses == "ccc")
@@ -114,7 +114,7 @@ NEXT = Workflow(name="w", description="d", steps=[Step(name, tool=f"do_{name}") 
 
 
 def moved_batch(current: TaskRecord, pause: PauseReason | None = None, **outcomes: Outcome) -> Batch:
-    """What a run by the next definition writes, which has read the task with the one before."""
+    """Return the batch of a run with the next definition that read the task with the previous one."""
     ran = [StepTrace(step, {}, (), outcomes[step.name]) for step in NEXT.steps if step.name in outcomes]
     move = Move(WORKFLOW.fingerprint, NEXT)
     return run_batch(current, ran, pause, nothing(), finished=pause is None, move=move)
@@ -149,13 +149,13 @@ def test_a_removed_step_that_a_continuation_completed_keeps_its_result() -> None
     assert batch.removed == frozenset()
 
 
-def test_a_task_that_was_moved_meanwhile_is_not_moved_back() -> None:
+def test_a_task_that_another_run_has_moved_is_not_moved_back() -> None:
     current = by(NEXT, task("cpp"))
 
     batch = moved_batch(current, LATE_B, x=Succeeded(1), b=Failed("no"))
 
     assert (batch.definition, batch.variables, batch.removed) == (None, {}, frozenset())
-    # Its third step, `c`, is not of this run's definition, nor is this run's `x` of its.
+    # Step `c` is not in this run's definition, and step `x` is not in the task's.
     assert [write.name for write in batch.steps] == ["b"]
 
 

@@ -1,6 +1,6 @@
-"""A workflow that cannot work is refused before it is served, with workflow, step and cause.
+"""An invalid workflow is refused before it is served. The error names the workflow, the step and the cause.
 
-The usual mistakes and their remedies are in tests/mistakes.
+Common mistakes and their remedies are tested in tests/mistakes.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ def refused(made: Workflow, tools: dict[str, Callee] = TOOLS) -> WorkflowError:
 
 
 def not_a_source(value: object) -> Source:
-    """What a user without a type checker may write."""
+    """Pass a value that a user without a type checker may write."""
     return cast("Source", value)
 
 
@@ -65,12 +65,12 @@ def test_a_correct_workflow_is_accepted() -> None:
 
 
 def fetch(source: Source, parameter: str = "order_id") -> Step:
-    """A step that calls `fetch` with this for its argument."""
+    """Return a step that calls `fetch` with this argument."""
     return Step("s", tool="fetch", arguments={parameter: source})
 
 
 def reads(source: Source) -> Step:
-    """A step that reads the resource whose URI this is put into."""
+    """Return a step that reads a resource whose URI contains this value."""
     return Step("s", resources=["docs://{t}"], template_bindings={"t": source})
 
 
@@ -116,7 +116,7 @@ def asking(*arguments: Argument) -> Workflow:
         pytest.param(asking(Argument("order_id", default=cast("Any", datetime.now(UTC)))), "is not JSON", id="no JSON"),
     ],
 )
-def test_an_error_in_a_workflow_names_it_and_the_cause(made: Workflow, cause: str) -> None:
+def test_an_error_in_a_workflow_names_the_workflow_and_the_cause(made: Workflow, cause: str) -> None:
     error = refused(made)
 
     assert (error.workflow, error.step) == ("refund_order", None)
@@ -130,7 +130,7 @@ def test_the_maximum_number_of_steps_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1st", "-a", "a.b", "größe", "a b", "n" * 65, "name\n"])
-def test_a_name_that_a_host_may_refuse_is_refused(name: str) -> None:
+def test_a_name_that_a_host_may_reject_is_refused(name: str) -> None:
     assert "1 to 64" in refused(replace(workflow(FETCH), name=name)).cause
     assert refused(asking(Argument("order_id"), Argument(name))).cause.startswith(f"the argument {name!r}")
 
@@ -166,7 +166,7 @@ def test_a_workflow_that_is_only_a_prompt_may_have_any_name(prompt: dict[str, An
     assert checked(made, TOOLS) is made
 
 
-def test_a_suggested_step_keeps_the_rest_of_the_path() -> None:
+def test_a_suggested_path_keeps_its_remaining_keys() -> None:
     order = {"type": "object", "properties": {"lines": {"type": "array", "items": ORDER}}}
     tools = {**TOOLS, "fetch": callee(fetch_order, "order_id", output=order)}
     step = Step("s", tool="ping", resources=["a://{t}"], template_bindings={"t": step_output("order", "linse.0.total")})
@@ -179,7 +179,7 @@ def test_a_suggested_step_keeps_the_rest_of_the_path() -> None:
     )
 
 
-def test_a_step_that_only_fetches_has_no_fields() -> None:
+def test_a_step_that_only_reads_resources_has_no_fields() -> None:
     error = refused(workflow(Step("policy", resources=["docs://faq"]), fetch(step_output("policy", "text"))))
 
     assert error.cause == (
@@ -206,7 +206,7 @@ def test_a_method_is_resolved_to_the_tool_of_its_object() -> None:
     assert checked(workflow(Step("s", tool=other.sell)), tools).steps[0].tool == "other"
 
 
-def test_a_function_that_is_not_one_tool_is_refused() -> None:
+def test_a_function_must_be_published_as_exactly_one_tool() -> None:
     two, other = {"a": callee(pay), "b": callee(pay)}, {"unpublished": callee(pay)}
 
     assert "published as 'a' and 'b'" in refused(workflow(Step("s", tool=pay)), two).cause
@@ -214,7 +214,8 @@ def test_a_function_that_is_not_one_tool_is_refused() -> None:
 
 
 def set_by(tools: dict[str, Callee]) -> list[tuple[str, ...]]:
-    """Which tools set the variable of a step that calls `fetch`, and that of its resource's URI."""
+    """Return the tools that set the variable of a step's argument, and those that set the variable in its resource's
+    URI."""
     step = Step(
         "last",
         tool="fetch",
@@ -238,7 +239,7 @@ def test_a_task_variable_has_the_tools_that_declare_it() -> None:
     assert set_by({**TOOLS, "look": structs.replace(TOOLS["ping"], sets=("other",))}) == [()] * 2
 
 
-def test_a_tool_with_more_scopes_than_the_workflow_is_not_named() -> None:
+def test_a_tool_that_needs_more_scopes_than_the_workflow_is_not_named() -> None:
     hidden = structs.replace(TOOLS["ping"], sets=("seen",), requires=frozenset({"admin"}))
 
     assert set_by({**TOOLS, "look": hidden}) == [()] * 2

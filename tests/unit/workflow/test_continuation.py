@@ -1,4 +1,4 @@
-"""What a call that names a task writes to it, decided against the task as it stands."""
+"""The writes of a continuation, decided on the current task."""
 
 import pytest
 from hypothesis import given
@@ -37,7 +37,7 @@ def continued(task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVari
 
 FITTING = {
     "the first pending one": ("cppp", Succeeded(1), StepWrite(1, "mail1", PENDING, COMPLETED, 1, {})),
-    "the next pending one, whatever stands before it": (
+    "the next pending one, even after an open step": (
         "pcpp",
         Succeeded(1),
         StepWrite(3, "mail2", PENDING, COMPLETED, 1, {}),
@@ -119,7 +119,7 @@ def test_variables_of_the_tool_are_written() -> None:
     assert batch.removed == {"gone"}
 
 
-def test_a_continuation_has_enough_attempts_for_all_changes_of_others() -> None:
+def test_a_continuation_has_enough_attempts_for_all_other_writers() -> None:
     assert attempts_for(plan_of(task("pppp"), WORKFLOW), "mail") > 2 * 2
     assert attempts_for(plan_of(task("pppp"), WORKFLOW), "other") > 1
 

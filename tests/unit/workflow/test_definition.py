@@ -1,4 +1,4 @@
-"""A workflow's definition is immutable, and says what a step does."""
+"""Definitions of workflows and steps are immutable. Fingerprints change with what a step does."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ def test_a_fingerprint_does_not_change_with_texts_and_hints(changed: dict[str, A
     assert dataclasses.replace(FETCH, **changed).fingerprint == FETCH.fingerprint
 
 
-def test_fingerprints_tell_the_kinds_of_sources_apart() -> None:
+def test_fingerprints_of_different_sources_differ() -> None:
     sources: list[Source] = [
         constant("a"),
         prompt_arg("a"),

@@ -1,7 +1,6 @@
-"""The engine: steps run in order, everything is written at once, and no stop is silent.
+"""The engine runs steps in order, writes their results and always gives a reason when it stops.
 
-The host is a script, as the engine sees a server only through that port; the store is the real one over a
-DynamoDB in memory, with faults put in front of it where it could not be made to fail by itself.
+The host is scripted. The store is the real one over an in-memory DynamoDB, with injected faults.
 """
 
 import dataclasses
@@ -111,7 +110,9 @@ def statuses(task: TaskRecord) -> list[str]:
 
 
 @pytest.mark.parametrize("starts", [0, 1, 2])
-def test_too_little_time_pauses_before_the_next_step_is_announced(store: DynamoDBTaskStore, starts: int) -> None:
+def test_with_too_little_time_a_run_pauses_before_it_announces_the_next_step(
+    store: DynamoDBTaskStore, starts: int
+) -> None:
     host = ScriptedHost(starts=starts, resources={"docs://x": "x"})
     steps = [dataclasses.replace(step, resources=["docs://x"]) for step in THREE.steps]
 
@@ -289,7 +290,7 @@ UNKNOWN = OutcomeUnknown("no answer came")
 def test_an_uncertain_write_stays_unknown_if_the_task_has_another_result(
     store: DynamoDBTaskStore, result: str, persisted: Persisted
 ) -> None:
-    """The later writes succeed: they say nothing about the one whose answer was lost."""
+    """The later writes succeed, but that does not tell whether the first one was made."""
 
     def completed_meanwhile(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
         task = store.get(OWNER, recording.created[0].task_id)
@@ -371,7 +372,7 @@ def test_a_run_stops_if_a_late_checkpoint_response_shows_another_run(
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBTaskStore, kept: bool) -> None:
-    """Its checkpoint was written; for another step there was no time."""
+    """The checkpoint is written in both cases. In the first case, no step has run since."""
     others = store.create(NewTask(OWNER, {}))
     host = ScriptedHost(starts=1 if kept else 2)
 
@@ -381,7 +382,7 @@ def test_a_superseded_run_says_whether_its_results_are_stored(store: DynamoDBTas
 
 
 def test_results_of_a_checkpoint_are_written_once(store: DynamoDBTaskStore) -> None:
-    """A continuation may have changed the variable by the time of the next write."""
+    """A continuation may change the variable before the next write."""
     recording: RecordingStore
 
     def set_color(_arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
@@ -453,7 +454,7 @@ def test_a_failed_last_write_does_not_change_the_reply(
 
 
 def paused(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
-    """A task that has paused, as a resume has taken it."""
+    """Return a paused task that a resume has claimed."""
     engine = Engine(host, store)
     run = engine.start(definition, RUN_INPUT)
     assert run.pause
@@ -466,12 +467,12 @@ def paused(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = 
 
 
 def called(task: TaskRecord, tool: str, outcome: Outcome, arguments: JsonObject | None = None) -> Batch:
-    """What a continuation of a task of `THREE` writes."""
+    """Return the batch of a continuation of a task of `THREE`."""
     return continuation_batch(plan_of(task, THREE), ContinuationCall(tool, arguments or {}), outcome, TaskVariables({}))
 
 
 def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Workflow = THREE) -> TaskRecord:
-    """The task as it would be read if one of its steps had another status."""
+    """Return the task with another status of one step."""
     changed = [StepStatus(step["status"]) for step in steps_of(task)]
     changed[index] = status
     variables: dict[str, Any] = {**task.variables, "_workflow.progress": definition.progress(changed)}
@@ -509,7 +510,7 @@ def test_a_task_that_was_cancelled_during_a_run_stays_cancelled(store: DynamoDBT
 
 @dataclass
 class Clock:
-    """Seconds; stands still until a tool takes its time."""
+    """A clock that only tools advance, seconds."""
 
     s: float = 50.0
 
@@ -517,7 +518,7 @@ class Clock:
         return self.s
 
     def passing(self, seconds: float) -> Behaviour:
-        """A tool that takes so long."""
+        """Return a tool that takes this long."""
 
         def work(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
             self.s += seconds

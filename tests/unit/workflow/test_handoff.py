@@ -1,4 +1,4 @@
-"""The handoff: what happened, and the calls that come next."""
+"""The handoff: what happened, and the next calls."""
 
 from collections.abc import Mapping
 
@@ -118,17 +118,17 @@ SHOWN = {
     "no output": ("f", step_output("order"), "<output from fetch_order>"),
     "no output yet": ("p", step_output("order"), "<output from fetch_order>"),
     "skipped": ("s", step_output("order"), "<missing: a>"),
-    "of no output": ("f", step_output("order", "a.b"), "<field 'a.b' from fetch_order>"),
+    "a field of no output": ("f", step_output("order", "a.b"), "<field 'a.b' from fetch_order>"),
     "no such field": ("c", step_output("order", "a.b"), "<missing: a>"),
     "no such variable": ("c", task_variable("seen"), "<missing: a>"),
-    "no such field of it": ("c", task_variable("seen", "a.0"), "<missing: a>"),
+    "no such field of a variable": ("c", task_variable("seen", "a.0"), "<missing: a>"),
     "a variable that an earlier step may set": ("p", task_variable("seen"), "<task variable seen>"),
-    "a variable of which is known who sets it": (
+    "a variable with a known setter": (
         "c",
         TaskVariable("seen", set_by=("look",)),
         "<task variable seen (set by look)>",
     ),
-    "a field of one that several set": (
+    "a field of a variable with several setters": (
         "c",
         TaskVariable("seen", "a.0", set_by=("look", "see")),
         "<field 'a.0' from task variable seen (set by look or see)>",
@@ -176,8 +176,8 @@ LONG = "x" * 499
         pytest.param(step_output("order", "long"), "<field 'long' from fetch_order>", id="an output"),
         pytest.param(prompt_arg("topic"), "<prompt arg topic>", id="a prompt argument"),
         pytest.param(task_variable("long"), "<task variable long>", id="a task variable"),
-        pytest.param(constant(LONG), LONG, id="a constant stands whole"),
-        pytest.param(step_output("order", "shorter"), LONG[1:], id="what fits"),
+        pytest.param(constant(LONG), LONG, id="a constant is complete"),
+        pytest.param(step_output("order", "shorter"), LONG[1:], id="a value that fits"),
     ],
 )
 def test_a_long_value_is_shown_as_its_placeholder(source: Source, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_a_long_value_is_shown_as_its_placeholder(source: Source, shown: str, mo
     assert f'Call do with {{"a": "{shown}"}}' in reported
 
 
-def test_a_call_lists_the_resources_that_are_not_read_yet() -> None:
+def test_a_call_lists_the_resources_that_are_still_unread() -> None:
     step = Step(
         "b",
         tool="do",
@@ -223,7 +223,7 @@ def test_a_placeholder_of_a_step_without_a_tool_has_its_name() -> None:
     assert '{"a": "<output from policy>"}' in text([policy, step], "fp", LATE)
 
 
-def test_an_absent_optional_argument_that_the_tool_does_not_require_is_left_out() -> None:
+def test_an_absent_argument_that_the_tool_does_not_require_is_left_out() -> None:
     step = Step("next", tool="do", arguments={"a": prompt_arg("amount"), "b": constant(1)})
 
     assert 'Call do with {"b": 1}' in text([step], "p", LATE)
@@ -237,7 +237,7 @@ def test_a_required_argument_without_a_source_is_missing() -> None:
     assert 'Call do with {"b": 1, "c": "<missing: c>", "z": "<missing: z>"}' in reported
 
 
-def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
+def test_remaining_steps_are_in_order_without_settled_ones() -> None:
     steps = [Step(name, tool=f"do_{name}") for name in "abcde"]
 
     reported = text(steps, "cfscp", StepFailed("b", "x", True, "do_b"))
@@ -265,7 +265,7 @@ def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
         pytest.param(
             Step("r", resources=["docs://{t}"], template_bindings={"t": step_output("order", "x")}),
             ["1. Read the resource docs://<field 'x' from fetch_order>"],
-            id="a field that is not there",
+            id="a missing field",
         ),
         pytest.param(
             Step("r", resources=["docs://{topic}"]),
@@ -274,7 +274,7 @@ def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
         ),
     ],
 )
-def test_a_remaining_step_without_a_tool_is_read(step: Step, lines: list[str]) -> None:
+def test_a_remaining_step_without_a_tool_lists_its_resources(step: Step, lines: list[str]) -> None:
     reported = text([FETCH, step], "cp", DeadlineExceeded("r", ""))
 
     assert reported.split("\n\n", 2)[2].splitlines() == lines

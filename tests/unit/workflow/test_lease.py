@@ -1,4 +1,4 @@
-"""A run's hold on its task: when it is renewed, when it looks, and what it learns."""
+"""A run's lease on its task: renewals, checks of the task, and their results."""
 
 import math
 from collections.abc import Callable
@@ -17,8 +17,8 @@ TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim(
 
 
 @dataclass
-class Kept(RecordingStore):
-    """A store with one task, whose clock is turned by the test."""
+class FakeStore(RecordingStore):
+    """A store with one task and a clock that a test sets."""
 
     ms: int = 0
     takes_ms: int = 0
@@ -40,7 +40,7 @@ class Kept(RecordingStore):
     def get(self, _owner: str, _task_id: str) -> TaskRecord:
         self.asked.append("get")
         if self.unread:
-            raise StoreUnavailable("so it is")
+            raise StoreUnavailable("down")
         return replace(TASK, status=self.standing.status, variables={"by": "another run"})
 
     def read_status(self, _owner: str, _task_id: str) -> TaskStanding:
@@ -51,14 +51,14 @@ class Kept(RecordingStore):
         return self.standing
 
 
-def held(left_ms: Callable[[], int | None] = lambda: None, *, unsure: bool = False) -> tuple[Kept, Lease]:
-    store = Kept(ms=0)
+def held(left_ms: Callable[[], int | None] = lambda: None, *, unsure: bool = False) -> tuple[FakeStore, Lease]:
+    store = FakeStore(ms=0)
     return store, Lease(store, TASK, left_ms, lambda: store.ms / 1000, unsure=unsure)
 
 
 @pytest.mark.parametrize(("left_ms", "end"), [(None, 45_100), (60_000, 45_100), (20_000, 20_100), (-1, 100)])
 def test_a_lease_ends_with_the_function_at_the_latest(left_ms: int | None, end: int) -> None:
-    assert lease_end(Kept(ms=100), lambda: left_ms) == end
+    assert lease_end(FakeStore(ms=100), lambda: left_ms) == end
 
 
 def test_a_pulse_renews_every_fifteen_seconds() -> None:
@@ -84,7 +84,7 @@ def test_a_pulse_says_when_the_next_renewal_is_due() -> None:
 def test_a_tool_does_not_start_if_the_claim_has_ended_since_the_step_began() -> None:
     store, hold = held()
     assert isinstance(hold.begin(), Began)
-    store.fails, store.ms = StoreUnavailable("no answer"), LEASE_MS + 1  # the requests of a guard took so long
+    store.fails, store.ms = StoreUnavailable("no answer"), LEASE_MS + 1  # requests before the call took this long
     assert hold.pulse() == math.inf
 
 
@@ -211,7 +211,7 @@ def test_a_late_renewal_response_does_not_stop_a_running_tool() -> None:
 
 def test_a_run_with_an_uncertain_task_starts_nothing_after_its_claim() -> None:
     store, hold = held(unsure=True)
-    store.ms, store.fails = LEASE_MS + 1, StoreUnavailable("so it is")
+    store.ms, store.fails = LEASE_MS + 1, StoreUnavailable("down")
     assert hold.begin() is None
     store.ms, store.fails = 2 * LEASE_MS, TaskNotFound()
     assert isinstance(hold.begin(), Began)

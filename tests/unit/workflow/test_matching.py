@@ -1,4 +1,4 @@
-"""Which step a call is."""
+"""Which step a call matches."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +37,7 @@ def plan(
     calls: JsonObject | None = None,
     **more: Json,
 ) -> Plan:
-    """The plan of a task with these steps, the results of some, and the calls of continuations that made them."""
+    """Return the plan of a task with these steps, stored results, and stored calls of continuations."""
     arguments = [Argument("whom"), Argument("pin", secret=True)]
     workflow = Workflow(name="w", description="d", arguments=arguments, steps=[step for step, _ in steps])
     variables: dict[str, Json] = {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
@@ -52,28 +52,28 @@ def ranked(made: Plan, call: JsonObject) -> list[tuple[str, Rank]]:
 
 
 RANKED = {
-    "a repeat before an open step that is merely possible": (
+    "a repeat before a possible open step": (
         [(TO_FOUND, PENDING), (FETCH, PENDING), (TO_ANN, COMPLETED)],
         [("ann", Rank.REPEAT), ("found", Rank.POSSIBLE)],
     ),
-    "an open step that nothing contradicts before a failed one that is planned otherwise": (
+    "a possible open step before a failed one with other arguments": (
         [(TO_BOB, FAILED), (FETCH, PENDING), (TO_FOUND, PENDING)],
         [("found", Rank.POSSIBLE), ("bob", Rank.FAILED)],
     ),
-    "a failed step before a pending one where both are planned otherwise": (
+    "a failed step before a pending one, both with other arguments": (
         [(TO_BOB, PENDING), (TO_CARL, FAILED)],
         [("carl", Rank.FAILED), ("bob", Rank.PENDING)],
     ),
-    "any open step before a completed one that was made with other arguments": (
+    "any open step before a completed one with other arguments": (
         [(TO_BOB, PENDING), (TO_CARL, COMPLETED)],
         [("bob", Rank.PENDING), ("carl", Rank.LAST)],
     ),
-    "of completed steps the last": (
+    "the last completed step": (
         [(TO_BOB, COMPLETED), (TO_CARL, COMPLETED)],
         [("carl", Rank.LAST), ("bob", Rank.LAST)],
     ),
     "no skipped step and no other tool": ([(TO_ANN, SKIPPED), (FETCH, PENDING)], []),
-    "the equal step of which the plan knows more": (
+    "the equal step with more known arguments": (
         [(VAGUE, PENDING), (TO_ANN, PENDING)],
         [("ann", Rank.EQUAL), ("vague", Rank.EQUAL)],
     ),
@@ -81,7 +81,9 @@ RANKED = {
 
 
 @pytest.mark.parametrize(("steps", "order"), RANKED.values(), ids=RANKED)
-def test_a_call_of_ann_comes_first_to(steps: Sequence[tuple[Step, StepStatus]], order: list[tuple[str, Rank]]) -> None:
+def test_candidates_are_ranked_in_this_order(
+    steps: Sequence[tuple[Step, StepStatus]], order: list[tuple[str, Rank]]
+) -> None:
     assert ranked(plan(steps), ANN) == order
 
 
@@ -184,7 +186,9 @@ def test_completed_steps_are_not_chosen_at_random() -> None:
     [
         pytest.param([Rank.EQUAL], "s0", id="the only open one"),
         pytest.param([Rank.PENDING], "s0", id="the only open one, with other arguments"),
-        pytest.param([Rank.EQUAL, Rank.PENDING, Rank.FAILED, Rank.LAST], "s0", id="the only one not contradicted"),
+        pytest.param(
+            [Rank.EQUAL, Rank.PENDING, Rank.FAILED, Rank.LAST], "s0", id="the only one without a contradiction"
+        ),
         pytest.param([Rank.EQUAL, Rank.REPEAT], "s0", id="an equal open one beside an equal completed one"),
         pytest.param([Rank.EQUAL, Rank.EQUAL], None, id="two open ones"),
         pytest.param([Rank.EQUAL, Rank.POSSIBLE], None, id="an equal one and a possible one"),
@@ -194,7 +198,7 @@ def test_completed_steps_are_not_chosen_at_random() -> None:
         pytest.param([Rank.REPEAT, Rank.REPEAT], None, id="a repeat of one of two"),
         pytest.param([Rank.FAILED, Rank.LAST], "s0", id="the only open one, with corrected arguments"),
         pytest.param([Rank.FAILED, Rank.PENDING], None, id="one of two open ones, with other arguments"),
-        pytest.param([Rank.LAST], "s0", id="the only step there is"),
+        pytest.param([Rank.LAST], "s0", id="the only step"),
         pytest.param([Rank.LAST, Rank.LAST], None, id="one of two completed ones"),
         pytest.param([], None, id="no step"),
     ],
@@ -210,7 +214,7 @@ FIXED = {
         plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING), (TO_CARL_AGAIN, FAILED)]),
         [("carl again", Rank.FAILED), ("carl", Rank.PENDING), ("ann", Rank.LAST)],
     ),
-    "a continuation's own arguments count and not the step's": (
+    "the arguments of the continuation count, not the step's": (
         plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": BOB}),
         [("ann", Rank.REPEAT), ("carl", Rank.PENDING)],
     ),

@@ -1,4 +1,4 @@
-"""What remains to be done of a task, as data and in words (docs/workflows.md, Going on)."""
+"""The remaining calls of a task, as data and as text (docs/workflows.md)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +41,7 @@ def flow(**changes: Any) -> Workflow:
 
 
 def plan(letters: str, *, workflow: Workflow | None = None, status: TaskStatus = TaskStatus.WORKING) -> Plan:
-    """A plan whose first step, where it is completed, gave a long value."""
+    """Return a plan. If its first step is completed, the step's result has a long value."""
     given: JsonObject = {f"{RESULT_PREFIX}get": {"page": "one", "more": LONG}} if letters[0] == "c" else {}
     task = replace(task_of(flow(), letters, given), task_id="T-1", status=status)
     return plan_of(task, workflow or flow(), {"order": "A-17"})
@@ -79,7 +79,7 @@ def paused(letters: str, pause: PauseReason) -> Plan:
 LET_THE_SERVER_CONTINUE = {"tool": "flow", "arguments": {"task_id": "T-1"}}
 
 
-def test_if_nothing_stops_the_server_its_own_tool_is_the_only_suggestion() -> None:
+def test_a_step_that_the_server_can_run_is_not_suggested() -> None:
     assert remaining(plan("cppp")) == [LET_THE_SERVER_CONTINUE]
     assert remaining(paused("ccfp", StepFailed("put", "no", retryable=True, suggested_tool="put"))) == [
         LET_THE_SERVER_CONTINUE
@@ -111,7 +111,7 @@ def test_with_every_step_settled_the_workflow_tool_is_next() -> None:
     ],
     ids=["no workflow tool", "not durable", "completed", "cancelled"],
 )
-def test_nothing_remains_without_a_workflow_tool_or_once_the_task_is_over(of: Plan) -> None:
+def test_nothing_remains_without_a_workflow_tool_or_after_the_task_has_ended(of: Plan) -> None:
     assert remaining(of) == []
 
 
@@ -138,7 +138,7 @@ def test_a_tool_that_does_not_accept_the_task_id_does_not_get_it() -> None:
     )
 
 
-def test_if_only_resources_remain_the_server_can_go_on() -> None:
+def test_if_only_resources_remain_the_server_can_continue() -> None:
     recorded = "Recorded as step 'end' (3 of 4 done). Next:"
     next_call = f'{recorded} call flow with {{"task_id": "T-1"}}: the server continues.'
     assert text(plan("cpcc"), wrote("end")) == next_call
@@ -168,7 +168,7 @@ def test_an_extra_call_also_says_that_all_steps_are_done() -> None:
     assert text(of, wrote("get"), oversized=["_workflow.result.get"]) == f"{LOST} {end}"
 
 
-def test_without_its_workflow_a_task_has_steps_and_no_next_call() -> None:
+def test_a_task_without_its_workflow_has_steps_but_no_next_call() -> None:
     of = plan("cppp")
     gone = plan_of(of.task, None)
     assert text(gone, wrote("get")) == "Recorded as step 'get' (1 of 4 done)."

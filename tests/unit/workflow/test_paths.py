@@ -1,4 +1,4 @@
-"""Whether a path can exist, by the schemas that Baton publishes of real types."""
+"""Whether a path can exist in the published schemas of real types."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -136,7 +136,7 @@ def test_a_path_that_cannot_exist_is_shown_up_to_the_wrong_key(returns: Any, pat
     assert ".".join((found.path, *found.rest)) == path
 
 
-def test_the_paths_that_can_exist_are_listed() -> None:
+def test_the_possible_paths_are_listed() -> None:
     found = wrong(Plain, "lines.0.totl.x")
 
     assert found == Astray("lines.0.totl", ("lines.0.total", "lines.0.note"), ("x",))
@@ -157,7 +157,7 @@ def test_parts_without_a_schema_may_have_any_path(schema: Schema) -> None:
     assert astray(schema, "a") is None
 
 
-def test_a_schema_that_only_refers_to_itself_has_nothing() -> None:
+def test_a_schema_that_only_refers_to_itself_has_no_fields() -> None:
     schema = {"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}}
 
     assert astray(schema, "a") == Astray("a", (), ())

@@ -1,4 +1,4 @@
-"""Pause reasons: their stored form, and all who read them."""
+"""Pause reasons: their stored form, and all code that reads them."""
 
 import json
 import re
@@ -96,7 +96,7 @@ from tests.fakes import ScriptedHost
         (Interrupted("one", ""), {"type": "interrupted", "blockedStep": "one", "suggestedTool": ""}),
     ],
 )
-def test_a_reason_survives_storage(reason: PauseReason, wire: JsonObject) -> None:
+def test_a_reason_is_read_back_as_it_was_stored(reason: PauseReason, wire: JsonObject) -> None:
     assert reason.to_json() == wire
     assert paused_step(wire) == "one"
     assert parse_pause(json.loads(json.dumps(wire))) == reason
@@ -109,7 +109,7 @@ def test_an_unknown_or_damaged_reason_is_not_parsed() -> None:
     assert parse_pause({"type": "deadlineExceeded", "blockedStep": 7, "suggestedTool": "t"}) is None
 
 
-def test_a_long_error_is_cut_in_the_stored_form() -> None:
+def test_a_long_error_is_shortened_when_it_is_stored() -> None:
     reason = StepFailed("s", "x" * 1_000_000, True, "t")
 
     stored = reason.to_json()["error"]
@@ -118,7 +118,7 @@ def test_a_long_error_is_cut_in_the_stored_form() -> None:
     assert len(stored) < 5_000
 
 
-def test_long_lists_of_invalid_fields_are_cut_in_the_stored_form() -> None:
+def test_long_lists_of_invalid_fields_are_shortened_when_they_are_stored() -> None:
     fields = tuple(InvalidField("f" * 10_000, "p" * 10_000) for _ in range(1_000))
 
     stored = SchemaMismatch("s", (), fields, "t").to_json()
@@ -127,7 +127,7 @@ def test_long_lists_of_invalid_fields_are_cut_in_the_stored_form() -> None:
 
 
 def sample(kind: type[Reason]) -> PauseReason:
-    """A reason of this class with a value for each member."""
+    """Return a reason of this class with a value for each member."""
     values: dict[object, Json] = {str: "text", bool: False, tuple[str, ...]: ["a", "b"], str | None: "optional"}
     question: Json = {"name": "reader", "question": "Who?", "schema": {"type": "string"}, "of": "user"}
     values[tuple[Question, ...]] = [question]
@@ -148,7 +148,7 @@ def test_every_reason_is_registered() -> None:
 
 
 @pytest.mark.parametrize("kind", REASONS)
-def test_every_reader_knows_every_reason(kind: type[Reason]) -> None:
+def test_all_code_that_reads_reasons_supports_every_reason(kind: type[Reason]) -> None:
     reason = sample(kind)
     stored = reason.to_json()
     short = reason.short_form()

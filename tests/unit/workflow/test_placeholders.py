@@ -33,7 +33,7 @@ FLOW = Workflow(
         Step("last", tool="mail", arguments={"of": step_output("read"), "to": prompt_arg("note")}),
     ],
 )
-"""Two steps call `get`, two `mail`; one only reads."""
+"""Two steps call `get` and two call `mail`. One only reads a resource."""
 STATUSES = "cccpfs"
 VALUES: dict[str, Any] = {
     f"{RESULT_PREFIX}fetch": {"lines": [{"id": 7}]},
@@ -118,7 +118,7 @@ def test_a_lost_value_is_not_known() -> None:
 
 
 class Unreadable(dict[str, Any]):
-    """A task's variables of which only the progress can be read."""
+    """A task's variables. Only the progress can be read."""
 
     def __init__(self, stored: Mapping[str, Any], error: StoreError) -> None:
         super().__init__(stored)

@@ -1,4 +1,4 @@
-"""Random plans have the same outcome as in a plain interpreter that makes one call at a time.
+"""Random plans end as in a simple interpreter that makes one call at a time.
 
 Plans have conditions, lists, data flow, failures, checkpoints and kills. The engine runs them with one or several calls
 at the same time, which end in any order. Meanwhile, clients supply elements of lists. `SEEDS=200000 pytest
@@ -48,11 +48,11 @@ RUN_INPUT = RunInput({}, {}, "kim")
 
 
 class Killed(BaseException):
-    """The function is killed."""
+    """Raised when the function is killed."""
 
 
-# Plans, as plain data: a source is ("constant", value), ("item", path), ("output", step, path) or ("default", step,
-# path, value); a condition is (operator, source, source), ("exists", source) or ("not", condition).
+# Plans are plain data. A source is ("constant", value), ("item", path), ("output", step, path) or ("default", step,
+# path, value). A condition is (operator, source, source), ("exists", source) or ("not", condition).
 
 
 class Line(Struct):
@@ -110,7 +110,7 @@ def random_condition(rng: Random, names: list[str]) -> Any:
 
 
 def value_of(name: str, arguments: JsonObject) -> Json:
-    """What a tool returns for these arguments."""
+    """Return a tool's result for these arguments."""
     number = crc32(f"{name} {dumps(arguments, sort_keys=True)}".encode())
     elements = [{"n": at} if (number >> at) % 5 else {"odd": at} for at in range(number % 4)]
     return {"n": number % 10, "list": elements}
@@ -120,7 +120,7 @@ def value_of(name: str, arguments: JsonObject) -> Json:
 
 
 class State(Struct):
-    """What is known after a run: results, elements and results of lists, and why the run has paused."""
+    """The state after a run: results, elements and results of unfinished lists, and the pause reason."""
 
     statuses: dict[str, str]
     results: dict[str, Any] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class State(Struct):
 
 
 class Pauses(Exception):
-    """The step cannot run."""
+    """Raised when a step cannot run."""
 
 
 def interpret(plan: list[Line], state: State, broken: set[str], *, parallel: bool) -> None:
@@ -272,7 +272,7 @@ def condition_of(condition: Any) -> Condition:
 
 
 class OneTask:
-    """A task store in memory with one task. Every claim succeeds, as if the earlier one had expired."""
+    """An in-memory task store with one task. Every claim succeeds, as if the earlier one had expired."""
 
     def __init__(self) -> None:
         self.task: Any = None
@@ -323,7 +323,7 @@ class OneTask:
 
 @dataclass
 class PlanHost(ScriptedHost):
-    """Makes the calls of a plan. `kill_at` is the number of the call at which the function is killed."""
+    """Makes the calls of a plan. The function is killed at call number `kill_at`."""
 
     announces = False
     broken: set[str] = dataclass_field(default_factory=set)
@@ -357,8 +357,8 @@ def state_of(task: TaskRecord) -> State:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_plan_ends_as_in_a_plain_interpreter(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The key of a call names its step and its element, so that the host knows which call it is.
+def test_a_plan_ends_as_in_a_simple_interpreter(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The idempotency key names the step and the element, so that the host can identify the call.
     monkeypatch.setattr("mcp_baton.workflow.engine.step_key", lambda _task, name, _arguments: lambda: name)
     for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
         check(seed)
@@ -384,7 +384,7 @@ def check(seed: int) -> None:
 
 
 def supply_an_element(workflow: Workflow, store: OneTask, broken: set[str], rng: Random, place: str) -> None:
-    """During the call of an element, sometimes let a client make the call of another one of the same list."""
+    """During the call of an element, sometimes make another element's call as a client."""
     step = workflow.step(place.partition("[")[0])
     plan = plan_of(store.task, workflow)
     items = plan.known.items_of(step) if step and plan.known and not store.task.status.terminal else None
@@ -408,7 +408,7 @@ def supply_an_element(workflow: Workflow, store: OneTask, broken: set[str], rng:
 
 
 def check_supplied(store: OneTask, task: TaskRecord) -> None:
-    """Each result that a client has supplied is stored: among the elements, or in the list of results."""
+    """Check that each result of a client is stored: among the elements, or in the list of results."""
     state = state_of(task)
     for place, value in store.supplied.items():
         name, _, at = place.removesuffix("]").partition("[")

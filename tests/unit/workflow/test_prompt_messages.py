@@ -1,4 +1,4 @@
-"""A run as the messages of a prompt, in their order."""
+"""A run as the messages of a prompt."""
 
 import pytest
 
@@ -81,7 +81,7 @@ def test_resources_after_the_tool_are_in_the_users_messages() -> None:
     ]
 
 
-def test_a_long_argument_is_shown_as_a_placeholder_and_a_long_constant_whole() -> None:
+def test_a_long_argument_is_shown_as_a_placeholder_but_a_long_constant_completely() -> None:
     conversation = reported(StepTrace(REFUND, {"why": "x" * 600, "note": "y" * 600}, (), Succeeded(None)))
 
     assert conversation[-2].text == f'Calling refund with {{"why": "<prompt arg topic>", "note": "{"y" * 600}"}}'
@@ -117,7 +117,7 @@ LETTERED = Workflow(name="w", description="do it", steps=LETTERS)
 
 
 def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple[int, ...] = ()) -> str:
-    """What is said of a run with these steps' statuses that was cancelled, after the first sentence."""
+    """Return the text about a cancelled run with these statuses, without its first sentence."""
     known = Known(LETTERED, {}, {}, dict(zip("abcd", statuses, strict=True)), {}, TaskVariables({}))
     traces = tuple(
         StepTrace(LETTERS[place], {}, (), ran.get(place, Succeeded(1)), replayed=place in replayed)
@@ -166,7 +166,7 @@ def test_a_stopped_run_names_its_last_step_and_the_open_steps(
     assert text.count("'") == reported.count("'")
 
 
-def test_the_messages_go_from_the_intent_to_the_last_result() -> None:
+def test_the_messages_begin_with_the_intent_and_end_with_the_last_result() -> None:
     conversation = reported(
         StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded({"total": 30.0})),
         StepTrace(POLICY, None, (TEXT, BYTES), Succeeded(None)),

@@ -1,4 +1,4 @@
-"""How what comes from outside stands in an assistant's message."""
+"""Quoting of external values in an assistant's message."""
 
 import json
 import unicodedata
@@ -39,12 +39,12 @@ def test_invisible_characters_are_escaped(character: str) -> None:
         (None, False),
     ],
 )
-def test_a_value_is_long_by_its_characters_as_json(value: Any, long: bool) -> None:
+def test_the_length_of_a_value_is_measured_as_json(value: Any, long: bool) -> None:
     assert is_long(value) is long
 
 
 @pytest.mark.parametrize(("length", "shown"), [(500, "e" * 500), (501, "e" * 500 + " …")])
-def test_an_error_is_cut_at_five_hundred_characters(length: int, shown: str) -> None:
+def test_an_error_is_shortened_to_five_hundred_characters(length: int, shown: str) -> None:
     assert quoted_error("e" * length) == f'"{shown}"'
 
 
@@ -57,5 +57,5 @@ def test_an_error_is_cut_at_five_hundred_characters(length: int, shown: str) -> 
         ("docs://\ud800", "docs://?"),
     ],
 )
-def test_a_uri_keeps_its_marks_and_encodes_all_else(uri: str, shown: str) -> None:
+def test_a_uri_keeps_its_reserved_characters_and_encodes_all_others(uri: str, shown: str) -> None:
     assert encoded_uri(uri) == shown

@@ -1,4 +1,4 @@
-"""Whether a step can run, with what, or why not: decided without doing anything."""
+"""Decides whether a step can run and with which arguments, without running anything."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def decided(
     variables: Mapping[str, Json] | None = None,
     verdict: Mismatch | None = None,
 ) -> object:
-    """What is decided for a step after `fetch`, whose output is bound to `order`."""
+    """Return the decision for a step after `fetch`, whose output is bound to `order`."""
     known = situation(step, status, outputs, given, variables)
     mismatches = {step.tool: verdict} if step.tool and verdict else {}
     return known.decide(step, ScriptedHost(mismatches=mismatches))
@@ -45,7 +45,7 @@ def situation(
     given: Mapping[str, str] | None = None,
     variables: Mapping[str, Json] | None = None,
 ) -> Known:
-    """The step in its workflow, and what is known before it."""
+    """Return a workflow with this step, and what is known before the step."""
     fetch = Step("fetch", tool="fetch_order", binding="order")
     workflow = Workflow(
         name="w", description="d", arguments=[Argument("id"), Argument("amount", type=float)], steps=[fetch, step]
@@ -91,7 +91,7 @@ def test_every_source_yields_its_value(source: Source, value: Json) -> None:
     assert decided(call(a=source), variables=variables) == ready({"a": value})
 
 
-def test_prompt_arguments_are_values_as_arguments_and_the_clients_text_in_strings() -> None:
+def test_prompt_arguments_are_converted_as_arguments_and_stay_text_in_strings() -> None:
     decision = decided(call(a=prompt_arg("amount"), b=constant("{amount}")), given={"amount": "30.00"})
 
     assert decision == ready({"a": 30.0, "b": "30.00"})
@@ -158,15 +158,15 @@ def test_arguments_that_do_not_satisfy_the_schema_are_a_mismatch() -> None:
 
 
 LOCATED = {
-    "resources alone need no schema": (
+    "a step with only resources needs no schema": (
         Step("next", resources=["docs://faq", "docs://{id}"]),
         ["docs://faq", "docs://7"],
     ),
-    "a step's own templates win over prompt arguments": (
+    "template bindings replace prompt arguments": (
         Step("next", resources=["docs://{id}/{n}"], template_bindings={"id": constant("x y"), "n": constant(3)}),
         ["docs://x%20y/3"],
     ),
-    "a value reaches one segment whatever it holds": (
+    "a value fills only one segment": (
         Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order", "topic")}),
         ["docs://a%2Fb"],
     ),
@@ -189,7 +189,7 @@ def test_uris_are_filled_from_known_values(step: Step, uris: list[str]) -> None:
             UnresolvableParams(
                 "next", "t", "", "'nothing' is not in the output of step 'fetch': it is an object without this field"
             ),
-            id="a path that the output lacks",
+            id="a missing path",
         ),
         pytest.param(
             Step("next", resources=["docs://{t}"], template_bindings={"t": prompt_arg("amount")}),

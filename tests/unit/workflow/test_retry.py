@@ -1,4 +1,4 @@
-"""`Retry`: its values, its waits, and which failures a step's tool is called again after."""
+"""`Retry`: its fields, its waits, and the failures after which a tool is called again."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ def raised(error: BaseException | None = None) -> Failed:
 
 
 @dataclass
-class Scene:
-    """A host with so much time; what is called ends as the outcomes say, the last one again and again."""
+class FakeHost:
+    """A host and a lease for retries. Calls end with these outcomes; the last one repeats."""
 
     outcomes: Sequence[Outcome]
     left_s: float = 1000.0
@@ -100,7 +100,7 @@ def test_a_step_without_a_tool_cannot_have_a_retry() -> None:
         Step("s", resources=["docs://a"], retry=Retry())
 
 
-def test_a_steps_retry_counts_for_equality_and_not_for_the_fingerprint() -> None:
+def test_a_retry_counts_for_equality_but_not_for_the_fingerprint() -> None:
     one, other = Step("s", tool="t"), Step("s", tool="t", retry=Retry())
 
     assert one != other
@@ -108,7 +108,7 @@ def test_a_steps_retry_counts_for_equality_and_not_for_the_fingerprint() -> None
     assert one.fingerprint == other.fingerprint
 
 
-def test_each_wait_is_longer_than_the_one_before_up_to_the_longest() -> None:
+def test_waits_grow_up_to_the_maximum() -> None:
     retry = structs.replace(EVEN, max_s=3)
 
     assert [retry.wait_s(number) for number in (1, 2, 3, 4, 5)] == [0.5, 1, 2, 3, 3]
@@ -125,21 +125,21 @@ def test_jitter_is_a_random_part_of_the_wait() -> None:
 
 
 def test_there_is_no_further_attempt_if_another_run_may_have_the_task() -> None:
-    scene = Scene([raised()], sure=False)
-    assert scene.tried(Retry(attempts=3)) == Tried(raised(), 1)
+    fake = FakeHost([raised()], sure=False)
+    assert fake.tried(Retry(attempts=3)) == Tried(raised(), 1)
 
 
-def test_a_tool_that_fails_is_called_again_until_it_succeeds() -> None:
-    scene = Scene([raised(), raised(), Succeeded(1)])
+def test_a_failing_tool_is_called_again_until_it_succeeds() -> None:
+    fake = FakeHost([raised(), raised(), Succeeded(1)])
 
-    assert scene.tried(EVEN) == Tried(Succeeded(1), 3)
-    assert scene.log == ["call 1", "wait 0.5", "look", "call 2", "wait 1", "look", "call 3"]
+    assert fake.tried(EVEN) == Tried(Succeeded(1), 3)
+    assert fake.log == ["call 1", "wait 0.5", "look", "call 2", "wait 1", "look", "call 3"]
 
 
 def test_the_last_failure_is_the_outcome() -> None:
-    scene = Scene([Failed(str(number), cause=ToolError("no")) for number in range(9)])
+    fake = FakeHost([Failed(str(number), cause=ToolError("no")) for number in range(9)])
 
-    assert scene.tried(EVEN) == Tried(Failed("3"), 4)
+    assert fake.tried(EVEN) == Tried(Failed("3"), 4)
 
 
 @pytest.mark.parametrize(
@@ -147,59 +147,59 @@ def test_the_last_failure_is_the_outcome() -> None:
     [
         pytest.param(None, raised(), id="no retry"),
         pytest.param(Retry(attempts=1), raised(), id="one attempt"),
-        pytest.param(EVEN, raised(ToolError("no", retryable=False)), id="an error that says so"),
-        pytest.param(EVEN, raised(OSError()), id="an exception that is not named"),
+        pytest.param(EVEN, raised(ToolError("no", retryable=False)), id="a final error"),
+        pytest.param(EVEN, raised(OSError()), id="an exception that is not listed"),
         pytest.param(EVEN, Failed("no", kind=Failure.UNFIT, cause=ToolError("no")), id="a value that does not fit"),
         pytest.param(EVEN, Failed("no", kind=Failure.TIMED_OUT), id="a time-out"),
         pytest.param(EVEN, Failed("ask", asks_client=True, cause=ToolError("no")), id="a question"),
         pytest.param(EVEN, Failed("no"), id="no exception"),
     ],
 )
-def test_some_failures_are_not_tried_again(retry: Retry | None, failed: Failed) -> None:
-    scene = Scene([failed])
+def test_some_failures_are_not_retried(retry: Retry | None, failed: Failed) -> None:
+    fake = FakeHost([failed])
 
-    assert scene.tried(retry) == Tried(failed, 1)
-    assert scene.log == ["call 1"]
+    assert fake.tried(retry) == Tried(failed, 1)
+    assert fake.log == ["call 1"]
 
 
-def test_other_exceptions_count_if_they_are_named() -> None:
+def test_other_exceptions_are_retried_if_they_are_listed() -> None:
     retry = structs.replace(EVEN, on=(OSError,))
 
-    assert Scene([raised(ConnectionError()), Succeeded(1)]).tried(retry) == Tried(Succeeded(1), 2)
-    assert Scene([raised(), Succeeded(1)]).tried(retry).attempts == 1
+    assert FakeHost([raised(ConnectionError()), Succeeded(1)]).tried(retry) == Tried(Succeeded(1), 2)
+    assert FakeHost([raised(), Succeeded(1)]).tried(retry).attempts == 1
 
 
-def test_a_timeout_is_tried_again_if_the_step_is_retryable() -> None:
-    scene = Scene([Failed("late", kind=Failure.TIMED_OUT), Succeeded(1)])
+def test_a_timeout_is_retried_if_the_step_is_retryable() -> None:
+    fake = FakeHost([Failed("late", kind=Failure.TIMED_OUT), Succeeded(1)])
 
-    assert scene.tried(EVEN, retryable=True) == Tried(Succeeded(1), 2)
+    assert fake.tried(EVEN, retryable=True) == Tried(Succeeded(1), 2)
 
 
 @pytest.mark.parametrize(("left_s", "calls"), [(0.5, 1), (0.6, 2), (1.5, 2), (1.6, 3)])
 def test_no_wait_exceeds_the_deadline(left_s: float, calls: int) -> None:
-    scene = Scene([raised()], left_s=left_s)
+    fake = FakeHost([raised()], left_s=left_s)
 
-    assert scene.tried(EVEN).attempts == scene.calls == calls
-    assert scene.left_s > 0
+    assert fake.tried(EVEN).attempts == fake.calls == calls
+    assert fake.left_s > 0
 
 
-def test_no_call_is_made_if_checking_the_task_took_the_time() -> None:
-    scene = Scene([raised()], left_s=1, look_takes_s=0.6)
+def test_no_call_is_made_if_the_check_of_the_task_took_the_time() -> None:
+    fake = FakeHost([raised()], left_s=1, look_takes_s=0.6)
 
-    assert scene.tried(EVEN) == Tried(raised(), 1)
-    assert scene.calls == 1
+    assert fake.tried(EVEN) == Tried(raised(), 1)
+    assert fake.calls == 1
 
 
 def test_a_call_that_did_not_begin_is_not_an_attempt() -> None:
     never = Failed("not begun", kind=Failure.NOT_BEGUN)
 
-    assert Scene([never]).tried(EVEN) == Tried(never, 0)
-    assert Scene([never], over=OVER).tried(EVEN) == Tried(never, 0, OVER)
-    assert Scene([raised(), never]).tried(EVEN) == Tried(raised(), 1)
+    assert FakeHost([never]).tried(EVEN) == Tried(never, 0)
+    assert FakeHost([never], over=OVER).tried(EVEN) == Tried(never, 0, OVER)
+    assert FakeHost([raised(), never]).tried(EVEN) == Tried(raised(), 1)
 
 
-def test_there_is_no_further_attempt_once_the_task_is_over() -> None:
-    scene = Scene([raised()], over_after=2)
+def test_there_is_no_further_attempt_after_the_task_has_ended() -> None:
+    fake = FakeHost([raised()], over_after=2)
 
-    assert scene.tried(EVEN) == Tried(raised(), 2, OVER)
-    assert scene.log[-1] == "look"
+    assert fake.tried(EVEN) == Tried(raised(), 2, OVER)
+    assert fake.log[-1] == "look"

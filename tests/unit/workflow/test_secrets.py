@@ -1,4 +1,4 @@
-"""Finding secrets again, wherever their values have got to."""
+"""Finding the values of secret arguments in other values."""
 
 import pytest
 
@@ -82,7 +82,7 @@ def test_a_secret_that_is_null_hides_nothing() -> None:
         (step_output("pin"), False),
     ],
 )
-def test_a_source_is_made_of_a_secret_when_it_names_it(source: Source, made_of_it: bool) -> None:
+def test_a_source_mentions_a_secret_if_it_names_it(source: Source, made_of_it: bool) -> None:
     assert mentions(source, {"pin"}) is made_of_it
 
 

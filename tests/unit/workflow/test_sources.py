@@ -1,4 +1,4 @@
-"""Data sources: paths, texts with placeholders, and copies that share nothing."""
+"""Data sources: paths, texts with placeholders, and copies."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ ORDER: dict[str, Any] = {
         (".", 1),
     ],
 )
-def test_a_path_leads_to_a_value(path: str | None, value: Json) -> None:
+def test_a_path_finds_its_value(path: str | None, value: Json) -> None:
     assert lookup(ORDER, path) == Found(value)
 
 
@@ -139,7 +139,7 @@ def test_every_string_inside_a_constant_is_filled() -> None:
 
 
 def containers(value: object) -> list[int]:
-    """The identities of every list and object in a value."""
+    """Return the identities of every list and object in a value."""
     if isinstance(value, dict):
         return [id(value), *(found for item in value.values() for found in containers(item))]
     if isinstance(value, list):
@@ -169,5 +169,5 @@ def test_a_tuple_is_a_list_in_json() -> None:
 
 
 @given(JSON)
-def test_strings_are_bare_in_texts_and_other_values_are_json(value: Any) -> None:
+def test_strings_stay_as_they_are_in_texts_and_other_values_become_json(value: Any) -> None:
     assert as_text(value) == (value if isinstance(value, str) else dumps(value))

@@ -1,4 +1,4 @@
-"""Arguments as they are kept with the result of a call."""
+"""Arguments that are stored with the result of a call."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ from mcp_baton.workflow.stored_calls import CALL_BYTES, DIGEST, restored, shown_
 LONG = "x" * 9_000
 
 
-def test_arguments_of_up_to_8_kb_are_stored_whole() -> None:
+def test_arguments_of_up_to_8_kb_are_stored_unchanged() -> None:
     call: JsonObject = {"text": "x" * (CALL_BYTES - 11)}
 
     assert len(dumps(call)) == CALL_BYTES

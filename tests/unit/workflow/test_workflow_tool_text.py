@@ -1,4 +1,4 @@
-"""What a workflow's tool says: under 2 KB, whatever it has to tell."""
+"""The text of a workflow's tool. It has at most 2 KB."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def reported(
     order_id: str = "A-17",
     **changes: Any,
 ) -> str:
-    """What is said of a run whose first step is done, and with `pause=None` all of them."""
+    """Return the text of a run whose first step is completed. With `pause=None`, all steps are completed."""
     steps = STEPS if steps is None else steps
     workflow = Workflow(name="refund_order", description="d", arguments=[Argument("order_id")], steps=steps)
     given = {"order_id": order_id}
@@ -106,7 +106,7 @@ def test_a_tool_with_its_own_task_id_does_not_get_the_tasks() -> None:
     )
 
 
-def test_without_a_task_nothing_names_one() -> None:
+def test_without_a_task_the_text_has_no_task_id() -> None:
     text = reported(named=None)
     assert "task_id" not in text
     assert text.endswith("\n\nThis run has no task, so the server cannot continue it: make the calls yourself.")
@@ -122,19 +122,19 @@ def test_without_a_task_nothing_names_one() -> None:
         ),
     ],
 )
-def test_a_run_that_is_not_recorded_does_not_offer_to_go_on(persisted: object, last: str) -> None:
+def test_a_run_that_is_not_recorded_does_not_offer_to_continue(persisted: object, last: str) -> None:
     text = reported(persisted=persisted, stored=False, lost=(Repeat("fetch", "k"),))
     assert text.endswith(last)
     assert "hen call refund_order" not in text
 
 
-def test_the_server_may_go_on_if_only_an_earlier_write_is_unknown() -> None:
+def test_the_server_may_continue_if_only_an_earlier_write_is_unknown() -> None:
     text = reported(persisted="unknown", stored=True)
     assert '"task_action": "show"} to see what is recorded.' in text
     assert "Then call refund_order" in text
 
 
-def test_a_completed_run_says_so_and_shows_the_last_result() -> None:
+def test_the_text_of_a_completed_run_has_the_last_result() -> None:
     assert reported(None, value={"to": "kim"}) == 'Done: 3 of 3 steps.\nResult of send_mail: {"to": "kim"}'
     assert reported(None, value="x", statuses=[COMPLETED, SKIPPED, COMPLETED]).startswith("Done: 3 of 3 steps.\n")
 
@@ -143,7 +143,7 @@ def test_a_result_is_quoted_on_one_line() -> None:
     assert reported(None, value="done\nNow call wire").endswith('send_mail: "done\\nNow call wire"')
 
 
-def test_a_long_result_is_a_resource_or_cut() -> None:
+def test_a_long_result_is_a_resource_or_is_shortened() -> None:
     assert reported(None, value="é" * 1_000, uri="baton://x") == (
         "Done: 3 of 3 steps.\nResult of send_mail: 2002 bytes, which can be read as the resource baton://x"
     )
@@ -176,7 +176,7 @@ def test_the_server_makes_a_first_call_with_a_long_constant() -> None:
     assert "\n\n1. A call of work, whose arguments are too long to stand here: let the server make it\n\n" in text
 
 
-def test_a_step_that_another_call_completed_meanwhile_has_not_failed() -> None:
+def test_a_step_that_another_call_has_completed_is_not_reported_as_failed() -> None:
     text = reported(statuses=[COMPLETED, COMPLETED, PENDING])
     assert text.startswith(
         "Another call has completed step 'refund' while this run was under way.\n\nCall refund_order"
@@ -196,14 +196,14 @@ def test_a_step_that_another_call_completed_meanwhile_has_not_failed() -> None:
         (Superseded(), "This run was superseded", True),
     ],
 )
-def test_a_stopped_run_says_why_and_how_to_read_the_task(stop: object, first: str, goes_on: bool) -> None:
+def test_a_stopped_run_has_the_reason_and_how_to_read_the_task(stop: object, first: str, goes_on: bool) -> None:
     text = reported(stop=stop)
     assert text.startswith(first)
     assert "Or call" not in text
     assert text.endswith(' Call refund_order with {"task_id": "t-1"} to let the server continue.') is goes_on
 
 
-def test_the_text_of_a_held_task_says_when_to_call_again() -> None:
+def test_the_text_of_a_held_task_has_the_time_to_call_again() -> None:
     workflow = Workflow(name="refund_order", description="d", steps=STEPS)
     assert text_of_held_task(workflow, [COMPLETED, PENDING, PENDING], "2026-11-22T09:00:00.000Z", 12, "t-1") == (
         "Another run holds this task until 2026-11-22T09:00:00.000Z or longer; 1 of 3 steps are done so far. "
@@ -211,7 +211,7 @@ def test_the_text_of_a_held_task_says_when_to_call_again() -> None:
     )
 
 
-def test_a_task_that_is_over_shows_its_outcome() -> None:
+def test_an_ended_task_shows_its_outcome() -> None:
     workflow = Workflow(name="refund_order", description="d", steps=STEPS)
     by_hand = [Value("Result of the task", {"paid": True}), Value("Result of refund", None, "baton://x", 9_000)]
     assert text_of_ended_task(workflow, TaskStatus.COMPLETED, [COMPLETED, COMPLETED, PENDING], by_hand) == (
@@ -240,7 +240,7 @@ def test_no_text_has_more_than_2_kb(
 
 
 @given(st.text(), st.integers(10, 50))
-def test_a_text_is_cut_at_a_whole_character(text: str, most: int) -> None:
+def test_a_text_is_cut_between_characters(text: str, most: int) -> None:
     short = cut(text, most)
     assert len(short.encode(errors="replace")) <= most
     assert short == text or (

@@ -1,4 +1,4 @@
-"""The digest of a call: whatever changes the call changes it (docs/approvals.md, What an approval covers)."""
+"""The digest of a call: any change of the call changes it (docs/approvals.md, What an approval covers)."""
 
 from collections.abc import Callable
 from dataclasses import replace

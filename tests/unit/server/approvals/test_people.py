@@ -1,4 +1,4 @@
-"""Who may see and decide an approval (docs/approvals.md, Who may decide)."""
+"""Permissions to see and decide an approval (docs/approvals.md, Who may decide)."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def caller(owner: str | None, scope: str = "", settings: Settings = LISTED) -> P
         ("lee", "refunds", False, True, True),  # has the scope
         ("lee", "refund refundss", False, False, False),
         ("lee", "", False, False, False),
-        ("anonymous", "", False, False, False),  # is no person, even if listed
+        ("anonymous", "", False, False, False),  # not a person, even if listed
         (None, "", False, False, False),
         ("ann", "refunds", False, True, False),  # the requester
         ("ann", "", False, True, False),
@@ -42,7 +42,7 @@ def caller(owner: str | None, scope: str = "", settings: Settings = LISTED) -> P
         ("lee", "", True, False, False),
     ],
 )
-def test_a_person_of_the_group_decides_and_the_requester_does_not(
+def test_a_member_of_the_group_can_decide_but_the_requester_cannot(
     owner: str | None, scope: str, by_requester: bool, sees: bool, decides: bool
 ) -> None:
     who, asked = caller(owner, scope), record(by_requester=by_requester)
@@ -57,6 +57,6 @@ def test_unauthenticated_callers_cannot_approve_their_own_calls() -> None:
     assert caller("kim").may_decide(asked)
 
 
-def test_a_scope_is_whole() -> None:
+def test_scopes_are_compared_as_a_whole() -> None:
     assert caller("lee", "refunds:read").audiences == {"refunds:read"}
     assert caller("lee", "a b").audiences == {"a", "b"}

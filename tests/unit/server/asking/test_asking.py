@@ -1,4 +1,4 @@
-"""Asking the client: in rounds that the client carries, or on a stream with the store for a meeting place."""
+"""Asking the client: in rounds of requests, or on a stream with answers through the store."""
 
 import itertools
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def asked(asker: Rounds, *questions: Question) -> dict[str, Any]:
     return dict(caught.value.result)
 
 
-def test_a_first_round_asks_everything_at_once_and_gives_a_state() -> None:
+def test_a_first_round_asks_all_questions_and_returns_a_state() -> None:
     result = asked(rounds(CALL), NAME, THOUGHT, FOLDERS)
 
     assert result["inputRequests"] == {
@@ -53,11 +53,11 @@ def test_a_first_round_asks_everything_at_once_and_gives_a_state() -> None:
 
 
 def after(result: JsonObject, responses: Json, params: JsonObject = CALL) -> JsonObject:
-    """The params of the round after one that had this result."""
+    """Return the params of the round after this result."""
     return {**params, "requestState": result["requestState"], "inputResponses": responses}
 
 
-def test_the_answers_come_in_the_order_of_the_questions() -> None:
+def test_answers_have_the_order_of_the_questions() -> None:
     second = after(asked(rounds(CALL), NAME, THOUGHT), {"thought": {"b": 1}, "name": {"a": 1}})
 
     assert rounds(second).ask((NAME, THOUGHT)) == [{"a": 1}, {"b": 1}]
@@ -77,7 +77,7 @@ def test_a_later_round_answers_only_open_questions() -> None:
     assert last.ask((NAME, COLOUR)) == [{"a": 1}, {"b": 2}]
 
 
-def test_a_round_after_a_round_remembers_all_of_them() -> None:
+def test_a_round_remembers_all_earlier_answers() -> None:
     params, answers = CALL, list[Question]()
     for question in (NAME, COLOUR, THOUGHT, FOLDERS):
         result = asked(rounds(params), *answers, question)
@@ -113,16 +113,16 @@ def test_the_error_names_the_capability_that_the_client_lacks(
 
 
 @pytest.mark.parametrize("capabilities", [{"elicitation": {}}, {"elicitation": {"form": {}}}, ALL], ids=str)
-def test_elicitation_without_a_mode_means_forms(capabilities: JsonObject) -> None:
+def test_elicitation_without_a_mode_supports_forms(capabilities: JsonObject) -> None:
     assert declares(capabilities, "elicitation")
 
 
-def test_an_answer_is_not_asked_for_a_capability() -> None:
+def test_an_answered_question_needs_no_capability() -> None:
     assert rounds(after(asked(rounds(CALL), NAME), {"name": {}}), {}).ask((NAME,)) == [{}]
 
 
 @pytest.mark.parametrize("answer", [None, 5, "yes", [1], True])
-def test_an_answer_that_is_no_object_is_refused(answer: Json) -> None:
+def test_an_answer_that_is_not_an_object_is_refused(answer: Json) -> None:
     with pytest.raises(ProtocolError, match=r"inputResponses\.name") as caught:
         rounds(after(asked(rounds(CALL), NAME), {"name": answer})).ask((NAME,))
     assert caught.value.code == INVALID_PARAMS
@@ -150,7 +150,7 @@ def test_a_round_of_another_call_is_refused(owner: str | None, changes: dict[str
     assert ("inputResponses" if "inputResponses" in changes else "requestState") in caught.value.message
 
 
-def test_a_resource_is_named_by_its_uri() -> None:
+def test_a_resources_rounds_are_bound_to_its_uri() -> None:
     state = asked(rounds({"uri": "docs://a"}), NAME)["requestState"]
 
     assert rounds({"uri": "docs://a", "requestState": state}).answers == {}
@@ -159,11 +159,11 @@ def test_a_resource_is_named_by_its_uri() -> None:
 
 
 def test_a_call_that_cannot_ask_fails_with_the_reason() -> None:
-    with pytest.raises(ToolError, match=r"elicitation/create.*nobody is there"):
-        CannotAsk("nobody is there").ask((NAME, THOUGHT))
+    with pytest.raises(ToolError, match=r"elicitation/create.*there is no client"):
+        CannotAsk("there is no client").ask((NAME, THOUGHT))
 
 
-def test_what_a_client_can_do_is_known_in_one_era_only() -> None:
+def test_client_capabilities_are_known_only_in_the_2026_era() -> None:
     stateless = Envelope(Era.STATELESS, "2026-07-28", {}, {"roots": {}}, None, None)
     handshake = Envelope(Era.HANDSHAKE, "2025-11-25", {}, {}, None, None, is_known=False)
 
@@ -172,8 +172,8 @@ def test_what_a_client_can_do_is_known_in_one_era_only() -> None:
 
 
 @dataclass
-class Notebook:
-    """An answer store in a dictionary; a test answers through it, or breaks it."""
+class FakeAnswerStore:
+    """An answer store in a dictionary. A test answers through it, or makes it fail."""
 
     open: dict[tuple[str, str], JsonObject | None] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
@@ -203,46 +203,48 @@ class Notebook:
         self.log.append(f"{verb} {question}")
 
 
-def meeting(
-    notebook: Notebook,
+def asker_of(
+    answers_store: FakeAnswerStore,
     client: Callable[[str, str], JsonObject | None],
     waited_for: Callable[[], bool] = lambda: True,
 ) -> StoreAsker:
-    """A meeting with a client that answers a question (its id and method) as soon as it is sent, or not at all."""
+    """Return an asker whose client answers each question (given its id and method) when it is sent, or not at all."""
     numbers = itertools.count(1)
 
     def send(identifier: str, method: str, _params: JsonObject) -> None:
-        notebook.log.append(f"send {identifier}")
+        answers_store.log.append(f"send {identifier}")
         answer = client(identifier, method)
         if answer is not None:
-            notebook.answer("alice", identifier, answer)
+            answers_store.answer("alice", identifier, answer)
 
-    return StoreAsker(notebook, "alice", send, lambda: f"q{next(numbers)}", waited_for)
-
-
-def test_a_question_is_opened_before_it_is_sent_and_closed_when_it_is_answered() -> None:
-    notebook = Notebook()
-
-    assert meeting(notebook, lambda *_: {"result": ACCEPTED}).ask((NAME,)) == [ACCEPTED]
-    assert notebook.log == ["ask q1", "send q1", "answered q1", "close q1"]
-    assert notebook.open == {}
+    return StoreAsker(answers_store, "alice", send, lambda: f"q{next(numbers)}", waited_for)
 
 
-def test_several_questions_are_all_sent_before_the_first_answer_is_waited_for() -> None:
-    notebook = Notebook()
+def test_a_question_is_stored_before_it_is_sent_and_deleted_after_its_answer() -> None:
+    answers_store = FakeAnswerStore()
 
-    answers = meeting(notebook, lambda question, method: {"result": {"q": question, "m": method}}).ask((NAME, THOUGHT))
+    assert asker_of(answers_store, lambda *_: {"result": ACCEPTED}).ask((NAME,)) == [ACCEPTED]
+    assert answers_store.log == ["ask q1", "send q1", "answered q1", "close q1"]
+    assert answers_store.open == {}
+
+
+def test_all_questions_are_sent_before_the_wait_for_the_first_answer() -> None:
+    answers_store = FakeAnswerStore()
+
+    answers = asker_of(answers_store, lambda question, method: {"result": {"q": question, "m": method}}).ask(
+        (NAME, THOUGHT)
+    )
 
     assert answers == [
         {"q": "q1", "m": "elicitation/create"},
         {"q": "q2", "m": "sampling/createMessage"},
     ]
-    assert [entry.split()[0] for entry in notebook.log[:4]] == ["ask", "send", "ask", "send"]
+    assert [entry.split()[0] for entry in answers_store.log[:4]] == ["ask", "send", "ask", "send"]
 
 
 def test_the_same_question_is_asked_once_in_a_call() -> None:
-    notebook = Notebook()
-    asker = meeting(notebook, lambda question, _: {"result": {"q": question}})
+    answers_store = FakeAnswerStore()
+    asker = asker_of(answers_store, lambda question, _: {"result": {"q": question}})
 
     assert [asker.ask((NAME,)), asker.ask((NAME, COLOUR)), asker.ask((COLOUR,))] == [
         [{"q": "q1"}],
@@ -262,30 +264,30 @@ def test_the_same_question_is_asked_once_in_a_call() -> None:
     ],
     ids=str,
 )
-def test_a_client_that_refuses_is_the_tools_failure(answer: JsonObject, reported: str) -> None:
+def test_a_clients_refusal_is_an_error_of_the_tool(answer: JsonObject, reported: str) -> None:
     with pytest.raises(ToolError, match=reported):
-        meeting(Notebook(), lambda *_: answer).ask((THOUGHT,))
+        asker_of(FakeAnswerStore(), lambda *_: answer).ask((THOUGHT,))
 
 
 @pytest.mark.parametrize("broken", ["ask", "answered"])
-def test_a_store_that_is_down_is_the_tools_failure(broken: str) -> None:
+def test_an_unavailable_store_is_an_error_of_the_tool(broken: str) -> None:
     with pytest.raises(ToolError, match="store"):
-        meeting(Notebook(broken=broken), lambda *_: {"result": {}}).ask((NAME,))
+        asker_of(FakeAnswerStore(broken=broken), lambda *_: {"result": {}}).ask((NAME,))
 
 
-def test_an_answer_that_came_is_used_though_its_question_cannot_be_closed(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_is_used_even_if_its_question_cannot_be_deleted(caplog: pytest.LogCaptureFixture) -> None:
     accepted: JsonObject = {"action": "accept", "content": {"name": "Kim"}}
 
-    assert meeting(Notebook(broken="close"), lambda *_: {"result": accepted}).ask((NAME,)) == [accepted]
+    assert asker_of(FakeAnswerStore(broken="close"), lambda *_: {"result": accepted}).ask((NAME,)) == [accepted]
     assert "could not be closed" in caplog.text
 
 
-def test_waiting_for_an_answer_ends_when_the_tool_is_abandoned() -> None:
-    notebook, looks = Notebook(), itertools.count()
+def test_the_wait_for_an_answer_ends_when_the_tool_is_abandoned() -> None:
+    answers_store, looks = FakeAnswerStore(), itertools.count()
 
     with pytest.raises(Abandoned):
-        meeting(notebook, lambda *_: None, lambda: next(looks) < 2).ask((NAME,))
-    assert notebook.log.count("answered q1") == 2
+        asker_of(answers_store, lambda *_: None, lambda: next(looks) < 2).ask((NAME,))
+    assert answers_store.log.count("answered q1") == 2
 
 
 def test_the_store_is_polled_more_slowly_over_time_up_to_a_limit() -> None:
@@ -300,9 +302,9 @@ def test_a_time_limit_is_a_number_of_seconds(limit_s: float) -> None:
         roots("folders", timeout_s=limit_s)
 
 
-def test_each_question_is_waited_for_as_long_as_its_own_limit_says() -> None:
+def test_each_question_has_its_own_time_limit() -> None:
     clock = itertools.count(0.0, 1.0)
-    asker = replace(meeting(Notebook(), lambda *_: None), limit_s=2.5, clock=lambda: next(clock))
+    asker = replace(asker_of(FakeAnswerStore(), lambda *_: None), limit_s=2.5, clock=lambda: next(clock))
 
     with pytest.raises(ToolError, match=r"The client did not answer roots/list within 4\.5 s"):
         asker.ask((roots("folders", timeout_s=4.5),))
@@ -313,7 +315,7 @@ def test_each_question_is_waited_for_as_long_as_its_own_limit_says() -> None:
 @pytest.mark.parametrize(
     ("limits", "lifetime_s"), [((None,), 900), ((30,), 30), ((30, None), 30), ((0.5, 60), 1), ((3_600,), 3_600)]
 )
-def test_a_state_lives_as_long_as_the_shortest_limit_of_its_questions(
+def test_a_state_expires_with_the_shortest_limit_of_its_questions(
     limits: tuple[float | None, ...], lifetime_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1_000.0]

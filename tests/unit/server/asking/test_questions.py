@@ -40,14 +40,14 @@ class Place:
     number: int = 1
 
 
-def test_a_form_is_asked_for_with_its_schema() -> None:
+def test_a_form_is_requested_with_its_schema() -> None:
     question = elicitation("who", "Who?", PLAIN)
 
     assert (question.key, question.method, question.capability) == ("who", "elicitation/create", "elicitation")
     assert question.params == {"mode": "form", "message": "Who?", "requestedSchema": PLAIN}
 
 
-def test_a_page_is_asked_for_with_its_address() -> None:
+def test_a_page_is_requested_with_its_address() -> None:
     question = url_elicitation("pay", "Pay", "https://pay.example.com")
 
     assert (question.method, question.capability) == ("elicitation/create", "elicitation.url")
@@ -62,7 +62,7 @@ def test_a_declined_question_has_no_content(action: str) -> None:
     assert (answer.action, answer.content, answer.data, answer.accepted) == (action, {}, None, False)
 
 
-def test_an_accepted_answer_has_its_content_and_the_type_that_was_asked_for() -> None:
+def test_an_accepted_answer_has_its_content_and_the_requested_type() -> None:
     content: JsonObject = {"name": "Kim", "count": 2}
 
     assert elicited({"action": "accept", "content": content}, PLAIN) == Elicited("accept", content)
@@ -85,7 +85,7 @@ def user(content: Json) -> Json:
         pytest.param(["hi", Message("assistant", "hi")], [user(HI), {"role": "assistant", "content": HI}], id="list"),
     ],
 )
-def test_a_model_is_asked_in_messages(said: Any, messages: list[Json]) -> None:
+def test_a_sampling_request_contains_messages(said: Any, messages: list[Json]) -> None:
     question = sampling("think", said, max_tokens=7, systemPrompt="Be brief.")
 
     assert (question.method, question.capability) == ("sampling/createMessage", "sampling")
@@ -93,11 +93,11 @@ def test_a_model_is_asked_in_messages(said: Any, messages: list[Json]) -> None:
 
 
 @pytest.mark.parametrize("options", [{"tools": []}, {"toolChoice": {"mode": "auto"}}], ids=str)
-def test_tools_for_a_model_want_a_capability_of_their_own(options: dict[str, Any]) -> None:
+def test_sampling_with_tools_needs_its_own_capability(options: dict[str, Any]) -> None:
     assert sampling("think", "hi", **options).capability == "sampling.tools"
 
 
-def test_a_models_answer_is_one_block_or_several() -> None:
+def test_a_models_answer_has_one_or_several_blocks() -> None:
     image = {"type": "image", "data": "", "mimeType": "image/png"}
     one = sampled({"role": "assistant", "content": HI, "model": "m-1", "stopReason": "endTurn"})
     several = sampled({"role": "assistant", "content": [HI, image, HI], "model": "m-1"})
@@ -146,7 +146,7 @@ class Colour(Enum):
 
 
 class Wish(BaseModel):
-    """A form with everything that one may have."""
+    """A form with all kinds of fields."""
 
     colour: Colour = Field(description="Which one")
     size: Literal["m"] = "m"
@@ -183,7 +183,7 @@ def fields(schema: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_a_plain_type_travels_as_a_value_and_comes_back_bare(plain: Any, type_name: str, given: Any, data: Any) -> None:
+def test_a_plain_type_is_wrapped_in_a_field_named_value(plain: Any, type_name: str, given: Any, data: Any) -> None:
     form = Form(plain)
 
     assert form.schema["required"] == ["value"]
@@ -197,7 +197,7 @@ def test_an_answer_of_the_wrong_type_is_an_error_of_the_tool(content: JsonObject
         Form(int).read(content)
 
 
-def test_choices_and_optional_fields_of_a_model_stand_flat_in_its_form() -> None:
+def test_choices_and_optional_fields_of_a_model_are_flat_in_its_form() -> None:
     shown = fields(Wish)
 
     assert (shown["colour"]["enum"], shown["size"]["enum"]) == (["red", "blue"], ["m"])
@@ -232,7 +232,7 @@ def test_without_a_schema_a_form_has_no_fields() -> None:
     ],
     ids=str,
 )
-def test_a_nested_field_is_refused_by_name(schema: Any, named: str) -> None:
+def test_a_nested_field_is_refused_with_its_name(schema: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         Form(schema)
 
@@ -240,7 +240,7 @@ def test_a_nested_field_is_refused_by_name(schema: Any, named: str) -> None:
 @pytest.mark.parametrize(
     "items", [{"type": "string", "enum": ["a"]}, {"anyOf": [{"const": "a", "title": "A"}]}], ids=str
 )
-def test_a_choice_of_several_is_flat(items: JsonObject) -> None:
+def test_a_multiple_choice_is_accepted(items: JsonObject) -> None:
     schema: JsonObject = {"type": "object", "properties": {"a": {"type": "array", "items": items}}}
 
     assert Form(schema).schema == schema
@@ -271,7 +271,7 @@ FORM, PAGE = ("message", "schema"), ("message", "url")
     ],
     ids=str,
 )
-def test_a_question_has_its_message_first_or_after_its_key(
+def test_a_message_may_come_first_or_after_its_key(
     names: tuple[str, str], positional: Any, named: Any, key: str | None
 ) -> None:
     given = question_arguments("elicit", names, positional, named)
@@ -280,7 +280,7 @@ def test_a_question_has_its_message_first_or_after_its_key(
     assert (given["message"], given[names[1]], given.get("key")) == ("Who?", about, key)
 
 
-def test_a_schema_may_be_left_out() -> None:
+def test_the_schema_is_optional() -> None:
     assert question_arguments("elicit", FORM, ("Sure?",), {})["schema"] is None
 
 

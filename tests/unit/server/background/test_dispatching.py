@@ -1,4 +1,4 @@
-"""Sending for a worker: what is counted, and what a poll makes of a task that changes under it."""
+"""Dispatching events to workers: what is counted, and what a poll does if the task changes meanwhile."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,8 +29,8 @@ ENDED = structs.replace(TASK, status=TaskStatus.COMPLETED)
 
 
 @dataclass
-class Around:
-    """A store and a dispatcher that do what the test says, at a time that it says."""
+class FakeServices:
+    """A store and a dispatcher whose results and clock a test sets."""
 
     ms: int = 11
     again: TaskRecord | Exception | None = None
@@ -74,16 +74,16 @@ class Around:
 
 
 @pytest.fixture
-def around() -> Around:
-    return Around()
+def fake() -> FakeServices:
+    return FakeServices()
 
 
-def test_an_event_that_was_taken_and_one_that_was_not_are_counted(around: Around) -> None:
-    assert dispatch(around.request().services, TASK)
-    around.refuses = True
-    assert not dispatch(around.request().services, TASK)
-    assert around.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 1}}]
-    assert around.counted == [TASKS_DISPATCHED, DISPATCHES_FAILED]
+def test_accepted_and_refused_events_are_counted(fake: FakeServices) -> None:
+    assert dispatch(fake.request().services, TASK)
+    fake.refuses = True
+    assert not dispatch(fake.request().services, TASK)
+    assert fake.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 1}}]
+    assert fake.counted == [TASKS_DISPATCHED, DISPATCHES_FAILED]
 
 
 @pytest.mark.parametrize(
@@ -99,19 +99,19 @@ def test_an_event_that_was_taken_and_one_that_was_not_are_counted(around: Around
         (ENDED, []),
         (structs.replace(TASK, job=None), []),
     ],
-    ids=["due", "died", "held", "used up", "held for the last time", "not due", "waits", "over", "no job"],
+    ids=["due", "killed", "claimed", "used up", "last attempt claimed", "not due", "waits", "ended", "no job"],
 )
-def test_a_poll_does_what_a_task_needs(around: Around, task: TaskRecord, asked: list[str]) -> None:
-    looked_after(around.request(), task)
-    assert around.asked == asked
+def test_a_poll_does_what_a_task_needs(fake: FakeServices, task: TaskRecord, asked: list[str]) -> None:
+    looked_after(fake.request(), task)
+    assert fake.asked == asked
 
 
-def test_a_poll_sends_the_number_of_the_dispatch_that_it_has_noted(around: Around) -> None:
+def test_a_poll_sends_the_stored_dispatch_number(fake: FakeServices) -> None:
     job = TASK.job
     assert job
-    around.again = structs.replace(TASK, job=structs.replace(job, dispatches=2))
-    assert looked_after(around.request(), TASK) is around.again
-    assert around.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 2}}]
+    fake.again = structs.replace(TASK, job=structs.replace(job, dispatches=2))
+    assert looked_after(fake.request(), TASK) is fake.again
+    assert fake.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 2}}]
 
 
 @pytest.mark.parametrize(
@@ -119,23 +119,23 @@ def test_a_poll_sends_the_number_of_the_dispatch_that_it_has_noted(around: Aroun
     [(None, TASK), (StoreUnavailable("down"), TASK), (TaskFinished(ENDED), ENDED)],
     ids=["another poll was first", "the store does not answer", "the task has ended"],
 )
-def test_a_poll_that_may_not_send_sends_nothing_and_shows_what_it_knows(
-    around: Around, again: Exception | None, shown: TaskRecord
+def test_a_poll_that_may_not_dispatch_sends_nothing_and_shows_the_known_task(
+    fake: FakeServices, again: Exception | None, shown: TaskRecord
 ) -> None:
-    around.again = again
-    assert looked_after(around.request(), TASK) is shown
-    assert around.sent == []
+    fake.again = again
+    assert looked_after(fake.request(), TASK) is shown
+    assert fake.sent == []
 
 
-def test_a_task_that_expires_meanwhile_is_not_shown(around: Around) -> None:
-    around.again = TaskNotFound()
+def test_a_task_that_expires_during_a_poll_is_not_found(fake: FakeServices) -> None:
+    fake.again = TaskNotFound()
     with pytest.raises(TaskNotFound):
-        looked_after(around.request(), TASK)
+        looked_after(fake.request(), TASK)
 
 
-def test_abandoned_functions_are_counted(around: Around) -> None:
-    assert looked_after(around.request(), structs.replace(TASK, claim=Claim("w", 0, 3))).status is TaskStatus.FAILED
-    assert around.counted == [TASKS_GIVEN_UP, WAKE_UP_DELAY]
+def test_tasks_that_are_given_up_are_counted(fake: FakeServices) -> None:
+    assert looked_after(fake.request(), structs.replace(TASK, claim=Claim("w", 0, 3))).status is TaskStatus.FAILED
+    assert fake.counted == [TASKS_GIVEN_UP, WAKE_UP_DELAY]
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,17 @@ def test_abandoned_functions_are_counted(around: Around) -> None:
         (Claim("w", 18, 3), 3),
         (Claim("w", 0, 3), 0),
     ],
-    ids=["never claimed", "released", "died early", "died late", "died the last time", "released the last time"],
+    ids=[
+        "never claimed",
+        "released",
+        "killed early",
+        "killed late",
+        "killed in the last attempt",
+        "released after the last attempt",
+    ],
 )
-def test_how_late_somebody_looks_after_a_task_is_measured(around: Around, claim: Claim | None, delay_ms: int) -> None:
-    around.ms, around.again = 21, structs.replace(TASK)
-    looked_after(around.request(), structs.replace(TASK, claim=claim))
-    found = [it.value for it in around.collector.take().measurements if it.metric is WAKE_UP_DELAY]
+def test_the_delay_of_a_wake_up_is_measured(fake: FakeServices, claim: Claim | None, delay_ms: int) -> None:
+    fake.ms, fake.again = 21, structs.replace(TASK)
+    looked_after(fake.request(), structs.replace(TASK, claim=claim))
+    found = [it.value for it in fake.collector.take().measurements if it.metric is WAKE_UP_DELAY]
     assert found == [delay_ms]

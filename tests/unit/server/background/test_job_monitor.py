@@ -17,8 +17,8 @@ TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim(
 
 
 @dataclass
-class Kept(RecordingStore):
-    """A store with one task, and its jobs; its clock is turned by the test."""
+class FakeStore(RecordingStore):
+    """A store with one job and a clock that a test sets."""
 
     ms: int = 0
     takes_ms: int = 0
@@ -61,12 +61,12 @@ class Kept(RecordingStore):
 
 
 @pytest.fixture
-def store() -> Kept:
-    return Kept()
+def store() -> FakeStore:
+    return FakeStore()
 
 
 @pytest.fixture
-def monitor(store: Kept) -> JobMonitor:
+def monitor(store: FakeStore) -> JobMonitor:
     def clock() -> float:
         return store.ms / 1000
 
@@ -78,8 +78,8 @@ def say(monitor: JobMonitor, *numbers: int) -> None:
         monitor.notify("notifications/progress", {"progressToken": "task", "progress": number})
 
 
-def test_of_a_burst_the_first_report_is_written_at_once_and_the_last_when_the_second_is_over(
-    monitor: JobMonitor, store: Kept
+def test_a_bursts_first_report_is_written_at_once_and_its_last_after_a_second(
+    monitor: JobMonitor, store: FakeStore
 ) -> None:
     waits = list[float]()
     for store.ms, reports in ((0, (1,)), (100, (2, 3)), (900, (4,)), (1_000, ()), (1_500, ()), (2_000, (5,))):
@@ -89,9 +89,7 @@ def test_of_a_burst_the_first_report_is_written_at_once_and_the_last_when_the_se
     assert waits == [2, pytest.approx(0.9), pytest.approx(0.1), 2, 2, 2]
 
 
-def test_a_message_that_is_not_written_when_the_function_ends_is_in_the_last_write(
-    monitor: JobMonitor, store: Kept
-) -> None:
+def test_an_unwritten_message_is_in_the_last_write(monitor: JobMonitor, store: FakeStore) -> None:
     say(monitor, 1)
     monitor.pulse()
     say(monitor, 2, 3)
@@ -103,7 +101,7 @@ def test_a_message_that_is_not_written_when_the_function_ends_is_in_the_last_wri
     assert store.asked == ["1", "3"]
 
 
-def test_a_report_renews_the_claim_and_tells_how_the_task_stands(monitor: JobMonitor, store: Kept) -> None:
+def test_a_report_renews_the_claim_and_reads_the_status(monitor: JobMonitor, store: FakeStore) -> None:
     for store.ms in range(0, 60_000, 1_500):
         say(monitor, store.ms)
         monitor.pulse()
@@ -111,7 +109,7 @@ def test_a_report_renews_the_claim_and_tells_how_the_task_stands(monitor: JobMon
     assert "read_status" not in store.asked
 
 
-def test_a_report_that_cannot_be_written_is_tried_again_after_two_seconds(monitor: JobMonitor, store: Kept) -> None:
+def test_a_report_that_cannot_be_written_is_retried_after_two_seconds(monitor: JobMonitor, store: FakeStore) -> None:
     store.fails = StoreUnavailable("down")
     say(monitor, 1)
     for store.ms in (0, 500, 1_999, 2_000):
@@ -125,18 +123,20 @@ def test_a_report_that_cannot_be_written_is_tried_again_after_two_seconds(monito
 
 
 @pytest.mark.parametrize("error", [ClaimLost(TASK), TaskFinished(replace(TASK, status=TaskStatus.CANCELLED))], ids=repr)
-def test_a_report_that_is_refused_ends_the_function(monitor: JobMonitor, store: Kept, error: Exception) -> None:
+def test_a_refused_report_ends_the_function(monitor: JobMonitor, store: FakeStore, error: Exception) -> None:
     store.fails = error
     say(monitor, 1)
     assert (monitor.pulse(), monitor.gone) == (0, True)
 
 
-def test_a_function_ends_whose_task_was_taken_over_when_it_is_to_live_longer(monitor: JobMonitor, store: Kept) -> None:
+def test_a_function_ends_if_an_extension_finds_that_the_task_was_taken_over(
+    monitor: JobMonitor, store: FakeStore
+) -> None:
     store.fails = ClaimLost(TASK)
     assert (monitor.pulse(), monitor.gone) == (0, True)
 
 
-def test_log_lines_are_not_written_to_files(monitor: JobMonitor, store: Kept) -> None:
+def test_log_notifications_are_not_stored(monitor: JobMonitor, store: FakeStore) -> None:
     monitor.notify("notifications/message", {"level": "info", "data": "x"})
     assert (monitor.pulse(), store.asked) == (2, [])
 
@@ -150,13 +150,13 @@ def test_log_lines_are_not_written_to_files(monitor: JobMonitor, store: Kept) ->
         ({"progress": 1_234_567, "message": ""}, "1234567"),
     ],
 )
-def test_progress_in_words(params: dict[str, Json], message: str) -> None:
+def test_a_progress_notification_becomes_a_status_message(params: dict[str, Json], message: str) -> None:
     assert status_message(params) == message
 
 
 @pytest.mark.parametrize(("begins", "gone"), [(True, True), (False, False)])
-def test_a_function_does_not_begin_after_its_claim_and_one_that_runs_is_not_stopped(
-    store: Kept, monitor: JobMonitor, begins: bool, gone: bool
+def test_a_function_does_not_begin_after_its_claim_but_a_running_one_continues(
+    store: FakeStore, monitor: JobMonitor, begins: bool, gone: bool
 ) -> None:
     if not begins:
         monitor.pulse()

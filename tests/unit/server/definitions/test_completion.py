@@ -1,4 +1,4 @@
-"""Completion: what a request must say, and what is suggested."""
+"""Completion: the form of requests, and the suggestions."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ PROMPT = {"type": "ref/prompt", "name": "ask"}
 ARGUMENT = {"name": "tone", "value": "k"}
 
 
-def test_a_request_names_a_prompt_or_a_template_and_has_the_known_arguments() -> None:
+def test_a_request_has_a_reference_a_name_a_value_and_known_arguments() -> None:
     template = {"type": "ref/resource", "uri": "docs://{topic}"}
     asked = {"ref": PROMPT, "argument": ARGUMENT}
 
@@ -42,7 +42,7 @@ def test_a_request_names_a_prompt_or_a_template_and_has_the_known_arguments() ->
     ],
     ids=str,
 )
-def test_a_request_of_another_form_is_refused_by_its_field(params: dict[str, Any], field: str) -> None:
+def test_a_malformed_request_is_refused_with_the_name_of_its_field(params: dict[str, Any], field: str) -> None:
     with pytest.raises(ProtocolError) as caught:
         requested(params)
 
@@ -51,7 +51,7 @@ def test_a_request_of_another_form_is_refused_by_its_field(params: dict[str, Any
 
 
 @pytest.mark.parametrize("count", [0, 1, MAX_VALUES - 1, MAX_VALUES, MAX_VALUES + 1, 250])
-def test_so_many_suggestions_are_shown_and_all_are_counted(count: int) -> None:
+def test_the_shown_suggestions_are_limited_and_all_are_counted(count: int) -> None:
     shown = suggestions(str(number) for number in range(count))
 
     assert shown == {

@@ -1,4 +1,4 @@
-"""Labels of what is published, and the scopes that callers need."""
+"""Labels of tools, resources and prompts, and the scopes that callers need."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ HINTS: dict[str, Json] = {"readOnlyHint": True}
 ALL = Labels("A", "It.", [ICON], HINTS, {"example.com/a": 1})
 
 
-def test_labels_have_the_names_of_the_protocol() -> None:
+def test_labels_have_the_protocols_names() -> None:
     assert ALL.to_json() == {
         "title": "A",
         "description": "It.",
@@ -31,7 +31,7 @@ def test_missing_labels_are_left_out_and_false_hints_are_kept() -> None:
 
 
 @pytest.mark.parametrize(("given", "shown"), [(None, "Of its own."), ("Given.", "Given."), ("", "")])
-def test_a_description_that_is_given_goes_before_the_functions_own(given: str | None, shown: str) -> None:
+def test_a_given_description_replaces_the_docstring(given: str | None, shown: str) -> None:
     def function() -> None:
         """Of its own."""
 
@@ -48,18 +48,18 @@ def test_tools_resources_and_prompts_show_their_labels() -> None:
     @server.resource("docs://a", **labels, annotations=HINTS, mime_type="text/plain")
     @server.prompt(**labels)
     def page() -> None:
-        """Said otherwise."""
+        """Not shown."""
 
     @server.resource("docs://all/{name}")
     def pages(name: str) -> str:
-        """Said by the function."""
+        """The docstring of the function."""
         return name
 
     tool, prompt = server.tools["page"].definition, server.prompts["page"]
     assert tool == {"name": "page", **ALL.to_json(), "inputSchema": tool["inputSchema"]}
     assert [made.definition for made in server.resources.values()] == [
         {"uri": "docs://a", "name": "page", **ALL.to_json(), "mimeType": "text/plain"},
-        {"uriTemplate": "docs://all/{name}", "name": "pages", "description": "Said by the function."},
+        {"uriTemplate": "docs://all/{name}", "name": "pages", "description": "The docstring of the function."},
     ]
     assert definition_of_prompt("page", prompt.labels, prompt.arguments) == {
         "name": "page",
@@ -68,7 +68,7 @@ def test_tools_resources_and_prompts_show_their_labels() -> None:
     }
 
 
-def test_a_given_schema_is_published_and_the_signature_still_binds() -> None:
+def test_a_given_schema_is_published_but_the_signature_binds_the_arguments() -> None:
     server = Server("s")
     own: dict[str, Json] = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}}}
 

@@ -1,4 +1,4 @@
-"""`x-mcp-header`: which marks a tool may have, and what a call's headers must say."""
+"""`x-mcp-header`: valid marks in a tool's schema, and the headers that a call must have."""
 
 from typing import Annotated, Any, Literal
 
@@ -41,7 +41,7 @@ def text(name: object) -> dict[str, Any]:
         (False, "false"),
     ],
 )
-def test_a_header_that_says_what_the_body_says_is_accepted(value: str | int, sent: str) -> None:
+def test_a_header_that_equals_the_body_is_accepted(value: str | int, sent: str) -> None:
     assert header_mismatch(REGION, {"region": value}, {"mcp-param-region": sent}) is None
 
 
@@ -73,7 +73,7 @@ def test_a_header_that_says_what_the_body_says_is_accepted(value: str | int, sen
     ],
     ids=repr,
 )
-def test_a_header_that_says_something_else_is_a_mismatch(value: Any, sent: str) -> None:
+def test_a_header_that_differs_from_the_body_is_a_mismatch(value: Any, sent: str) -> None:
     mismatch = header_mismatch(REGION, {"region": value}, {"mcp-param-region": sent})
 
     assert mismatch is not None
@@ -88,24 +88,24 @@ SAID = {"mcp-param-region": "x"}
     ("expected", "arguments", "headers", "agrees"),
     [
         pytest.param(REGION, {}, {}, True, id="neither"),
-        pytest.param(REGION, {}, SAID, False, id="a header without its value"),
+        pytest.param(REGION, {}, SAID, False, id="a header without a value"),
         pytest.param(REGION, {"region": None}, {}, True, id="null has no header"),
         pytest.param(REGION, {"region": None}, SAID, False, id="a header of null"),
         pytest.param(REGION, {"region": "x"}, {"mcp-param-other": "x"}, False, id="a value without its header"),
-        pytest.param({}, {"region": "y"}, SAID, True, id="a header that nothing is mirrored into"),
+        pytest.param({}, {"region": "y"}, SAID, True, id="a header of no parameter"),
         pytest.param(NESTED, {"where": {"region": "x"}}, SAID, True, id="a nested value"),
         pytest.param(NESTED, {"region": "x"}, {}, True, id="not at its path"),
         pytest.param(NESTED, {"where": "x"}, {}, True, id="its path ends early"),
-        pytest.param(NESTED, {"where": "x"}, SAID, False, id="its path ends early, and there is a header"),
+        pytest.param(NESTED, {"where": "x"}, SAID, False, id="its path ends early, with a header"),
     ],
 )
-def test_a_value_and_its_header_are_both_there_or_neither(
+def test_a_value_and_its_header_must_occur_together(
     expected: dict[tuple[str, ...], str], arguments: JsonObject, headers: dict[str, str], agrees: bool
 ) -> None:
     assert (header_mismatch(expected, arguments, headers) is None) is agrees
 
 
-def test_marks_are_found_at_the_root_and_along_properties() -> None:
+def test_marks_are_found_at_any_depth_of_properties() -> None:
     inner = {"type": "object", "properties": {"zone": text("Zone")}}
 
     assert mirrored(marked(region=text("Region"), plain={"type": "string"}, where=inner), "tool") == {
@@ -115,18 +115,18 @@ def test_marks_are_found_at_the_root_and_along_properties() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a\r\nb", "é", "a\x00", "a(b)", 5, None, ["a"], True])
-def test_a_name_that_cannot_stand_in_a_header_is_refused(name: object) -> None:
+def test_a_name_that_is_not_valid_in_a_header_is_refused(name: object) -> None:
     with pytest.raises(RegistrationError, match="'region'"):
         mirrored(marked(region=text(name)), "tool 't'")
 
 
 @pytest.mark.parametrize("kind", ["number", "object", "array", "null", None, ["string", "null"]], ids=repr)
-def test_only_a_primitive_can_be_mirrored(kind: object) -> None:
+def test_only_strings_integers_and_booleans_can_be_mirrored(kind: object) -> None:
     with pytest.raises(RegistrationError, match="string, an integer or a boolean"):
         mirrored(marked(region={"type": kind, "x-mcp-header": "Region"}), "tool 't'")
 
 
-def test_two_parameters_cannot_share_a_header_in_any_spelling() -> None:
+def test_two_parameters_cannot_share_a_header_in_any_case() -> None:
     with pytest.raises(RegistrationError, match="another parameter"):
         mirrored(marked(a=text("Region"), b=text("REGION")), "tool 't'")
 
@@ -146,7 +146,7 @@ def test_two_parameters_cannot_share_a_header_in_any_spelling() -> None:
     ],
     ids=lambda node: next(key for key in node if key != "type"),
 )
-def test_a_mark_that_no_chain_of_properties_leads_to_is_refused(node: dict[str, Any]) -> None:
+def test_a_mark_outside_a_chain_of_properties_is_refused(node: dict[str, Any]) -> None:
     definitions = {"$defs": {"Where": marked(region=text("Region"))}} if "$ref" in node else {}
     with pytest.raises(RegistrationError, match="x-mcp-header"):
         mirrored({**marked(deep=node), **definitions}, "tool 't'")
@@ -199,7 +199,7 @@ class Where(BaseModel):
     ],
     ids=str,
 )
-def test_a_tool_that_clients_would_drop_is_refused_when_it_is_registered(annotation: Any) -> None:
+def test_a_tool_that_clients_would_drop_is_refused_at_registration(annotation: Any) -> None:
     def run(where: Any) -> None: ...
 
     run.__annotations__["where"] = annotation
@@ -207,7 +207,7 @@ def test_a_tool_that_clients_would_drop_is_refused_when_it_is_registered(annotat
         Server("s").tool(run)
 
 
-def test_a_given_schema_is_checked_in_the_same_way() -> None:
+def test_a_given_schema_is_checked_too() -> None:
     def run(region: str) -> None: ...
 
     with pytest.raises(RegistrationError, match="'region'"):

@@ -51,7 +51,7 @@ def match(template: str, uri: str) -> dict[str, str] | None:
         ("x://{+a}aa{b}", "x://1aaa", {"a": "1", "b": "a"}),
     ],
 )
-def test_a_uri_is_matched_as_a_whole_and_an_earlier_variable_takes_all_that_it_can(
+def test_a_uri_must_match_completely_and_earlier_variables_are_greedy(
     template: str, uri: str, values: dict[str, str] | None
 ) -> None:
     assert match(template, uri) == values
@@ -59,14 +59,14 @@ def test_a_uri_is_matched_as_a_whole_and_an_earlier_variable_takes_all_that_it_c
 
 @dataclass(frozen=True)
 class Part:
-    """A variable of a template, and what stands behind it."""
+    """A variable of a template, and the text after it."""
 
     spans: bool
     text: str
 
 
 def splits(parts: list[Part], uri: str) -> Iterator[list[str]]:
-    """Every way to split what is left of a URI, the one that gives the earlier parts more first: tried one by one."""
+    """Yield all ways to split the rest of a URI by trying each length, longest first."""
     if not parts:
         if not uri:
             yield []
@@ -82,7 +82,7 @@ PARTS = st.lists(st.builds(Part, st.booleans(), st.text(LETTERS, max_size=2)), m
 
 
 @given(begins=st.text(LETTERS, max_size=2), parts=PARTS, uri=st.text(LETTERS, max_size=9))
-def test_a_match_is_the_first_of_all_splits_that_there_are(begins: str, parts: list[Part], uri: str) -> None:
+def test_a_match_is_the_first_of_all_possible_splits(begins: str, parts: list[Part], uri: str) -> None:
     template = begins + "".join(
         f"{{{'+' if part.spans else ''}v{place}}}{part.text}" for place, part in enumerate(parts)
     )
@@ -92,19 +92,19 @@ def test_a_match_is_the_first_of_all_splits_that_there_are(begins: str, parts: l
     assert match(template, uri) == expected
 
 
-class Counted(str):
-    """A text that counts how often one of its characters, or the text at one of its places, is looked at."""
+class CountingText(str):
+    """A text that counts how often its characters or substrings are read."""
 
-    __slots__ = ("looks",)
-    looks: int
+    __slots__ = ("reads",)
+    reads: int
 
-    def __new__(cls, text: str) -> "Counted":
+    def __new__(cls, text: str) -> "CountingText":
         made = super().__new__(cls, text)
-        made.looks = 0
+        made.reads = 0
         return made
 
     def __getitem__(self, place: SupportsIndex | slice) -> str:
-        self.looks += 1
+        self.reads += 1
         return super().__getitem__(place)
 
     def startswith(
@@ -114,7 +114,7 @@ class Counted(str):
         end: SupportsIndex | None = None,
         /,
     ) -> bool:
-        self.looks += 1
+        self.reads += 1
         return super().startswith(prefix, start, end)
 
 
@@ -130,12 +130,12 @@ class Counted(str):
         ("x://{+a}aa{b}aa{+c}aa", "a", ""),
     ],
 )
-def test_the_work_grows_with_the_length_of_the_uri_times_the_number_of_variables(
+def test_the_time_of_a_match_is_linear_in_the_uri_and_the_variables(
     template: str, repeated: str, ends: str, length: int
 ) -> None:
-    uri = Counted(template.partition("{")[0] + repeated * length + ends)
+    uri = CountingText(template.partition("{")[0] + repeated * length + ends)
     match(template, uri)
-    assert uri.looks <= 2 * (len(uri) + 1) * (len(re.findall("{", template)) + 1)
+    assert uri.reads <= 2 * (len(uri) + 1) * (len(re.findall("{", template)) + 1)
 
 
 def test_variables_are_listed_in_order() -> None:
@@ -164,9 +164,7 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize(("sent", "decoded"), HIDDEN)
-def test_a_path_that_is_hidden_in_one_name_does_not_match_and_one_that_is_asked_for_does(
-    sent: str, decoded: str
-) -> None:
+def test_a_path_hidden_in_one_name_matches_only_variables_for_paths(sent: str, decoded: str) -> None:
     assert match("files://{name}", f"files://{sent}") is None
     assert match("files://{folder}/{+path}", f"files://{sent}/x") is None
     assert Template("files://{folder}/{+path}", "a template").withheld(f"files://{sent}/x") == "folder"
@@ -180,7 +178,7 @@ def test_dots_within_a_name_are_part_of_it(name: str) -> None:
     assert match("files://{name}", f"files://{name}") is not None
 
 
-def test_nothing_is_withheld_of_a_uri_of_another_form() -> None:
+def test_no_variable_is_withheld_of_a_uri_that_does_not_match() -> None:
     assert Template("files://{name}", "a template").withheld("other://..") is None
     assert Template("files://{name}.md", "a template").withheld("files://..") is None
 
@@ -188,20 +186,20 @@ def test_nothing_is_withheld_of_a_uri_of_another_form() -> None:
 @given(st.text(min_size=1))
 @example("a/b")
 @example("..")
-def test_every_value_that_a_step_binds_reaches_a_function_that_takes_paths_whole(value: str) -> None:
+def test_a_filled_uri_matches_and_returns_the_bound_value(value: str) -> None:
     assert match("docs://{+topic}/end", fill_uri("docs://{topic}/end", {"topic": value})) == {"topic": value}
 
 
 @given(st.text(min_size=1))
 @example("R&D %2F 50%")
 @example("a/b")
-def test_a_value_that_a_step_binds_reaches_a_function_that_takes_names_whole_or_not_at_all(value: str) -> None:
+def test_a_bound_value_matches_a_single_name_only_if_it_is_not_a_path(value: str) -> None:
     expected = None if value in {".", ".."} or set(value) & set("/\\\0") else {"topic": value}
     assert match("docs://{topic}/end", fill_uri("docs://{topic}/end", {"topic": value})) == expected
 
 
 @given(st.text(st.characters(exclude_categories=()), min_size=1))
-def test_every_variables_uri_leads_back_to_it(name: str) -> None:
+def test_the_uri_of_a_variable_can_be_parsed_back(name: str) -> None:
     uri = value_uri("task", name)
     assert uri.isascii()
     assert is_own(uri)
@@ -211,5 +209,5 @@ def test_every_variables_uri_leads_back_to_it(name: str) -> None:
 @pytest.mark.parametrize(
     "uri", ["docs://tasks/a/b", "baton://tasks/a", "baton://tasks/a/b/c", "baton://tasks/a/%ff", ""]
 )
-def test_other_uris_name_no_value(uri: str) -> None:
+def test_other_uris_are_not_uris_of_variables(uri: str) -> None:
     assert value_at(uri) is None

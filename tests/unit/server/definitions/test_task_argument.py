@@ -1,4 +1,4 @@
-"""What a handle adds to the schemas that are published, and to results (docs/workflows.md, Going on)."""
+"""What `task_ids="text"` adds to published schemas and to results (docs/workflows.md)."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def is_valid(value: object, schema: Any) -> bool:
         (BOTH_TAKEN, {}, None),
     ],
 )
-def test_additional_members_do_not_change_whether_a_value_is_valid(
+def test_an_additional_member_does_not_change_whether_a_value_is_valid(
     schema: dict[str, Any], value: dict[str, Any], name: str | None
 ) -> None:
     made = published(schema)
@@ -57,7 +57,7 @@ def test_additional_members_do_not_change_whether_a_value_is_valid(
     assert name is None or is_valid({**value, name: "Recorded."}, made)
 
 
-def test_the_property_is_a_text_and_optional_and_the_tools_own_stay_first() -> None:
+def test_the_added_property_is_optional_text_and_comes_last() -> None:
     made = published(CLOSED)
     assert list(made["properties"]) == ["id", "baton_next"]
     assert made["required"] == ["id"]
@@ -66,7 +66,7 @@ def test_the_property_is_a_text_and_optional_and_the_tools_own_stay_first() -> N
 
 
 @pytest.mark.parametrize(("schema", "name"), [(NAMED, None), (TAKEN, "baton_next_"), (OPEN, "baton_next")])
-def test_a_schema_says_under_which_name(schema: dict[str, Any], name: str | None) -> None:
+def test_the_schema_determines_the_name_of_the_added_property(schema: dict[str, Any], name: str | None) -> None:
     assert declared_name(schema) == name
     assert (published(schema) == schema) is (name is None)
 
@@ -74,11 +74,11 @@ def test_a_schema_says_under_which_name(schema: dict[str, Any], name: str | None
 @pytest.mark.parametrize(
     ("value", "name"), [({}, "baton_next"), ({"baton_next": 1}, "baton_next_"), ({"a": 1}, "baton_next")]
 )
-def test_structure_without_a_schema_takes_any_name(value: dict[str, Any], name: str) -> None:
+def test_structured_content_without_a_schema_takes_any_name(value: dict[str, Any], name: str) -> None:
     assert free_name(value, None) == name
 
 
-def test_an_input_schema_gets_the_argument_last_and_optional() -> None:
+def test_the_argument_of_an_input_schema_is_optional_and_comes_last() -> None:
     schema: dict[str, Any] = {**CLOSED, "$defs": {"a": {}}}
     definition: dict[str, Any] = {"name": "t", "inputSchema": schema}
 

@@ -1,4 +1,4 @@
-"""What a workflow's tool says of itself."""
+"""The description of a workflow's tool."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def workflow(
     return Workflow(name="refund_order", description=description, steps=STEPS if steps is None else steps, title=title)
 
 
-def test_it_says_what_the_workflow_does_step_by_step_that_it_may_pause_and_how_to_go_on() -> None:
+def test_the_description_lists_the_steps_and_explains_pauses() -> None:
     assert described(workflow(), SUMMARIES.__getitem__) == (
         "Refund an order. The server runs 3 steps: 1. fetch: Fetch one order. "
         "2. policy: read docs://policy, docs://limits. 3. refund. "
@@ -30,14 +30,14 @@ def test_it_says_what_the_workflow_does_step_by_step_that_it_may_pause_and_how_t
     )
 
 
-def test_where_the_tools_own_words_do_not_fit_the_steps_are_named() -> None:
+def test_if_tool_summaries_are_too_long_steps_are_only_named() -> None:
     steps = [Step(f"step_{number}", tool="work") for number in range(1, 9)]
     reported = described(workflow(steps=steps), lambda _: "Does a great deal of work, and then some more of it.")
     assert "8 steps: 1. step_1. 2. step_2. " in reported
     assert "8. step_8. It may pause" in reported
 
 
-def test_where_the_names_do_not_fit_either_the_first_ones_stand_there_and_the_others_are_counted() -> None:
+def test_if_step_names_are_too_long_the_rest_is_counted() -> None:
     steps = [Step(f"a_rather_long_name_of_a_step_{number}", tool="work") for number in range(1, 101)]
     reported = described(workflow(steps=steps), lambda _: "Works.")
     assert "100 steps: 1. a_rather_long_name_of_a_step_1. " in reported
@@ -46,14 +46,16 @@ def test_where_the_names_do_not_fit_either_the_first_ones_stand_there_and_the_ot
 
 
 @pytest.mark.parametrize("length", range(1, 80))
-def test_the_count_fits_too_whatever_room_the_names_leave(length: int) -> None:
+def test_the_count_always_fits(length: int) -> None:
     steps = [Step("n" * length, tool="work") for _ in range(100)]
     reported = described(workflow("g" * 150, steps), lambda _: "")
     assert LONGEST - length - 30 < len(reported) <= LONGEST
 
 
 @given(st.text(max_size=1_000), st.text(max_size=400), st.lists(st.text(min_size=1, max_size=300), max_size=30))
-def test_it_has_fewer_than_600_characters_and_ends_with_how_to_go_on(goal: str, summary: str, names: list[str]) -> None:
+def test_a_description_is_at_most_600_characters_and_ends_with_how_to_continue(
+    goal: str, summary: str, names: list[str]
+) -> None:
     reported = described(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)
     assert len(reported) <= LONGEST
     assert reported.endswith("to let the server continue.")
@@ -68,13 +70,13 @@ def test_it_has_fewer_than_600_characters_and_ends_with_how_to_go_on(goal: str, 
         ("", None, "refund_order"),
     ],
 )
-def test_its_title_is_the_workflows_or_comes_from_the_description(given: str, title: str | None, shown: str) -> None:
+def test_the_title_is_the_workflows_or_comes_from_the_description(given: str, title: str | None, shown: str) -> None:
     assert title_of(workflow(given, title=title)) == shown
 
 
 @pytest.mark.parametrize(
     ("text", "short"), [("one two three", "one two …"), ("onetwothree", "onetwoth …"), ("one  two", "one two")]
 )
-def test_a_text_is_cut_between_two_words(text: str, short: str) -> None:
+def test_a_text_is_shortened_between_words(text: str, short: str) -> None:
     assert shortened(text, 10) == short
     assert len(short) <= 10

@@ -1,4 +1,4 @@
-"""A workflow as a tool: what is listed of it, and what is refused."""
+"""A workflow as a tool: its definition, and invalid workflows."""
 
 import enum
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Colour(enum.Enum):
 
 
 def server_of(*annotations: JsonObject, **options: Any) -> Server:
-    """A workflow with one step for each tool of these annotations."""
+    """Return a server with a workflow of one step per tool. Each tool has one of these annotations."""
     server = Server("s")
     for number, hints in enumerate(annotations):
         server.tool(name=f"t{number}", annotations=hints)(lambda: None)
@@ -41,11 +41,11 @@ def server_of(*annotations: JsonObject, **options: Any) -> Server:
 
 
 def workflow_tool_of(*types: Any) -> WorkflowTool:
-    """One whose workflow has an argument of each type: `a0`, `a1`, …"""
+    """Return the tool of a workflow that has an argument of each type: `a0`, `a1`, …"""
     arguments = [Argument(f"a{number}", type=target) for number, target in enumerate(types)]
-    twin = server_of({}, arguments=arguments).full_view.workflow_tool("flow")
-    assert twin is not None
-    return twin
+    published = server_of({}, arguments=arguments).full_view.workflow_tool("flow")
+    assert published is not None
+    return published
 
 
 def properties(*types: Any) -> list[Any]:
@@ -68,15 +68,13 @@ def writing(*, destructive: bool, idempotent: bool) -> JsonObject:
         ([{"readOnlyHint": False}], writing(destructive=True, idempotent=False)),
     ],
 )
-def test_its_annotations_say_what_holds_for_the_tools_of_all_its_steps(
-    tools: list[JsonObject], hints: JsonObject
-) -> None:
-    twin = server_of(*tools).full_view.workflow_tool("flow")
-    assert twin is not None
-    assert twin.definition["annotations"] == hints
+def test_the_annotations_combine_those_of_all_steps(tools: list[JsonObject], hints: JsonObject) -> None:
+    published = server_of(*tools).full_view.workflow_tool("flow")
+    assert published is not None
+    assert published.definition["annotations"] == hints
 
 
-def test_arguments_of_plain_types_are_described_as_those_of_tools_are() -> None:
+def test_arguments_of_plain_types_are_described_as_in_tools() -> None:
     assert properties(str, int, float | None, list[str], Literal["a", "b"], dict, Any) == [
         {"type": "string"},
         {"type": "integer"},
@@ -88,7 +86,7 @@ def test_arguments_of_plain_types_are_described_as_those_of_tools_are() -> None:
     ]
 
 
-def test_types_with_parts_are_defined_beside_the_arguments() -> None:
+def test_compound_types_are_in_the_definitions_of_the_schema() -> None:
     schema: Any = workflow_tool_of(Address, list[Item], Colour, str).input_schema
     assert schema["properties"]["a0"]["$ref"] == "#/$defs/Address"
     assert schema["properties"]["a1"] == {"items": {"$ref": "#/$defs/Item"}, "type": "array"}
@@ -103,7 +101,7 @@ def test_a_type_without_a_schema_gets_an_empty_one() -> None:
     assert properties(type("Odd", (), {}), int) == [{}, {"type": "integer"}]
 
 
-def test_the_root_is_one_object_without_composition_or_anything_required() -> None:
+def test_the_schema_is_an_object_without_composition_or_required_arguments() -> None:
     for types in ((), (str,), (Address, Item | Colour)):
         schema: Any = workflow_tool_of(*types).input_schema
         assert schema["type"] == "object"
@@ -112,7 +110,7 @@ def test_the_root_is_one_object_without_composition_or_anything_required() -> No
     meta.validate(dict(OUTPUT_SCHEMA))
 
 
-def test_null_is_no_value_of_most_types() -> None:
+def test_null_is_not_a_value_of_most_types() -> None:
     def fails(_: object) -> object:
         raise AttributeError("no such thing")
 
@@ -120,11 +118,11 @@ def test_null_is_no_value_of_most_types() -> None:
     assert workflow_tool_of(*types).without_null == {"a0", "a3", "a4", "a6", "a7"}
 
 
-def test_a_validator_of_the_authors_decides_what_null_is() -> None:
+def test_a_custom_validator_decides_whether_null_is_valid() -> None:
     assert workflow_tool_of(Annotated[Any, AfterValidator(lambda value: value)]).without_null == frozenset()
 
 
-def test_its_definition_is_made_once_and_anew_for_another_workflow() -> None:
+def test_the_definition_is_cached_until_the_workflow_changes() -> None:
     server = server_of({})
     server.check()
     assert server.full_view.workflow_tool("flow") is server.full_view.workflow_tool("flow")
@@ -134,7 +132,7 @@ def test_its_definition_is_made_once_and_anew_for_another_workflow() -> None:
 
 
 @pytest.mark.parametrize("options", [{"durable": False}, {"tool": False}])
-def test_a_workflow_that_is_no_tool_may_have_a_tools_name(options: dict[str, Any]) -> None:
+def test_a_workflow_without_a_tool_may_have_a_tools_name(options: dict[str, Any]) -> None:
     server = server_of({}, **options)
     server.tool(name="flow")(lambda: None)
     server.check()
@@ -149,7 +147,7 @@ def test_a_step_cannot_call_a_workflow(name: str, called: str) -> None:
         server.check()
 
 
-def test_an_argument_called_task_id_is_refused_where_there_are_tasks() -> None:
+def test_an_argument_named_task_id_is_refused_in_durable_workflows() -> None:
     with pytest.raises(WorkflowError, match="the argument 'task_id': this name is taken"):
         server_of({}, arguments=[Argument("task_id")]).check()
     server_of({}, arguments=[Argument("task_id")], durable=False).check()
@@ -163,7 +161,7 @@ def test_a_reply_budget_of_zero_is_refused(seconds: float) -> None:
         Server("s", reply_budget_s=seconds)
 
 
-def test_task_ids_are_in_meta_or_in_text() -> None:
+def test_task_ids_are_in_meta_or_text() -> None:
     with pytest.raises(RegistrationError, match="task_ids='body' is not possible; use 'meta' or 'text'"):
         Server("s", task_ids="body")  # type: ignore[arg-type]
     assert [Server("s").options.task_ids, Server("s", task_ids="text").options.task_ids] == ["meta", "text"]

@@ -1,4 +1,4 @@
-"""`subscriptions/listen`: acknowledged, kept alive, ended in good order."""
+"""`subscriptions/listen`: the acknowledgement, comments that keep the stream alive, and its end."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ def heard(line: Line, identifier: RequestId = 7, listen_ms: int = 60_000, **para
 
 
 @pytest.mark.parametrize("identifier", [7, "seven"])
-def test_the_first_word_is_the_acknowledgement_of_nothing_and_the_last_the_result(identifier: RequestId) -> None:
+def test_a_stream_begins_with_the_acknowledgement_and_ends_with_the_result(identifier: RequestId) -> None:
     line = Line(can_stream=False)
 
     result = heard(line, identifier)
@@ -44,7 +44,7 @@ def test_the_first_word_is_the_acknowledgement_of_nothing_and_the_last_the_resul
 
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream is kept alive each millisecond."""
+    """Send a comment to keep the stream alive every millisecond."""
     for module in (subscriptions, reply):
         monkeypatch.setattr(module, "KEEP_ALIVE_S", 0.001)
 
@@ -58,14 +58,14 @@ def test_a_stream_is_kept_alive_until_the_functions_time_is_over(fast: None) -> 
     assert [data[:1] for data in line.sent[1:]] == [b":"] * 5
 
 
-def test_a_stream_is_ended_when_it_has_been_open_long_enough() -> None:
+def test_a_stream_ends_after_its_maximum_time() -> None:
     line = Line()
 
     assert heard(line, listen_ms=1) == {"_meta": {SUBSCRIPTION_KEY: 7}}
     assert len(line.sent) <= 2
 
 
-def test_a_client_that_goes_ends_it(fast: None) -> None:
+def test_a_stream_ends_when_the_client_disconnects(fast: None) -> None:
     line = Line(patience=3)
 
     heard(line)
@@ -74,7 +74,7 @@ def test_a_client_that_goes_ends_it(fast: None) -> None:
 
 
 @pytest.mark.parametrize("notifications", [None, [], "all", 5])
-def test_a_filter_that_is_none_is_refused_before_anything_is_said(notifications: Json) -> None:
+def test_an_invalid_filter_is_refused_before_anything_is_sent(notifications: Json) -> None:
     line = Line()
 
     with pytest.raises(ProtocolError) as caught:

@@ -1,4 +1,4 @@
-"""How calls wait for their dependencies, and what dependencies cost."""
+"""Calls with dependencies: loaded modules and abandoned functions."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def ask(db: Annotated[str, Depends(database)]): return db
 server.tool(ask)
 tool = server.tools["ask"]
 envelope = Envelope(Era.STATELESS, "2026-07-28", {}, {}, None, None)
-call = Call("r-1", None, envelope, lambda: None, print, CannotAsk("nobody"))
+call = Call("r-1", None, envelope, lambda: None, print, CannotAsk("test"))
 assert with_dependencies(tool.function, tool.signature, call)() == "value"
 """
 TELL = """
@@ -49,14 +49,14 @@ OWN = {"mcp_baton.server.running.dependencies"}
 
 
 @pytest.mark.parametrize(("code", "own"), [(WITHOUT, set()), (WITH, OWN)])
-def test_dependencies_load_what_they_need_and_no_more(code: str, own: set[str]) -> None:
+def test_dependencies_load_only_the_modules_that_they_need(code: str, own: set[str]) -> None:
     modules = loaded(code)
 
     assert modules & OWN == own
     assert modules & {"asyncio", "concurrent.futures", "pydantic"} == set()
 
 
-def test_a_function_that_is_abandoned_before_its_thread_starts_is_not_called(
+def test_a_function_abandoned_before_its_thread_starts_is_not_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     jobs, happened = list[Callable[[Callable[[], None]], None]](), list[str]()

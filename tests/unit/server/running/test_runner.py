@@ -1,4 +1,4 @@
-"""Calling what users wrote: whatever goes wrong in it is an outcome, never an exception."""
+"""Calls of user code: every failure becomes an outcome, never an exception."""
 
 import asyncio
 import base64
@@ -37,7 +37,7 @@ def call(
     telemetry: Telemetry = SILENT,
     **params: Json,
 ) -> Request:
-    """A request that calls one of a server's functions."""
+    """Return a request that calls one of a server's functions."""
     envelope = Envelope(Era.STATELESS, "2026-07-28", meta or {}, {}, "t", None)
     server = server or Server("shop")
     return request_of("prompts/get", params, line, server=server, envelope=envelope, telemetry=telemetry)
@@ -126,7 +126,7 @@ def test_a_tool_gets_its_context_and_its_tasks_variables() -> None:
     assert variables.changed == {"seen": "x"}
 
 
-def test_a_notification_that_is_not_json_is_the_tools_failure_and_not_the_requests() -> None:
+def test_a_notification_that_is_not_json_is_an_error_of_the_tool() -> None:
     message: Any = object()
 
     def do(ctx: Context) -> None:
@@ -137,7 +137,7 @@ def test_a_notification_that_is_not_json_is_the_tools_failure_and_not_the_reques
     assert isinstance(outcome, Failed)
 
 
-def test_the_write_reserve_is_kept_back() -> None:
+def test_the_write_reserve_is_subtracted_from_the_time_left() -> None:
     assert call(line=Line(left_ms=lambda: 7_000)).left_ms() == 2_000
     assert call().left_ms() is None
 
@@ -199,7 +199,7 @@ def text(words: str, role: str = "user") -> JsonObject:
         ),
     ],
 )
-def test_a_prompt_yields_texts_content_and_messages(returned: object, messages: list[Json]) -> None:
+def test_a_prompt_returns_texts_content_and_messages(returned: object, messages: list[Json]) -> None:
     assert messages_of(returned) == messages
     assert call_alone(call(), bound_prompt(Prompt(returning(returned), "p", Labels())), {}) == messages
 
@@ -207,7 +207,7 @@ def test_a_prompt_yields_texts_content_and_messages(returned: object, messages: 
 @pytest.mark.parametrize(
     "returned", [None, 7, {"content": "no role"}, {"role": "user"}, [{"role": "user", "content": 5}], b"x"]
 )
-def test_a_prompt_that_yields_something_else_is_a_protocol_error(returned: object) -> None:
+def test_a_prompt_that_returns_something_else_is_a_protocol_error(returned: object) -> None:
     with pytest.raises(ProtocolError):
         messages_of(returned)
 
@@ -240,9 +240,7 @@ def server() -> Server:
 
 
 @pytest.mark.parametrize("arguments", [{}, {"times": "0"}, {"times": "x"}, {"times": "1", "typo": "x"}])
-def test_a_prompts_arguments_are_refused_where_its_function_would_refuse_them(
-    server: Server, arguments: dict[str, Json]
-) -> None:
+def test_invalid_arguments_of_a_prompt_are_refused(server: Server, arguments: dict[str, Json]) -> None:
     with pytest.raises(ProtocolError) as caught:
         get_prompt(call(server, name="ask", arguments=arguments))
 
@@ -250,7 +248,7 @@ def test_a_prompts_arguments_are_refused_where_its_function_would_refuse_them(
     assert ("typo" if "typo" in arguments else "times") in caught.value.message
 
 
-def test_a_runs_progress_only_grows_whatever_its_functions_report(server: Server) -> None:
+def test_the_progress_of_a_run_only_increases(server: Server) -> None:
     steps = [
         Step("read", resources=["docs://a", "docs://b"]),
         Step("pack", tool="pack", resources=["docs://{topic}"]),
@@ -267,7 +265,7 @@ def test_a_runs_progress_only_grows_whatever_its_functions_report(server: Server
     assert max(line.progress) < 4
 
 
-def test_a_resource_of_its_own_uri_comes_before_a_template(server: Server) -> None:
+def test_a_resource_with_the_exact_uri_is_found_before_a_template(server: Server) -> None:
     faq, shoes = find_resource(server.full_view, "docs://faq"), find_resource(server.full_view, "docs://shoes")
 
     assert faq is not None
@@ -277,7 +275,7 @@ def test_a_resource_of_its_own_uri_comes_before_a_template(server: Server) -> No
     assert find_resource(server.full_view, "other://x") is None
 
 
-def test_a_host_starts_no_step_in_the_last_of_its_time(server: Server) -> None:
+def test_no_step_starts_near_the_end_of_the_functions_time(server: Server) -> None:
     left = 0
     host = ServerHost(call(server, line=Line(left_ms=lambda: left)))
 
@@ -301,13 +299,11 @@ def test_a_host_starts_no_step_in_the_last_of_its_time(server: Server) -> None:
         ({RELATED_TASK_KEY: None}, None),
     ],
 )
-def test_a_request_names_its_task_by_any_of_the_keys_or_by_several_alike(
-    server: Server, meta: dict[str, Json], task: str | None
-) -> None:
+def test_a_request_names_its_task_with_any_of_the_keys(server: Server, meta: dict[str, Json], task: str | None) -> None:
     assert call(server, meta=meta).bound_task() == task
 
 
-def test_asynchronous_tools_report_while_they_run() -> None:
+def test_asynchronous_tools_report_progress_while_they_run() -> None:
     line = Line()
 
     async def do(ctx: Context) -> int:
@@ -320,7 +316,7 @@ def test_asynchronous_tools_report_while_they_run() -> None:
     assert line.progress == [1, 2]
 
 
-def test_a_thread_that_is_left_running_is_counted_once() -> None:
+def test_an_abandoned_thread_is_counted_once() -> None:
     collector, line, let_go = Collector(), Line(), threading.Event()
     times_out = True
     line.left_ms = lambda: 0 if started.is_set() and times_out else 1_000_000

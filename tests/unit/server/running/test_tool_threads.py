@@ -1,4 +1,4 @@
-"""Running a function beside the request's thread."""
+"""Running a function in another thread than its request."""
 
 import asyncio
 import contextvars
@@ -27,12 +27,12 @@ from mcp_baton.server.running.tool_threads import (
 )
 
 PATIENCE_S = 10.0
-"""How long a test waits for what must happen; it never waits that long unless it fails."""
+"""How long a test waits for an event. A passing test never waits that long."""
 
 
 @dataclass
-class Ear:
-    """A client that hears what is said, and does what the test wants when it does."""
+class RecordingClient:
+    """A client that keeps its messages and runs a test's callbacks."""
 
     heard: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
     asked: list[tuple[str, str, JsonObject]] = field(default_factory=list)
@@ -57,7 +57,7 @@ def run(
     function: Callable[..., object],
     *,
     mailbox: Mailbox | None = None,
-    ear: Ear | None = None,
+    client: RecordingClient | None = None,
     is_async: bool = False,
     left_s: Callable[[], float | None] | None = None,
     stay: bool = False,
@@ -71,7 +71,7 @@ def run(
         start.guard(function),
         arguments,
         mailbox or Mailbox(),
-        ear or Ear(),
+        client or RecordingClient(),
         start,
         is_async=is_async,
         left_s=left,
@@ -80,7 +80,7 @@ def run(
     )
 
 
-def test_what_a_function_returns_is_returned_whatever_its_parameters_are_called() -> None:
+def test_a_functions_value_is_returned_for_any_names_of_its_parameters() -> None:
     async def later(a: int) -> int:
         await asyncio.sleep(0)
         return a
@@ -107,7 +107,7 @@ def test_any_exception_is_reported_and_the_next_function_runs(error: BaseExcepti
     assert run(lambda: 1) == Returned(1)
 
 
-def test_a_task_that_a_function_left_behind_cannot_end_the_loop() -> None:
+def test_a_task_left_behind_by_a_function_cannot_stop_the_loop() -> None:
     left: list[asyncio.Task[None]] = []
 
     async def fatal() -> None:
@@ -130,34 +130,34 @@ def test_a_task_that_a_function_left_behind_cannot_end_the_loop() -> None:
     assert isinstance(left[0].exception(), SystemExit)
 
 
-def test_a_plain_function_on_the_loop_is_a_type_error() -> None:
+def test_a_synchronous_function_on_the_loop_is_a_type_error() -> None:
     ended = run(lambda: 1, is_async=True)
 
     assert isinstance(ended, Raised)
     assert isinstance(ended.error, TypeError)
 
 
-def test_notifications_are_delivered_on_the_requests_own_thread() -> None:
+def test_notifications_are_delivered_on_the_requests_thread() -> None:
     mailbox = Mailbox()
     threads: list[str] = []
-    ear = Ear(on_notify=lambda: threads.append(threading.current_thread().name))
+    client = RecordingClient(on_notify=lambda: threads.append(threading.current_thread().name))
 
-    run(lambda: mailbox.notify("m", {}), mailbox=mailbox, ear=ear)
+    run(lambda: mailbox.notify("m", {}), mailbox=mailbox, client=client)
 
     assert threads == [threading.current_thread().name]
 
 
-def test_a_quiet_function_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stream_of_a_silent_function_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beside, "KEEP_ALIVE_S", 0.001)
     enough = threading.Event()
-    ear = Ear()
-    ear.on_quiet = lambda: enough.set() if ear.quiet == 3 else None
+    client = RecordingClient()
+    client.on_quiet = lambda: enough.set() if client.quiet == 3 else None
 
-    assert run(lambda: enough.wait(PATIENCE_S), ear=ear) == Returned(True)
-    assert ear.quiet >= 3
+    assert run(lambda: enough.wait(PATIENCE_S), client=client) == Returned(True)
+    assert client.quiet >= 3
 
 
-def test_a_thread_that_was_abandoned_keeps_no_other_function_waiting() -> None:
+def test_an_abandoned_thread_does_not_block_other_functions() -> None:
     release = threading.Event()
     started = threading.Event()
 
@@ -173,11 +173,11 @@ def test_a_thread_that_was_abandoned_keeps_no_other_function_waiting() -> None:
 
 @pytest.mark.parametrize("stay", [False, True])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_function_is_left_when_its_client_has_gone_unless_it_may_stay(is_async: bool, stay: bool) -> None:
-    mailbox, release, ear = Mailbox(), threading.Event(), Ear()
+def test_a_function_is_abandoned_when_its_client_disconnects_unless_it_may_stay(is_async: bool, stay: bool) -> None:
+    mailbox, release, client = Mailbox(), threading.Event(), RecordingClient()
 
     def hang_up() -> None:
-        ear.gone = True
+        client.gone = True
         if stay:
             release.set()
 
@@ -189,21 +189,21 @@ def test_a_function_is_left_when_its_client_has_gone_unless_it_may_stay(is_async
     async def speak_later() -> str:
         return await asyncio.get_running_loop().run_in_executor(None, speak)
 
-    ear.on_notify = hang_up
+    client.on_notify = hang_up
     function = speak_later if is_async else speak
     if stay:
-        assert run(function, mailbox=mailbox, ear=ear, is_async=is_async, stay=True) == Returned("done")
+        assert run(function, mailbox=mailbox, client=client, is_async=is_async, stay=True) == Returned("done")
     else:
         with pytest.raises(CallerGone):
-            run(function, mailbox=mailbox, ear=ear, is_async=is_async)
+            run(function, mailbox=mailbox, client=client, is_async=is_async)
     release.set()
 
 
-CURRENT = contextvars.ContextVar("current", default="nobody's")
+CURRENT = contextvars.ContextVar("current", default="the default")
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_context_variables_of_the_request_are_seen_and_those_of_the_function_stay_inside(is_async: bool) -> None:
+def test_a_function_sees_context_variables_of_its_request_but_cannot_change_them(is_async: bool) -> None:
     def read() -> str:
         seen = CURRENT.get()
         CURRENT.set("the function's")
@@ -218,17 +218,17 @@ def test_context_variables_of_the_request_are_seen_and_those_of_the_function_sta
         assert CURRENT.get() == "the request's"
     finally:
         CURRENT.reset(token)
-    assert run(read_later if is_async else read, is_async=is_async) == Returned("nobody's")
+    assert run(read_later if is_async else read, is_async=is_async) == Returned("the default")
 
 
-def test_asynchronous_functions_share_one_loop_from_call_to_call() -> None:
+def test_asynchronous_functions_share_one_loop() -> None:
     async def which() -> int:
         return id(asyncio.get_running_loop())
 
     assert len({repr(run(which, is_async=True)) for _ in range(3)}) == 1
 
 
-def test_functions_run_at_the_same_time_when_requests_do() -> None:
+def test_functions_of_simultaneous_requests_run_simultaneously() -> None:
     barrier = threading.Barrier(3)
 
     with ThreadPoolExecutor(3) as requests:
@@ -252,7 +252,7 @@ def test_the_requests_thread_calls_the_pulse_while_a_function_runs() -> None:
     assert threads == {threading.get_ident()}
 
 
-def test_a_thread_takes_the_next_function_as_soon_as_the_last_ones_end_is_heard_of() -> None:
+def test_a_thread_is_reused_as_soon_as_its_function_has_ended() -> None:
     class Slow(Mailbox):
         def put(self, item: Mail, block: bool = True, timeout: float | None = None) -> None:
             super().put(item, block, timeout)
@@ -273,8 +273,8 @@ def test_the_pulse_is_called_before_a_function_starts() -> None:
 
 
 def test_the_pulse_is_called_while_a_function_sends_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    ear, mailbox = Ear(), Mailbox()
-    heard_when_due: list[int] = []
+    client, mailbox = RecordingClient(), Mailbox()
+    delivered_at_pulse: list[int] = []
 
     def talk(_function: Callable[..., object], _arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
         for _ in range(3):
@@ -283,17 +283,17 @@ def test_the_pulse_is_called_while_a_function_sends_messages(monkeypatch: pytest
         return lambda: None
 
     def pulse() -> float:
-        heard_when_due.append(len(ear.heard))
+        delivered_at_pulse.append(len(client.heard))
         return PATIENCE_S
 
     monkeypatch.setattr(beside, "_start_thread", talk)
-    assert run(lambda: 1, mailbox=mailbox, ear=ear, pulse=pulse) == Returned(1)
-    assert heard_when_due == [0, 1, 2, 3]
+    assert run(lambda: 1, mailbox=mailbox, client=client, pulse=pulse) == Returned(1)
+    assert delivered_at_pulse == [0, 1, 2, 3]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_process_that_was_forked_has_workers_of_its_own() -> None:
+def test_a_forked_process_has_its_own_tool_threads() -> None:
     assert run(lambda: 1) == Returned(1)
 
     child = os.fork()

@@ -1,4 +1,4 @@
-"""What `Depends` may declare: read while the server is put together."""
+"""Declarations with `Depends`, checked at registration."""
 
 import contextlib
 import functools
@@ -55,7 +55,7 @@ class Maker:
         (contextlib.AsyncExitStack, (True, True)),
     ],
 )
-def test_a_factory_is_entered_and_awaited_by_its_kind(factory: Any, kind: tuple[bool, bool]) -> None:
+def test_the_kind_of_a_factory_decides_whether_it_is_entered_and_awaited(factory: Any, kind: tuple[bool, bool]) -> None:
     provider = read_provider(Dependency(factory, "request"), "tool 'refund'")
 
     assert (provider.entered, provider.is_async) == kind
@@ -106,7 +106,7 @@ class Unhashable:
         (Depends(Unhashable()), "not hashable"),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(declared: Any, cause: str) -> None:
+def test_an_invalid_dependency_is_refused_with_its_name(declared: Any, cause: str) -> None:
     def refund(db: int = declared) -> None:
         return None
 
@@ -124,7 +124,7 @@ def test_defaults_and_longer_lived_dependencies_are_allowed() -> None:
     assert "db" not in str(server.tools["refund"].definition["inputSchema"])
 
 
-def test_a_parameter_has_one_depends() -> None:
+def test_a_parameter_has_only_one_depends() -> None:
     def refund(db: Annotated[int, Depends(plain)] = Depends(plain)) -> None:
         return None
 

@@ -1,4 +1,4 @@
-"""Plain types: described, bound and dumped by hand just as pydantic would, and told from what pydantic must see."""
+"""Plain types: Baton handles them without pydantic, with the same results. All other types are left to pydantic."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one product brought in.
+    """The revenue of one product.
 
     In EUR.
     """
@@ -45,7 +45,7 @@ class Undocumented:
 
 @dataclass
 class Derived(Undocumented):
-    """Has a field more, and one of another type."""
+    """Adds a field, and changes the type of another."""
 
     count: Any
     kind: Literal["a", "b"] = "a"
@@ -53,7 +53,7 @@ class Derived(Undocumented):
 
 @dataclass(kw_only=True)
 class Named:
-    """Takes nothing by position."""
+    """Has only keyword arguments."""
 
     first: int | None = None
     second: dict[str, float]
@@ -61,7 +61,7 @@ class Named:
 
 @dataclass
 class Figures:
-    """Rows, twice."""
+    """A dataclass with nested rows."""
 
     best: Row
     rejected: list[Row]
@@ -98,7 +98,7 @@ def nest(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         inner.map(lambda part: GenericAlias(list, part)),
         inner.map(lambda part: GenericAlias(dict, (str, part))),
-        optional.map(lambda part: Optional[part]),  # noqa: UP045 - `|` is not for every part
+        optional.map(lambda part: Optional[part]),  # noqa: UP045 - `|` does not work for every part
     )
 
 
@@ -106,7 +106,7 @@ ANNOTATIONS = st.recursive(st.sampled_from(PARTS), nest, max_leaves=4)
 
 
 @given(ANNOTATIONS)
-def test_a_plain_type_has_the_schemas_that_pydantic_makes_to_the_letter(annotation: Any) -> None:
+def test_a_plain_type_has_exactly_the_schemas_of_pydantic(annotation: Any) -> None:
     function = takes(annotation)
 
     assert plain_type(annotation) is not None
@@ -121,12 +121,12 @@ def nothing() -> bool:
     return True
 
 
-def null_first(a: None | str, b: bool = True) -> None | Row:  # noqa: RUF036 - what is tested
+def null_first(a: None | str, b: bool = True) -> None | Row:  # noqa: RUF036 - the order is under test
     return Row(a or "") if b else None
 
 
 @pytest.mark.parametrize("function", [other, nothing, null_first], ids=lambda given: given.__name__)
-def test_arguments_with_defaults_have_the_schema_that_pydantic_makes(function: Callable[..., object]) -> None:
+def test_arguments_with_defaults_have_the_schema_of_pydantic(function: Callable[..., object]) -> None:
     assert plain_parameters(read_signature(function, "t").parameters) is not None
     assert json.dumps(Tool(function, "t", Labels()).definition) == json.dumps(by_pydantic(function).definition)
 
@@ -175,7 +175,7 @@ def verdict(call: Callable[[], object]) -> str:
 @example(int, True)
 @example(bool, 1)
 @example(list[Row], [{"product": "a", "typo": None}])
-def test_an_argument_gets_pydantics_verdict(annotation: Any, value: Any) -> None:
+def test_an_argument_is_accepted_or_refused_as_by_pydantic(annotation: Any, value: Any) -> None:
     function = takes(annotation)
     mine, theirs = Tool(function, "t", Labels()).input, by_pydantic(function).input
 
@@ -203,14 +203,14 @@ BY_HAND, BY_PYDANTIC = Tool(several, "t", Labels()).input, by_pydantic(several).
 
 
 @given(CALLS)
-def test_arguments_of_one_call_get_pydantics_verdict(arguments: dict[str, Any]) -> None:
+def test_the_arguments_of_a_call_are_accepted_or_refused_as_by_pydantic(arguments: dict[str, Any]) -> None:
     mine = verdict(lambda: several(**BY_HAND.bind(arguments)))
 
     assert mine == verdict(lambda: several(**BY_PYDANTIC.bind(arguments)))
 
 
 def values(annotation: Any) -> st.SearchStrategy[Any]:
-    """What a function may return that declares this, most of it right."""
+    """Generate values that a function with this return type may return, most of them valid."""
     parts = get_args(annotation)
     if annotation in (Any, dict, list):
         return {dict: st.dictionaries(st.text(max_size=2), JSON, max_size=2), list: st.lists(JSON)}.get(
@@ -235,7 +235,7 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
 @example((Figures, Figures(Row("a", 1.0), [], {"05": None, "06": Undocumented(1)})))
 @example((dict[str, Any], {"a": [1, {"b": None}]}))
 @given(ANNOTATIONS.flatmap(lambda annotation: st.tuples(st.just(annotation), values(annotation) | GIVEN)))
-def test_a_value_is_dumped_as_pydantic_dumps_it(drawn: tuple[Any, Any]) -> None:
+def test_a_value_is_dumped_as_by_pydantic(drawn: tuple[Any, Any]) -> None:
     annotation, value = drawn
     function = takes(annotation)
     mine, theirs = Tool(function, "t", Labels()).output, by_pydantic(function).output
@@ -245,8 +245,10 @@ def test_a_value_is_dumped_as_pydantic_dumps_it(drawn: tuple[Any, Any]) -> None:
         assert verdict(lambda: mine.value(value)) == verdict(lambda: theirs.value(value))
 
 
-@pytest.mark.parametrize("made", [lambda function: Tool(function, "t", Labels()), by_pydantic], ids=["by hand", "not"])
-def test_a_function_gets_containers_of_its_own(made: Callable[..., Tool]) -> None:
+@pytest.mark.parametrize(
+    "made", [lambda function: Tool(function, "t", Labels()), by_pydantic], ids=["plain", "pydantic"]
+)
+def test_a_function_gets_its_own_copies_of_containers(made: Callable[..., Tool]) -> None:
     def do(figures: Figures, tags: list[Any], by: dict[str, Any]) -> None: ...
 
     def arguments() -> dict[str, Any]:
@@ -270,7 +272,7 @@ class Recursive:
 
 
 def record(*fields: Any, **options: Any) -> Any:
-    """A dataclass of these fields; each is a name, a type and, where it has one, a default."""
+    """Return a dataclass with these fields. A field is a name, a type and optionally a default."""
     return dataclasses.make_dataclass("Record", fields, **options)
 
 
@@ -279,31 +281,31 @@ def with_method(name: str, method: Any) -> Any:
 
 
 @dataclass
-class WithParameter(Generic[T]):  # noqa: UP046 - the parameterised class is what is tested
+class WithParameter(Generic[T]):  # noqa: UP046 - tests the parameterised class
     a: T
 
 
 MORE: dict[str, Any] = {
     "contains itself": Recursive,
-    "a name that means nothing": record(("a", "Nowhere")),
-    "does something after its making": with_method("__post_init__", lambda _self: None),
-    "made by itself": record(("a", int), init=False, namespace={"__init__": lambda _self, **_: None}),
-    "created by itself": with_method("__new__", lambda cls, *_, **__: object.__new__(cls)),
-    "serialized by itself": with_method("double", field_serializer("a")(lambda _self, a: 2 * a)),
+    "an unknown name": record(("a", "Nowhere")),
+    "has __post_init__": with_method("__post_init__", lambda _self: None),
+    "has its own __init__": record(("a", int), init=False, namespace={"__init__": lambda _self, **_: None}),
+    "has its own __new__": with_method("__new__", lambda cls, *_, **__: object.__new__(cls)),
+    "has its own serializer": with_method("double", field_serializer("a")(lambda _self, a: 2 * a)),
     "configured": with_method("__pydantic_config__", ConfigDict(extra="allow")),
-    "a value for the making alone": record(("a", InitVar[int])),
-    "a value of the class": record(("a", int), ("b", ClassVar[int], 1)),
-    "a field that nobody gives": record(("a", int, field(default=1, init=False))),
-    "fields by place and by name": record(("a", int), ("b", int, field(kw_only=True))),
+    "an InitVar": record(("a", InitVar[int])),
+    "a class variable": record(("a", int), ("b", ClassVar[int], 1)),
+    "a field without an argument": record(("a", int, field(default=1, init=False))),
+    "positional and keyword fields": record(("a", int), ("b", int, field(kw_only=True))),
     "a field with metadata": record(("a", int, field(metadata={"description": "of pydantic"}))),
-    "a field of pydantic's": record(("a", int, Field(default=1, ge=0))),
+    "a pydantic field": record(("a", int, Field(default=1, ge=0))),
     "an annotated field": record(("a", Annotated[int, Field(ge=0)])),
     "a private field": record(("_a", int)),
-    "a default that is no scalar": record(("a", tuple[int, ...], ())),
-    "a default that JSON cannot say": record(("a", float, float("inf"))),
-    "a dataclass of pydantic's": pydantic_dataclass(record(("a", int))),
+    "a default that is not a scalar": record(("a", tuple[int, ...], ())),
+    "a default that JSON does not have": record(("a", float, float("inf"))),
+    "a pydantic dataclass": pydantic_dataclass(record(("a", int))),
     "generic": WithParameter,
-    "generic, and of what": WithParameter[int],
+    "generic with a parameter": WithParameter[int],
     "not decorated": type("Undecorated", (Undocumented,), {}),
 }
 OTHERS: list[Any] = [
@@ -314,7 +316,7 @@ OTHERS: list[Any] = [
 
 
 @pytest.mark.parametrize("annotation", [*MORE.values(), *OTHERS], ids=[*MORE, *map(str, OTHERS)])
-def test_a_type_that_is_more_is_left_to_pydantic(annotation: Any) -> None:
+def test_any_other_type_is_left_to_pydantic(annotation: Any) -> None:
     assert plain_type(annotation) is None
     assert plain_type(record(("a", int))) is not None
 
@@ -329,7 +331,7 @@ def test_types_with_the_same_name_are_distinguished_by_pydantic() -> None:
 
 
 @pytest.mark.parametrize("default", [[], float("inf"), (), Row("a")], ids=repr)
-def test_a_default_that_is_no_scalar_is_left_to_pydantic(default: Any) -> None:
+def test_a_default_that_is_not_a_scalar_is_left_to_pydantic(default: Any) -> None:
     parameters = read_signature(takes(str, default), "t").parameters
     plain = plain_parameters(parameters)
     assert plain is not None
@@ -362,11 +364,11 @@ print("pydantic" in sys.modules)
 """
 
 
-def test_a_plain_tool_is_listed_and_called_and_ordinary_texts_are_converted_without_pydantic() -> None:
+def test_plain_tools_need_no_pydantic() -> None:
     done = subprocess.run([sys.executable, "-c", LIST_AND_CALL], capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.split() == ["False"]
 
 
-def test_the_conversion_that_is_compared_with_pydantic_does_not_use_pydantic() -> None:
+def test_the_comparison_with_pydantic_really_uses_pydantic() -> None:
     assert by_pydantic(takes(Row)).input.is_plain is False

@@ -1,4 +1,4 @@
-"""Prompt arguments: strings from the client, checked and converted before anything else happens."""
+"""Prompt arguments: strings from the client, checked and converted before the prompt runs."""
 
 import datetime
 from typing import Annotated, Any, Literal
@@ -41,7 +41,7 @@ class Line(BaseModel):
         (int, str(2**70), str(2**70), 2**70),
     ],
 )
-def test_an_argument_is_kept_as_text_and_converted_to_its_type_each_time(
+def test_an_argument_is_stored_as_text_and_converted_for_each_use(
     kind: Any, given: Any, text: str, converted: object
 ) -> None:
     declared = [Argument("a", type=kind)]
@@ -59,7 +59,7 @@ WORDS = st.sampled_from(["true", "false", "True", "yes", "null", "nan", "inf", "
     st.sampled_from([str, int, float, bool, str | None, int | None, float | None, bool | None, int | str, None | int]),
     NUMBERS | WORDS | st.integers().map(str) | st.floats().map(str) | st.text(max_size=5),
 )
-def test_conversion_by_hand_equals_that_of_pydantic(kind: Any, text: str) -> None:
+def test_conversion_without_pydantic_equals_that_of_pydantic(kind: Any, text: str) -> None:
     by_hand = outcome(text, kind)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arguments, "_by_hand", lambda _text, _kind: None)
@@ -93,7 +93,7 @@ def outcome(text: str, kind: Any) -> str:
         (Literal["a"], "b"),
     ],
 )
-def test_an_argument_that_does_not_convert_is_refused_by_name(kind: Any, given: Any) -> None:
+def test_an_argument_that_does_not_convert_is_refused_with_its_name(kind: Any, given: Any) -> None:
     with pytest.raises(ProtocolError) as caught:
         check_arguments([Argument("fine"), Argument("amount", type=kind)], {"fine": "x", "amount": given})
 
@@ -105,13 +105,13 @@ def test_an_argument_that_does_not_convert_is_refused_by_name(kind: Any, given: 
 @pytest.mark.parametrize(
     ("given", "named"), [({}, "'id'"), ({"amount": "1"}, "'id'"), ({"id": "1", "typo": "x"}, "'typo'")]
 )
-def test_a_missing_or_unknown_argument_is_refused_by_name(given: dict[str, Any], named: str) -> None:
+def test_a_missing_or_unknown_argument_is_refused_with_its_name(given: dict[str, Any], named: str) -> None:
     with pytest.raises(ProtocolError) as caught:
         check_arguments([Argument("id", required=True), Argument("amount")], given)
 
     assert (caught.value.code, named in caught.value.message) == (INVALID_PARAMS, True)
 
 
-def test_an_optional_argument_that_is_left_out_is_nowhere_and_one_that_is_given_again_wins() -> None:
+def test_an_omitted_argument_is_not_stored_and_a_new_value_replaces_the_old() -> None:
     assert check_arguments([Argument("id"), Argument("amount", type=float)], {"id": "1"}) == ({"id": "1"}, {"id": "1"})
     assert stored_arguments({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == {"a": "1", "b": "3", "c": "4"}

@@ -1,4 +1,4 @@
-"""Schemas from signatures, and values held against them."""
+"""Schemas made from signatures, and the validation of values."""
 
 import datetime
 import enum
@@ -120,12 +120,12 @@ def awkward(
     return sum((schema, copy, json, self, validate, model_config, class_, _private, function, arguments))
 
 
-def test_parameters_may_have_the_names_that_frameworks_use_themselves() -> None:
+def test_parameters_may_have_names_that_frameworks_use() -> None:
     names = list(inspect.signature(awkward).parameters)
     made = tool(awkward)
 
     assert list(made.input.json_schema["properties"]) == names
-    # "1" is no plain integer, so that the first goes by hand and the second through pydantic.
+    # "1" is not a plain integer, so pydantic converts it.
     for one in (1, "1"):
         bound = made.input.bind(dict.fromkeys(names, one))
         assert awkward(**bound) == len(names)
@@ -156,7 +156,7 @@ def test_a_default_in_an_annotation_makes_an_argument_optional() -> None:
 
 def plain(ctx: Context, a: int) -> None: ...
 def union(a: int, ctx: Context | None) -> None: ...
-def optional(a: int, ctx: Optional[Context] = None) -> None: ...  # noqa: UP045 - the old spelling is meant
+def optional(a: int, ctx: Optional[Context] = None) -> None: ...  # noqa: UP045 - tests the old spelling
 def annotated(a: int, ctx: Annotated[Context, "the request"]) -> None: ...
 def annotated_union(a: int, ctx: Annotated[Context | None, "the request"] = None) -> None: ...
 def quoted(a: int, *, ctx: "Context") -> None: ...
@@ -171,7 +171,7 @@ def test_a_context_is_injected_and_absent_from_the_schema(function: Callable[...
     assert refused(function, {"a": 1, "ctx": {}}).invalid[0].field == "ctx"
 
 
-def test_a_list_of_contexts_is_not_the_context() -> None:
+def test_a_list_of_contexts_is_refused() -> None:
     def do(many: list[Context]) -> None: ...
 
     with pytest.raises(RegistrationError, match="the parameter 'many' has the type Context"):
@@ -194,9 +194,7 @@ def typed(order: str, amount: float, line: Line, flag: bool = False) -> None: ..
         pytest.param({"amount": "x", "line": 5, "flag": "?"}, ["order"], ["amount", "line", "flag"], id="all at once"),
     ],
 )
-def test_arguments_that_do_not_satisfy_the_schema_are_all_named(
-    arguments: dict[str, Any], missing: list[str], invalid: list[str]
-) -> None:
+def test_all_invalid_arguments_are_named(arguments: dict[str, Any], missing: list[str], invalid: list[str]) -> None:
     mismatch = refused(typed, arguments)
 
     assert sorted(mismatch.missing) == sorted(missing)
@@ -222,13 +220,13 @@ def test_arguments_are_converted_to_their_types(annotation: Any, given: Any, bou
     assert tool(do).input.bind({"a": given}) == {"a": bound}
 
 
-def test_many_faults_are_summarised() -> None:
+def test_many_errors_are_summarised() -> None:
     def do(numbers: dict[str, int]) -> None: ...
 
     assert len(refused(do, {"numbers": {str(n): "x" for n in range(5_000)}}).invalid) < 100
 
 
-def test_a_validator_that_breaks_is_not_the_arguments_fault() -> None:
+def test_an_exception_in_a_validator_is_raised() -> None:
     def broken(value: int) -> int:
         raise ZeroDivisionError("by hand")
 
@@ -289,7 +287,7 @@ def test_a_value_is_dumped_and_wrapped_unless_it_is_an_object(annotation: Any, r
     assert "properties" in made.output.json_schema or annotation in (dict, dict[str, int])
 
 
-def test_definitions_stand_at_the_root_of_an_output_schema_without_their_titles() -> None:
+def test_definitions_are_at_the_root_of_an_output_schema_without_titles() -> None:
     several, recursive = returning(list[Line]).output, returning(Tree).output
     assert several is not None
     assert recursive is not None
@@ -301,7 +299,7 @@ def test_definitions_stand_at_the_root_of_an_output_schema_without_their_titles(
 
 
 @pytest.mark.parametrize("annotation", [None, type(None), Any])
-def test_a_function_that_declares_nothing_has_no_output_schema(annotation: Any) -> None:
+def test_a_function_without_a_return_type_has_no_output_schema(annotation: Any) -> None:
     made = returning(annotation)
 
     assert made.output is None
@@ -314,7 +312,7 @@ def test_a_function_that_declares_nothing_has_no_output_schema(annotation: Any) 
     ("annotation", "returned"),
     [(int, "many"), (dict, None), (dict, [1]), (Line, {"total": 1.0}), (Order, {}), (str, b"\xff"), (list[int], ["x"])],
 )
-def test_a_value_of_another_type_than_declared_is_refused(annotation: Any, returned: object) -> None:
+def test_a_value_of_another_type_is_refused(annotation: Any, returned: object) -> None:
     with pytest.raises(ValueError, match=r"."):
         returning(annotation).outcome(returned)
 
@@ -362,14 +360,14 @@ def nested(levels: int) -> object:
 @pytest.mark.parametrize(
     "value", [object(), {"a": object()}, {(1, 2): 3}, b"\xff", breaking(), circular(), nested(501), nested(100_000)]
 )
-def test_text_that_is_not_json_raises_a_value_error(value: object) -> None:
+def test_a_value_that_is_not_json_raises_a_value_error(value: object) -> None:
     with pytest.raises(ValueError, match="the value is"):
         to_json(value)
-    assert to_json(nested(500)) == nested(500)  # as deep as they can be bound again
+    assert to_json(nested(500)) == nested(500)  # the deepest value that can be bound again
 
 
 @given(JSON)
-def test_json_is_itself_and_shares_nothing(value: Any) -> None:
+def test_json_stays_equal_and_is_copied(value: Any) -> None:
     made = to_json(value)
 
     assert repr(made) == repr(value)
@@ -377,7 +375,7 @@ def test_json_is_itself_and_shares_nothing(value: Any) -> None:
     assert made is not value or not isinstance(value, list | dict)
 
 
-def test_a_text_that_stands_with_a_type_describes_the_parameter_with_and_without_pydantic() -> None:
+def test_a_text_in_an_annotation_is_the_parameters_description() -> None:
     def plain(sku: Annotated[str, "Which"], count: Annotated[int | None, "How many"] = None) -> None: ...
     def mixed(
         sku: Annotated[str, "Which"], count: Annotated[int | None, "How many"] = None, day: datetime.date | None = None

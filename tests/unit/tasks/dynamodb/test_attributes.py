@@ -1,4 +1,4 @@
-"""JSON values as attribute values, and back."""
+"""JSON values as attribute values."""
 
 import json
 import zlib
@@ -35,7 +35,7 @@ def test_different_texts_are_stored_differently(left: str, right: str) -> None:
     assert (to_text(left) == to_text(right)) == (left == right)
 
 
-def test_a_plain_text_is_stored_as_it_is() -> None:
+def test_a_plain_text_is_stored_unchanged() -> None:
     assert to_text("order é 🎉") == "order é 🎉"
     assert from_text(to_text(json.dumps("x"))) == '"x"'
 
@@ -74,7 +74,7 @@ def test_a_deeply_nested_value_is_text_inside_a_native_value() -> None:
 
 
 @given(st.dictionaries(TEXT, JSON, max_size=4))
-def test_equal_values_have_equal_forms_whatever_the_order_of_their_keys(value: dict[str, Json]) -> None:
+def test_equal_values_have_equal_forms_for_any_order_of_keys(value: dict[str, Json]) -> None:
     assert native({"in": [value]}, 2) == native({"in": [dict(reversed(value.items()))]}, 2)
 
 

@@ -1,4 +1,4 @@
-"""What stays in the head, what is kept outside, and what gives way."""
+"""Which values of a write stay in the task's item, are stored outside, or are replaced by a note."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,8 +28,8 @@ def stored(**variables: str) -> Item:
 
 
 @dataclass(slots=True)
-class Shelf:
-    """A table and a bucket that take as much as they have room for."""
+class FakeStorage:
+    """A table and a bucket with limited room."""
 
     room: int = 100
     items: dict[str, Item] = field(default_factory=dict)
@@ -45,18 +45,18 @@ class Shelf:
         return self.now_s
 
     def put_value(self, item: Item) -> None:
-        """Keep an item."""
+        """Store an item."""
         self._ask()
         self.items[item["pk"]["S"]] = item
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:
-        """Keep an object."""
+        """Store an object."""
         assert sha256(data).digest() == digest
         self._ask()
         self.objects[key] = data
 
     def get(self, key: Any, most: int = 0, *, consistent: bool = True) -> Any:
-        """An item that was kept, which only a consistent read finds; or an object that was kept."""
+        """Return a stored item, which only a consistent read finds, or a stored object."""
         if isinstance(key, dict):
             return self.items.get(key["pk"]["S"]) if consistent else None
         assert len(self.objects[key]) <= most
@@ -68,17 +68,17 @@ class Shelf:
             raise StoreUnavailable("no room")
 
 
-def mover(shelf: Shelf, *, bucket: bool = False) -> Mover:
-    places = Places(cast("Any", shelf), shelf if bucket else None)
+def mover(storage: FakeStorage, *, bucket: bool = False) -> Mover:
+    places = Places(cast("Any", storage), storage if bucket else None)
     return Mover(places, "owner", "task", 1, 1000.0)
 
 
 def nowhere() -> Mover:
-    return mover(Shelf(room=0))
+    return mover(FakeStorage(room=0))
 
 
-def values(shelf: Shelf, variables: Mapping[str, Attribute]) -> dict[str, Json]:
-    return dict(Variables(variables, lambda: Fetcher(Places(cast("Any", shelf), shelf), "owner", "task")))
+def values(storage: FakeStorage, variables: Mapping[str, Attribute]) -> dict[str, Json]:
+    return dict(Variables(variables, lambda: Fetcher(Places(cast("Any", storage), storage), "owner", "task")))
 
 
 def outside(changes: Changes) -> set[str]:
@@ -108,7 +108,7 @@ def test_the_size_after_a_batch_counts_a_new_definition() -> None:
     assert sizes[1] - sizes[0] == 899
 
 
-def test_if_nothing_can_be_moved_notes_replace_the_largest_values() -> None:
+def test_if_values_cannot_be_moved_notes_replace_the_largest() -> None:
     item = stored()
     batch = Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000})
     changes = plan(item, batch, PLAIN)
@@ -120,7 +120,7 @@ def test_if_nothing_can_be_moved_notes_replace_the_largest_values() -> None:
     assert nowhere().fit(item, changes, item_size(item) + 9000) == changes
 
 
-def test_progress_and_pause_reason_stay_and_a_result_may_become_a_pointer() -> None:
+def test_progress_and_pause_reason_stay_but_a_result_may_become_a_pointer() -> None:
     item = stored()
     batch = Batch(
         steps=(StepWrite(0, "s0", PENDING, COMPLETED, "small"),),
@@ -130,11 +130,11 @@ def test_progress_and_pause_reason_stay_and_a_result_may_become_a_pointer() -> N
     )
     changes = plan(item, batch, PLAIN)
     assert nowhere().fit(item, changes, 100) == changes
-    shelf = Shelf()
-    moved = mover(shelf).fit(item, changes, 100)
+    storage = FakeStorage()
+    moved = mover(storage).fit(item, changes, 100)
     assert moved.variables == changes.variables
     assert moved.result is not None
-    assert values(shelf, {"result": moved.result}) == {"result": {"large": "r" * 5000}}
+    assert values(storage, {"result": moved.result}) == {"result": {"large": "r" * 5000}}
 
 
 def test_a_value_smaller_than_the_note_stays() -> None:
@@ -144,28 +144,28 @@ def test_a_value_smaller_than_the_note_stays() -> None:
 
 
 def test_values_that_do_not_fit_move_largest_first() -> None:
-    item, shelf = stored(), Shelf()
+    item, storage = stored(), FakeStorage()
     changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}), PLAIN)
-    fit = mover(shelf).fit(item, changes, item_size(item) + 3500)
+    fit = mover(storage).fit(item, changes, item_size(item) + 3500)
     assert (fit.oversized, outside(fit)) == ((), {"b"})
-    fit = mover(shelf).fit(item, changes, item_size(item) + 1800)
+    fit = mover(storage).fit(item, changes, item_size(item) + 1800)
     assert outside(fit) == {"b", "c"}
-    assert values(shelf, fit.variables) == {"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}
+    assert values(storage, fit.variables) == {"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}
 
 
 def test_values_of_more_than_4096_bytes_leave_the_item_in_one_bundle() -> None:
-    item, shelf = stored(), Shelf()
+    item, storage = stored(), FakeStorage()
     changes = plan(item, Batch(variables={"a": "x" * 9_000, "b": "y" * 4_095, "c": "z" * 4_094}), PLAIN)
-    fit = mover(shelf).fit(item, changes, 400_000)
-    assert (outside(fit), fit.oversized, len(shelf.items)) == ({"a", "b"}, (), 1)
+    fit = mover(storage).fit(item, changes, 400_000)
+    assert (outside(fit), fit.oversized, len(storage.items)) == ({"a", "b"}, (), 1)
 
 
 def test_pointers_and_tiny_values_do_not_move() -> None:
-    item, shelf = stored(), Shelf()
+    item, storage = stored(), FakeStorage()
     changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 30}, result={"large": "r" * 5000}), PLAIN)
-    fit = mover(shelf).fit(item, changes, 1)
+    fit = mover(storage).fit(item, changes, 1)
     assert (outside(fit), fit.oversized, fit.variables["b"]) == ({"a"}, (), changes.variables["b"])
-    assert mover(shelf).lighten(fit) is None
+    assert mover(storage).lighten(fit) is None
 
 
 @pytest.mark.parametrize(
@@ -180,11 +180,11 @@ def test_pointers_and_tiny_values_do_not_move() -> None:
     ids=["small values", "a large one", "a large result", "a pause reason", "a removal"],
 )
 def test_only_large_values_leave_the_item(batch: Batch, stays: bool) -> None:
-    item, shelf = stored(kept="k" * 1000), Shelf()
+    item, storage = stored(kept="k" * 1000), FakeStorage()
     changes = plan(item, batch, PLAIN)
     assert fits(item, changes, 400_000) is stays
-    assert (mover(shelf).fit(item, changes, 400_000) == changes) is stays
-    assert (shelf.asked == 0) is stays
+    assert (mover(storage).fit(item, changes, 400_000) == changes) is stays
+    assert (storage.asked == 0) is stays
 
 
 def test_a_write_that_fills_the_item_does_not_fit() -> None:
@@ -210,9 +210,9 @@ def test_a_new_task_with_small_values_is_written_unchanged(
 ) -> None:
     progress: Json = {"goal": "g" * 1_000, "steps": [], "schemaVersion": 1}
     task = NewTask("owner", {PROGRESS: progress, **variables}, arguments=arguments)
-    item, shelf = new_item(task, "0" * 34, 0, Limits(compress_over_bytes=10**9)), Shelf()
+    item, storage = new_item(task, "0" * 34, 0, Limits(compress_over_bytes=10**9)), FakeStorage()
     assert stays_whole(item, limit) is whole
-    assert mover(shelf).fit_new(item, 400_000) == item or not whole
+    assert mover(storage).fit_new(item, 400_000) == item or not whole
 
 
 def test_oversized_names_are_decoded() -> None:

@@ -1,4 +1,4 @@
-"""The text of one write: what it sets, what it requires, and that it stays small."""
+"""The expressions of one write: actions, conditions and their length."""
 
 import re
 
@@ -29,7 +29,7 @@ def update(batch: Batch, steps: int, definition: str | None = None) -> Update:
 
 
 def spelled(text: str, of: Update) -> str:
-    """An expression with its placeholders spelled out."""
+    """Replace the placeholders in an expression by names and values."""
     values = {place: next(iter(value.values())) for place, value in of.values.items()}
     return re.sub(r"[#:]\w+", lambda match: str({**of.names, **values}[match[0]]), text)
 
@@ -44,7 +44,7 @@ def test_a_write_that_is_sent_once_has_no_token() -> None:
     )
 
 
-def test_a_write_without_a_pause_change_requires_the_pause_reason_that_was_read() -> None:
+def test_a_write_that_does_not_change_the_pause_requires_the_stored_pause_reason() -> None:
     unpaused = update(Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),)), 2)
     assert " AND attribute_not_exists(variables._workflow.pause_reason)" in spelled(unpaused.condition(), unpaused)
     item = stored(2)
@@ -96,7 +96,7 @@ def test_both_expressions_fit_with_long_names(steps: int) -> None:
 
 
 def operators(expression: str) -> int:
-    """What DynamoDB counts against its limit of 300: operators and functions, the `=` of a `SET` not among them."""
+    """Count the operators and functions that DynamoDB limits to 300. The `=` of a `SET` does not count."""
     if expression.startswith("SET"):
         return expression.count("+")
     return len(re.findall(r"AND|=|>| IN |attribute_exists|NOT|contains", expression))

@@ -1,4 +1,4 @@
-"""A page over shards: what each shard's reads bring in, and where the page ends."""
+"""Pages of a list over several shards."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from mcp_baton.tasks.dynamodb.items import shard_names, task_id_of
 from mcp_baton.tasks.dynamodb.listing import MOST_QUERIES_PER_SHARD, Page, merged_page
 
 type Table = dict[str, list[tuple[int, bool]]]
-"""By shard, its tasks: when each was made, and whether it is still to be listed."""
+"""By shard, its tasks: the time of creation, and whether the task is listed."""
 
 
 def named(number: int) -> str:
@@ -22,7 +22,7 @@ def item_of(number: int) -> Item:
 
 
 class Shards:
-    """Tasks in shards, read as DynamoDB reads them: so many items at a time, filtered after they were read."""
+    """Tasks in shards, read like DynamoDB: a limited number of items per read, filtered after the read."""
 
     def __init__(self, table: Table, most: int) -> None:
         self.table = {name: sorted(tasks, reverse=True) for name, tasks in table.items()}

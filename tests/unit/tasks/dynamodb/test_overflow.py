@@ -1,4 +1,4 @@
-"""Pointers, the keys that are made of them, and how long what they lead to is kept."""
+"""Pointers, the keys made from them, and the lifetime of the objects that they refer to."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_an_object_is_kept_at_least_a_day_longer_than_its_task(ttl_ms: int, days
         Pointer(NAME, 9, 9, 90, 1, days=2),
     ],
 )
-def test_a_pointer_is_read_as_it_was_written(pointer: Pointer) -> None:
+def test_a_pointer_is_read_back_unchanged(pointer: Pointer) -> None:
     assert pointer_in(pointer.attribute()) == pointer
 
 
@@ -68,7 +68,7 @@ def test_other_attributes_are_not_pointers(attribute: Attribute) -> None:
 OWNERS = ["kim", "Kim", "a", "a#b", "#", "", '"', "lone \ud800", "o" * 5_000]
 
 
-def test_no_owner_task_or_bundle_shares_a_key_with_another() -> None:
+def test_different_owners_tasks_and_bundles_have_different_keys() -> None:
     tasks, bundles = ["0" * 34, "1" * 34], [NAME, NAME[::-1]]
     places = [
         (owner, task, bundle, piece) for owner in OWNERS for task in tasks for bundle in bundles for piece in (0, 1)
@@ -91,7 +91,7 @@ def test_bundles_are_filled_up_to_the_size_of_an_item() -> None:
             assert bundle.data[pointer.offset : pointer.offset + pointer.stored_bytes] == part.data
 
 
-def test_a_value_outside_is_stored_as_it_was_encoded() -> None:
+def test_a_value_outside_keeps_its_encoding() -> None:
     text = '"' + "é" * 1000 + '"'
     assert stored_form(encode_text(text, 10**9)) == text.encode()
     assert len(stored_form(encode_text(text, 10))) < 100

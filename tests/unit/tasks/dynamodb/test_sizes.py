@@ -1,4 +1,4 @@
-"""What attribute values and items weigh."""
+"""The sizes of attribute values and items."""
 
 import json
 from typing import Any
@@ -49,7 +49,7 @@ def test_the_excess_of_an_item_is_exact_if_it_is_positive() -> None:
         ({"BS": [b"123", b"4567"]}, 3 + 4),
     ],
 )
-def test_the_size_of_an_attribute_is_what_dynamodb_counts(attribute: Attribute, expected: int) -> None:
+def test_the_size_of_an_attribute_equals_dynamodbs(attribute: Attribute, expected: int) -> None:
     assert size(attribute) == expected
 
 
@@ -60,7 +60,7 @@ def test_the_size_of_an_item_includes_names() -> None:
 @pytest.mark.parametrize(
     "attribute", [encode_text('"é"', 10**9), encode_text('"' + "é" * 999 + '"', 10), native({"a": "é"})]
 )
-def test_the_text_and_its_length_are_the_same_in_every_form(attribute: Attribute) -> None:
+def test_all_forms_of_a_value_have_the_same_text_and_length(attribute: Attribute) -> None:
     text = text_in(attribute)
     assert json.loads(text) == decode(attribute)
     assert text_bytes(attribute) == len(text.encode())

@@ -1,4 +1,4 @@
-"""In which of an item's sets a write's token stands, and for how long."""
+"""The sets of an item that hold the tokens of writes, and when they are dropped."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ def test_the_dropped_set_is_fifteen_minutes_old(minute: int) -> None:
 @pytest.mark.parametrize("ahead", [-10, -9, -5, -1, 0, 1, 5, 9, 10])
 @pytest.mark.parametrize("now_ms", [0, 59_999])
 def test_a_clock_that_differs_by_ten_minutes_drops_no_needed_token(now_ms: int, ahead: int) -> None:
-    """One clock is five minutes fast, the other five minutes slow; what is written now may have been named before."""
+    """One clock is five minutes fast, the other five minutes slow. A write's token may be up to a minute old."""
     now_ms += 60 * SPAN_MS
     mine, other = set_at(now_ms), set_at(now_ms + ahead * SPAN_MS)
     for later_ms in (-60_000, -30_000, 0, 30_000, 60_000):
@@ -27,13 +27,13 @@ def test_a_clock_that_differs_by_ten_minutes_drops_no_needed_token(now_ms: int, 
 
 
 @pytest.mark.parametrize("now_ms", [0, 59_999, 60_000, 179_999])
-def test_no_write_of_the_next_minute_drops_a_token(now_ms: int) -> None:
-    """Repeats end after half of that."""
+def test_a_token_is_kept_through_the_next_minute(now_ms: int) -> None:
+    """Retries end after 30 seconds."""
     assert all(old_set_at(now_ms + later) != set_at(now_ms) for later in (0, 30_000, 60_000))
 
 
 @pytest.mark.parametrize("minutes", [1, 2, 5, 10, 13, 15, 20, 29, 30, 58, 60, 61, 120, 1_440])
-def test_regular_writes_drop_every_set(minutes: int) -> None:
+def test_regular_writes_drop_all_old_sets(minutes: int) -> None:
     held = Counter[str]()
     for write in range(10_000):
         now_ms = write * minutes * 60_000

@@ -1,4 +1,4 @@
-"""Variables as they are stored, and when they are decoded."""
+"""Variables are decoded when they are read."""
 
 import pytest
 
