@@ -1,4 +1,4 @@
-"""Where the tasks of a measured workflow are kept, and what counts the requests."""
+"""The storage of measured workflows, with a meter."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where tasks are kept, and what counts the requests.
+    """The storage for tasks, and the meter of the requests to it.
 
     Attributes:
         dynamodb: A client whose requests are not counted.
-        counted: A client for handlers.
-        s3: The same for S3.
-        bucket: A bucket there.
-        meter: Counts.
+        counted: The client for handlers, whose requests are counted.
+        s3: The S3 client for handlers, whose requests are counted.
+        bucket: The name of a bucket.
+        meter: Counts the requests.
     """
 
     dynamodb: "DynamoDBClient"
@@ -37,7 +37,7 @@ class Place:
 
 @contextmanager
 def by_consumed_capacity(url: str) -> Iterator[Place]:
-    """A DynamoDB that tells its units, at a URL."""
+    """Use the DynamoDB at a URL, which returns consumed units."""
     aside = Aside()
     with _s3(aside) as s3, closing(http_client(url)) as own, closing(http_client(url)) as counted:
         bucket, meter = new_bucket(s3).name, Meter(counted, s3, aside)
@@ -46,7 +46,7 @@ def by_consumed_capacity(url: str) -> Iterator[Place]:
 
 @contextmanager
 def by_sizes() -> Iterator[Place]:
-    """A DynamoDB in this process, whose items are looked at."""
+    """Use a DynamoDB in this process, and compute units from the sizes of items."""
     aside = Aside()
     engine = _Timed(aside)
     with _s3(aside) as s3, closing(embedded_client(engine)) as own, closing(embedded_client(engine)) as counted:
@@ -66,7 +66,7 @@ class _Timed(EmbeddedEngine):
 
 @contextmanager
 def _s3(aside: Aside) -> "Iterator[S3Client]":
-    """An S3 in this process. The time from a request's sending to its answer is the stand-in's, not the handler's."""
+    """Emulate S3 in this process. The time between a request and its response is the emulator's, not the handler's."""
 
     def begin(**_: object) -> None:
         aside.begin()
