@@ -24,8 +24,8 @@ from mcp_baton.workflow.sources import (
 
 type Kind = Literal["argument", "variable", "step"]
 type Flow = Literal["value", "path", "text", "variable", "order"]
-"""A whole value; a field of a value; a prompt argument's text in a constant or a URI; a task variable; no value, only
-the order of two steps."""
+"""What an edge stands for: a whole value, a field of a value, a prompt argument's text in a constant or a URI, a task
+variable, or only the order of two steps."""
 
 
 class Pause(Struct, frozen=True):
@@ -219,7 +219,7 @@ def _edges(step: Step, workflow: Workflow, given: Mapping[str, Argument], setter
     for name, source in ((name, part) for name, whole in given_sources for part in parts_of(whole)):
         match source:
             case FirstOf() | Item():
-                pass  # the parts of the one, and the list of the other, are here
+                pass  # their parts and the list are separate sources of this loop
             case PromptArg(argument):
                 yield Edge(f"argument:{argument}", target, "value", name)
             case Constant(value):

@@ -1,4 +1,4 @@
-"""`baton check`: why a server would be refused, what is certain to fail when a workflow runs, and suggestions."""
+"""`baton check`: errors that refuse a server, errors that are certain to fail a workflow's run, and suggestions."""
 
 import os
 import sys

@@ -93,8 +93,8 @@ class EmbeddedEngine:
 
 
 def _once(check: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a check of all clauses of an expression that runs once. moto repeats it at each clause, which takes
-    quadratic time and finds nothing more."""
+    """Return a check of an expression that runs only at its root. moto repeats the check of all clauses at each clause,
+    which takes quadratic time and finds nothing more."""
 
     def checked(validator: Any, node: Any) -> Any:
         return node if node.parent else check(validator, node)

@@ -31,7 +31,7 @@ type State = tuple[int, int]
 
 
 class Served:
-    """A handler that is made again, from newly loaded modules of the user, when a file of theirs has changed."""
+    """A handler that is made again from newly loaded modules of the user when one of their files has changed."""
 
     def __init__(self, make: "Callable[[], LambdaHandler]", renewed: Callable[[], None] = lambda: None) -> None:
         self._make = make
@@ -77,8 +77,8 @@ class Served:
         return {name: Path(file) for name, file in own.items() if name not in self._before}
 
     def _loaded(self, began_ns: int) -> dict[Path, State | None]:
-        """Return the states of the loaded files. One that changed while it was loaded has none, and so counts as
-        changed."""
+        """Return the states of the loaded files. A file that changed while it was loaded has the state `None`, so it
+        counts as changed."""
         states = {path: _state(path) for path in self._modules().values()}
         now_ns = time.time_ns()
         return {path: None if state and began_ns <= state[0] <= now_ns else state for path, state in states.items()}

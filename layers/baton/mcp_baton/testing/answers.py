@@ -109,6 +109,6 @@ def text_of(method: str, params: JsonObject) -> str:
 
 
 def _identity(method: str, params: JsonObject) -> str:
-    # Both are made when it is sent.
+    # These two members are new each time a question is sent.
     compared = {name: value for name, value in params.items() if name not in {"elicitationId", "_meta"}}
     return f"{method} {dumps(compared, sort_keys=True)}"

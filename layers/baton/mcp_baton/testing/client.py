@@ -245,7 +245,7 @@ class StartedTask:
         return self.poll().result
 
     def poll(self) -> TaskState:
-        """The task as it stands."""
+        """Return the current task."""
         task = self.client.wire.listening(asked=False).request("tasks/get", {"taskId": self.task_id}, {})[0]
         status = str(task["status"])
         ended: JsonObject | JsonRpcError | None = None

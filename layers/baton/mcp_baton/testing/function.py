@@ -1,4 +1,4 @@
-"""The Lambda function of a server under test: its time, its invocations, and their sudden end."""
+"""The Lambda function of a server under test: its clock, its invocations, and their kills."""
 
 import time
 import uuid

@@ -46,11 +46,11 @@ from mcp_baton.workflow.sources import (
 from mcp_baton.workflow.wait import EXAMPLE, time_of
 
 MAX_STEPS = 100
-"""Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
+"""The maximum number of steps of a workflow. An `UpdateExpression` of 4 KB is certain to have room for them."""
 
 
 MAX_LISTS = 20
-"""Steps with `each` that one workflow may have: their items fit into the same expression."""
+"""The maximum number of steps with `each` of a workflow. Their items fit into the same expression."""
 
 A_TIME: Final = f"give a timedelta, or a time in ISO 8601 such as {EXAMPLE}"
 
@@ -134,7 +134,7 @@ def not_json(value: object) -> str | None:
 
 
 MAX_FIELDS: Final = 20
-"""Fields of an output that are named."""
+"""The most fields of an output that an error lists."""
 
 
 def no_source(name: str, source: object, arguments: Sequence[str], before: Mapping[str, Step]) -> str:
@@ -227,7 +227,7 @@ def no_tool(tool: str, functions: Mapping[str, object]) -> str:
     """The error for a tool that the server does not have, or has more than once."""
     if not isinstance(tool, ToolFunction):
         return f"unknown tool {tool!r}{meant(tool, functions)}"
-    # Each look at a method makes a new object, which is equal to the last.
+    # Each access to a method creates a new object, which equals the last one.
     names = [name for name, function in functions.items() if function == tool.function]
     if names:
         several = " and ".join(repr(name) for name in names)
@@ -524,7 +524,7 @@ def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> It
 
 
 def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
-    """A URI names a resource: it is shown, and what reads it logs it."""
+    """The errors for secrets in URIs. A URI is shown to people, and servers log it."""
     for uri in step.resources:
         for name in sorted(placeholders(uri)):
             if mentions(step.template_bindings.get(name, PromptArg(name)), secrets):

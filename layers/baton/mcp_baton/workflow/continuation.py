@@ -129,7 +129,7 @@ def meant(ranked: Sequence[Candidate]) -> str | None:
     fitting = _of(ranked, Rank.EQUAL, Rank.POSSIBLE)
     repeated = _of(ranked, Rank.REPEAT)
     if fitting:
-        # A step that is only possible does not count if the call may be a repeat.
+        # If the call may be a repeat, a step counts only if its known arguments equal those of the call.
         sure = len(fitting) == 1 and (fitting[0].rank is Rank.EQUAL or not repeated)
         return fitting[0].name if sure else None
     left = repeated or _of(ranked, Rank.FAILED, Rank.PENDING) or _of(ranked, Rank.LAST)
@@ -190,8 +190,8 @@ class ContinuationCall(Struct, frozen=True):
 
 
 def attempts_for(plan: Plan, tool: str) -> int:
-    """How often a continuation tries to write: others change each step of its tool at most twice, and the pause. The
-    call of an element loses each race with another call of the task."""
+    """How often a continuation tries to write. Other writers change each step of its tool at most twice, and the pause
+    reason. The call of an element loses each race with another call of the task."""
     own = [step["name"] for step in plan.steps if step.get("tool") == tool]
     lists = [plan.items_of(name) for name in own if plan.has_list(name)]
     return 2 * len(own) + 8 + sum(len(items.elements) for items in lists if items)

@@ -53,7 +53,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 def hosts_take(name: str) -> bool:
-    """Whether every host takes this name."""
+    """Whether every host accepts this name."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -534,7 +534,7 @@ class Workflow(_Kept):
     def ready(self, statuses: Mapping[str, StepStatus], started: Container[str] = (), first: int = 0) -> Iterator[Step]:
         """The steps that can run now, in order: all that they need is settled, and they were not started.
 
-        Steps that run one after the other are the case that each step needs all steps before it.
+        If the steps run one after the other, each step needs all steps before it.
 
         Args:
             first: The place of the first step that is not settled, or an earlier place.
@@ -570,7 +570,7 @@ def _members(workflow: str, field: str, given: object, kind: type) -> tuple[obje
     """A workflow's `steps` or `arguments`.
 
     Raises:
-        WorkflowError: it is not several, or one of them is something else.
+        WorkflowError: the value is a text or not iterable, or one of its members has another type.
     """
     if isinstance(given, Iterable) and not isinstance(given, str):
         given = tuple(given)
@@ -639,7 +639,7 @@ def wrong_step(
 
 
 def wrong_members(workflow: str, field: str, given: object, kind: type) -> WorkflowError:
-    """Why a workflow's `steps` or `arguments` cannot be these."""
+    """The error for invalid `steps` or `arguments` of a workflow."""
     if isinstance(given, list | tuple):
         cause = no_item(field, next(member for member in given if not isinstance(member, kind)))
     else:
@@ -648,7 +648,7 @@ def wrong_members(workflow: str, field: str, given: object, kind: type) -> Workf
 
 
 def no_item(field: str, item: object) -> str:
-    """What is wrong with something in a workflow's `steps` or `arguments` that is none of them."""
+    """The error for a member of a workflow's `steps` or `arguments` that has another type."""
     name = item if isinstance(item, str) else getattr(item, "__name__", None)
     if field == "arguments":
         named = repr(name) if name else "'…'"
@@ -660,7 +660,7 @@ def no_item(field: str, item: object) -> str:
 
 
 def no_list(field: str, value: object, kind: type) -> str:
-    """What is wrong with a `steps` or `arguments` that is not several."""
+    """The error for `steps` or `arguments` that are not a list."""
     inner = f"{kind.__name__}(…)" if isinstance(value, kind) else shown(value)
     if isinstance(value, str) or callable(value):
         return no_item(field, value) + f", in a list: {field}=[…]"
@@ -668,7 +668,7 @@ def no_list(field: str, value: object, kind: type) -> str:
 
 
 def no_arguments(value: object) -> str:
-    """What is wrong with a step's arguments that are no map."""
+    """The error for a step's arguments that are not a mapping."""
     names = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
     texts = [name for name in names if isinstance(name, str)]
     inner = ", ".join(f"{name!r}: prompt_arg({name!r})" for name in texts) or "'…': prompt_arg('…')"
@@ -676,7 +676,7 @@ def no_arguments(value: object) -> str:
 
 
 def not_added(thing: object) -> RegistrationError:
-    """Why something cannot be added as a workflow."""
+    """The error for an object that cannot be added as a workflow."""
     said = f"add_workflow({shown(thing)}): this is no workflow"
     return RegistrationError(f"{said}; write Workflow(name=…, description=…, steps=[…])")
 

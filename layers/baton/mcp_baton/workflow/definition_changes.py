@@ -59,8 +59,8 @@ def carried(task: TaskRecord, workflow: Workflow) -> dict[str, StepStatus]:
 
 
 def left_behind(task: TaskRecord, workflow: Workflow, after: Mapping[str, StepStatus]) -> frozenset[str]:
-    """The results and calls of steps that the definition has removed. Steps that a continuation has completed keep
-    them. Also the items of steps that have no list any more.
+    """The variables that a move deletes: results and calls of removed steps, and items of steps that have no list any
+    more. If a continuation has completed a removed step, its result and call are kept.
     """
     gone = [
         name for name, status in statuses_of(task).items() if name not in after and status is not StepStatus.COMPLETED

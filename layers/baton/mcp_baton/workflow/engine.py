@@ -213,7 +213,7 @@ class Engine:
             run.not_written(over=True)
         else:
             over = self._write(run, stop, finished=stop is None, last=True)
-            # If the task has expired or was deleted, the pause stands: the client can still make the remaining calls.
+            # If the task has expired or was deleted, the pause is kept: the client can still make the remaining calls.
             stop = stop if over is None or over == TaskOver(None) else over
         return self._with_repeats(run, run.ended(stop))
 
@@ -334,12 +334,12 @@ class Engine:
         return until_ms if until_ms and until_ms > self._now_ms() else None
 
     def _outlived(self, run: Run, until_ms: int, now_ms: int) -> int | str:
-        """The end of a wait, if the task lives longer, perhaps after it was extended; otherwise why the step fails."""
+        """The end of a wait if the task lives longer, extended if necessary; otherwise the error of the step."""
         if self._store is None or run.lease is None:
             return until_ms
         with suppress(StoreError):  # the run's write finds out if the task is over
             ttl_ms = until_ms - now_ms + GRACE_MS
-            least_ms = ttl_ms - GRACE_MS // 2  # most tasks were created with enough
+            least_ms = ttl_ms - GRACE_MS // 2  # most tasks were created with a sufficient lifetime
             run.lease.task = self._store.jobs.extend(run.lease.task, ttl_ms, least_ms)
         task = run.lease.task
         ends_ms = task.created_ms + task.ttl_ms
@@ -372,8 +372,8 @@ class Engine:
         return None
 
     def _check_start(self, step: Step, host: Host, lease: Lease | LeaseOfThread | None) -> Began | Stop | None:
-        """When a call begins; `None` without a task. Or why it cannot start now: too little time is left, or another
-        run has the task or could take it soon."""
+        """The start time of a call; `None` without a task. If the call cannot start now, the reason: too little time is
+        left, or another run has the task or could take it soon."""
         if not host.may_start():
             return DeadlineExceeded(step.name, step.tool or "")
         if lease is None:
@@ -391,8 +391,8 @@ class Engine:
         threads.start(lambda host: self._make(run, call, host, lease), lease.pulse)
 
     def _make(self, run: Run, call: Call, host: Host, lease: Lease | LeaseOfThread | None) -> CallEnded:
-        """Make a call, perhaps in another thread: it changes nothing of the run. Even an error of Baton itself becomes
-        a pause reason, and earlier results are still written."""
+        """Make a call, perhaps in another thread. This does not change the run. Even an internal error of Baton becomes
+        a pause reason, so that earlier results are still written."""
         try:
             return self._perform(run, call, host, lease)
         except Exception as error:  # noqa: BLE001 - `_internal_error` logs it
@@ -492,8 +492,8 @@ class Engine:
             self._checkpoint(run, step)
 
     def _attempts_later(self, run: Run, ended: CallEnded) -> bool:
-        """Stop at a step whose next attempt a worker makes later, if its task lives so long. Otherwise the step fails,
-        and a resume has all attempts again."""
+        """Stop at a step if a worker can make its next attempt later and the task lives long enough. Otherwise the step
+        fails, and a resume has all attempts again."""
         step, now_ms, attempts = ended.call.step, self._now_ms(), ended.trace.attempts if ended.trace else 0
         until_ms: int | str = ""
         if ended.retry_s is not None and run.lease is not None:
@@ -654,7 +654,7 @@ def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObj
 
 
 def _tries(run: Run, step: Step) -> int:
-    """How often a step's tool was called before the wait that has ended now."""
+    """How often earlier runs called a step's tool, before its wait for the next attempt."""
     tries = run.variables.get(f"{TRIED_PREFIX}{step.name}") if step.retry else None
     return tries if isinstance(tries, int) else 0
 
@@ -685,7 +685,7 @@ def attempt(
     lease: Lease | LeaseOfThread | None,
     rng: Callable[[], float] = random_fraction,
 ) -> Tried:
-    """Call a step's tool until it succeeds, or must not or cannot be called again.
+    """Call a step's tool until it succeeds, or until it must not or cannot be called again.
 
     Args:
         variables: The task's variables; `None` without a task.

@@ -19,7 +19,7 @@ from mcp_baton.tasks.store import TaskStore
 logger = logging.getLogger(__name__)
 
 CHECK_AFTER_S = 2.0
-"""A run that has not read its task for this long checks it before the next step or attempt, seconds."""
+"""If a run has not read its task for this long, it checks it before the next step or attempt, seconds."""
 
 SAFETY_MS = 5_000
 """A run starts nothing in this time before its claim ends, unless the claim is renewed, milliseconds."""
@@ -66,7 +66,7 @@ def give_back(store: TaskStore, task: TaskRecord) -> None:
 
 
 class Began(Struct, frozen=True):
-    """When a step began: epoch milliseconds, and seconds on the clock that measures its duration."""
+    """The start time of a step: epoch milliseconds, and seconds on the clock that measures its duration."""
 
     at_ms: int
     at_s: float
@@ -166,7 +166,7 @@ class Lease:
         return self._store.now_ms()
 
     def is_safe(self) -> bool:
-        """Whether no other run can take the task in the next seconds. Asked before a call is made again."""
+        """As `lasts`, before a call is made again: the next `pulse` checks once more that the claim lasts."""
         self._begins = True
         return self.lasts()
 

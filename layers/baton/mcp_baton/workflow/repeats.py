@@ -63,7 +63,7 @@ def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str,
             return Repeat(step.name, None)
     try:
         return Repeat(step.name, step_key(task_id, step.name, partial(canonical, step.tool, arguments))())
-    except Exception:  # the type of a parameter is the author's code and may raise anything
+    except Exception:  # the type of a parameter runs the author's code, which may raise anything
         logger.exception("step %s: its idempotency key cannot be made", step.name)
         return Repeat(step.name, None)
 

@@ -1,5 +1,5 @@
-"""What is known of a workflow: from it, the arguments of a step are resolved, or it says why the step cannot run. Pure,
-but it may read task variables from the store."""
+"""Resolves the arguments of steps from the known values of a workflow, or returns why a step cannot run. Pure, but it
+may read task variables from the store."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -147,7 +147,7 @@ class Known(Struct, frozen=True):
 
     def resolve(self, source: Source) -> Resolution:
         """Resolve a data source. The value shares no container with the known values."""
-        # `match` with a class's attributes takes four times as long, and this is asked for each argument of each step.
+        # `match` with a class's attributes takes four times as long, and this runs for each argument of each step.
         if isinstance(source, PromptArg):
             name = source.name
             return Found(_own(self.arguments[name])) if name in self.arguments else NotGiven(name)
@@ -507,7 +507,7 @@ _WITHOUT_PARTS = frozenset({"string", "number", "integer", "boolean", "null"})
 
 
 class Astray(Struct, frozen=True):
-    """Where a path leaves a schema.
+    """The part of a path that a schema does not allow.
 
     Attributes:
         path: The path up to the first key that cannot exist, with that key.
@@ -519,7 +519,7 @@ class Astray(Struct, frozen=True):
 
 
 def astray(schema: Schema, path: str) -> Astray | None:
-    """Where a dotted path leaves a schema; `None` if the path can exist."""
+    """The part of a dotted path that a schema does not allow; `None` if the path can exist."""
     definitions: Schema = schema.get("$defs", {})
     keys = path.split(".")
     here = [schema]

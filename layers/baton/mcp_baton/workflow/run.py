@@ -423,9 +423,9 @@ class Run:
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """The traces that must still be written to the task in its present state.
 
-        After a write with an unknown outcome, some of the steps that it may have written are left out, because their
-        stored results are this run's, or those of later calls, which must not be overwritten: completed steps, and
-        failures of this run if the step has another result than before.
+        After a write with an unknown outcome, the stored result of a step may be this run's or that of a later call,
+        which must not be overwritten. So a step of that write is left out if it is stored as completed, or if it has
+        failed in this run and its stored result has changed.
         """
         left = self.traces[self.written :]
         if not self.unsure:
@@ -502,7 +502,7 @@ class Run:
         self.traces.append(trace)
 
     def reopen(self, step: Step) -> None:
-        """Take back how the last step ended: the store has another end, or it is not known."""
+        """Reopen the last step: the store has another outcome for it, or the outcome is unknown."""
         self.traces.pop()
         self.written = min(self.written, len(self.traces))
         self.unsure.discard(step.name)

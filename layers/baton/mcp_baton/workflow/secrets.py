@@ -103,7 +103,7 @@ def _texts_in(value: Json) -> Iterator[str]:
 
 
 def mentions(source: Source | None, names: Collection[str]) -> bool:
-    """Whether a source's value is made of one of these arguments."""
+    """Whether a source's value contains one of these arguments."""
     if not names:
         return False
     match source:

@@ -185,7 +185,7 @@ def as_source(value: object) -> Source:
 
 
 def workflows_of(value: object) -> Iterator[str]:
-    """The names of the workflow functions whose references a value consists of."""
+    """Yield the names of the workflow functions whose references a value contains."""
     made_by = value.workflows if isinstance(value, Condition) else (getattr(value, "__baton_workflow__", None),)
     yield from (name for name in made_by if name is not None)
 
@@ -347,7 +347,7 @@ def lookup(value: Json, path: str | None) -> Found | None:
 
 
 def end_of(value: Json, path: str) -> str:
-    """Where a path leaves a value, and what is there."""
+    """The last existing part of a path in a value, and what it contains."""
     followed: list[str] = []
     for key in path.split("."):
         found = lookup(value, key)
@@ -418,7 +418,7 @@ def copy_json(value: Json) -> Json:
 def _rebuild(value: Json, on_text: Callable[[str], str]) -> Json:
     if isinstance(value, str):
         return on_text(value)
-    if isinstance(value, int):  # a common one, and asking whether it is a `Mapping` takes longer
+    if isinstance(value, int):  # common, and faster than the check for a `Mapping`
         return value
     if isinstance(value, Mapping):
         return {key: _rebuild(item, on_text) for key, item in value.items()}
@@ -431,7 +431,7 @@ def as_text(value: Json) -> str:
     """A value in a text or a URI: a string as it is, everything else as JSON."""
     if isinstance(value, str):
         return value
-    if type(value) is int:  # the commonest of the others, and the same in JSON
+    if type(value) is int:  # the most common of the other types; its text is the same in JSON
         return str(value)
     return dumps(value)
 

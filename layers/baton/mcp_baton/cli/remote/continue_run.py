@@ -99,7 +99,7 @@ class Continuation:
         failed = False
         while True:
             self._terminal.say(f"Next: {call_line({'tool': entry['tool'], 'arguments': arguments})}")
-            # An empty line does not repeat a call that failed: it would fail again.
+            # An empty line must not repeat a failed call, which would fail again.
             question = "[e]dit it, [y] call it again, [s]top:" if failed else "Call it? [y]es, [e]dit, [s]top:"
             chosen = self._terminal.line(question).strip().lower() or ("e" if failed else "y")
             if chosen in ("s", "stop", "n", "no"):

@@ -207,7 +207,7 @@ class DynamoDBJobStore:
         now_ms = self._tasks.now_ms()
         update = guarded_update(now_ms, new_token())
         _require_startable(update)
-        # Not one that has expired: its worker may still live, and hand the job over by the entry that it has read.
+        # An expired claim is not enough: its worker may still run, and hand the job over by the entry that it has read.
         update.require(f"{update.path(RUN, 'until')}={update.number(0)}")
         _dispatch(update, now_ms + FIRST_DISPATCH_MS)
         enter_outbox(update, task_id, now_ms + FIRST_DISPATCH_MS)
@@ -224,7 +224,7 @@ class DynamoDBJobStore:
                 "KeyConditionExpression": f"{LISTED_IN}=:list AND {LISTED_AT}<:now",
                 "ExpressionAttributeValues": {":list": {"S": outbox_name(shard)}, ":now": {"S": now}},
             }
-            # In random order: a later sweep gets those for which this one has no time.
+            # The order is random, so that a later sweep processes those for which this one has no time.
             for page in table.pages(request):
                 for keys in sorted(page["Items"], key=lambda _: table.rng()):
                     yield owner_of(keys), task_id_of(keys)
@@ -237,7 +237,7 @@ class DynamoDBJobStore:
         task = self._tasks.record(owner, item)
         if task.status is TaskStatus.WORKING and not expired(item, now_ms - CLOCKS_MS):
             return None if expired(item, now_ms) else task
-        # It has expired, or an older release, which has no outbox, has ended it or let it ask.
+        # The task has expired, or an older release, which knows no outbox, has ended it or made it `input_required`.
         self.unlist(task)
         return None
 
@@ -265,7 +265,7 @@ class DynamoDBJobStore:
         update.require(f"{update.name('expires_at')}<{update.number(expires_s)}")
         update.set(update.name("expires_at"), update.number(expires_s))
         update.set(update.name("ttl_ms"), update.number(lives_ms))
-        if expires_s > before_s + MARGIN_S:  # longer than values are kept that others write meanwhile
+        if expires_s > before_s + MARGIN_S:  # values that other requests write meanwhile would expire earlier
             _require_version(update, task)
         try:
             current = self._tasks.record(task.owner, self._counted(task, update, expires_s, lives_ms))
@@ -342,7 +342,7 @@ class DynamoDBJobStore:
 
 
 def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str) -> None:
-    """Make sure that texts fit into an item. Raises `TooLarge`."""
+    """Check that texts fit into an item. Raises `TooLarge`."""
     added = sum(size({"S": to_text(key)}) + 1 + size(text) for key, text in texts.items())
     after = item_size(item) + added + BOOKKEEPING_BYTES
     if after > most:

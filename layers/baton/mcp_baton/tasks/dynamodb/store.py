@@ -165,14 +165,14 @@ class DynamoDBTaskStore(TaskItems, frozen=True, eq=False):
         return replace(task, claim=claim)
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
-        """The size of the item is computed from what was read. If another write has made it larger since, DynamoDB may
-        refuse this one. Then values of this batch leave the item, too."""
+        """The size of the item is computed from the item as it was read. If another write has made it larger since,
+        DynamoDB may refuse this one. Then values of this batch are moved out of the item."""
         began_s, now_ms, stored, limits = self.table.monotonic(), self.now_ms(), stored_item(task), self.limits
         name = batch.token or (new_token(), now_ms)
         zip_within = cache(partial(ZipWithin, limits.zip_ms / 1000, self.table.monotonic))
 
         def zips(text: bytes) -> bytes:
-            return zip_within()(text)  # few writes have anything to zip
+            return zip_within()(text)  # made at first use, because few writes compress anything
 
         changes = plan(stored, batch, limits.compress_over_bytes, zips)
         stays = fits(stored, changes, limits.item_bytes)

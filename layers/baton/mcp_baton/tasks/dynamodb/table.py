@@ -54,12 +54,13 @@ LONGEST_RACE_S = 0.1
 
 
 class RetryPolicy(Struct, frozen=True):
-    """For how long a request is retried, seconds from its first attempt.
+    """How long a request is retried, seconds from its first attempt.
 
     Attributes:
-        throttled_s: While DynamoDB throttles it.
-        unanswered_s: While DynamoDB cannot be reached, does not respond or fails. At most 30: a token lives for 60.
-        kept_s: The part of the function's time for later requests.
+        throttled_s: How long while DynamoDB throttles it.
+        unanswered_s: How long while DynamoDB cannot be reached, does not respond or fails. At most 30: a token lives
+            for 60.
+        kept_s: The part of the function's time that is reserved for later requests.
     """
 
     throttled_s: float
