@@ -32,7 +32,7 @@ from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow import engine
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Skipped
-from mcp_baton.workflow.lease import Began, Lease
+from mcp_baton.workflow.lease import Lease, StartTime
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Call, Run, StepTrace
 from tests.simulation.approvals import ApprovalWorld
@@ -188,7 +188,7 @@ EACH_MARK = replaced(
 )
 UNKNOWN_CALL = replaced(continuations, recorded_meta=lambda *given: recorded_meta(*given) | {"recorded": "unknown"})
 UNKNOWN_RUN = replaced(prompts, run_meta=lambda *given: _run_meta(*given) | {"persisted": "unknown"})
-NO_LOOK = replaced(Lease, begin=lambda self: Began(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
+NO_LOOK = replaced(Lease, begin=lambda self: StartTime(self._store.now_ms(), self._clock()), pulse=lambda _self: 15.0)
 LATE_ENTRIES = replaced(items, outbox_entry=lambda task_id, at_ms: _outbox_entry(task_id, at_ms + 1_000))
 USE, DECIDE = "used_by=", "decided="
 """Patterns of the writes that use an approval and that decide it."""

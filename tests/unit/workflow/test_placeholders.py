@@ -136,7 +136,7 @@ def test_a_value_that_cannot_be_read_is_not_known_and_is_logged(caplog: pytest.L
     with caplog.at_level("WARNING"):
         assert found.known is not None
         assert "again" not in found.known.outputs
-        assert found.made_with("fetch", found.comparison("get", {"id": "A-17"}), "get") is None
+        assert found.call_arguments("fetch", found.comparison("get", {"id": "A-17"}), "get") is None
     assert [record.getMessage() for record in caplog.records] == [
         "task t: the result of step again cannot be read",
         "task t: the call of step fetch cannot be read",

@@ -20,10 +20,10 @@ from mcp_baton.workflow.definition import (
     Step,
     ToolFunction,
     Workflow,
-    hosts_take,
+    is_portable_name,
     shown,
 )
-from mcp_baton.workflow.resolve import Astray, Schema, astray, kinds_at
+from mcp_baton.workflow.resolve import InvalidPath, Schema, invalid_path, kinds_at
 from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.sources import (
     Condition,
@@ -60,7 +60,7 @@ MAX_PARALLEL = 100
 
 def faults_of(workflow: Workflow) -> Iterator[str]:
     """The errors of a workflow that do not depend on tools, each with the correction."""
-    if workflow.has_workflow_tool and not hosts_take(workflow.name):
+    if workflow.has_workflow_tool and not is_portable_name(workflow.name):
         yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
     if workflow.ask and not workflow.durable:
         yield "ask=True needs a task to go on with; leave out durable=False"
@@ -73,7 +73,7 @@ def faults_of(workflow: Workflow) -> Iterator[str]:
     for argument in workflow.arguments:
         if names.count(argument.name) > 1:
             yield f"two arguments are named {argument.name!r}"
-        if not hosts_take(argument.name):
+        if not is_portable_name(argument.name):
             yield f"the argument {argument.name!r}: an argument's name is {NAME}"
         owner = _taken(workflow).get(argument.name)
         if owner:
@@ -211,7 +211,7 @@ def not_earlier(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
     return f"{said}; put {other.name!r} before {step.name!r}"
 
 
-def no_field(source: StepOutput, producing: Step, wrong: Astray) -> str:
+def no_field(source: StepOutput, producing: Step, wrong: InvalidPath) -> str:
     """The error for a path that a step's output cannot have."""
     of = f"tool {producing.tool!r}" if producing.tool else f"step {producing.name!r}, which has no tool,"
     said = f"{_written(source)}: the output of the {of} has no {wrong.path!r}"
@@ -516,7 +516,7 @@ def _question_faults(step: Step, workflow: Workflow, arguments: list[str]) -> It
         yield "it asks a question, so it has no tool, resources or arguments; make two steps"
     if step.name in arguments:
         yield "it asks a question and has the name of an argument; give the question another name"
-    if not hosts_take(step.name):
+    if not is_portable_name(step.name):
         yield f"it asks a question, and its name is the answer's name: {NAME}; write the name before the question"
     known = [*step.template_bindings, *arguments]
     for name in sorted(placeholders(step.ask.question).difference(known)) if step.ask else ():
@@ -619,6 +619,6 @@ def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee
     if not source.path or has_type or (producing.tool and producing.tool not in tools):
         return
     schema = _output_of(producing, tools)
-    wrong = None if schema is None else astray(schema, source.path)
+    wrong = None if schema is None else invalid_path(schema, source.path)
     if wrong is not None:
         yield no_field(source, producing, wrong)

@@ -110,7 +110,7 @@ def choose(ranked: Sequence[Candidate], rng: Callable[[], float] | None = None) 
     return equals[int(rng() * len(equals))]
 
 
-def turn_of(plan: Plan, ranked: Sequence[Candidate]) -> str | None:
+def workflow_if_ready(plan: Plan, ranked: Sequence[Candidate]) -> str | None:
     """The name of the task's workflow, if the step that a call matches can run now; otherwise `None`."""
     chosen = choose(ranked)
     if chosen is None or plan.workflow is None or plan.known is None:
@@ -120,7 +120,7 @@ def turn_of(plan: Plan, ranked: Sequence[Candidate]) -> str | None:
     return plan.workflow.name if step is not None and plan.known.decide_condition(step) is True else None
 
 
-def meant(ranked: Sequence[Candidate]) -> str | None:
+def matching_step(ranked: Sequence[Candidate]) -> str | None:
     """The name of the step that a call matches, if exactly one step matches; otherwise `None`.
 
     Open steps that the call does not contradict come first, then completed steps with equal arguments, then the other
@@ -143,8 +143,8 @@ def _of(ranked: Sequence[Candidate], *ranks: Rank) -> list[Candidate]:
 def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgress) -> Candidate:
     name = step["name"]
     if _is_completed(step):
-        made_with = plan.made_with(name, call, tool)
-        equal = made_with is not None and call.equals(made_with)
+        call_arguments = plan.call_arguments(name, call, tool)
+        equal = call_arguments is not None and call.equals(call_arguments)
         return Candidate(index, step, Rank.REPEAT if equal else _other(step))
     planned = plan.planned(name, tool, call)
     changed = planned.changed | call.changed_by(planned.known)

@@ -52,7 +52,7 @@ TASK_RESULT: Final = "task_result"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
-def hosts_take(name: str) -> bool:
+def is_portable_name(name: str) -> bool:
     """Whether every host accepts this name."""
     return _NAME.fullmatch(name) is not None
 
@@ -193,7 +193,7 @@ class Ask(Struct, frozen=True):
             raise RegistrationError(f"Ask: returns={self.returns!r} is not a type; write returns=Literal[{shown}]")
 
 
-class _Kept:
+class _Cached:
     """Cached values. They are not fields, so copies compute them again."""
 
     __slots__ = ("_by_binding", "_by_name", "_fingerprint", "_is_parallel", "_needs")
@@ -205,7 +205,7 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class Step(_Kept):
+class Step(_Cached):
     """One step: a tool call with argument sources, or one or more resources to fetch, or both.
 
     Attributes:
@@ -434,7 +434,7 @@ class Step(_Kept):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workflow(_Kept):
+class Workflow(_Cached):
     """An ordered list of steps, published as an MCP prompt of the same name.
 
     Attributes:

@@ -65,7 +65,7 @@ def give_back(store: TaskStore, task: TaskRecord) -> None:
         logger.warning("task %s: its claim could not be released; it will expire", task.task_id, exc_info=True)
 
 
-class Began(Struct, frozen=True):
+class StartTime(Struct, frozen=True):
     """The start time of a step: epoch milliseconds, and seconds on the clock that measures its duration."""
 
     at_ms: int
@@ -114,7 +114,7 @@ class Lease:
         """The claim with the end that a renewal gives it now."""
         return replace(self.held, until_ms=lease_end(self._store, self._left_ms))
 
-    def begin(self) -> Began | Over | None:
+    def begin(self) -> StartTime | Over | None:
         """Prepare the start of a step.
 
         Returns:
@@ -124,7 +124,7 @@ class Lease:
         if self._over is not None:
             return self._over
         self._begins = True
-        return Began(now_ms, self._clock()) if self._is_safe_at(now_ms) else None
+        return StartTime(now_ms, self._clock()) if self._is_safe_at(now_ms) else None
 
     def written(self, task: TaskRecord) -> None:
         """Note that the run has written to the task and has renewed its claim with that.
@@ -289,8 +289,8 @@ class LeaseOfThread:
     def over(self) -> Over | None:
         return self._lease.over
 
-    def begin(self) -> Began | Over | None:
-        begun: Began | Over | None = self._ask(self._lease.begin)
+    def begin(self) -> StartTime | Over | None:
+        begun: StartTime | Over | None = self._ask(self._lease.begin)
         return begun
 
     def check(self) -> Over | None:

@@ -36,23 +36,23 @@ class Comparison:
     def changed_by(self, values: JsonObject) -> frozenset[str]:
         """The names of the arguments that would change if the call had these values."""
         others = {name: value for name, value in values.items() if not self._has(name, value)}
-        return self._unlike({**self.arguments, **others}) if others else frozenset()
+        return self._differing_names({**self.arguments, **others}) if others else frozenset()
 
     def equals(self, other: JsonObject) -> bool:
         """Whether a call with these arguments means the same."""
         if other.keys() == self.arguments.keys() and all(self._has(name, value) for name, value in other.items()):
             return True
-        return not self._unlike(other)
+        return not self._differing_names(other)
 
     def _has(self, name: str, value: Json) -> bool:
-        return name in self.arguments and _alike(self.arguments[name], value)
+        return name in self.arguments and _is_equal_json(self.arguments[name], value)
 
-    def _unlike(self, other: JsonObject) -> frozenset[str]:
+    def _differing_names(self, other: JsonObject) -> frozenset[str]:
         mine, others = self._own, self._canonical(other)
         return frozenset(
             name
             for name in mine.keys() | others.keys()
-            if name not in mine or name not in others or not _alike(mine[name], others[name])
+            if name not in mine or name not in others or not _is_equal_json(mine[name], others[name])
         )
 
     @cached_property
@@ -60,7 +60,7 @@ class Comparison:
         return self._canonical(self.arguments)
 
 
-def _alike(one: Json, other: Json) -> bool:
+def _is_equal_json(one: Json, other: Json) -> bool:
     # Python takes a boolean and a number as equal; JSON does not.
     if type(one) is type(other) and isinstance(one, str | int):
         return one == other
@@ -238,7 +238,7 @@ class Plan:
             return holds(self.task, self.known.stored_name(source), text)
         return None
 
-    def made_with(self, name: str, call: Comparison, tool: str) -> JsonObject | None:
+    def call_arguments(self, name: str, call: Comparison, tool: str) -> JsonObject | None:
         """The arguments of a completed step's call: those of the continuation, otherwise those of its sources.
 
         Returns:

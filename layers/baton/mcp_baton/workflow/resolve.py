@@ -506,7 +506,7 @@ _ANYTHING: Schema = {}
 _WITHOUT_PARTS = frozenset({"string", "number", "integer", "boolean", "null"})
 
 
-class Astray(Struct, frozen=True):
+class InvalidPath(Struct, frozen=True):
     """The part of a path that a schema does not allow.
 
     Attributes:
@@ -518,7 +518,7 @@ class Astray(Struct, frozen=True):
     rest: tuple[str, ...]
 
 
-def astray(schema: Schema, path: str) -> Astray | None:
+def invalid_path(schema: Schema, path: str) -> InvalidPath | None:
     """The part of a dotted path that a schema does not allow; `None` if the path can exist."""
     definitions: Schema = schema.get("$defs", {})
     keys = path.split(".")
@@ -529,7 +529,7 @@ def astray(schema: Schema, path: str) -> Astray | None:
         if not following:
             names = dict.fromkeys(name for leaf in leaves for name in leaf.get("properties", ()))
             instead = tuple(".".join((*keys[:place], name)) for name in names)
-            return Astray(".".join(keys[: place + 1]), instead, tuple(keys[place + 1 :]))
+            return InvalidPath(".".join(keys[: place + 1]), instead, tuple(keys[place + 1 :]))
         here = following
     return None
 

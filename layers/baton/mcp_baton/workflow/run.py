@@ -25,7 +25,7 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.definition_changes import Move
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, Skipped, Succeeded, status_of, stored_result
 from mcp_baton.workflow.items import Items, failed_items
-from mcp_baton.workflow.lease import Began, Lease, Over, Superseded, TaskOver
+from mcp_baton.workflow.lease import Lease, Over, StartTime, Superseded, TaskOver
 from mcp_baton.workflow.pause import ApprovalDenied, ApprovalRequired, FailedItem, PauseReason, StepFailed, pause_after
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
@@ -139,7 +139,7 @@ class Call(Struct, frozen=True):
     """
 
     step: Step
-    began: Began | None = None
+    began: StartTime | None = None
     index: int | None = None
     variables: TaskVariables | None = None
 

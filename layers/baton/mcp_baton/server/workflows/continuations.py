@@ -31,8 +31,8 @@ from mcp_baton.workflow.continuation import (
     candidates,
     choose,
     continuation_batch,
-    meant,
-    turn_of,
+    matching_step,
+    workflow_if_ready,
 )
 from mcp_baton.workflow.definition import Workflow, random_fraction
 from mcp_baton.workflow.definition_changes import declared_arguments
@@ -175,7 +175,7 @@ def place_of(plan: Plan, tool: Tool, ranked: Sequence[Candidate], step: str | No
         workflow.step(chosen.step["name"]),
         chosen.name,
         plan.task,
-        is_turn=bool(tool.only_in) and turn_of(plan, ranked) is not None,
+        is_turn=bool(tool.only_in) and workflow_if_ready(plan, ranked) is not None,
         is_item=chosen.item is not None,
         by=f"call:{new_token()}",
         before=before,
@@ -188,7 +188,7 @@ def _may_need_approval(plan: Plan, tool: Tool) -> bool:
 
 
 def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: str) -> Identity:
-    step = meant(ranked)
+    step = matching_step(ranked)
     if step is None:
         return Identity(task=task_id, values=sent.digest)
     key = step_key(task_id, step, partial(tool.canonical, sent.arguments))
