@@ -151,7 +151,7 @@ def test_the_last_failure_is_the_outcome() -> None:
         pytest.param(Retry(attempts=1), raised(), id="one attempt"),
         pytest.param(EVEN, raised(ToolError("no", retryable=False)), id="a final error"),
         pytest.param(EVEN, raised(OSError()), id="an exception that is not listed"),
-        pytest.param(EVEN, Failed("no", kind=Failure.UNFIT, cause=ToolError("no")), id="a value that does not fit"),
+        pytest.param(EVEN, Failed("no", kind=Failure.INVALID, cause=ToolError("no")), id="a value that does not fit"),
         pytest.param(EVEN, Failed("no", kind=Failure.TIMED_OUT), id="a time-out"),
         pytest.param(EVEN, Failed("ask", asks_client=True, cause=ToolError("no")), id="a question"),
         pytest.param(EVEN, Failed("no"), id="no exception"),

@@ -24,7 +24,7 @@ from mcp_baton.workflow.definition import (
     shown,
 )
 from mcp_baton.workflow.resolve import InvalidPath, Schema, invalid_path, kinds_at
-from mcp_baton.workflow.secrets import mentions
+from mcp_baton.workflow.secrets import contains_argument
 from mcp_baton.workflow.sources import (
     Condition,
     Constant,
@@ -449,7 +449,7 @@ def _each_faults(
 ) -> Iterator[str]:
     if step.tool is None or step.resources:
         yield "each=… calls a tool for each element, so the step has a tool and no resources; make two steps"
-    if mentions(each, workflow.secrets):
+    if contains_argument(each, workflow.secrets):
         yield "each=… is a secret argument, and the elements of a list are stored; give it another source"
     kinds = _kinds(each, workflow, before, tools)
     if kinds is not None and "array" not in kinds:
@@ -473,7 +473,7 @@ def _wait_faults(
         if step.sleep <= timedelta():
             yield f"sleep={step.sleep!r}: give a time of more than 0 s"
     elif step.sleep is not None:
-        if mentions(step.sleep, workflow.secrets):
+        if contains_argument(step.sleep, workflow.secrets):
             yield "sleep=… is a secret argument, and the time is stored; give it another source"
         kinds = _kinds(step.sleep, workflow, before, tools)
         if kinds is not None and "string" not in kinds:
@@ -527,7 +527,7 @@ def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
     """The errors for secrets in URIs. A URI is shown to people, and servers log it."""
     for uri in step.resources:
         for name in sorted(placeholders(uri)):
-            if mentions(step.template_bindings.get(name, PromptArg(name)), secrets):
+            if contains_argument(step.template_bindings.get(name, PromptArg(name)), secrets):
                 yield f"the resource placeholder {{{name}}} would put a secret argument into a URI; read it with a tool"
 
 

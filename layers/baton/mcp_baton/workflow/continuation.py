@@ -362,7 +362,9 @@ def recorded_text(written: RecordedCall) -> str:
     if not ended:
         sentences += may_have_run(written.plan.repeats(), written.plan.why_repeated)
     if failed and failed.is_for_the_operator:
-        sentences.append(written.handle.offer(None, begin="When the cause is corrected, ") if written.handle else "")
+        sentences.append(
+            written.handle.resume_text(None, begin="When the cause is corrected, ") if written.handle else ""
+        )
     else:
         sentences.append(_ended(written, len(statuses)) if ended else _next(written))
     return " ".join(filter(None, sentences))
@@ -418,7 +420,7 @@ def _next(written: RecordedCall) -> str:
         return f"Next: {', then '.join([*resources, _lower(_call(call))])}{then}{note}"
     if not resources:
         return ""
-    go_on = written.handle.going_on() if written.handle else []
+    go_on = written.handle.resume_call() if written.handle else []
     if go_on:
         return f"Next: {', then '.join(resources)}. {_call(go_on[0])} to let the server continue."
     return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."

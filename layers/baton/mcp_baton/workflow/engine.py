@@ -210,7 +210,7 @@ class Engine:
         run.take_answers()
         stop = self._run_steps(run)
         if isinstance(stop, TaskOver | Superseded):
-            run.not_written(over=True)
+            run.note_write_failed(over=True)
         else:
             over = self._write(run, stop, finished=stop is None, last=True)
             # If the task has expired or was deleted, the pause is kept: the client can still make the remaining calls.
@@ -326,7 +326,7 @@ class Engine:
         if run.stored:
             with suppress(StoreError):  # the next run reads the callback
                 self._replay(run, step)
-                run.replayed(step)
+                run.note_replayed(step)
 
     def _next_attempt_ms(self, run: Run, step: Step) -> int | None:
         """When the next attempt of a step begins, if it must not begin now, epoch milliseconds."""
@@ -607,13 +607,13 @@ class Engine:
             lease.task, lease.released = written.task, True
         else:
             lease.written(written.task)
-        run.wrote(written.task, traces, items)
-        run.not_kept(written.task, written.oversized)
+        run.note_written(written.task, traces, items)
+        run.note_oversized(written.task, written.oversized)
         return None
 
     def _not_written(self, run: Run, lease: Lease, error: StoreError) -> Over | None:
         over = isinstance(error, ClaimLost | TaskFinished)
-        run.not_written(unknown=isinstance(error, OutcomeUnknown), over=over)
+        run.note_write_failed(unknown=isinstance(error, OutcomeUnknown), over=over)
         match error:
             case TaskFinished():
                 lease.task = error.current

@@ -34,12 +34,12 @@ class Failure(StrEnum):
     """How a call failed.
 
     Attributes:
-        UNFIT: Its arguments or its value do not match its signature.
+        INVALID: Its arguments or its value do not match its signature.
         TIMED_OUT: It was abandoned. It may still have an effect.
     """
 
     RAISED = "raised"
-    UNFIT = "unfit"
+    INVALID = "invalid"
     TIMED_OUT = "timed out"
     NOT_BEGUN = "not begun"
 

@@ -18,9 +18,9 @@ from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.pause import PauseReason, parse_pause, refused_arguments
 from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Canonical, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven
-from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
+from mcp_baton.workflow.secrets import Secrets, contains_argument, hidden_in, secret_placeholder, secrets_in_call
 from mcp_baton.workflow.sources import Found, Source, StepOutput, TaskVariable
-from mcp_baton.workflow.stored_calls import restored
+from mcp_baton.workflow.stored_calls import restore_call
 
 
 class Comparison:
@@ -162,7 +162,7 @@ class Plan:
         # A step that is new in the definition is pending.
         statuses = {step.name: stored.get(step.name, StepStatus.PENDING) for step in self.workflow.steps}
         secrets = Secrets(given_secrets(self.workflow, self.task))
-        stand_ins = {name: stand_in(name) for name in secrets.names}
+        stand_ins = {name: secret_placeholder(name) for name in secrets.names}
         outputs = Outputs(self.task, stored)
         return Known(
             self.workflow,
@@ -197,7 +197,7 @@ class Plan:
         changed: set[str] = set()
         whole = True
         secrets = self.workflow.secrets
-        secret = frozenset(name for name, source in step.arguments.items() if mentions(source, secrets))
+        secret = frozenset(name for name, source in step.arguments.items() if contains_argument(source, secrets))
         for argument, source in step.arguments.items():
             if argument in secret:
                 continue
@@ -247,7 +247,7 @@ class Plan:
         kept = f"{CALL_PREFIX}{name}"
         if kept in self.task.variables:
             try:
-                return restored(self.task.variables[kept], call.arguments)
+                return restore_call(self.task.variables[kept], call.arguments)
             except StoreError as error:
                 logger.warning("task %s: the call of step %s cannot be read", self.task.task_id, name, exc_info=error)
                 return None

@@ -14,7 +14,7 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.keys import step_key
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.secrets import mentions
+from mcp_baton.workflow.secrets import contains_argument
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str,
         return Repeat(step.name, None)
     for name, value in arguments.items():
         source = step.arguments.get(name)
-        if mentions(source, known.secrets.names) or known.shown_value(value, source) != value:
+        if contains_argument(source, known.secrets.names) or known.shown_value(value, source) != value:
             return Repeat(step.name, None)
     try:
         return Repeat(step.name, step_key(task_id, step.name, partial(canonical, step.tool, arguments))())

@@ -23,7 +23,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
 )
 from mcp_baton.workflow.quoting import LONGEST, is_long, one_line
-from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, concealed, shown_texts
+from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, hidden_argument, shown_texts
 from mcp_baton.workflow.sources import (
     Condition,
     Constant,
@@ -37,11 +37,11 @@ from mcp_baton.workflow.sources import (
     as_text,
     compare,
     copy_json,
-    end_of,
     fill,
     fill_json,
     fill_uri,
     lookup,
+    missing_field_text,
     parts_of,
     placeholders,
     written,
@@ -290,7 +290,7 @@ class Known(Struct, frozen=True):
 
     def shown_value(self, value: Json, source: Source | None) -> Json:
         """An argument's value without secrets."""
-        return concealed(value, source, self.secrets, self.shown_texts) if self.secrets.names else value
+        return hidden_argument(value, source, self.secrets, self.shown_texts) if self.secrets.names else value
 
     def placeholder(self, source: Source) -> str | None:
         """The placeholder of a source's value; a constant has none."""
@@ -459,7 +459,7 @@ class Known(Struct, frozen=True):
             return f"the element has no '{resolution.path}'"
         if isinstance(resolution, NoField) and resolution.path:
             step, path = resolution.step.name, resolution.path
-            return f"'{path}' is not in the output of step '{step}': {end_of(self.outputs[step], path)}"
+            return f"'{path}' is not in the output of step '{step}': {missing_field_text(self.outputs[step], path)}"
         if not isinstance(source, TaskVariable):
             return ""
         if source.name not in self.variables:

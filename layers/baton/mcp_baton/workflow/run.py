@@ -443,7 +443,7 @@ class Run:
         except StoreError:
             return True
 
-    def wrote(self, task: TaskRecord, traces: Sequence[StepTrace], items: Mapping[str, Items]) -> None:
+    def note_written(self, task: TaskRecord, traces: Sequence[StepTrace], items: Mapping[str, Items]) -> None:
         """Note that these traces and lists were written.
 
         A step that was left out stays unsure if the task has another result for it than this run: a later call may have
@@ -463,7 +463,7 @@ class Run:
         self.refused |= {trace.step.name for trace in traces if trace.users and not _is_stored(trace, task)}
         self.stored, self.persisted = True, "unknown" if self.unsure else not self.refused
 
-    def not_kept(self, task: TaskRecord, names: Sequence[str]) -> None:
+    def note_oversized(self, task: TaskRecord, names: Sequence[str]) -> None:
         """Note that the values of these variables were not stored."""
         self.oversized.update(names)
         for name in names:
@@ -473,7 +473,7 @@ class Run:
                 except ValueLost as lost:
                     self.lost[name.removeprefix(RESULT_PREFIX)] = str(lost)
 
-    def not_written(self, *, unknown: bool = False, over: bool = False) -> None:
+    def note_write_failed(self, *, unknown: bool = False, over: bool = False) -> None:
         """Note that a write failed, or that nothing can be written any more.
 
         Args:
@@ -509,7 +509,7 @@ class Run:
         self.stops.pop(step.name, None)
         self.statuses[step.name] = StepStatus.PENDING
 
-    def replayed(self, step: Step) -> None:
+    def note_replayed(self, step: Step) -> None:
         """Note that the last trace is of a step that another request has completed meanwhile."""
         self.written = len(self.traces)
         self.stops.pop(step.name, None)

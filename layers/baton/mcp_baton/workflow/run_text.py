@@ -219,7 +219,7 @@ _ROOM_FOR_COUNT: Final = 40
 NO_TASK: Final = "This run has no task, so the server cannot continue it: make the calls yourself."
 NO_TASK_TO_ANSWER: Final = "This run has no task, so this call starts the workflow again."
 
-type Where = Callable[[str], str | None]
+type ResultUri = Callable[[str], str | None]
 """The URI of a step's result, by the step's name; `None` if it has no URI."""
 
 
@@ -237,10 +237,10 @@ class Value(Struct, frozen=True):
     text_bytes: int = 0
 
 
-def text_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, where: Where) -> str:
+def text_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, where: ResultUri) -> str:
     """The text of a run. A paused run has the remaining calls."""
     if isinstance(run.stop, TaskOver | Superseded):
-        return cut(" ".join([why_stopped(run, run.stop), *_going_on(run.stop, known, handle)]))
+        return cut(" ".join([why_stopped(run, run.stop), *_how_to_continue(run.stop, known, handle)]))
     if run.pause:
         return _paused(run, run.pause, known, tools, handle)
     notes = [*may_have_run_twice(run.twice), *_notes(run)]
@@ -286,12 +286,12 @@ def cut(text: str, most: int = LIMIT) -> str:
     return text if len(data) <= most else f"{data[: most - 4].decode(errors='ignore')} …"
 
 
-def _going_on(over: Over, known: Known, handle: Handle | None) -> list[str]:
+def _how_to_continue(over: Over, known: Known, handle: Handle | None) -> list[str]:
     """How to continue after another request has completed or taken over the task."""
     ended = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
     if handle is None or ended:
         return []
-    return [handle.offer(known, begin="")]
+    return [handle.resume_text(known, begin="")]
 
 
 def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
@@ -299,7 +299,7 @@ def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements
     if known.statuses[pause.step].settled:
         event = cut(f"Another call has completed step '{pause.step}' while this run was under way.", LIMIT_OF_EVENT)
     if not known.open_steps:
-        finish = [f"All {len(known.statuses)} steps are done. {handle.finish()}"] if handle else []
+        finish = [f"All {len(known.statuses)} steps are done. {handle.complete_text()}"] if handle else []
         return "\n\n".join([event, *may_have_run_twice(run.twice), *finish])
     remaining = RemainingCalls(known, tools, pause, handle, handle if run.stored else None)
     before, steps, after = remaining.frame()

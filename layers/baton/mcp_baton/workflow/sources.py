@@ -307,13 +307,13 @@ def kind_of(value: Json) -> str:
             return "a list"
 
 
-def described(source: "Source | Condition") -> Json:
+def source_json(source: "Source | Condition") -> Json:
     """A source or a condition as JSON, for its step's fingerprint."""
     match source:
         case Condition(operator, operands):
-            return [operator, *map(described, operands)]
+            return [operator, *map(source_json, operands)]
         case FirstOf(sources):
-            return ["first_of", *map(described, sources)]
+            return ["first_of", *map(source_json, sources)]
         case PromptArg(name):
             return ["prompt_arg", name]
         case Constant(value):
@@ -346,7 +346,7 @@ def lookup(value: Json, path: str | None) -> Found | None:
     return Found(value)
 
 
-def end_of(value: Json, path: str) -> str:
+def missing_field_text(value: Json, path: str) -> str:
     """The last existing part of a path in a value, and what it contains."""
     followed: list[str] = []
     for key in path.split("."):

@@ -31,7 +31,7 @@ from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Skipped
 from mcp_baton.workflow.lease import Superseded, TaskOver
 from mcp_baton.workflow.run import EndedRun, RunInput
-from mcp_baton.workflow.secrets import stand_in
+from mcp_baton.workflow.secrets import secret_placeholder
 from mcp_baton.workflow.wait import milliseconds
 
 
@@ -229,7 +229,7 @@ def resumed_input(
     lost = sorted(given_secrets(workflow, task) - given.keys())
     if lost and (assumes_secrets or all(status.settled for status in statuses_under(task, workflow).values())):
         # Without an open step, the run only completes the task: no call is left that needs a secret.
-        stand_ins = {name: stand_in(name) for name in lost}
+        stand_ins = {name: secret_placeholder(name) for name in lost}
         kept = [argument for argument in workflow.arguments if argument.name not in stand_ins]
         return _input(task.owner, kept, arguments, stand_ins, answers)
     if lost:

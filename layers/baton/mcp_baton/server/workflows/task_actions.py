@@ -178,7 +178,7 @@ class Board:
         if remaining is None:
             return " ".join(filter(None, head))
         if not remaining.known.open_steps:
-            return " ".join(filter(None, [*head, remaining.go_on.finish() if remaining.go_on else ""]))
+            return " ".join(filter(None, [*head, remaining.go_on.complete_text() if remaining.go_on else ""]))
         before, steps, after = remaining.frame()
         calls = [remaining.text_of(step, longest) for step in steps[:1]]
         more = [f"And {len(steps) - 1} more after this."] if len(steps) > 1 else []
